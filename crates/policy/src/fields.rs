@@ -1,0 +1,269 @@
+//! Field lines as they travel: one block of `Name: value\r\n`, in order, read in place.
+//!
+//! A block is what HTTP/1 writes between the start line and the empty line. Keeping it as one
+//! piece preserves order, case and repetition for free, makes a stored head a single copy on its
+//! way out, and costs no allocation to read.
+
+/// A view of field lines. Cheap to copy.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fields<'a> {
+    block: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    /// A view of `block`, which must be lines of `Name:value\r\n` (white space around the value
+    /// is allowed). Whoever reads from a network validates first; a line without a colon is skipped.
+    pub const fn new(block: &'a [u8]) -> Self {
+        Self { block }
+    }
+
+    /// The lines as they stand, each with its `\r\n`.
+    pub const fn as_block(self) -> &'a [u8] {
+        self.block
+    }
+
+    /// Every line in order: name as written, value without surrounding white space.
+    pub fn iter(self) -> Iter<'a> {
+        Iter { rest: self.block }
+    }
+
+    /// The value of the first line called `name` (ASCII case does not count).
+    pub fn get(self, name: &str) -> Option<&'a [u8]> {
+        self.all(name).next()
+    }
+
+    /// The values of all lines called `name`, in order.
+    pub fn all(self, name: &str) -> impl Iterator<Item = &'a [u8]> + use<'a, '_> {
+        self.iter()
+            .filter(move |(n, _)| n.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
+    }
+
+    /// Whether a line called `name` is there.
+    pub fn contains(self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// The members of a comma-separated list field, over all its lines, trimmed, empty ones left
+    /// out. Commas inside quoted strings do not separate.
+    pub fn members(self, name: &str) -> impl Iterator<Item = &'a [u8]> + use<'a, '_> {
+        self.all(name).flat_map(split_list)
+    }
+}
+
+impl std::fmt::Debug for Fields<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map()
+            .entries(
+                self.iter()
+                    .map(|(n, v)| (n.escape_ascii().to_string(), v.escape_ascii().to_string())),
+            )
+            .finish()
+    }
+}
+
+impl<'a> IntoIterator for Fields<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+    type IntoIter = Iter<'a>;
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+/// The lines of a [`Fields`].
+#[derive(Clone, Debug)]
+pub struct Iter<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if self.rest.is_empty() {
+                return None;
+            }
+            let end = memchr::memchr(b'\n', self.rest).map_or(self.rest.len(), |i| i + 1);
+            let (line, rest) = self.rest.split_at(end);
+            self.rest = rest;
+            if let Some(colon) = line.iter().position(|&b| b == b':') {
+                return Some((&line[..colon], line[colon + 1..].trim_ascii()));
+            }
+        }
+    }
+}
+
+/// Splits one field value at its commas, minding quoted strings.
+pub fn split_list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(value);
+    std::iter::from_fn(move || {
+        let all = rest?;
+        let mut quoted = false;
+        let mut escaped = false;
+        let end = all.iter().position(|&b| match b {
+            _ if escaped => {
+                escaped = false;
+                false
+            }
+            b'\\' if quoted => {
+                escaped = true;
+                false
+            }
+            b'"' => {
+                quoted = !quoted;
+                false
+            }
+            b',' => !quoted,
+            _ => false,
+        });
+        match end {
+            Some(end) => {
+                rest = Some(&all[end + 1..]);
+                Some(&all[..end])
+            }
+            None => rest.take(),
+        }
+    })
+    .map(<[u8]>::trim_ascii)
+    .filter(|member| !member.is_empty())
+}
+
+/// Field lines being put together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldsBuf {
+    block: Vec<u8>,
+}
+
+impl FieldsBuf {
+    /// No lines yet.
+    pub const fn new() -> Self {
+        Self { block: Vec::new() }
+    }
+
+    /// Takes over a block that is already lines of `Name: value\r\n`.
+    pub const fn from_block(block: Vec<u8>) -> Self {
+        Self { block }
+    }
+
+    /// The block itself.
+    pub fn into_block(self) -> Vec<u8> {
+        self.block
+    }
+
+    /// A view of what is there.
+    pub fn fields(&self) -> Fields<'_> {
+        Fields::new(&self.block)
+    }
+
+    /// Adds a line at the end. Control bytes cannot get into a line: they become spaces.
+    pub fn push(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.block.extend_from_slice(name.as_ref());
+        self.block.extend_from_slice(b": ");
+        let start = self.block.len();
+        self.block.extend_from_slice(value.as_ref());
+        for byte in &mut self.block[start..] {
+            if matches!(byte, b'\r' | b'\n' | 0) {
+                *byte = b' ';
+            }
+        }
+        self.block.extend_from_slice(b"\r\n");
+    }
+
+    /// Adds every line of `fields`.
+    pub fn extend(&mut self, fields: Fields<'_>) {
+        for (name, value) in fields {
+            self.push(name, value);
+        }
+    }
+
+    /// Drops every line called `name`, keeping the order of the others.
+    pub fn remove(&mut self, name: &str) {
+        if self.fields().contains(name) {
+            self.retain(|n, _| !n.eq_ignore_ascii_case(name.as_bytes()));
+        }
+    }
+
+    /// Puts one line in the place of all called `name`, at the end.
+    pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) {
+        self.remove(name);
+        self.push(name, value);
+    }
+
+    /// Keeps the lines for which `keep(name, value)` holds.
+    pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
+        let mut kept = Self {
+            block: Vec::with_capacity(self.block.len()),
+        };
+        for (name, value) in self.fields() {
+            if keep(name, value) {
+                kept.push(name, value);
+            }
+        }
+        *self = kept;
+    }
+}
+
+impl<'a> FromIterator<(&'a [u8], &'a [u8])> for FieldsBuf {
+    fn from_iter<T: IntoIterator<Item = (&'a [u8], &'a [u8])>>(iter: T) -> Self {
+        let mut all = Self::new();
+        for (name, value) in iter {
+            all.push(name, value);
+        }
+        all
+    }
+}
+
+impl<'a> From<Fields<'a>> for FieldsBuf {
+    fn from(fields: Fields<'a>) -> Self {
+        fields.iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_keep_order_case_and_repetition() {
+        let block = b"Host: a\r\nX-One:  1 \r\nx-one:2\r\nEmpty:\r\n";
+        let fields = Fields::new(block);
+        let all: Vec<_> = fields.iter().collect();
+        assert_eq!(
+            all,
+            [
+                (&b"Host"[..], &b"a"[..]),
+                (b"X-One", b"1"),
+                (b"x-one", b"2"),
+                (b"Empty", b""),
+            ]
+        );
+        assert_eq!(fields.all("X-ONE").count(), 2);
+        assert_eq!(fields.get("empty"), Some(&b""[..]));
+        assert_eq!(fields.get("none"), None);
+    }
+
+    #[test]
+    fn lists_split_over_lines_and_not_inside_quotes() {
+        let fields = Fields::new(b"A: x, \"y, \\\" z\",, \r\nA: w\r\n");
+        let all: Vec<_> = fields.members("a").collect();
+        assert_eq!(all, [&b"x"[..], b"\"y, \\\" z\"", b"w"]);
+    }
+
+    #[test]
+    fn a_line_cannot_be_smuggled_in() {
+        let mut fields = FieldsBuf::new();
+        fields.push("A", "1\r\nB: 2");
+        assert_eq!(fields.fields().iter().count(), 1);
+        assert_eq!(fields.fields().get("a"), Some(&b"1  B: 2"[..]));
+    }
+
+    #[test]
+    fn set_and_remove_leave_the_others_alone() {
+        let mut fields = FieldsBuf::from(Fields::new(b"A: 1\r\nB: 2\r\na: 3\r\nC: 4\r\n"));
+        fields.set("A", "9");
+        assert_eq!(fields.fields().as_block(), b"B: 2\r\nC: 4\r\nA: 9\r\n");
+        fields.remove("b");
+        assert_eq!(fields.fields().as_block(), b"C: 4\r\nA: 9\r\n");
+    }
+}

@@ -1,0 +1,41 @@
+//! Points in time. The core is told what time it is; it never asks.
+
+/// A span in milliseconds.
+pub type Millis = u64;
+
+/// A point in time: milliseconds since the Unix epoch. Arithmetic saturates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+impl Time {
+    /// So many milliseconds after the epoch.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// So many seconds after the epoch.
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(1000))
+    }
+
+    /// Milliseconds since the epoch.
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// Whole seconds since the epoch.
+    pub const fn as_secs(self) -> u64 {
+        self.0 / 1000
+    }
+
+    /// This long after.
+    #[must_use]
+    pub const fn plus(self, span: Millis) -> Self {
+        Self(self.0.saturating_add(span))
+    }
+
+    /// How long ago `earlier` was; nothing if it lies ahead.
+    pub const fn since(self, earlier: Self) -> Millis {
+        self.0.saturating_sub(earlier.0)
+    }
+}
