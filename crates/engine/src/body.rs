@@ -1,0 +1,85 @@
+//! A message body on its way: nothing, one piece, a fill that others read too, or a stream.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use microcache_policy::FieldsBuf;
+
+use crate::fill::FillReader;
+
+/// One step of a body.
+#[derive(Clone, Debug)]
+pub enum Frame {
+    /// Some bytes; never none.
+    Data(Bytes),
+    /// The trailer section. Nothing follows it.
+    Trailers(FieldsBuf),
+}
+
+/// Why a body ended before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// The peer closed before the length it had promised.
+    #[error("the body ended before its announced length")]
+    Incomplete,
+    /// Nothing came for too long.
+    #[error("the body stalled")]
+    Timeout,
+    /// The framing was broken.
+    #[error("malformed body: {0}")]
+    Malformed(&'static str),
+    /// The connection failed.
+    #[error("the connection was lost")]
+    Disconnected,
+}
+
+/// Where a streamed body comes from.
+pub trait Source: Send {
+    /// The next frame, `None` at the end. After an error or the end it is not polled again.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>>;
+}
+
+/// A message body.
+pub enum Body {
+    /// No bytes.
+    Empty,
+    /// All of it at once.
+    Full(Bytes),
+    /// A response that is being fetched; other requests may be reading it as well.
+    Fill(FillReader),
+    /// Straight from the other side.
+    Stream(Box<dyn Source>),
+}
+
+impl Body {
+    /// The next frame, `None` at the end.
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        match self {
+            Self::Empty => Poll::Ready(None),
+            Self::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                *self = Self::Empty;
+                Poll::Ready((!bytes.is_empty()).then_some(Ok(Frame::Data(bytes))))
+            }
+            Self::Fill(reader) => reader.poll_frame(cx),
+            Self::Stream(source) => source.poll_frame(cx),
+        }
+    }
+
+    /// The next frame, `None` at the end.
+    pub async fn frame(&mut self) -> Option<Result<Frame, BodyError>> {
+        poll_fn(|cx| self.poll_frame(cx)).await
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Empty => f.write_str("Empty"),
+            Self::Full(bytes) => write!(f, "Full({} bytes)", bytes.len()),
+            Self::Fill(_) => f.write_str("Fill"),
+            Self::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}

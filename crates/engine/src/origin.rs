@@ -1,0 +1,126 @@
+//! The far side: whoever answers what the cache cannot.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use bytes::Bytes;
+use http::Method;
+use microcache_policy::FieldsBuf;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+
+use crate::body::Body;
+
+/// A request to the origin. Its fields are end-to-end ones, plus `Expect`, `Upgrade` and what the
+/// proxy adds; framing fields are written by the connection.
+#[derive(Debug)]
+pub struct OriginRequest {
+    /// The method.
+    pub method: Method,
+    /// The raw path and query.
+    pub target: Bytes,
+    /// Field lines to send, `Host` among them.
+    pub fields: FieldsBuf,
+    /// The body.
+    pub body: Body,
+    /// Its length, where the client said so; a body without one goes chunked.
+    pub length: Option<u64>,
+    /// The client asked for another protocol (`Upgrade` is among the fields).
+    pub upgrade: bool,
+    /// Takes 1xx responses on their way to the client.
+    pub interim: Option<mpsc::Sender<Interim>>,
+    /// Who is waiting for the answer.
+    pub urgency: Urgency,
+}
+
+/// A 1xx response.
+#[derive(Debug)]
+pub struct Interim {
+    /// 102, 103 and the like; never 101.
+    pub status: u16,
+    /// Its fields.
+    pub fields: FieldsBuf,
+}
+
+/// Who is waiting for the origin's answer.
+#[derive(Clone, Debug)]
+pub enum Urgency {
+    /// A client. First come, first served.
+    Client,
+    /// Nobody: a stale copy is being served. The counter says how often it was since it expired;
+    /// what is asked for most is refreshed first.
+    Refresh(Arc<AtomicU32>),
+}
+
+/// The origin's final answer.
+#[derive(Debug)]
+pub struct OriginResponse {
+    /// The status code.
+    pub status: u16,
+    /// End-to-end fields, without `Content-Length`.
+    pub fields: FieldsBuf,
+    /// What `Content-Length` says of the representation, if anything. Present on answers to HEAD
+    /// and on 304 too, which have no body.
+    pub length: Option<u64>,
+    /// The body.
+    pub body: Body,
+    /// With status 101: the connection, now speaking something else.
+    pub tunnel: Option<Tunnel>,
+}
+
+/// A connection that left HTTP.
+pub struct Tunnel {
+    /// What the origin already sent after its 101.
+    pub early: Bytes,
+    /// The connection.
+    pub io: Box<dyn Duplex>,
+}
+
+impl std::fmt::Debug for Tunnel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tunnel({} early bytes)", self.early.len())
+    }
+}
+
+/// A byte stream in both directions.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// Why there is no answer from the origin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OriginError {
+    /// No server of the group could be connected to.
+    #[error("cannot connect to the origin: {0}")]
+    Connect(Arc<str>),
+    /// The connection ended before a full response head.
+    #[error("the origin closed the connection without an answer")]
+    Disconnected,
+    /// No answer in time.
+    #[error("the origin did not answer in time")]
+    Timeout,
+    /// What came was not HTTP.
+    #[error("the origin's answer was malformed: {0}")]
+    Malformed(&'static str),
+    /// The bounded queue before the origin is full, or the wait in it was too long.
+    #[error("the origin is at its limit of concurrent requests")]
+    Busy,
+    /// Every server of the group is down.
+    #[error("no healthy server")]
+    Down,
+    /// The client's own request body failed on its way.
+    #[error("the request body failed")]
+    RequestBody,
+}
+
+/// A boxed future.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Whoever answers what the cache cannot.
+pub trait Origin: Send + Sync {
+    /// Sends one request and waits for the final response head.
+    ///
+    /// Dropping the future, or the response's body, before the end gives the exchange up.
+    fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>>;
+}
