@@ -3,8 +3,48 @@
 //! Fields and the time go in, a verdict comes out. Nothing here reads a clock, does I/O, or
 //! allocates on the way to a hit.
 
+pub mod date;
+pub mod etag;
 pub mod fields;
+pub mod hop;
+pub mod invalidate;
+pub mod key;
+pub mod lifetime;
+pub mod patterns;
+pub mod precondition;
+pub mod range;
+pub mod request;
+pub mod reuse;
+pub mod rules;
+pub mod status;
+pub mod storable;
+pub mod stored_fields;
 pub mod time;
+pub mod validate;
+pub mod vary;
+
+mod directives;
+mod encoding;
+mod freshness;
+mod targeted;
 
 pub use fields::{Fields, FieldsBuf};
+pub use hop::{connection_has, end_to_end};
+pub use invalidate::{invalidates, locations};
+pub use key::{KeyBuf, Scheme};
+pub use lifetime::Lifetime;
+pub use patterns::Patterns;
+pub use precondition::{Precondition, not_modified_keeps, precondition};
+pub use range::{RangeVerdict, range};
+pub use request::{Credentials, Handling, PassReason, RequestFacts};
+pub use reuse::{Reuse, Why, on_error, reuse};
+pub use rules::{CookiePatterns, KeyRules, Query, Reload, Rules, SetCookie};
+pub use status::{CacheStatus, Forward};
+pub use storable::{NotStorable, Storable, storable};
+pub use stored_fields::fields_to_store;
 pub use time::{Millis, Time};
+pub use validate::{
+    HeadUpdate, Refreshed, add_validators, head_update, is_conditional_field, merge_not_modified,
+    refreshed, same_representation,
+};
+pub use vary::{Selection, Vary, VaryNames};

@@ -1,0 +1,332 @@
+//! Cache directives as they are written in `Cache-Control` (RFC 9111 §5.2).
+//!
+//! Where a value is invalid, missing, or given twice with different values, §4.2.1 lets a cache consider the response stale:
+//! that is what zero says here. A window that is written wrongly is none.
+
+use crate::fields::{Fields, split_list};
+use crate::time::Millis;
+
+/// The largest number of seconds that is told from its neighbours (RFC 9111 §1.2.2).
+pub(crate) const MAX_DELTA_SECONDS: u64 = 1 << 31;
+
+/// A directive that is either there or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Directive {
+    NoStore,
+    NoCache,
+    Private,
+    Public,
+    MustRevalidate,
+    ProxyRevalidate,
+    MustUnderstand,
+}
+
+/// What the origin says about storing and reusing its response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ResponseDirectives {
+    said: u8,
+    immutable: bool,
+    pub(crate) max_age: Option<Millis>,
+    pub(crate) s_maxage: Option<Millis>,
+    pub(crate) stale_while_revalidate: Option<Millis>,
+    pub(crate) stale_if_error: Option<Millis>,
+}
+
+/// What stands behind the `=` of a directive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Argument<'a> {
+    None,
+    Number(i64),
+    Text(&'a [u8]),
+    /// White space around the `=`, or a quoted string that does not end.
+    Malformed,
+}
+
+impl ResponseDirectives {
+    /// Reads every line of `Cache-Control`.
+    pub(crate) fn read(response: Fields<'_>) -> Self {
+        let mut all = Self::default();
+        for (name, argument) in directives(response, "cache-control") {
+            all.note(name, argument);
+        }
+        all
+    }
+
+    pub(crate) const fn says(&self, directive: Directive) -> bool {
+        self.said & (1 << directive as u8) != 0
+    }
+
+    /// RFC 8246.
+    pub(crate) const fn immutable(&self) -> bool {
+        self.immutable
+    }
+
+    /// Takes one directive in. What restricts is understood generously, what permits strictly.
+    pub(crate) fn note(&mut self, name: &[u8], argument: Argument<'_>) {
+        let plain = argument == Argument::None;
+        match name.to_ascii_lowercase().as_slice() {
+            b"no-store" => self.say(Directive::NoStore),
+            b"no-cache" if !argument.names_fields() => self.say(Directive::NoCache),
+            b"private" if !argument.names_fields() => self.say(Directive::Private),
+            b"public" if plain => self.say(Directive::Public),
+            b"must-revalidate" => self.say(Directive::MustRevalidate),
+            b"proxy-revalidate" => self.say(Directive::ProxyRevalidate),
+            b"must-understand" if plain => self.say(Directive::MustUnderstand),
+            b"immutable" => self.immutable = true,
+            b"max-age" => set_once(&mut self.max_age, argument),
+            b"s-maxage" => set_once(&mut self.s_maxage, argument),
+            b"stale-while-revalidate" => set_once(&mut self.stale_while_revalidate, argument),
+            b"stale-if-error" => set_once(&mut self.stale_if_error, argument),
+            _ => {}
+        }
+    }
+
+    const fn say(&mut self, directive: Directive) {
+        self.said |= 1 << directive as u8;
+    }
+}
+
+fn set_once(slot: &mut Option<Millis>, argument: Argument<'_>) {
+    let value = argument.delta_millis().unwrap_or(0);
+    *slot = match *slot {
+        Some(before) if before != value => Some(0),
+        _ => Some(value),
+    };
+}
+
+/// What the client says about the response it wants. `max-stale` is not among it: how stale an answer may be is not the clients' to say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RequestDirectives {
+    pub(crate) max_age: Option<Millis>,
+    pub(crate) min_fresh: Option<Millis>,
+    pub(crate) no_store: bool,
+    pub(crate) no_cache: bool,
+    pub(crate) only_if_cached: bool,
+}
+
+impl RequestDirectives {
+    /// Takes in one line of `Cache-Control`. An invalid number says nothing; of two the stricter counts.
+    pub(crate) fn note_line(&mut self, value: &[u8]) {
+        for (name, argument) in line_directives(value) {
+            let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+            if is("max-age") {
+                let value = argument.delta_millis();
+                self.max_age = self.max_age.into_iter().chain(value).min();
+            } else if is("min-fresh") {
+                self.min_fresh = self.min_fresh.max(argument.delta_millis());
+            } else if is("no-store") {
+                self.no_store = true;
+            } else if is("no-cache") {
+                self.no_cache = true;
+            } else if is("only-if-cached") {
+                self.only_if_cached = true;
+            }
+        }
+    }
+}
+
+impl<'a> Argument<'a> {
+    /// A span in seconds, bare or in quotes.
+    fn delta_millis(self) -> Option<Millis> {
+        match self {
+            Self::Number(seconds) => u64::try_from(seconds).ok().map(saturated),
+            Self::Text(text) => delta_seconds(unquoted(text)).map(saturated),
+            Self::None | Self::Malformed => None,
+        }
+    }
+
+    /// Whether this qualifies `private` or `no-cache`: it names at least one field and nothing else.
+    fn names_fields(self) -> bool {
+        let mut names = self.field_names().peekable();
+        names.peek().is_some() && names.all(is_token)
+    }
+
+    /// The field names in it, as they stand.
+    pub(crate) fn field_names(self) -> impl Iterator<Item = &'a [u8]> {
+        let text = match self {
+            Self::Text(text) => unquoted(text),
+            _ => &[],
+        };
+        split_list(text)
+    }
+}
+
+/// Whole seconds as digits and nothing else; anything above 2^31 is that (RFC 9111 §1.2.2).
+pub(crate) fn delta_seconds(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0_u64, |value, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        Some((value * 10 + digit).min(MAX_DELTA_SECONDS))
+    })
+}
+
+const fn saturated(seconds: u64) -> Millis {
+    if seconds > MAX_DELTA_SECONDS {
+        MAX_DELTA_SECONDS * 1000
+    } else {
+        seconds * 1000
+    }
+}
+
+fn unquoted(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\"")
+        .and_then(|rest| rest.strip_suffix(b"\""))
+        .unwrap_or(text)
+}
+
+/// Whether these bytes are a token (RFC 9110 §5.6.2).
+pub(crate) fn is_token(text: &[u8]) -> bool {
+    !text.is_empty()
+        && text
+            .iter()
+            .all(|&b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+/// The directives of all lines called `name`.
+pub(crate) fn directives<'a>(
+    fields: Fields<'a>,
+    name: &str,
+) -> impl Iterator<Item = (&'a [u8], Argument<'a>)> {
+    fields.all(name).flat_map(line_directives)
+}
+
+/// The directives of one line. If its quotes do not pair up, every comma separates, so that no restriction hides behind a stray quote.
+fn line_directives(value: &[u8]) -> impl Iterator<Item = (&[u8], Argument<'_>)> {
+    let paired = quotes_pair_up(value);
+    let minding = paired.then(|| split_list(value)).into_iter().flatten();
+    let plainly = (!paired)
+        .then(|| value.split(|&b| b == b','))
+        .into_iter()
+        .flatten();
+    minding.chain(plainly).map(directive)
+}
+
+fn quotes_pair_up(value: &[u8]) -> bool {
+    let mut quoted = false;
+    let mut escaped = false;
+    for &byte in value {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ => {}
+        }
+    }
+    !quoted
+}
+
+fn directive(member: &[u8]) -> (&[u8], Argument<'_>) {
+    let member = member.trim_ascii();
+    let Some(equals) = memchr::memchr(b'=', member) else {
+        return (member, Argument::None);
+    };
+    let (name, text) = (&member[..equals], &member[equals + 1..]);
+    let argument = if name.trim_ascii_end() != name
+        || text.trim_ascii_start() != text
+        || !quotes_pair_up(text)
+    {
+        Argument::Malformed
+    } else {
+        Argument::Text(text)
+    };
+    (name.trim_ascii_end(), argument)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: &str) -> ResponseDirectives {
+        let block = format!("Cache-Control: {value}\r\n");
+        ResponseDirectives::read(Fields::new(block.as_bytes()))
+    }
+
+    #[test]
+    fn numbers_are_read_strictly_and_saturate() {
+        const MOST: Option<Millis> = Some(MAX_DELTA_SECONDS * 1000);
+        for (value, expected) in [
+            ("max-age=5", Some(5_000)),
+            ("MAX-AGE=5", Some(5_000)),
+            ("max-age=\"5\"", Some(5_000)),
+            ("max-age=007", Some(7_000)),
+            ("max-age=2147483648", MOST),
+            ("max-age=2147483649", MOST),
+            ("max-age=99999999999999999999999999999999999999", MOST),
+            ("max-age=-5", Some(0)),
+            ("max-age=5.5", Some(0)),
+            ("max-age=5s", Some(0)),
+            ("max-age='5'", Some(0)),
+            ("max-age=\"5", Some(0)),
+            ("max-age", Some(0)),
+            ("max-age=", Some(0)),
+            ("max-age =5", Some(0)),
+            ("max-age= 5", Some(0)),
+            ("max-age=5, max-age=5", Some(5_000)),
+            ("max-age=5, max-age=6", Some(0)),
+            ("x-max-age=5", None),
+            ("foo=\"max-age=5\"", None),
+            ("foo=\"a, max-age=5\", max-age=6", Some(6_000)),
+        ] {
+            assert_eq!(read(value).max_age, expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn duplicates_in_several_lines_conflict_too() {
+        let fields = Fields::new(b"Cache-Control: max-age=5\r\nCache-control: s-maxage=3\r\nCACHE-CONTROL: max-age=1\r\n");
+        let all = ResponseDirectives::read(fields);
+        assert_eq!((all.max_age, all.s_maxage), (Some(0), Some(3_000)));
+    }
+
+    #[test]
+    fn what_restricts_is_understood_generously() {
+        use Directive::{
+            MustRevalidate, MustUnderstand, NoCache, NoStore, Private, ProxyRevalidate, Public,
+        };
+        for (value, directive, expected) in [
+            ("No-Store", NoStore, true),
+            ("no-store=1", NoStore, true),
+            (",, no-store ,", NoStore, true),
+            ("foo=\"bar, no-store", NoStore, true),
+            ("foo=\"bar, no-store\"", NoStore, false),
+            ("private", Private, true),
+            ("private=", Private, true),
+            ("private=\"\"", Private, true),
+            ("private=\"a b\"", Private, true),
+            ("private=\"X-A", Private, true),
+            ("private=\"X-A, X-B\"", Private, false),
+            ("private=X-A", Private, false),
+            ("no-cache", NoCache, true),
+            ("no-cache=\"Set-Cookie\"", NoCache, false),
+            ("no-cache=\"Set-Cookie\", no-cache", NoCache, true),
+            ("must-revalidate", MustRevalidate, true),
+            ("proxy-revalidate=x", ProxyRevalidate, true),
+            ("public", Public, true),
+            ("public=x", Public, false),
+            ("must-understand", MustUnderstand, true),
+            ("must-understand=1", MustUnderstand, false),
+        ] {
+            assert_eq!(read(value).says(directive), expected, "{value}");
+        }
+        assert!(read("immutable").immutable());
+        assert!(read("immutable=x, immutable").immutable());
+    }
+
+    #[test]
+    fn of_two_request_numbers_the_stricter_counts() {
+        let mut request = RequestDirectives::default();
+        request.note_line(b"max-age=9, max-age=5, max-age=x, min-fresh=1");
+        request.note_line(b"min-fresh=4, only-if-cached, max-stale");
+        assert_eq!(
+            request,
+            RequestDirectives {
+                max_age: Some(5_000),
+                min_fresh: Some(4_000),
+                only_if_cached: true,
+                ..RequestDirectives::default()
+            }
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! Fields that concern one connection only (RFC 9110 §7.6.1).
+
+use crate::fields::{Fields, FieldsBuf};
+
+/// Fields that never travel further, named in `Connection` or not.
+const HOP_BY_HOP: &[&str] = &[
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+];
+
+/// Options of `Connection` that name no field of the message worth removing.
+const PLAIN_OPTIONS: &[&str] = &[
+    "close",
+    "keep-alive",
+    "te",
+    "upgrade",
+    "http2-settings",
+    "proxy-connection",
+    "trailer",
+];
+
+/// Fields that `Connection` cannot take away: without them a message would mean something else to the next hop,
+/// its length, its host, whom it is for, or who may see it (Varnish CVE-2022-45059).
+const PROTECTED: &[&str] = &[
+    "age",
+    "authorization",
+    "cache-control",
+    "content-encoding",
+    "content-length",
+    "content-location",
+    "content-range",
+    "content-type",
+    "cookie",
+    "date",
+    "etag",
+    "expect",
+    "expires",
+    "forwarded",
+    "host",
+    "last-modified",
+    "location",
+    "pragma",
+    "set-cookie",
+    "trailer",
+    "vary",
+    "via",
+    "www-authenticate",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+];
+
+/// The fields that go on to the next hop, in their order and case.
+pub fn end_to_end(fields: Fields<'_>) -> FieldsBuf {
+    fields
+        .iter()
+        .filter(|(name, _)| travels(fields, name))
+        .collect()
+}
+
+/// Whether the field called `name` goes on to the next hop.
+pub(crate) fn travels(fields: Fields<'_>, name: &[u8]) -> bool {
+    if is_one_of(name, HOP_BY_HOP) {
+        return false;
+    }
+    let nominated = || {
+        fields
+            .members("connection")
+            .any(|option| option.eq_ignore_ascii_case(name))
+    };
+    is_protected(name) || !nominated()
+}
+
+/// Whether `Connection` holds this option, in any of its lines and in any case.
+pub fn connection_has(fields: Fields<'_>, token: &str) -> bool {
+    fields
+        .members("connection")
+        .any(|option| option.eq_ignore_ascii_case(token.as_bytes()))
+}
+
+/// Whether a `Connection` value names a field that would be removed: the origin then sees another request than the cache does.
+pub(crate) fn names_fields(connection: &[u8]) -> bool {
+    crate::fields::split_list(connection)
+        .any(|option| !is_one_of(option, PLAIN_OPTIONS) && !is_protected(option))
+}
+
+/// Every field a cache directive may stand in is protected by its ending: what may be stored is not for `Connection` to say.
+fn is_protected(name: &[u8]) -> bool {
+    let targeted = || {
+        let start = name.len().saturating_sub(b"-cache-control".len());
+        name[start..].eq_ignore_ascii_case(b"-cache-control")
+    };
+    is_one_of(name, PROTECTED) || targeted()
+}
+
+fn is_one_of(name: &[u8], names: &[&str]) -> bool {
+    names
+        .iter()
+        .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(before: &str, after: &str) {
+        let kept = end_to_end(Fields::new(before.as_bytes()));
+        assert_eq!(
+            String::from_utf8_lossy(kept.fields().as_block()),
+            after,
+            "{before:?}"
+        );
+    }
+
+    #[test]
+    fn hop_by_hop_fields_stay_behind_and_the_others_keep_order_and_case() {
+        check(
+            "X-B: 1\r\nConnection: close\r\nKeep-Alive: 5\r\nProxy-Connection: x\r\nTE: trailers\r\nTransfer-Encoding: chunked\r\n\
+             Upgrade: h2c\r\nProxy-Authorization: x\r\nProxy-Authenticate: x\r\nTrailer: T\r\nx-a: 2\r\nX-B: 3\r\n",
+            "X-B: 1\r\nTrailer: T\r\nx-a: 2\r\nX-B: 3\r\n",
+        );
+    }
+
+    #[test]
+    fn fields_named_in_connection_stay_behind() {
+        check(
+            "Connection: x-a, Close\r\nX-A: 1\r\nX-B: 2\r\nConnection: X-C\r\nx-c: 3\r\n",
+            "X-B: 2\r\n",
+        );
+    }
+
+    #[test]
+    fn connection_cannot_remove_what_carries_meaning() {
+        check(
+            "Connection: content-length, host, cache-control, cdn-cache-control, set-cookie, vary, cookie, authorization, x-forwarded-for\r\n\
+             Host: a\r\nContent-Length: 3\r\nCache-Control: private\r\nCDN-Cache-Control: no-store\r\nSet-Cookie: a=b\r\nVary: x\r\n\
+             Cookie: a\r\nAuthorization: b\r\nX-Forwarded-For: c\r\n",
+            "Host: a\r\nContent-Length: 3\r\nCache-Control: private\r\nCDN-Cache-Control: no-store\r\nSet-Cookie: a=b\r\nVary: x\r\n\
+             Cookie: a\r\nAuthorization: b\r\nX-Forwarded-For: c\r\n",
+        );
+    }
+
+    #[test]
+    fn connection_options_are_found_in_any_line_and_case() {
+        let fields = Fields::new(b"Connection: keep-alive\r\nconnection: x, Upgrade\r\n");
+        assert!(connection_has(fields, "upgrade"));
+        assert!(connection_has(fields, "Keep-Alive"));
+        assert!(!connection_has(fields, "close"));
+    }
+
+    #[test]
+    fn naming_a_field_is_told_from_plain_options() {
+        for (value, expected) in [
+            ("keep-alive, Upgrade, HTTP2-Settings", false),
+            ("TE, close", false),
+            ("Content-Length", false),
+            ("close, X-Country", true),
+            ("accept-language", true),
+        ] {
+            assert_eq!(names_fields(value.as_bytes()), expected, "{value}");
+        }
+    }
+}

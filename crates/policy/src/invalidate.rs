@@ -1,0 +1,126 @@
+//! What a change at the origin makes stale (RFC 9111 §4.4).
+
+use smallvec::SmallVec;
+
+use crate::fields::Fields;
+use crate::key::{Scheme, split_query, without_default_port};
+
+/// Methods registered as safe. All others, unknown ones too, may change something.
+const SAFE: [&str; 9] = [
+    "GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "REPORT", "SEARCH", "QUERY", "PRI",
+];
+
+/// Path and query of the urls that a response names.
+pub type Locations = SmallVec<[Vec<u8>; 2]>;
+
+/// Whether a response to this method invalidates what is stored for its target. An error changed nothing.
+pub fn invalidates(method: &http::Method, status: u16) -> bool {
+    !SAFE.contains(&method.as_str()) && (200..400).contains(&status)
+}
+
+/// Path and query of `Location` and `Content-Location`, as far as they have the origin of the request. Others' urls are not ours to invalidate.
+pub fn locations(
+    response: Fields<'_>,
+    scheme: Scheme,
+    host: &[u8],
+    base_path_and_query: &[u8],
+) -> Locations {
+    ["location", "content-location"]
+        .into_iter()
+        .filter_map(|name| response.get(name))
+        .filter_map(|reference| resolve(reference, scheme, host, base_path_and_query))
+        .collect()
+}
+
+/// Resolves a reference against the target of the request (RFC 3986 §5.2). `None` if it leads to another origin.
+fn resolve(reference: &[u8], scheme: Scheme, host: &[u8], base: &[u8]) -> Option<Vec<u8>> {
+    let reference = reference.split(|&b| b == b'#').next()?;
+    let (base_path, base_query) = split_query(base);
+    let relative = match split_scheme(reference) {
+        Some((named, rest)) if named.eq_ignore_ascii_case(scheme.as_str().as_bytes()) => {
+            // A url with a scheme must name its host.
+            rest.starts_with(b"//").then_some(rest)?
+        }
+        Some(_) => return None,
+        None => reference,
+    };
+    let relative = match relative.strip_prefix(b"//") {
+        Some(rest) => {
+            let end = rest
+                .iter()
+                .position(|b| b"/?".contains(b))
+                .unwrap_or(rest.len());
+            let (authority, path_and_query) = rest.split_at(end);
+            if !same_host(scheme, authority, host) {
+                return None;
+            }
+            let (path, query) = split_query(path_and_query);
+            return Some(target(path, query));
+        }
+        None => relative,
+    };
+    Some(match split_query(relative) {
+        (b"", None) => target(base_path, base_query),
+        (b"", query) => target(base_path, query),
+        (path, query) if path.starts_with(b"/") => target(path, query),
+        (path, query) => {
+            let directory =
+                memchr::memrchr(b'/', base_path).map_or(&b"/"[..], |slash| &base_path[..=slash]);
+            target(&[directory, path].concat(), query)
+        }
+    })
+}
+
+/// The scheme of an absolute url, and what follows the colon.
+fn split_scheme(reference: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = reference.iter().position(|b| b":/?".contains(b))?;
+    let (scheme, rest) = reference.split_at(end);
+    let valid = scheme.first().is_some_and(u8::is_ascii_alphabetic)
+        && scheme
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(b));
+    let rest = rest.strip_prefix(b":")?;
+    valid.then_some((scheme, rest))
+}
+
+fn same_host(scheme: Scheme, authority: &[u8], host: &[u8]) -> bool {
+    let named = authority.rsplit(|&b| b == b'@').next().unwrap_or(authority);
+    without_default_port(scheme, named).eq_ignore_ascii_case(without_default_port(scheme, host))
+}
+
+fn target(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
+    let mut target = without_dot_segments(path);
+    if let Some(query) = query {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    target
+}
+
+/// RFC 3986 §5.2.4, for a path that begins with a slash or is empty.
+fn without_dot_segments(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len() + 1);
+    let mut segments = path
+        .strip_prefix(b"/")
+        .unwrap_or(path)
+        .split(|&b| b == b'/')
+        .peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match segment {
+            b"." | b".." => {
+                if segment == b".." {
+                    out.truncate(memchr::memrchr(b'/', &out).unwrap_or(0));
+                }
+                if last {
+                    out.push(b'/');
+                }
+            }
+            _ => {
+                out.push(b'/');
+                out.extend_from_slice(segment);
+            }
+        }
+    }
+    out
+}

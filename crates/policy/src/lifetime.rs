@@ -1,0 +1,137 @@
+//! How long a stored response may be used, and for whom: worked out once, when it is stored.
+
+use crate::request::Credentials;
+use crate::time::{Millis, Time};
+
+/// A response that can be validated is worth keeping this long after its receipt, however short its freshness.
+pub const KEPT_FOR_VALIDATION: Millis = 86_400_000;
+
+/// Everything that reuse needs to know of a stored response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    pub(crate) response_time: Time,
+    /// The `corrected_initial_age` of RFC 9111 §4.2.3.
+    pub(crate) initial_age: Millis,
+    /// Fresh while younger than this.
+    pub(crate) fresh_for: Millis,
+    /// Usable while it is refreshed, for so long after it was fresh (RFC 5861 §3).
+    pub(crate) stale_while_revalidate: Millis,
+    /// Usable when the origin fails, for so long after it was fresh (RFC 5861 §4).
+    pub(crate) stale_if_error: Millis,
+    pub(crate) flags: u8,
+}
+
+/// Must be validated before every use.
+pub(crate) const MUST_VALIDATE: u8 = 1;
+/// Does not change while fresh (RFC 8246).
+pub(crate) const IMMUTABLE: u8 = 1 << 1;
+/// May answer requests with a cookie.
+pub(crate) const FOR_COOKIES: u8 = 1 << 2;
+/// May answer requests with `Authorization` (RFC 9111 §3.5).
+pub(crate) const FOR_AUTHORIZATION: u8 = 1 << 3;
+/// Has an entity tag or a modification date.
+pub(crate) const HAS_VALIDATOR: u8 = 1 << 4;
+const ALL_FLAGS: u8 = (1 << 5) - 1;
+
+impl Lifetime {
+    /// The length of the encoded form.
+    pub const ENCODED_LEN: usize = 41;
+
+    /// How old the response is (RFC 9111 §4.2.3).
+    pub const fn age(&self, now: Time) -> Millis {
+        self.initial_age
+            .saturating_add(now.since(self.response_time))
+    }
+
+    /// How long it is still fresh; negative for how long it has been stale.
+    pub fn ttl(&self, now: Time) -> i64 {
+        signed(self.fresh_for).saturating_sub(signed(self.age(now)))
+    }
+
+    /// Whether it may be used for requests with these credentials.
+    pub const fn is_shareable(&self, credentials: Credentials) -> bool {
+        (!credentials.authorization || self.has(FOR_AUTHORIZATION))
+            && (!credentials.cookie || self.has(FOR_COOKIES))
+    }
+
+    /// Makes it stale from now on. The stale windows count from now: a soft purge.
+    pub fn expire(&mut self, now: Time) {
+        self.fresh_for = self.fresh_for.min(self.age(now));
+    }
+
+    /// Makes it unusable until the origin has validated it (RFC 9111 §4.4).
+    pub const fn invalidate(&mut self) {
+        self.flags |= MUST_VALIDATE;
+    }
+
+    /// From then on it is good for nothing: neither fresh, nor within a stale window, nor worth validating.
+    pub fn usable_until(&self) -> Time {
+        let stale = self.stale_while_revalidate.max(self.stale_if_error);
+        let window = self
+            .fresh_for
+            .saturating_add(stale)
+            .saturating_sub(self.initial_age);
+        let used = if self.has(MUST_VALIDATE) { 0 } else { window };
+        let kept = if self.has(HAS_VALIDATOR) {
+            KEPT_FOR_VALIDATION
+        } else {
+            0
+        };
+        self.response_time.plus(used.max(kept))
+    }
+
+    /// When the response was received.
+    pub const fn response_time(&self) -> Time {
+        self.response_time
+    }
+
+    /// The fixed-size form in which a store keeps it.
+    pub fn to_bytes(&self) -> [u8; Self::ENCODED_LEN] {
+        let numbers = [
+            self.response_time.as_millis(),
+            self.initial_age,
+            self.fresh_for,
+            self.stale_while_revalidate,
+            self.stale_if_error,
+        ];
+        let mut bytes = [0; Self::ENCODED_LEN];
+        for (chunk, number) in bytes.chunks_exact_mut(8).zip(numbers) {
+            chunk.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes[Self::ENCODED_LEN - 1] = self.flags;
+        bytes
+    }
+
+    /// Reads the encoded form. `None` if it is not one.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; Self::ENCODED_LEN] = bytes.try_into().ok()?;
+        let mut numbers = [0; 5];
+        for (number, chunk) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+            *number = u64::from_le_bytes(chunk.try_into().ok()?);
+        }
+        let flags = bytes[Self::ENCODED_LEN - 1];
+        let [
+            response_time,
+            initial_age,
+            fresh_for,
+            stale_while_revalidate,
+            stale_if_error,
+        ] = numbers;
+        (flags & !ALL_FLAGS == 0).then_some(Self {
+            response_time: Time::from_millis(response_time),
+            initial_age,
+            fresh_for,
+            stale_while_revalidate,
+            stale_if_error,
+            flags,
+        })
+    }
+
+    pub(crate) const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+fn signed(span: Millis) -> i64 {
+    i64::try_from(span).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,135 @@
+//! Parts of a stored body (RFC 9110 §14).
+
+use crate::date;
+use crate::etag::EntityTag;
+use crate::fields::{Fields, split_list};
+use crate::request::RequestFacts;
+use crate::time::Time;
+
+/// How much of a stored body answers a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeVerdict {
+    /// All of it, as a 200: there is no `Range`, or none to be heeded.
+    Full,
+    /// The bytes from `first` to `last`, both included, as a 206.
+    Part {
+        /// The first byte.
+        first: u64,
+        /// The last byte.
+        last: u64,
+    },
+    /// None: 416.
+    Unsatisfiable,
+}
+
+/// Decides. Several ranges, other units and malformed values are ignored, as §14.2 permits. Preconditions come first: this is for
+/// requests that pass them.
+pub fn range(
+    request: Fields<'_>,
+    facts: &RequestFacts<'_>,
+    status: u16,
+    stored: Fields<'_>,
+    length: u64,
+    now: Time,
+) -> RangeVerdict {
+    match facts.range().and_then(single_range) {
+        Some(wanted)
+            if status == 200 && !facts.is_head() && if_range_holds(request, stored, now) =>
+        {
+            wanted.within(length)
+        }
+        _ => RangeVerdict::Full,
+    }
+}
+
+/// One range as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    From { first: u64, last: Option<u64> },
+    Suffix(u64),
+}
+
+impl Wanted {
+    const fn within(self, length: u64) -> RangeVerdict {
+        match self {
+            Self::Suffix(0) => RangeVerdict::Unsatisfiable,
+            // An empty body has no last bytes, but they are not refused either: all of it is none.
+            Self::Suffix(_) if length == 0 => RangeVerdict::Full,
+            Self::Suffix(count) => RangeVerdict::Part {
+                first: length.saturating_sub(count),
+                last: length - 1,
+            },
+            Self::From { first, .. } if first >= length => RangeVerdict::Unsatisfiable,
+            Self::From {
+                first,
+                last: Some(last),
+            } if last < length => RangeVerdict::Part { first, last },
+            Self::From { first, .. } => RangeVerdict::Part {
+                first,
+                last: length - 1,
+            },
+        }
+    }
+}
+
+fn single_range(value: &[u8]) -> Option<Wanted> {
+    let (unit, ranges) = value.split_at_checked(b"bytes=".len())?;
+    if !unit.eq_ignore_ascii_case(b"bytes=") {
+        return None;
+    }
+    let mut ranges = split_list(ranges);
+    let (range, None) = (ranges.next()?, ranges.next()) else {
+        return None;
+    };
+    let dash = memchr::memchr(b'-', range)?;
+    match (&range[..dash], &range[dash + 1..]) {
+        (b"", count) => number(count).map(Wanted::Suffix),
+        (first, b"") => Some(Wanted::From {
+            first: number(first)?,
+            last: None,
+        }),
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            (first <= last).then_some(Wanted::From {
+                first,
+                last: Some(last),
+            })
+        }
+    }
+}
+
+/// Digits and nothing else. A number too large to count is larger than every body.
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |value, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        Some(value.saturating_mul(10).saturating_add(digit))
+    })
+}
+
+/// `If-Range` wants the very same representation: a strong entity tag, or a date that is strong enough (RFC 9110 §13.1.5).
+fn if_range_holds(request: Fields<'_>, stored: Fields<'_>, now: Time) -> bool {
+    let mut lines = request.all("if-range");
+    match (lines.next(), lines.next()) {
+        (None, _) => true,
+        (Some(_), Some(_)) => false,
+        (Some(wanted), None) => match EntityTag::parse(wanted) {
+            Some(wanted) => stored
+                .get("etag")
+                .and_then(EntityTag::parse)
+                .is_some_and(|tag| tag.strong_eq(wanted)),
+            None => same_strong_date(wanted, stored, now),
+        },
+    }
+}
+
+/// A modification date identifies one representation only if the response was made at least a second later (RFC 9110 §8.8.2.2).
+fn same_strong_date(wanted: &[u8], stored: Fields<'_>, now: Time) -> bool {
+    let date_in = |name| stored.get(name).and_then(|value| date::parse(value, now));
+    let (Some(modified), Some(made)) = (date_in("last-modified"), date_in("date")) else {
+        return false;
+    };
+    date::parse(wanted, now) == Some(modified) && made.since(modified) >= 1_000
+}

@@ -1,0 +1,258 @@
+//! What a request asks of a cache, read in one pass over its fields.
+//!
+//! A client can ask for less: `max-age`, `min-fresh`, `no-store` and `only-if-cached` are honoured. It cannot ask for more, nor send
+//! the origin work at will: `max-stale` is ignored, and so is a reload (`no-cache`, `Pragma: no-cache`, and the `max-age=0` that
+//! browsers send for it) unless the route says otherwise.
+
+use http::Method;
+
+use crate::directives::RequestDirectives;
+use crate::fields::{Fields, split_list};
+use crate::hop;
+use crate::rules::{Reload, Rules};
+use crate::time::Millis;
+
+/// How a request goes through the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handling {
+    /// Look it up, collapse it with others, store the response.
+    Cache,
+    /// It has credentials that count. Only a response that says it can be shared may answer it, or be stored; it is never collapsed.
+    Credentialed,
+    /// Straight to the origin.
+    Pass(PassReason),
+}
+
+/// Why a request goes straight to the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassReason {
+    /// Neither GET nor HEAD.
+    Method,
+    /// A GET with a body: the answer may depend on it.
+    Body,
+    /// It wants another protocol.
+    Upgrade,
+    /// It wants a stream of events.
+    EventStream,
+    /// `Connection` names fields that the origin will not see, so that it would answer another request than the one looked up.
+    Connection,
+    /// The client's own `no-store`.
+    NoStore,
+}
+
+impl PassReason {
+    /// A token for the `detail` of `Cache-Status`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Method => "method",
+            Self::Body => "body",
+            Self::Upgrade => "upgrade",
+            Self::EventStream => "event-stream",
+            Self::Connection => "connection",
+            Self::NoStore => "no-store",
+        }
+    }
+}
+
+/// What a request carries that makes it personal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// An `Authorization` field.
+    pub authorization: bool,
+    /// A cookie that is neither ignored nor part of the key.
+    pub cookie: bool,
+}
+
+/// What a cache must know of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestFacts<'a> {
+    handling: Handling,
+    credentials: Credentials,
+    head: bool,
+    conditional: bool,
+    directives: RequestDirectives,
+    range: Option<&'a [u8]>,
+}
+
+impl<'a> RequestFacts<'a> {
+    /// Reads the fields once.
+    pub fn read(method: &Method, fields: Fields<'a>, has_body: bool, rules: &Rules) -> Self {
+        let seen = Seen::read(fields, rules);
+        let mut directives = seen.directives;
+        // Pragma speaks only where Cache-Control is silent (RFC 9111 §5.4).
+        directives.no_cache |= seen.pragma_no_cache && !seen.cache_control;
+        if rules.reload == Reload::Ignore {
+            directives.no_cache = false;
+            directives.max_age = directives.max_age.filter(|&age| age > 0);
+        }
+        let credentials = seen.credentials;
+        let handling = if method != Method::GET && method != Method::HEAD {
+            Handling::Pass(PassReason::Method)
+        } else if has_body {
+            Handling::Pass(PassReason::Body)
+        } else if seen.upgrade && seen.connection_upgrade {
+            Handling::Pass(PassReason::Upgrade)
+        } else if seen.event_stream {
+            Handling::Pass(PassReason::EventStream)
+        } else if seen.connection_names_fields {
+            Handling::Pass(PassReason::Connection)
+        } else if directives.no_store {
+            Handling::Pass(PassReason::NoStore)
+        } else if credentials.authorization || credentials.cookie {
+            Handling::Credentialed
+        } else {
+            Handling::Cache
+        };
+        Self {
+            handling,
+            credentials,
+            head: method == Method::HEAD,
+            conditional: seen.conditional,
+            directives,
+            range: seen.range.filter(|_| !seen.several_ranges),
+        }
+    }
+
+    /// How the request goes through the cache.
+    pub const fn handling(&self) -> Handling {
+        self.handling
+    }
+
+    /// What makes the request personal.
+    pub const fn credentials(&self) -> Credentials {
+        self.credentials
+    }
+
+    /// The client wants no answer from the origin: 504 if nothing is stored.
+    pub const fn only_if_cached(&self) -> bool {
+        self.directives.only_if_cached
+    }
+
+    /// The oldest answer the client takes.
+    pub const fn max_age(&self) -> Option<Millis> {
+        self.directives.max_age
+    }
+
+    /// How long the answer must stay fresh.
+    pub const fn min_fresh(&self) -> Option<Millis> {
+        self.directives.min_fresh
+    }
+
+    /// The client forces a reload, and the operator honours it.
+    pub const fn forces_reload(&self) -> bool {
+        self.directives.no_cache
+    }
+
+    /// Whether only the head of the response is wanted.
+    pub const fn is_head(&self) -> bool {
+        self.head
+    }
+
+    /// The value of `Range`, if there is exactly one.
+    pub const fn range(&self) -> Option<&'a [u8]> {
+        self.range
+    }
+
+    /// Whether there is a precondition: `If-Match`, `If-None-Match`, `If-Modified-Since` or `If-Unmodified-Since`.
+    pub const fn is_conditional(&self) -> bool {
+        self.conditional
+    }
+}
+
+/// The raw observations of the one pass.
+#[derive(Default)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is one field seen or not"
+)]
+struct Seen<'a> {
+    directives: RequestDirectives,
+    credentials: Credentials,
+    cache_control: bool,
+    pragma_no_cache: bool,
+    upgrade: bool,
+    connection_upgrade: bool,
+    connection_names_fields: bool,
+    event_stream: bool,
+    conditional: bool,
+    range: Option<&'a [u8]>,
+    several_ranges: bool,
+}
+
+impl<'a> Seen<'a> {
+    fn read(fields: Fields<'a>, rules: &Rules) -> Self {
+        let mut seen = Self::default();
+        for (name, value) in fields {
+            seen.note(name, value, rules);
+        }
+        seen
+    }
+
+    fn note(&mut self, name: &[u8], value: &'a [u8], rules: &Rules) {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        if is("cookie") {
+            self.credentials.cookie |= has_personal_cookie(value, rules);
+        } else if is("authorization") {
+            self.credentials.authorization = true;
+        } else if is("cache-control") {
+            self.cache_control = true;
+            self.directives.note_line(value);
+        } else if is("pragma") {
+            self.pragma_no_cache |=
+                split_list(value).any(|member| member.eq_ignore_ascii_case(b"no-cache"));
+        } else if is("range") {
+            self.several_ranges |= self.range.replace(value).is_some();
+        } else if is("connection") {
+            self.connection_upgrade |=
+                split_list(value).any(|option| option.eq_ignore_ascii_case(b"upgrade"));
+            self.connection_names_fields |= hop::names_fields(value);
+        } else if is("upgrade") {
+            // h2c is an offer that a server may leave, and that must not travel through a proxy.
+            self.upgrade |=
+                split_list(value).any(|protocol| !protocol.eq_ignore_ascii_case(b"h2c"));
+        } else if is("accept") {
+            self.event_stream |= split_list(value).any(is_event_stream);
+        } else {
+            self.conditional |= is("if-none-match")
+                || is("if-modified-since")
+                || is("if-match")
+                || is("if-unmodified-since");
+        }
+    }
+}
+
+fn is_event_stream(media_range: &[u8]) -> bool {
+    let media_type = media_range
+        .split(|&b| b == b';')
+        .next()
+        .unwrap_or(media_range);
+    media_type
+        .trim_ascii()
+        .eq_ignore_ascii_case(b"text/event-stream")
+}
+
+/// Whether a `Cookie` line holds a cookie that is neither ignored nor part of the key.
+fn has_personal_cookie(line: &[u8], rules: &Rules) -> bool {
+    cookies(line).any(|(name, _)| {
+        let keyed = rules
+            .key
+            .cookies
+            .iter()
+            .any(|keyed| keyed.as_bytes() == name);
+        !keyed && !rules.cookies_ignored.matches(name)
+    })
+}
+
+/// The cookies of one `Cookie` line. One without `=` has a value and no name, as browsers read it.
+pub(crate) fn cookies(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    line.split(|&b| b == b';')
+        .map(<[u8]>::trim_ascii)
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| match memchr::memchr(b'=', pair) {
+            Some(equals) => (
+                pair[..equals].trim_ascii_end(),
+                pair[equals + 1..].trim_ascii_start(),
+            ),
+            None => (&[][..], pair),
+        })
+}

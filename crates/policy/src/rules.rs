@@ -1,0 +1,170 @@
+//! What the operator says for a route, where HTTP leaves room.
+
+use crate::patterns::Patterns;
+use crate::time::Millis;
+
+/// Which cookies do not make a request personal.
+pub type CookiePatterns = Patterns;
+
+/// The operator's word on one route. The defaults are those of `microcache http://localhost:3000`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// How long a response without explicit freshness stays fresh, counted from its receipt.
+    pub ttl: Millis,
+    /// The same per status. A status named here is storable without explicit freshness.
+    pub status_ttl: Vec<(u16, Millis)>,
+    /// Replaces whatever the origin says about *how long*: `max-age`, `s-maxage`, `Expires`, a plain `no-cache`.
+    /// It never decides *whether*: `private`, `no-store`, `Set-Cookie`, credentials, `Vary: *` and the list of
+    /// storable statuses keep their say, and `must-revalidate` still forbids stale answers.
+    pub forced_ttl: Option<Millis>,
+    /// The stale-while-revalidate window where the response names none.
+    pub stale_while_revalidate: Millis,
+    /// The stale-if-error window where the response names none.
+    pub stale_if_error: Millis,
+    /// Percent of the time since the last modification, as RFC 9111 §4.2.2 suggests, instead of `ttl`.
+    pub heuristic: Option<u8>,
+    /// Targeted fields (RFC 9213) that speak to this cache, most important first.
+    pub targeted: Vec<String>,
+    /// What becomes of a response with `Set-Cookie`.
+    pub set_cookie: SetCookie,
+    /// Cookies that do not make a request personal. They are still forwarded.
+    pub cookies_ignored: CookiePatterns,
+    /// Whether a client's reload (`no-cache`, `max-age=0`) reaches the origin.
+    pub reload: Reload,
+    /// What makes up the key beside scheme, host, path and query.
+    pub key: KeyRules,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            ttl: 1_000,
+            status_ttl: Vec::new(),
+            forced_ttl: None,
+            stale_while_revalidate: 10_000,
+            stale_if_error: 86_400_000,
+            heuristic: None,
+            targeted: vec!["CDN-Cache-Control".to_owned()],
+            set_cookie: SetCookie::default(),
+            cookies_ignored: impersonal_cookies(),
+            reload: Reload::default(),
+            key: KeyRules::default(),
+        }
+    }
+}
+
+/// What becomes of a response with `Set-Cookie`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetCookie {
+    /// It is not stored.
+    #[default]
+    Refuse,
+    /// It is stored without the cookie.
+    Strip,
+    /// It is stored and the cookie replayed to everyone, on the operator's own word.
+    Store,
+}
+
+/// Whether a client's reload reaches the origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reload {
+    /// A reload is answered like any other request: the origin's load is not in the clients' hands.
+    #[default]
+    Ignore,
+    /// A reload asks the origin first, as RFC 9111 §5.2.1.4 describes.
+    Honour,
+}
+
+/// What makes up the key beside scheme, host and path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyRules {
+    /// Which query parameters count.
+    pub query: Query,
+    /// Request fields that are part of the key, by name.
+    pub headers: Vec<String>,
+    /// Cookies that are part of the key, by name. Such a cookie does not make a request personal.
+    pub cookies: Vec<String>,
+}
+
+/// Which query parameters are part of the key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Query {
+    /// The raw query as it stands.
+    #[default]
+    All,
+    /// All but these.
+    Except(Patterns),
+    /// These and no others.
+    Only(Patterns),
+}
+
+/// Cookies that measure visits or remember a consent and do not change what a page says.
+fn impersonal_cookies() -> CookiePatterns {
+    IMPERSONAL_COOKIES.iter().copied().collect()
+}
+
+/// The documented default of [`Rules::cookies_ignored`].
+pub const IMPERSONAL_COOKIES: &[&str] = &[
+    // Google Analytics, Ads, Optimize
+    "_ga*",
+    "_gid",
+    "_gat*",
+    "_gcl*",
+    "_gac_*",
+    "__utm*",
+    "_dc_gtm_*",
+    // Meta, TikTok, X, Pinterest, LinkedIn, Microsoft, Reddit, Snapchat
+    "_fbp",
+    "_fbc",
+    "_ttp",
+    "_tt_*",
+    "_twclid",
+    "_pin_unauth",
+    "_pinterest_*",
+    "li_fat_id",
+    "_uet*",
+    "_clck",
+    "_clsk",
+    "_rdt_uuid",
+    "_scid*",
+    // Matomo, Plausible, Hotjar, HubSpot, Mixpanel, Amplitude, Segment, Heap, New Relic, Adobe, Yandex, Chartbeat, Parse.ly
+    "_pk_*",
+    "mtm_*",
+    "plausible_*",
+    "_hj*",
+    "__hstc",
+    "__hssc",
+    "__hssrc",
+    "hubspotutk",
+    "mp_*",
+    "amplitude_*",
+    "amp_*",
+    "ajs_*",
+    "_hp2_*",
+    "NRBA_*",
+    "s_cc",
+    "s_sq",
+    "s_vi",
+    "AMCV_*",
+    "AMCVS_*",
+    "_ym_*",
+    "_cb*",
+    "_parsely_*",
+    // Consent banners
+    "OptanonConsent",
+    "OptanonAlertBoxClosed",
+    "CookieConsent",
+    "cookieconsent_status",
+    "cookie_notice_accepted",
+    "euconsent*",
+    "eupubconsent*",
+    "didomi_token",
+    "cmplz_*",
+    "borlabs-cookie",
+    "cookielawinfo-*",
+    "viewed_cookie_policy",
+    "moove_gdpr_popup",
+    "tarteaucitron",
+    "axeptio_*",
+    "usprivacy",
+];

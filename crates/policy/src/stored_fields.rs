@@ -1,0 +1,95 @@
+//! Which fields of a response are stored (RFC 9111 §3.1).
+
+use crate::directives;
+use crate::fields::{Fields, FieldsBuf};
+use crate::hop;
+use crate::rules::{Rules, SetCookie};
+use crate::targeted;
+
+/// The fields to store with a response, in their order and case. Left out are those of one connection, those that
+/// `private="…"` and `no-cache="…"` name, and `Set-Cookie` unless the operator wants it; `Age`, which has become part of the
+/// lifetime; and what frames the body, whose length the store knows.
+pub fn fields_to_store(response: Fields<'_>, rules: &Rules) -> FieldsBuf {
+    let qualified = qualified_names(response, rules);
+    response
+        .iter()
+        .filter(|(name, _)| {
+            let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+            let left_out = is("age")
+                || is("content-length")
+                || is("trailer")
+                || (is("set-cookie") && rules.set_cookie != SetCookie::Store)
+                || qualified.iter().any(|one| one.eq_ignore_ascii_case(name));
+            !left_out && hop::travels(response, name)
+        })
+        .collect()
+}
+
+/// The names in `private="…"` and `no-cache="…"` (RFC 9111 §5.2.2.4, §5.2.2.7).
+fn qualified_names(response: Fields<'_>, rules: &Rules) -> Vec<Vec<u8>> {
+    let mut names = Vec::new();
+    let mut note = |directive: &[u8], argument: directives::Argument<'_>| {
+        if directive.eq_ignore_ascii_case(b"private") || directive.eq_ignore_ascii_case(b"no-cache")
+        {
+            names.extend(argument.field_names().map(<[u8]>::to_vec));
+        }
+    };
+    match targeted::select(response, &rules.targeted) {
+        Some(members) => {
+            targeted::arguments(&members).for_each(|(name, argument)| note(name, argument))
+        }
+        None => directives::directives(response, "cache-control")
+            .for_each(|(name, argument)| note(name, argument)),
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(set_cookie: SetCookie, response: &str, expected: &str) {
+        let rules = Rules {
+            set_cookie,
+            ..Rules::default()
+        };
+        let stored = fields_to_store(Fields::new(response.as_bytes()), &rules);
+        assert_eq!(
+            String::from_utf8_lossy(stored.fields().as_block()),
+            expected,
+            "{response:?}"
+        );
+    }
+
+    #[test]
+    fn framing_age_and_hop_by_hop_fields_are_not_stored() {
+        check(
+            SetCookie::Refuse,
+            "Date: x\r\nAge: 5\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\nTrailer: T\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\
+             x-A: 1\r\nETag: \"a\"\r\nX-a: 2\r\n",
+            "Date: x\r\nx-A: 1\r\nETag: \"a\"\r\nX-a: 2\r\n",
+        );
+    }
+
+    #[test]
+    fn fields_named_by_private_and_no_cache_are_not_stored() {
+        check(
+            SetCookie::Store,
+            "Cache-Control: private=\"X-User, x-b\", no-cache=Set-Cookie\r\nx-user: me\r\nX-B: 1\r\nX-C: 2\r\nSet-Cookie: a=b\r\n",
+            "Cache-Control: private=\"X-User, x-b\", no-cache=Set-Cookie\r\nX-C: 2\r\n",
+        );
+        check(
+            SetCookie::Refuse,
+            "CDN-Cache-Control: private=\"x-b\"\r\nCache-Control: private=\"x-c\"\r\nX-B: 1\r\nX-C: 2\r\n",
+            "CDN-Cache-Control: private=\"x-b\"\r\nCache-Control: private=\"x-c\"\r\nX-C: 2\r\n",
+        );
+    }
+
+    #[test]
+    fn set_cookie_is_stored_on_the_operators_word_only() {
+        let response = "Set-Cookie: a=b\r\nX-A: 1\r\n";
+        check(SetCookie::Refuse, response, "X-A: 1\r\n");
+        check(SetCookie::Strip, response, "X-A: 1\r\n");
+        check(SetCookie::Store, response, response);
+    }
+}

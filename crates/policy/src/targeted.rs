@@ -1,0 +1,155 @@
+//! Targeted cache control (RFC 9213): fields such as `CDN-Cache-Control` that speak to one kind of cache.
+
+use sfv::{BareItem, Dictionary, ListEntry, Parser};
+
+use crate::directives::{Argument, ResponseDirectives};
+use crate::fields::Fields;
+
+/// The member of a targeted field, in the types its directives have.
+type Members = Dictionary;
+
+/// The first of the `targeted` fields that is there, valid and not empty. It speaks in the place of `Cache-Control` and `Expires`.
+pub(crate) fn select(response: Fields<'_>, targeted: &[String]) -> Option<Members> {
+    targeted.iter().find_map(|name| members(response, name))
+}
+
+/// The directives of a targeted field.
+pub(crate) fn directives(members: &Members) -> ResponseDirectives {
+    let mut all = ResponseDirectives::default();
+    for (name, argument) in arguments(members) {
+        all.note(name, argument);
+    }
+    all
+}
+
+/// The members of a targeted field as directives.
+pub(crate) fn arguments(members: &Members) -> impl Iterator<Item = (&[u8], Argument<'_>)> {
+    members
+        .iter()
+        .filter_map(|(key, entry)| Some((key.as_str().as_bytes(), argument(entry)?)))
+}
+
+fn members(response: Fields<'_>, name: &str) -> Option<Members> {
+    let mut value = Vec::new();
+    for line in response.all(name) {
+        if !value.is_empty() {
+            value.extend_from_slice(b", ");
+        }
+        value.extend_from_slice(line);
+    }
+    let members: Members = Parser::new(&value).parse().ok()?;
+    let well_typed = members
+        .iter()
+        .all(|(key, entry)| well_typed(key.as_str(), entry));
+    (!members.is_empty() && well_typed).then_some(members)
+}
+
+/// A span must be an Integer (RFC 9213 §2.1); a field with one of another type is not valid.
+fn well_typed(key: &str, entry: &ListEntry) -> bool {
+    match key {
+        "max-age" | "s-maxage" | "stale-while-revalidate" | "stale-if-error" => {
+            matches!(entry, ListEntry::Item(item) if matches!(item.bare_item, BareItem::Integer(_)))
+        }
+        _ => true,
+    }
+}
+
+/// `None` for a directive that is said not to hold, as in `no-store=?0`.
+fn argument(entry: &ListEntry) -> Option<Argument<'_>> {
+    let ListEntry::Item(item) = entry else {
+        return Some(Argument::Malformed);
+    };
+    match &item.bare_item {
+        BareItem::Boolean(holds) => holds.then_some(Argument::None),
+        BareItem::Integer(number) => Some(Argument::Number(i64::from(*number))),
+        BareItem::String(text) => Some(Argument::Text(text.as_str().as_bytes())),
+        BareItem::Token(text) => Some(Argument::Text(text.as_str().as_bytes())),
+        _ => Some(Argument::Malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directives::Directive;
+
+    fn check(block: &str, expected_max_age: Option<Option<u64>>) {
+        let targeted = [
+            "Microcache-Control".to_owned(),
+            "CDN-Cache-Control".to_owned(),
+        ];
+        let found = select(Fields::new(block.as_bytes()), &targeted);
+        let max_age = found.map(|members| directives(&members).max_age);
+        assert_eq!(max_age, expected_max_age, "{block:?}");
+    }
+
+    #[test]
+    fn the_first_valid_field_speaks() {
+        check("CDN-Cache-Control: max-age=5\r\n", Some(Some(5_000)));
+        check(
+            "CDN-Cache-Control: max-age=5\r\nMicrocache-Control: max-age=7\r\n",
+            Some(Some(7_000)),
+        );
+        check(
+            "CDN-Cache-Control: max-age=5\r\nMicrocache-Control: max-age=7,,\r\n",
+            Some(Some(5_000)),
+        );
+        check(
+            "CDN-Cache-Control: foo\r\nCDN-Cache-Control: max-age=5\r\n",
+            Some(Some(5_000)),
+        );
+        check(
+            "CDN-Cache-Control: max-age=5;x=1, foo=(a b)\r\n",
+            Some(Some(5_000)),
+        );
+        check("CDN-Cache-Control: no-store\r\n", Some(None));
+    }
+
+    #[test]
+    fn an_invalid_or_empty_field_is_not_there() {
+        for value in [
+            "",
+            "&&&&&",
+            "max-age=10, &&&&&",
+            "max-age =5",
+            "max-age= 5",
+            "max-age=\"5\"",
+            "max-age=5.5",
+            "max-age",
+            "MaX-aGe=5",
+            "max-age=9999999999999999",
+        ] {
+            check(&format!("CDN-Cache-Control: {value}\r\n"), None);
+        }
+    }
+
+    #[test]
+    fn numbers_saturate_and_negative_ones_are_stale() {
+        check(
+            "CDN-Cache-Control: max-age=99999999999\r\n",
+            Some(Some((1 << 31) * 1000)),
+        );
+        check("CDN-Cache-Control: max-age=-5\r\n", Some(Some(0)));
+        check(
+            "CDN-Cache-Control: max-age=3, max-age=5\r\n",
+            Some(Some(5_000)),
+        );
+    }
+
+    #[test]
+    fn directives_without_value_are_booleans() {
+        let fields = Fields::new(
+            b"CDN-Cache-Control: no-store=?0, private=\"x-a\", no-cache, must-revalidate=?1\r\n",
+        );
+        let members = select(fields, &["cdn-cache-control".to_owned()]).expect("a valid field");
+        let all = directives(&members);
+        let said = [
+            Directive::NoStore,
+            Directive::Private,
+            Directive::NoCache,
+            Directive::MustRevalidate,
+        ]
+        .map(|d| all.says(d));
+        assert_eq!(said, [false, false, true, true]);
+    }
+}
