@@ -1,0 +1,40 @@
+//! The chunked coding of RFC 9112 §7.1, the writing half.
+
+use microcache_engine::body::Frame;
+use microcache_policy::Fields;
+
+/// What follows a chunk's bytes.
+pub const CHUNK_END: &[u8] = b"\r\n";
+/// What ends a body without trailers.
+pub const BODY_END: &[u8] = b"0\r\n\r\n";
+
+/// Writes one frame; nothing for data without bytes, because a chunk of none would end the body.
+/// Trailers end it; [`BODY_END`] is for bodies without.
+pub fn frame(out: &mut Vec<u8>, frame: &Frame) {
+    match frame {
+        Frame::Data(data) => {
+            if !data.is_empty() {
+                chunk_size(out, data.len());
+                out.extend_from_slice(data);
+                out.extend_from_slice(CHUNK_END);
+            }
+        }
+        Frame::Trailers(fields) => trailers(out, fields.fields()),
+    }
+}
+
+/// Writes the line before a chunk of `size` bytes.
+pub fn chunk_size(out: &mut Vec<u8>, size: usize) {
+    let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
+    for digit in (0..digits).rev() {
+        out.push(b"0123456789abcdef"[(size >> (digit * 4)) & 0xf]);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes the last chunk and the trailer section.
+pub fn trailers(out: &mut Vec<u8>, fields: Fields<'_>) {
+    out.extend_from_slice(b"0\r\n");
+    out.extend_from_slice(fields.as_block());
+    out.extend_from_slice(b"\r\n");
+}
