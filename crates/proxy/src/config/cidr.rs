@@ -1,0 +1,98 @@
+//! Blocks of addresses.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// A block of addresses: `10.0.0.0/8`, `::1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    /// IPv4 addresses stand here as IPv4-mapped IPv6 ones, as dual-stack sockets report them.
+    network: u128,
+    mask: u128,
+}
+
+impl Cidr {
+    /// Whether `address` is in the block.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        bits(address) & self.mask == self.network
+    }
+
+    /// Reads an address alone or an address and a prefix length.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let form = || "write an address such as \"10.0.0.1\" or a block such as \"10.0.0.0/8\"";
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| form().to_owned())?;
+        let longest: u32 = if address.is_ipv4() { 32 } else { 128 };
+        let length = match length {
+            Some(length) => length.parse().map_err(|_| form().to_owned())?,
+            None => longest,
+        };
+        if length > longest {
+            return Err(format!(
+                "the part after `/` is at most {longest} for this address"
+            ));
+        }
+        let mask = u128::MAX.checked_shl(longest - length).unwrap_or(0)
+            | if address.is_ipv4() {
+                !u128::from(u32::MAX)
+            } else {
+                0
+            };
+        let network = bits(address) & mask;
+        if network != bits(address) {
+            return Err(format!(
+                "the address has bits beyond its first {length}: set them to zero"
+            ));
+        }
+        Ok(Self { network, mask })
+    }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    let address: Ipv6Addr = match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    address.to_bits()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(block: &str, address: &str) -> bool {
+        Cidr::parse(block)
+            .unwrap()
+            .contains(address.parse().unwrap())
+    }
+
+    #[test]
+    fn blocks_contain_their_addresses() {
+        assert!(check("10.0.0.0/8", "10.1.2.3"));
+        assert!(check("10.0.0.0/8", "::ffff:10.1.2.3"));
+        assert!(!check("10.0.0.0/8", "11.0.0.0"));
+        assert!(check("127.0.0.1", "127.0.0.1"));
+        assert!(!check("127.0.0.1", "127.0.0.2"));
+        assert!(check("0.0.0.0/0", "255.1.1.1"));
+        assert!(!check("0.0.0.0/0", "2001:db8::1"));
+        assert!(check("2001:db8::/32", "2001:db8:1::"));
+        assert!(check("::/0", "2001:db8:1::"));
+        assert!(!check("::1", "::2"));
+    }
+
+    #[test]
+    fn what_is_not_a_block_is_refused() {
+        for text in [
+            "",
+            "10.0.0",
+            "10.0.0.0/33",
+            "10.0.0.1/8",
+            "::/129",
+            "10.0.0.0/x",
+        ] {
+            assert!(Cidr::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! From what was written to a configuration: the one conversion, which reports every mistake.
+
+use super::mistake::{Mistake, Mistakes, Place, Report};
+use super::options::{
+    GROUP, ORIGIN, ROUTE, RULES, RouteDraft, SERVER, SERVERS, abouts, set_defaults,
+};
+use super::raw::{self, Table, Value};
+use super::{ClientTimeouts, Config, Limits};
+use crate::upstream::settings::GroupSettings;
+
+/// What a configuration is made from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Input<'a> {
+    /// A file's name and text.
+    pub file: Option<(&'a str, &'a str)>,
+    /// The urls of the command line.
+    pub urls: &'a [String],
+    /// The flags that were given: an option's name and its values. A flag overrides the file.
+    pub flags: &'a [(&'static str, Vec<String>)],
+}
+
+impl Config {
+    /// Makes a configuration, or reports everything that is wrong with it.
+    pub fn read(input: Input<'_>) -> Result<Self, Report> {
+        let (name, text) = input.file.unwrap_or_default();
+        let mut mistakes = Mistakes::default();
+        let file = raw::document(text, &mut mistakes);
+        let command_line = raw::command_line(input.urls, input.flags);
+        let mut draft = Draft::new();
+        let tables: Vec<_> = [&file, &command_line]
+            .into_iter()
+            .filter_map(|source| mistakes.ok(source.table()))
+            .collect();
+        for table in &tables {
+            draft.read(table, &mut mistakes);
+        }
+        for table in tables {
+            draft.check_sizes(&table, &mut mistakes);
+            table.refuse_rest(&mut mistakes);
+        }
+        let config = draft.finish(input.file.is_some(), &mut mistakes);
+        mistakes.report(name, text)?;
+        Ok(config)
+    }
+}
+
+/// A configuration on its way.
+struct Draft<'a> {
+    config: Config,
+    origin: GroupSettings,
+    /// What holds for every route and every group that does not say otherwise.
+    route: RouteDraft,
+    group: GroupSettings,
+    /// The tables of the file, read once all that they inherit is known.
+    upstreams: Option<&'a Value>,
+    routes: Option<&'a Value>,
+    names_an_origin: bool,
+}
+
+impl<'a> Draft<'a> {
+    fn new() -> Self {
+        let mut draft = Self {
+            config: Config {
+                listen: Vec::new(),
+                threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+                memory: 0,
+                upstreams: Vec::new(),
+                routes: Vec::new(),
+                hit_for_miss: 0,
+                limits: Limits::default(),
+                timeouts: ClientTimeouts::default(),
+                trusted_proxies: Vec::new(),
+            },
+            origin: GroupSettings::new("origin", Vec::new()),
+            route: RouteDraft::new(),
+            group: GroupSettings::new("", Vec::new()),
+            upstreams: None,
+            routes: None,
+            names_an_origin: false,
+        };
+        set_defaults(SERVER, &mut draft.config);
+        set_defaults(RULES, &mut draft.route);
+        set_defaults(GROUP, &mut draft.group);
+        draft
+    }
+
+    /// Reads the top of one source.
+    fn read(&mut self, table: &Table<'a>, mistakes: &mut Mistakes) {
+        table.apply(SERVER, &mut self.config, mistakes);
+        table.apply(RULES, &mut self.route, mistakes);
+        table.apply(GROUP, &mut self.group, mistakes);
+        table.apply(ORIGIN, &mut self.origin.servers, mistakes);
+        self.names_an_origin |= table.get("origin").is_some();
+        self.upstreams = table.get("upstreams").or(self.upstreams);
+        self.routes = table.get("routes").or(self.routes);
+    }
+
+    fn check_sizes(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
+        let limits = &self.config.limits;
+        if limits.target_bytes > limits.head_bytes {
+            let value = table.get("max_target_size").or(table.get("max_head_size"));
+            if let Some(value) = value {
+                let what = "`max_target_size` is more than `max_head_size`";
+                mistakes
+                    .note(Mistake::new(&value.place, what).remedy("a target is part of its head"));
+            }
+        }
+        self.check_max_object(&self.route, table, mistakes);
+    }
+
+    fn check_max_object(&self, draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes) {
+        if let Some(value) = table.get("max_object")
+            && draft.route.max_object > Some(self.config.memory)
+        {
+            mistakes.note(
+                Mistake::new(&value.place, "`max_object` is more than `memory`")
+                    .remedy("an object that is kept has to fit"),
+            );
+        }
+    }
+
+    fn finish(mut self, has_file: bool, mistakes: &mut Mistakes) -> Config {
+        if self.names_an_origin {
+            let origin = GroupSettings {
+                name: "origin".to_owned(),
+                servers: std::mem::take(&mut self.origin.servers),
+                ..self.group.clone()
+            };
+            self.config.upstreams.push(origin);
+        }
+        self.read_upstreams(mistakes);
+        if self.config.upstreams.is_empty() {
+            mistakes.note(no_origin(has_file));
+        }
+        self.read_routes(mistakes);
+        self.config
+    }
+
+    fn read_upstreams(&mut self, mistakes: &mut Mistakes) {
+        let Some(table) = self.upstreams.and_then(|value| mistakes.ok(value.table())) else {
+            return;
+        };
+        for (key, value) in table.entries() {
+            if self.group_named(&key.name).is_some() {
+                let what = format!("there is a group named `{}` already", key.name);
+                mistakes.note(
+                    Mistake::new(&key.place, what)
+                        .remedy("that is what the urls of `origin` are called"),
+                );
+            }
+            let mut group = self.group.clone();
+            group.name.clone_from(&key.name);
+            if let Some(table) = mistakes.ok(value.table()) {
+                table.apply(SERVERS, &mut group, mistakes);
+                table.apply(GROUP, &mut group, mistakes);
+                if table.get("servers").is_none() {
+                    let what = format!("the group `{}` has no `servers`", key.name);
+                    mistakes.note(
+                        Mistake::new(&key.place, what).remedy("servers = [\"http://HOST:PORT\"]"),
+                    );
+                }
+                table.refuse_rest(mistakes);
+            }
+            self.config.upstreams.push(group);
+        }
+    }
+
+    fn read_routes(&mut self, mistakes: &mut Mistakes) {
+        let mut read: Vec<ReadRoute> = Vec::new();
+        for value in self.routes.map_or(&[][..], Value::items) {
+            if let Some(route) = self.read_route(value, read.len() + 1, mistakes) {
+                route.check_against(&read, mistakes);
+                read.push(route);
+            }
+        }
+        self.config.routes = read.into_iter().map(|read| read.route.route).collect();
+        if !self
+            .config
+            .routes
+            .iter()
+            .any(|route| route.matcher.is_everything())
+            && let Some(upstream) = self.default_group()
+        {
+            let mut rest = self.route.route.clone();
+            rest.upstream = upstream;
+            "default".clone_into(&mut rest.name);
+            self.config.routes.push(rest);
+        }
+        if let Some(value) = self.upstreams
+            && self.config.routes.is_empty()
+            && !self.config.upstreams.is_empty()
+        {
+            mistakes.note(
+                Mistake::new(
+                    &value.place,
+                    "several groups, and no route that chooses between them",
+                )
+                .remedy("add [[routes]], or name one group `origin`"),
+            );
+        }
+    }
+
+    fn read_route(
+        &self,
+        value: &Value,
+        number: usize,
+        mistakes: &mut Mistakes,
+    ) -> Option<ReadRoute> {
+        let table = mistakes.ok(value.table())?;
+        let mut route = self.route.clone();
+        route.route.name = format!("route {number}");
+        let before = mistakes.count();
+        table.apply(ROUTE, &mut route, mistakes);
+        let matcher_is_good = mistakes.count() == before;
+        table.apply(RULES, &mut route, mistakes);
+        if let Some(upstream) = self.upstream_of(&route, value, mistakes) {
+            route.route.upstream = upstream;
+        }
+        self.check_max_object(&route, &table, mistakes);
+        check_pass(&route, &table, mistakes);
+        let place_of = |name| table.get(name).map_or(&value.place, |v| &v.place).clone();
+        let read = ReadRoute {
+            match_place: place_of("match"),
+            name_place: place_of("name"),
+            matcher_is_good,
+            route,
+        };
+        table.refuse_rest(mistakes);
+        Some(read)
+    }
+
+    fn upstream_of(
+        &self,
+        route: &RouteDraft,
+        value: &Value,
+        mistakes: &mut Mistakes,
+    ) -> Option<usize> {
+        let names: Vec<_> = self
+            .config
+            .upstreams
+            .iter()
+            .map(|g| g.name.as_str())
+            .collect();
+        if names.is_empty() {
+            return None;
+        }
+        let listed = names.join(", ");
+        if let Some((name, place)) = &route.upstream {
+            let found = self.group_named(name);
+            if found.is_none() {
+                let remedy = match super::nearest(name, names) {
+                    Some(near) => format!("did you mean \"{near}\"?"),
+                    None => format!("there is: {listed}"),
+                };
+                mistakes.note(
+                    Mistake::new(place, format!("no upstream group is named \"{name}\""))
+                        .remedy(remedy),
+                );
+            }
+            return found;
+        }
+        let found = self.default_group();
+        if found.is_none() {
+            mistakes.note(
+                Mistake::new(&value.place, "the route does not say which upstream")
+                    .remedy(format!("add upstream = one of: {listed}")),
+            );
+        }
+        found
+    }
+
+    fn group_named(&self, name: &str) -> Option<usize> {
+        self.config
+            .upstreams
+            .iter()
+            .position(|group| group.name == name)
+    }
+
+    /// Where requests go when nothing else is said: to `origin`, or to the only group there is.
+    fn default_group(&self) -> Option<usize> {
+        self.group_named("origin")
+            .or((self.config.upstreams.len() == 1).then_some(0))
+    }
+}
+
+/// A route, and what is needed to compare it with the ones before.
+struct ReadRoute {
+    route: RouteDraft,
+    match_place: Place,
+    name_place: Place,
+    matcher_is_good: bool,
+}
+
+impl ReadRoute {
+    fn check_against(&self, earlier: &[Self], mistakes: &mut Mistakes) {
+        let route = &self.route.route;
+        if earlier.iter().any(|e| e.route.route.name == route.name) {
+            let what = format!("another route is named \"{}\"", route.name);
+            mistakes.note(Mistake::new(&self.name_place, what));
+        }
+        let covering = earlier.iter().find(|e| {
+            e.matcher_is_good
+                && self.matcher_is_good
+                && e.route.route.matcher.covers(&route.matcher)
+        });
+        if let Some(covering) = covering {
+            let what = format!(
+                "this route is never reached: \"{}\" above takes all of its requests",
+                covering.route.route.name
+            );
+            mistakes.note(Mistake::new(&self.match_place, what).remedy("move it up"));
+        }
+    }
+}
+
+/// What a route says about keeping responses means nothing when it keeps none.
+fn check_pass(draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes) {
+    if !draft.route.pass {
+        return;
+    }
+    for about in abouts(RULES) {
+        if let Some(value) = table.get(about.name).filter(|_| about.name != "pass") {
+            let what = format!(
+                "`{}` has no effect: the route passes everything",
+                about.name
+            );
+            mistakes.note(Mistake::new(&value.place, what));
+        }
+    }
+}
+
+fn no_origin(has_file: bool) -> Mistake {
+    if has_file {
+        Mistake::new(&Place::File(0..0), "no origin: where is the application?")
+            .remedy("add origin = \"http://localhost:3000\"")
+    } else {
+        Mistake::new(&Place::Urls, "none given")
+            .remedy("say where the application is: microcache http://localhost:3000")
+    }
+}

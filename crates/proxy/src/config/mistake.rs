@@ -1,0 +1,191 @@
+//! Mistakes, where they are, and how they are told.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Where something was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// These bytes of the file.
+    File(Range<usize>),
+    /// A flag of this option.
+    Flag(&'static str),
+    /// The urls of the command line.
+    Urls,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mistake {
+    place: Place,
+    what: String,
+    remedy: Option<String>,
+}
+
+impl Mistake {
+    /// What is wrong, and where.
+    pub(super) fn new(place: &Place, what: impl Into<String>) -> Self {
+        Self {
+            place: place.clone(),
+            what: what.into(),
+            remedy: None,
+        }
+    }
+
+    /// What to write instead.
+    #[must_use]
+    pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+/// The mistakes met so far. Reading goes on after each, so that all are reported at once.
+#[derive(Debug, Default)]
+pub(super) struct Mistakes(Vec<Mistake>);
+
+impl Mistakes {
+    /// Notes one.
+    pub(super) fn note(&mut self, mistake: Mistake) {
+        self.0.push(mistake);
+    }
+
+    /// Notes one, or gives the value.
+    pub(super) fn ok<T>(&mut self, result: Result<T, Mistake>) -> Option<T> {
+        result.map_err(|mistake| self.note(mistake)).ok()
+    }
+
+    /// Puts a good value into its slot, and notes a bad one.
+    pub(super) fn put<T>(&mut self, slot: &mut T, result: Result<T, Mistake>) {
+        if let Some(value) = self.ok(result) {
+            *slot = value;
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All of them, in the order of the file, if there are any.
+    pub(super) fn report(mut self, name: &str, text: &str) -> Result<(), Report> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        self.0.sort_by_key(|mistake| match &mistake.place {
+            Place::File(span) => span.start,
+            Place::Flag(_) | Place::Urls => usize::MAX,
+        });
+        Err(Report {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            mistakes: self.0,
+        })
+    }
+}
+
+/// Every mistake of a configuration, ready to be printed.
+#[derive(Debug)]
+pub struct Report {
+    name: String,
+    text: String,
+    mistakes: Vec<Mistake>,
+}
+
+impl std::error::Error for Report {}
+
+impl Report {
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.mistakes.len()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, mistake) in self.mistakes.iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            match &mistake.place {
+                Place::File(span) => self.in_file(f, mistake, span)?,
+                Place::Flag(name) => on_command_line(f, mistake, &flag_name(name))?,
+                Place::Urls => on_command_line(f, mistake, "origin")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    fn in_file(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        mistake: &Mistake,
+        span: &Range<usize>,
+    ) -> fmt::Result {
+        let spot = Spot::find(&self.text, span);
+        let Spot { line, column, .. } = spot;
+        writeln!(f, "{}:{line}:{column}: {}", self.name, mistake.what)?;
+        let number = line.to_string();
+        let gap = " ".repeat(number.len());
+        writeln!(f, "{gap} |")?;
+        writeln!(f, "{number} | {}", spot.text)?;
+        write!(f, "{gap} | {}{}", spot.lead, "^".repeat(spot.width))?;
+        if let Some(remedy) = &mistake.remedy {
+            write!(f, "\n{gap} = {remedy}")?;
+        }
+        Ok(())
+    }
+}
+
+fn on_command_line(f: &mut fmt::Formatter<'_>, mistake: &Mistake, who: &str) -> fmt::Result {
+    write!(f, "{who}: {}", mistake.what)?;
+    match &mistake.remedy {
+        Some(remedy) => write!(f, "; {remedy}"),
+        None => Ok(()),
+    }
+}
+
+/// The flag of an option.
+fn flag_name(option: &str) -> String {
+    format!("--{}", option.replace('_', "-"))
+}
+
+/// A span as people see it: the line it begins on, and what of that line it covers.
+struct Spot<'a> {
+    line: usize,
+    column: usize,
+    text: &'a str,
+    /// White space as wide as what stands before the span; tabs stay tabs.
+    lead: String,
+    width: usize,
+}
+
+impl<'a> Spot<'a> {
+    fn find(text: &'a str, span: &Range<usize>) -> Self {
+        let start = floor_char_boundary(text, span.start);
+        let end = floor_char_boundary(text, span.end).max(start);
+        let line_start = text[..start].rfind('\n').map_or(0, |i| i + 1);
+        let line_end = text[start..].find('\n').map_or(text.len(), |i| start + i);
+        let before = &text[line_start..start];
+        let covered = text[start..end.min(line_end)].trim_end();
+        Self {
+            line: text[..line_start].matches('\n').count() + 1,
+            column: before.chars().count() + 1,
+            text: text[line_start..line_end].trim_end(),
+            lead: before
+                .chars()
+                .map(|c| if c == '\t' { '\t' } else { ' ' })
+                .collect(),
+            width: covered.chars().count().max(1),
+        }
+    }
+}
+
+fn floor_char_boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len()))
+        .rev()
+        .find(|&i| text.is_char_boundary(i))
+        .unwrap_or(0)
+}

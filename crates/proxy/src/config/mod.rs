@@ -1,0 +1,102 @@
+//! What the operator wants, read from flags and a file.
+//!
+//! Reading goes in two steps. [`raw`] holds what was written, with the place of every value;
+//! [`convert`] turns it into a [`Config`] in one go and reports every mistake it meets. Each option
+//! is one entry in one of the tables under [`options`]: its name, form, default, help and the
+//! function that sets it. Help, sample and reference are printed from these tables.
+
+mod cidr;
+mod convert;
+mod document;
+mod mistake;
+mod option;
+mod options;
+mod origin_url;
+mod pattern;
+mod raw;
+mod route;
+mod suggest;
+pub mod units;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::Method;
+use microcache_policy::Millis;
+
+use crate::upstream::settings::GroupSettings;
+
+pub use cidr::Cidr;
+pub use convert::Input;
+pub use document::{reference, sample};
+pub use mistake::Report;
+pub use option::{Flag, Takes, flags};
+pub use route::{Condition, Matcher, Route};
+pub use suggest::nearest;
+
+/// A configuration without mistakes.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where clients connect; never empty.
+    pub listen: Vec<SocketAddr>,
+    /// How many threads serve, each with a runtime of its own.
+    pub threads: usize,
+    /// What stored responses may take, in bytes.
+    pub memory: u64,
+    /// The origins; never empty.
+    pub upstreams: Vec<GroupSettings>,
+    /// The routes. The first that matches wins.
+    pub routes: Vec<Route>,
+    /// How long a response that turned out not to be storable keeps others from queuing for it.
+    pub hit_for_miss: Millis,
+    /// Bounds on what clients and fetches may take.
+    pub limits: Limits,
+    /// How long slow clients are waited for.
+    pub timeouts: ClientTimeouts,
+    /// Peers whose `X-Forwarded-*` and `Forwarded` are believed.
+    pub trusted_proxies: Vec<Cidr>,
+}
+
+/// Bounds, each with a default.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// The longest request head, in bytes.
+    pub head_bytes: usize,
+    /// The longest request target, in bytes.
+    pub target_bytes: usize,
+    /// The most fields in a request.
+    pub fields: usize,
+    /// The most client connections at a time; without it, what file descriptors allow.
+    pub max_connections: Option<usize>,
+    /// The most requests that wait for one fetch; the next one goes to the origin by itself.
+    pub max_waiters_per_fetch: usize,
+    /// The most fetches that others can wait for at a time; the next one is not shared.
+    pub max_fetches: usize,
+    /// The most variants of one url that are kept.
+    pub max_variants: usize,
+}
+
+/// How long slow clients are waited for.
+#[derive(Clone, Debug, Default)]
+pub struct ClientTimeouts {
+    /// From the first byte of a request head to its last.
+    pub head: Duration,
+    /// Between two requests of one connection.
+    pub idle: Duration,
+    /// Between two pieces of a request body.
+    pub body: Duration,
+    /// Until the client takes more of a response.
+    pub write: Duration,
+    /// For requests under way when the server is told to stop.
+    pub drain: Duration,
+}
+
+impl Config {
+    /// The route of a request. Allocates nothing, and with one route for everything costs next to
+    /// nothing.
+    pub fn route(&self, method: &Method, host: &[u8], path_and_query: &[u8]) -> Option<&Route> {
+        self.routes
+            .iter()
+            .find(|route| route.matcher.matches(method, host, path_and_query))
+    }
+}

@@ -1,0 +1,362 @@
+//! Options of upstream groups: at the top for all groups, in a group for itself.
+
+use std::ops::RangeInclusive;
+
+use super::super::mistake::{Mistake, Mistakes};
+use super::super::option::{About, Form, Opt, Unset};
+use super::super::origin_url::OriginUrl;
+use super::super::raw::Value;
+use super::{WAIT, set_defaults};
+use crate::upstream::settings::{GroupSettings, HealthCheck, ServerSettings};
+
+/// The short form of one group.
+pub(in crate::config) const ORIGIN: &[Opt<Vec<ServerSettings>>] = &[Opt {
+    about: About {
+        name: "origin",
+        form: Form::List("URL"),
+        unset: Unset::Says("none; needed unless there are `[upstreams]`"),
+        example: r#""http://localhost:3000""#,
+        help: "The application's url; several are one upstream group",
+        more: "On the command line it needs no flag: `microcache http://localhost:3000`. It is the group named \
+               `origin`, and routes that name no upstream go there.",
+    },
+    set: set_servers,
+}];
+
+/// Options that only a group has.
+pub(in crate::config) const SERVERS: &[Opt<GroupSettings>] = &[Opt {
+    about: About {
+        name: "servers",
+        form: Form::List("URL"),
+        unset: Unset::Says("needed"),
+        example: r#"["http://10.0.0.1:3000", { url = "http://10.0.0.2:3000", weight = 2 }]"#,
+        help: "The servers of the group: urls, or tables as below",
+        more: "",
+    },
+    set: |g, v, m| set_servers(&mut g.servers, v, m),
+}];
+
+/// What one server of a group may be given beside its url.
+pub(in crate::config) const SERVER_ENTRY: &[Opt<ServerSettings>] = &[
+    Opt {
+        about: About {
+            name: "url",
+            form: Form::Text("URL"),
+            unset: Unset::Says("needed"),
+            example: r#""http://10.0.0.2:3000""#,
+            help: "Where the server is",
+            more: "",
+        },
+        set: |s, v, m| {
+            if let Some(url) = m.ok(v.parse(OriginUrl::parse)) {
+                s.host = url.host;
+                s.port = url.port;
+            }
+        },
+    },
+    Opt {
+        about: About {
+            name: "weight",
+            form: Form::Number,
+            unset: Unset::Is("1"),
+            example: "2",
+            help: "How many requests it takes for each one of a server with weight 1",
+            more: "",
+        },
+        set: |s, v, m| m.put(&mut s.weight, v.count(1..=1000).map(|n| n as u32)),
+    },
+    Opt {
+        about: About {
+            name: "backup",
+            form: Form::Switch,
+            unset: Unset::Is("false"),
+            example: "true",
+            help: "It is used only while all others are down",
+            more: "",
+        },
+        set: |s, v, m| m.put(&mut s.backup, v.switch()),
+    },
+];
+
+/// Options that all groups share.
+pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
+    Opt {
+        about: About {
+            name: "max_concurrent",
+            form: Form::Number,
+            unset: Unset::Is("64"),
+            example: "64",
+            help: "The most requests that are with one upstream group at a time",
+            more: "The others wait in a queue, clients before refreshes.",
+        },
+        set: |g, v, m| m.put(&mut g.max_concurrent, v.count(1..=1_000_000)),
+    },
+    Opt {
+        about: About {
+            name: "max_queue",
+            form: Form::Number,
+            unset: Unset::Is("1024"),
+            example: "1024",
+            help: "The most requests that wait in that queue; more are answered 503",
+            more: "",
+        },
+        set: |g, v, m| m.put(&mut g.max_queue, v.count(0..=10_000_000)),
+    },
+    Opt {
+        about: About {
+            name: "queue_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""10s""#),
+            example: r#""10s""#,
+            help: "How long they wait there before they are answered 503",
+            more: "",
+        },
+        set: |g, v, m| m.put(&mut g.queue_timeout, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "connect_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""3s""#),
+            example: r#""3s""#,
+            help: "How long connecting to a server may take",
+            more: "",
+        },
+        set: |g, v, m| m.put(&mut g.connect_timeout, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "first_byte_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""60s""#),
+            example: r#""60s""#,
+            help: "How long a server may take to begin its answer",
+            more: "",
+        },
+        set: |g, v, m| m.put(&mut g.first_byte_timeout, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "between_bytes_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""30s""#),
+            example: r#""30s""#,
+            help: "How long a server may be silent within its answer",
+            more: "",
+        },
+        set: |g, v, m| m.put(&mut g.between_bytes_timeout, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "pool_idle_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""60s""#),
+            example: r#""60s""#,
+            help: "How long an unused connection to a server is kept",
+            more: "Shorter than the server keeps it is best.",
+        },
+        set: |g, v, m| m.put(&mut g.idle_timeout, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "pool_size",
+            form: Form::Number,
+            unset: Unset::Is("64"),
+            example: "64",
+            help: "The most unused connections kept per server",
+            more: "",
+        },
+        set: |g, v, m| m.put(&mut g.max_idle, v.count(0..=1_000_000)),
+    },
+    Opt {
+        about: About {
+            name: "fail_limit",
+            form: Form::Number,
+            unset: Unset::Is("3"),
+            example: "3",
+            help: "So many failures in a row take a server out",
+            more: "Refused and lost connections and time-outs are failures; error responses are not.",
+        },
+        set: |g, v, m| m.put(&mut g.fail_limit, v.count(1..=1_000_000).map(|n| n as u32)),
+    },
+    Opt {
+        about: About {
+            name: "fail_pause",
+            form: Form::Duration,
+            unset: Unset::Is(r#""5s""#),
+            example: r#""5s""#,
+            help: "How long it then stays out before one request tries it",
+            more: "",
+        },
+        set: |g, v, m| m.put(&mut g.fail_pause, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "resolve_every",
+            form: Form::Duration,
+            unset: Unset::Is(r#""30s""#),
+            example: r#""30s""#,
+            help: "How often the names of servers are looked up again",
+            more: "",
+        },
+        set: |g, v, m| m.put(&mut g.resolve_every, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "health_check",
+            form: Form::Table("how servers are asked"),
+            unset: Unset::Says("none: servers are judged by their answers"),
+            example: r#"{ path = "/healthz", interval = "5s" }"#,
+            help: "Ask servers whether they are well",
+            more: "",
+        },
+        set: set_health_check,
+    },
+];
+
+/// How servers are asked whether they are well.
+pub(in crate::config) const HEALTH_CHECK: &[Opt<HealthCheck>] = &[
+    Opt {
+        about: About {
+            name: "path",
+            form: Form::Text("PATH"),
+            unset: Unset::Is(r#""/""#),
+            example: r#""/healthz""#,
+            help: "What is asked for, with GET",
+            more: "",
+        },
+        set: |h, v, m| m.put(&mut h.path, v.parse(path)),
+    },
+    Opt {
+        about: About {
+            name: "interval",
+            form: Form::Duration,
+            unset: Unset::Is(r#""5s""#),
+            example: r#""5s""#,
+            help: "How often",
+            more: "",
+        },
+        set: |h, v, m| m.put(&mut h.interval, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""2s""#),
+            example: r#""2s""#,
+            help: "How long an answer may take",
+            more: "It cannot be longer than the interval.",
+        },
+        set: |h, v, m| m.put(&mut h.timeout, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "expect",
+            form: Form::Text("STATUS"),
+            unset: Unset::Is(r#""200-399""#),
+            example: r#""200-299""#,
+            help: "The status codes of a server that is well",
+            more: "",
+        },
+        set: |h, v, m| m.put(&mut h.expect, v.parse(status_range)),
+    },
+    Opt {
+        about: About {
+            name: "rise",
+            form: Form::Number,
+            unset: Unset::Is("2"),
+            example: "2",
+            help: "So many good answers in a row bring a server back",
+            more: "",
+        },
+        set: |h, v, m| m.put(&mut h.rise, v.count(1..=1000).map(|n| n as u32)),
+    },
+    Opt {
+        about: About {
+            name: "fall",
+            form: Form::Number,
+            unset: Unset::Is("3"),
+            example: "3",
+            help: "So many bad answers in a row take it out",
+            more: "",
+        },
+        set: |h, v, m| m.put(&mut h.fall, v.count(1..=1000).map(|n| n as u32)),
+    },
+];
+
+fn set_servers(servers: &mut Vec<ServerSettings>, value: &Value, mistakes: &mut Mistakes) {
+    servers.clear();
+    for item in value.items() {
+        let Some(server) = read_server(item, mistakes) else {
+            continue;
+        };
+        let same = |s: &ServerSettings| s.host == server.host && s.port == server.port;
+        if servers.iter().any(same) {
+            let what = format!("{}:{} is listed twice", server.host, server.port);
+            mistakes.note(Mistake::new(&item.place, what).remedy("give it a weight instead"));
+        }
+        servers.push(server);
+    }
+    if value.items().is_empty() {
+        mistakes.note(Mistake::new(&value.place, "no server").remedy("list at least one url"));
+    } else if !servers.is_empty() && servers.iter().all(|server| server.backup) {
+        mistakes.note(Mistake::new(
+            &value.place,
+            "every server is a backup, but of none",
+        ));
+    }
+}
+
+fn read_server(value: &Value, mistakes: &mut Mistakes) -> Option<ServerSettings> {
+    let mut server = ServerSettings {
+        host: String::new(),
+        port: 0,
+        weight: 1,
+        backup: false,
+    };
+    set_defaults(SERVER_ENTRY, &mut server);
+    if value.is_text() {
+        let url = mistakes.ok(value.parse(OriginUrl::parse))?;
+        server.host = url.host;
+        server.port = url.port;
+        return Some(server);
+    }
+    let table = mistakes.ok(value.table())?;
+    table.apply(SERVER_ENTRY, &mut server, mistakes);
+    if table.get("url").is_none() {
+        mistakes.note(Mistake::new(&value.place, "a server without `url`"));
+    }
+    table.refuse_rest(mistakes);
+    Some(server).filter(|server| server.port != 0)
+}
+
+fn set_health_check(group: &mut GroupSettings, value: &Value, mistakes: &mut Mistakes) {
+    let Some(table) = mistakes.ok(value.table()) else {
+        return;
+    };
+    let mut check = HealthCheck::default();
+    set_defaults(HEALTH_CHECK, &mut check);
+    table.apply(HEALTH_CHECK, &mut check, mistakes);
+    if check.timeout > check.interval {
+        let place = table.get("timeout").map_or(&value.place, |v| &v.place);
+        mistakes.note(Mistake::new(place, "`timeout` is longer than `interval`"));
+    }
+    table.refuse_rest(mistakes);
+    group.health = Some(check);
+}
+
+fn path(text: &str) -> Result<String, String> {
+    if text.starts_with('/') && text.bytes().all(|b| b.is_ascii_graphic() && b != b'#') {
+        Ok(text.to_owned())
+    } else {
+        Err("write a path, such as \"/healthz\"".to_owned())
+    }
+}
+
+fn status_range(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.trim().parse(), last.trim().parse()) {
+        (Ok(first), Ok(last)) if 100 <= first && first <= last && last <= 599 => Ok(first..=last),
+        _ => Err("write one status or a range, such as \"200\" or \"200-399\"".to_owned()),
+    }
+}

@@ -1,0 +1,59 @@
+//! The tables of options. Each entry is the one place where its option is defined.
+
+mod group;
+mod route;
+mod rules;
+mod server;
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::mistake::Mistakes;
+use super::option::{About, Opt, Unset};
+use super::raw::Value;
+
+pub(super) use group::{GROUP, HEALTH_CHECK, ORIGIN, SERVER_ENTRY, SERVERS};
+pub(super) use route::{KEY, MATCH, QUERY, ROUTE, RouteDraft};
+pub(super) use rules::RULES;
+pub(super) use server::SERVER;
+
+/// The options that the short help names.
+pub(super) const COMMON: &[&str] = &[
+    "listen",
+    "threads",
+    "memory",
+    "ttl",
+    "stale_while_revalidate",
+    "stale_if_error",
+    "max_concurrent",
+];
+
+/// What freshness and stale windows may be: more than a year is a slip of the hand.
+const LIFETIME: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(365 * 24);
+
+/// What waiting may be: a wait of nothing would fail everything.
+const WAIT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(24);
+
+/// Everything that may stand at the top of a file and has a flag.
+pub(super) fn top_level() -> Vec<About> {
+    let mut all = abouts(SERVER);
+    all.extend(abouts(RULES));
+    all.extend(abouts(GROUP));
+    all
+}
+
+/// What people read about the options of one table.
+pub(super) fn abouts<T>(options: &[Opt<T>]) -> Vec<About> {
+    options.iter().map(|option| option.about).collect()
+}
+
+/// Sets every option of one table to its default.
+pub(super) fn set_defaults<T>(options: &[Opt<T>], target: &mut T) {
+    let mut mistakes = Mistakes::default();
+    for option in options {
+        if let Unset::Is(text) = option.about.unset {
+            (option.set)(target, &Value::of_default(text), &mut mistakes);
+        }
+    }
+    debug_assert!(mistakes.count() == 0, "{mistakes:?}");
+}

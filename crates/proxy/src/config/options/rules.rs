@@ -1,0 +1,260 @@
+//! Options that say how responses are kept: at the top for all routes, in a route for itself.
+
+use std::ops::RangeInclusive;
+
+use microcache_policy::Millis;
+use microcache_policy::rules::{IMPERSONAL_COOKIES, KeyRules, Query, Reload, SetCookie};
+
+use super::super::mistake::{Mistake, Mistakes};
+use super::super::option::{About, Form, Opt, Unset};
+use super::super::raw::Value;
+use super::super::route::Condition;
+use super::LIFETIME;
+use super::route::{KEY, RouteDraft, field_name};
+
+const OBJECT: RangeInclusive<u64> = 1..=1 << 44;
+
+/// Options that say how responses are kept.
+pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
+    Opt {
+        about: About {
+            name: "ttl",
+            form: Form::Duration,
+            unset: Unset::Is(r#""1s""#),
+            example: r#""1s""#,
+            help: "How long a response is fresh when the origin does not say",
+            more: "What the origin says in Cache-Control or Expires comes first. `\"0s\"` keeps nothing that the \
+                   origin does not ask to keep.",
+        },
+        set: |r, v, m| m.put(&mut r.route.rules.ttl, v.millis(&LIFETIME)),
+    },
+    Opt {
+        about: About {
+            name: "stale_while_revalidate",
+            form: Form::Duration,
+            unset: Unset::Is(r#""10s""#),
+            example: r#""10s""#,
+            help: "How long after that it is still served while one request refreshes it",
+            more: "Nobody waits for the refresh. Holds when the response has no directive of that name.",
+        },
+        set: |r, v, m| {
+            m.put(
+                &mut r.route.rules.stale_while_revalidate,
+                v.millis(&LIFETIME),
+            )
+        },
+    },
+    Opt {
+        about: About {
+            name: "stale_if_error",
+            form: Form::Duration,
+            unset: Unset::Is(r#""1d""#),
+            example: r#""1d""#,
+            help: "How long after that it is served when the origin fails",
+            more: "Errors, time-outs and lost connections. Holds when the response has no directive of that name.",
+        },
+        set: |r, v, m| m.put(&mut r.route.rules.stale_if_error, v.millis(&LIFETIME)),
+    },
+    Opt {
+        about: About {
+            name: "forced_ttl",
+            form: Form::Duration,
+            unset: Unset::Says("the origin decides"),
+            example: r#""5m""#,
+            help: "How long a response is fresh, whatever the origin says about it",
+            more: "It decides how long, not whether: `private`, `no-store`, Set-Cookie and the other safe rules keep \
+                   their say.",
+        },
+        set: |r, v, m| m.put(&mut r.route.rules.forced_ttl, v.millis(&LIFETIME).map(Some)),
+    },
+    Opt {
+        about: About {
+            name: "status_ttl",
+            form: Form::Table("status codes and durations"),
+            unset: Unset::Is("{}"),
+            example: r#"{ 404 = "10s", 503 = "1s" }"#,
+            help: "`ttl` for single status codes",
+            more: "A status that is named here may be kept even if it otherwise is not.",
+        },
+        set: set_status_ttl,
+    },
+    Opt {
+        about: About {
+            name: "heuristic",
+            form: Form::Number,
+            unset: Unset::Is("0"),
+            example: "10",
+            help: "Percent of a response's age at the origin that it stays fresh, instead of `ttl`",
+            more: "The rule of RFC 9111, section 4.2.2, for responses with Last-Modified. 0 turns it off.",
+        },
+        set: |r, v, m| {
+            let percent = v
+                .count(0..=100)
+                .map(|n| u8::try_from(n).ok().filter(|n| *n > 0));
+            m.put(&mut r.route.rules.heuristic, percent);
+        },
+    },
+    Opt {
+        about: About {
+            name: "targeted",
+            form: Form::List("FIELD"),
+            unset: Unset::Is(r#"["CDN-Cache-Control"]"#),
+            example: r#"["Microcache-Cache-Control", "CDN-Cache-Control"]"#,
+            help: "Response fields that override Cache-Control here, most important first",
+            more: "See RFC 9213.",
+        },
+        set: |r, v, m| r.route.rules.targeted = v.each(m, |item| item.parse(field_name)),
+    },
+    Opt {
+        about: About {
+            name: "set_cookie",
+            form: Form::Text("refuse|strip|store"),
+            unset: Unset::Is(r#""refuse""#),
+            example: r#""strip""#,
+            help: "What becomes of a response with Set-Cookie",
+            more: "`refuse` does not keep it, `strip` keeps it without the cookie, `store` gives the cookie to everyone.",
+        },
+        set: |r, v, m| m.put(&mut r.route.rules.set_cookie, v.choice(SET_COOKIE)),
+    },
+    Opt {
+        about: About {
+            name: "ignore_cookies",
+            form: Form::List("NAME"),
+            unset: Unset::Is("[]"),
+            example: r#"["theme", "consent_*"]"#,
+            help: "Cookies that do not make a request personal, beside the well-known ones",
+            more: "A `*` at the end stands for any rest. These cookies are still forwarded.",
+        },
+        set: set_ignore_cookies,
+    },
+    Opt {
+        about: About {
+            name: "reload",
+            form: Form::Text("ignore|honour"),
+            unset: Unset::Is(r#""ignore""#),
+            example: r#""ignore""#,
+            help: "Whether a browser's reload reaches the origin",
+            more: "",
+        },
+        set: |r, v, m| m.put(&mut r.route.rules.reload, v.choice(RELOAD)),
+    },
+    Opt {
+        about: About {
+            name: "max_object",
+            form: Form::Size,
+            unset: Unset::Says("1/16 of memory"),
+            example: r#""8MiB""#,
+            help: "The largest body that is kept; larger ones stream through",
+            more: "",
+        },
+        set: |r, v, m| m.put(&mut r.route.max_object, v.size(&OBJECT).map(Some)),
+    },
+    Opt {
+        about: About {
+            name: "bypass",
+            form: Form::List("CONDITION"),
+            unset: Unset::Is("[]"),
+            example: r#"["cookie:preview", "header:X-Debug=1", "query:draft"]"#,
+            help: "Requests that go to the origin, uncached",
+            more: "`header:`, `cookie:` or `query:`, a name, and `=` with a value if it must be equal. One that holds \
+                   is enough.",
+        },
+        set: |r, v, m| r.route.bypass = v.each(m, |item| item.parse(Condition::parse)),
+    },
+    Opt {
+        about: About {
+            name: "pass",
+            form: Form::Switch,
+            unset: Unset::Is("false"),
+            example: "false",
+            help: "Send everything to the origin and keep nothing",
+            more: "",
+        },
+        set: |r, v, m| m.put(&mut r.route.pass, v.switch()),
+    },
+    Opt {
+        about: About {
+            name: "key",
+            form: Form::Table("what makes up the key"),
+            unset: Unset::Says("host, path and whole query"),
+            example: r#"{ query = { ignore = ["utm_*", "fbclid"] }, headers = ["X-Country"], cookies = ["currency"] }"#,
+            help: "What beside host and path tells responses apart",
+            more: "A route's `key` replaces the one at the top as a whole.",
+        },
+        set: |r, v, m| {
+            if let Some(table) = m.ok(v.table()) {
+                let mut key = KeyRules::default();
+                table.apply(KEY, &mut key, m);
+                table.refuse_rest(m);
+                r.route.rules.key = key;
+            }
+        },
+    },
+];
+
+const SET_COOKIE: &[(&str, SetCookie)] = &[
+    ("refuse", SetCookie::Refuse),
+    ("strip", SetCookie::Strip),
+    ("store", SetCookie::Store),
+];
+
+const RELOAD: &[(&str, Reload)] = &[("ignore", Reload::Ignore), ("honour", Reload::Honour)];
+
+fn set_status_ttl(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes) {
+    let Some(table) = mistakes.ok(value.table()) else {
+        return;
+    };
+    let mut ttls: Vec<(u16, Millis)> = Vec::new();
+    for (key, ttl) in table.entries() {
+        let status = key.name.parse().ok();
+        match status.filter(|s| (200..=599).contains(s) && ![206, 304].contains(s)) {
+            Some(status) => {
+                let ttl = mistakes.ok(ttl.millis(&LIFETIME));
+                ttls.extend(ttl.map(|ttl| (status, ttl)));
+            }
+            None => mistakes.note(
+                Mistake::new(
+                    &key.place,
+                    format!("`{}` is no status that can be kept", key.name),
+                )
+                .remedy("write one from 200 to 599, but for 206 and 304"),
+            ),
+        }
+    }
+    draft.route.rules.status_ttl = ttls;
+}
+
+fn set_ignore_cookies(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes) {
+    let own = value.each(mistakes, |item| item.parse(name_pattern));
+    let known = IMPERSONAL_COOKIES.iter().map(|&name| name.to_owned());
+    draft.route.rules.cookies_ignored = known.chain(own).collect();
+}
+
+/// A name, perhaps with `*` at its end.
+pub(super) fn name_pattern(text: &str) -> Result<String, String> {
+    let name = text.strip_suffix('*').unwrap_or(text);
+    if text.is_empty() {
+        return Err("the name is empty".to_owned());
+    }
+    if name.contains('*') {
+        return Err("a `*` may stand at the end only".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// The query rule of a key, while its two halves are read.
+#[derive(Debug, Default)]
+pub(in crate::config) struct QueryDraft {
+    pub(super) ignore: Vec<String>,
+    pub(super) only: Option<Vec<String>>,
+}
+
+impl QueryDraft {
+    pub(super) fn finish(self) -> Query {
+        match self.only {
+            Some(names) => Query::Only(names.into_iter().collect()),
+            None if self.ignore.is_empty() => Query::All,
+            None => Query::Except(self.ignore.into_iter().collect()),
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Options of the server as a whole.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::super::Config;
+use super::super::cidr::Cidr;
+use super::super::mistake::{Mistake, Mistakes};
+use super::super::option::{About, Form, Opt, Unset};
+use super::super::raw::Value;
+use super::{LIFETIME, WAIT};
+
+const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 44;
+const HEAD: RangeInclusive<u64> = 1 << 10..=1 << 20;
+
+/// Options of the server as a whole.
+pub(in crate::config) const SERVER: &[Opt<Config>] = &[
+    Opt {
+        about: About {
+            name: "listen",
+            form: Form::List("ADDRESS"),
+            unset: Unset::Is(r#""127.0.0.1:8080""#),
+            example: r#"["127.0.0.1:8080", "[::1]:8080"]"#,
+            help: "Where clients connect",
+            more: "An IP address and a port; several are a list, and the flag may be repeated. \
+                   `0.0.0.0:80` takes connections from everywhere.",
+        },
+        set: set_listen,
+    },
+    Opt {
+        about: About {
+            name: "threads",
+            form: Form::Number,
+            unset: Unset::Says("one per core"),
+            example: "4",
+            help: "How many threads serve",
+            more: "",
+        },
+        set: |c, v, m| m.put(&mut c.threads, v.count(1..=1024)),
+    },
+    Opt {
+        about: About {
+            name: "memory",
+            form: Form::Size,
+            unset: Unset::Is(r#""256MiB""#),
+            example: r#""256MiB""#,
+            help: "What stored responses may take",
+            more: "Bodies, heads, keys and the index together. When it is full, what is asked for least goes first.",
+        },
+        set: |c, v, m| m.put(&mut c.memory, v.size(&MEMORY)),
+    },
+    Opt {
+        about: About {
+            name: "hit_for_miss",
+            form: Form::Duration,
+            unset: Unset::Is(r#""2s""#),
+            example: r#""2s""#,
+            help: "How long a url that turned out uncacheable is fetched without queuing",
+            more: "Requests for one url wait for one fetch. When its response cannot be shared, they and all others \
+                   go to the origin side by side for this long.",
+        },
+        set: |c, v, m| m.put(&mut c.hit_for_miss, v.millis(&LIFETIME)),
+    },
+    Opt {
+        about: About {
+            name: "trusted_proxies",
+            form: Form::List("BLOCK"),
+            unset: Unset::Is("[]"),
+            example: r#"["10.0.0.0/8", "::1"]"#,
+            help: "Peers whose X-Forwarded-* and Forwarded are believed",
+            more: "Addresses or blocks of them. From every other peer these fields are overwritten.",
+        },
+        set: |c, v, m| c.trusted_proxies = v.each(m, |item| item.parse(Cidr::parse)),
+    },
+    Opt {
+        about: About {
+            name: "max_connections",
+            form: Form::Number,
+            unset: Unset::Says("what file descriptors allow"),
+            example: "20000",
+            help: "The most client connections at a time",
+            more: "",
+        },
+        set: |c, v, m| {
+            m.put(
+                &mut c.limits.max_connections,
+                v.count(1..=10_000_000).map(Some),
+            )
+        },
+    },
+    Opt {
+        about: About {
+            name: "max_head_size",
+            form: Form::Size,
+            unset: Unset::Is(r#""32KiB""#),
+            example: r#""32KiB""#,
+            help: "The longest request head; a longer one is answered 431",
+            more: "",
+        },
+        set: |c, v, m| m.put(&mut c.limits.head_bytes, v.size(&HEAD).map(|n| n as usize)),
+    },
+    Opt {
+        about: About {
+            name: "max_target_size",
+            form: Form::Size,
+            unset: Unset::Is(r#""8KiB""#),
+            example: r#""8KiB""#,
+            help: "The longest url; a longer one is answered 414",
+            more: "It cannot be longer than the head it is part of.",
+        },
+        set: |c, v, m| {
+            m.put(
+                &mut c.limits.target_bytes,
+                v.size(&HEAD).map(|n| n as usize),
+            )
+        },
+    },
+    Opt {
+        about: About {
+            name: "max_fields",
+            form: Form::Number,
+            unset: Unset::Is("100"),
+            example: "100",
+            help: "The most fields in a request head; more are answered 431",
+            more: "",
+        },
+        set: |c, v, m| m.put(&mut c.limits.fields, v.count(10..=10_000)),
+    },
+    Opt {
+        about: About {
+            name: "max_waiters",
+            form: Form::Number,
+            unset: Unset::Is("10000"),
+            example: "10000",
+            help: "The most requests that wait for one fetch",
+            more: "The next one goes to the origin by itself.",
+        },
+        set: |c, v, m| m.put(&mut c.limits.max_waiters_per_fetch, v.count(0..=10_000_000)),
+    },
+    Opt {
+        about: About {
+            name: "max_fetches",
+            form: Form::Number,
+            unset: Unset::Is("10000"),
+            example: "10000",
+            help: "The most fetches at a time that others can wait for",
+            more: "The next one is not shared.",
+        },
+        set: |c, v, m| m.put(&mut c.limits.max_fetches, v.count(1..=10_000_000)),
+    },
+    Opt {
+        about: About {
+            name: "max_variants",
+            form: Form::Number,
+            unset: Unset::Is("8"),
+            example: "8",
+            help: "The most variants of one url that are kept",
+            more: "Variants come from `Vary`. Those above the bound are passed on, uncached.",
+        },
+        set: |c, v, m| m.put(&mut c.limits.max_variants, v.count(1..=1000)),
+    },
+    Opt {
+        about: About {
+            name: "client_head_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""10s""#),
+            example: r#""10s""#,
+            help: "How long a client may take to send a request head",
+            more: "",
+        },
+        set: |c, v, m| m.put(&mut c.timeouts.head, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "client_idle_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""75s""#),
+            example: r#""75s""#,
+            help: "How long a connection may be silent between two requests",
+            more: "",
+        },
+        set: |c, v, m| m.put(&mut c.timeouts.idle, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "client_body_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""30s""#),
+            example: r#""30s""#,
+            help: "How long a client may be silent within a request body",
+            more: "",
+        },
+        set: |c, v, m| m.put(&mut c.timeouts.body, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "client_write_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""30s""#),
+            example: r#""30s""#,
+            help: "How long a client may refuse to take more of a response",
+            more: "",
+        },
+        set: |c, v, m| m.put(&mut c.timeouts.write, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "drain_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""30s""#),
+            example: r#""30s""#,
+            help: "How long requests under way may take after SIGTERM",
+            more: "A second signal ends the process at once.",
+        },
+        set: |c, v, m| {
+            m.put(
+                &mut c.timeouts.drain,
+                v.duration(&(Duration::ZERO..=*WAIT.end())),
+            )
+        },
+    },
+];
+
+fn set_listen(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
+    let mut addresses = Vec::new();
+    for item in value.items() {
+        let Some(address) = mistakes.ok(item.parse(parse_listen)) else {
+            continue;
+        };
+        if address.port() != 0 && addresses.contains(&address) {
+            mistakes.note(Mistake::new(
+                &item.place,
+                format!("{address} is listed twice"),
+            ));
+        }
+        addresses.push(address);
+    }
+    if value.items().is_empty() {
+        mistakes.note(Mistake::new(&value.place, "no address to listen on"));
+    }
+    config.listen = addresses;
+}
+
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        let port = text.rsplit(':').next().unwrap_or_default();
+        match port.parse::<u16>() {
+            Ok(port) if text.starts_with("localhost:") => format!("write 127.0.0.1:{port}"),
+            Ok(port) => format!(
+                "write an IP address and a port: 127.0.0.1:{port} for this machine only, 0.0.0.0:{port} for all"
+            ),
+            Err(_) => "write an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080".to_owned(),
+        }
+    })
+}

@@ -1,0 +1,122 @@
+//! The urls of origins.
+
+/// Host and port of an origin's url.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OriginUrl {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl OriginUrl {
+    /// Reads `http://host:port`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Err(without_scheme(text));
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            "http" => {}
+            "https" => return Err("TLS to origins is not there yet: use http://".to_owned()),
+            _ => return Err("origins speak http://".to_owned()),
+        }
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        if authority.contains(['/', '?', '#']) {
+            return Err(
+                "an origin is a host and a port: requests bring their own path, so leave it out"
+                    .to_owned(),
+            );
+        }
+        if authority.contains('@') {
+            return Err("leave user name and password out".to_owned());
+        }
+        let (host, port) = split_port(authority)?;
+        check_host(host)?;
+        Ok(Self {
+            host: host.trim_matches(['[', ']']).to_ascii_lowercase(),
+            port,
+        })
+    }
+}
+
+fn without_scheme(text: &str) -> String {
+    match text {
+        "" => "write http://HOST:PORT".to_owned(),
+        _ if text.bytes().all(|b| b.is_ascii_digit()) => {
+            format!("write http://localhost:{text}")
+        }
+        _ if text.starts_with(':') => format!("write http://localhost{text}"),
+        _ => format!("write http://{text}"),
+    }
+}
+
+fn split_port(authority: &str) -> Result<(&str, u16), String> {
+    let colon = authority
+        .rfind(':')
+        .filter(|&at| !authority[at..].contains(']'));
+    let Some(colon) = colon else {
+        return Ok((authority, 80));
+    };
+    match authority[colon + 1..].parse() {
+        Ok(port) if port > 0 => Ok((&authority[..colon], port)),
+        _ => Err("the port is a number from 1 to 65535".to_owned()),
+    }
+}
+
+fn check_host(host: &str) -> Result<(), String> {
+    if let Some(address) = host.strip_prefix('[') {
+        let address = address.strip_suffix(']').unwrap_or("");
+        return match address.parse::<std::net::Ipv6Addr>() {
+            Ok(_) => Ok(()),
+            Err(_) => Err("the brackets hold no IPv6 address".to_owned()),
+        };
+    }
+    if host.contains(':') {
+        return Err("an IPv6 address stands in brackets: http://[::1]:3000".to_owned());
+    }
+    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+    if host.is_empty() || !host.bytes().all(legal) {
+        return Err("write http://HOST:PORT with a host name or an address".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_urls() {
+        let check = |text: &str, host: &str, port: u16| {
+            let url = OriginUrl::parse(text).unwrap();
+            assert_eq!((url.host.as_str(), url.port), (host, port), "{text}");
+        };
+        check("http://localhost:3000", "localhost", 3000);
+        check("http://Example.com/", "example.com", 80);
+        check("HTTP://10.0.0.1:81", "10.0.0.1", 81);
+        check("http://[::1]:3000", "::1", 3000);
+        check("http://[::1]", "::1", 80);
+    }
+
+    #[test]
+    fn bad_urls_say_what_to_write() {
+        let check = |text: &str, says: &str| {
+            let why = OriginUrl::parse(text).unwrap_err();
+            assert!(why.contains(says), "{text}: {why}");
+        };
+        check("localhost:3000", "write http://localhost:3000");
+        check("3000", "write http://localhost:3000");
+        check(":3000", "write http://localhost:3000");
+        check("https://a", "TLS to origins is not there yet");
+        check("ftp://a", "http://");
+        check("http://a/b", "path");
+        check("http://a?b", "path");
+        check("http://u:p@a", "password");
+        check("http://a:0", "1 to 65535");
+        check("http://a:99999", "1 to 65535");
+        check("http://a:", "1 to 65535");
+        check("http://::1", "brackets");
+        check("http://[zz]", "IPv6");
+        check("http://", "HOST");
+        check("http://a b", "HOST");
+        check("", "HOST:PORT");
+    }
+}

@@ -1,0 +1,203 @@
+//! Patterns for hosts and paths.
+
+/// A pattern for paths: text, and `*` for any run of bytes, also of none and also over `/`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Glob {
+    text: String,
+}
+
+impl Glob {
+    /// Reads a path pattern.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if !text.starts_with(['/', '*']) {
+            return Err(format!(
+                "a path begins with `/` or `*`: write \"/{text}\" or \"*{text}\""
+            ));
+        }
+        if text.contains(['?', '#']) {
+            return Err(
+                "a route looks at the path only, and `?` and `#` are not part of it".to_owned(),
+            );
+        }
+        if !text.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(
+                "a path is matched as it travels: write spaces and letters beyond ASCII as %XX"
+                    .to_owned(),
+            );
+        }
+        Ok(Self {
+            text: text.to_owned(),
+        })
+    }
+
+    /// Whether the pattern takes the whole of `path`.
+    pub(super) fn matches(&self, path: &[u8]) -> bool {
+        glob(self.text.as_bytes(), path)
+    }
+
+    /// Whether it takes every path that `other` takes. A `*` over there can only be met by a `*`
+    /// here, so reading the other pattern as a path answers it.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        self.matches(other.text.as_bytes())
+    }
+}
+
+/// Matches in at most `pattern * text` steps: only the last `*` is ever tried again.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut retry = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                retry = Some((p, t));
+                p += 1;
+            }
+            Some(&byte) if byte == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => {
+                let Some((star, from)) = retry else {
+                    return false;
+                };
+                retry = Some((star, from + 1));
+                p = star + 1;
+                t = from + 1;
+            }
+        }
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
+}
+
+/// A pattern for hosts, in lower case: a name, or `*.` and what the name ends with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HostPattern {
+    text: String,
+}
+
+impl HostPattern {
+    /// Reads a host pattern.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let text = text.to_ascii_lowercase();
+        if text.contains("://") || text.contains('/') {
+            return Err("a host is a name alone, without scheme and path".to_owned());
+        }
+        let name = text.strip_prefix("*.").unwrap_or(&text);
+        if name.contains('*') {
+            return Err(
+                "a host may begin with `*.` and has no other `*`; leave host out to match all"
+                    .to_owned(),
+            );
+        }
+        if without_port(name.as_bytes()).len() != name.len() {
+            return Err("leave the port out: routes look at the name only".to_owned());
+        }
+        let address = name.starts_with('[') && name.ends_with(']');
+        let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+        if name.is_empty() || !(address || name.bytes().all(legal)) {
+            return Err("not a host name: write \"example.com\" or \"*.example.com\"".to_owned());
+        }
+        Ok(Self { text })
+    }
+
+    /// Whether it takes `host`, in any case, with or without a port.
+    pub(super) fn matches(&self, host: &[u8]) -> bool {
+        let host = without_port(host);
+        let host = host.strip_suffix(b".").unwrap_or(host);
+        match self.text.strip_prefix('*') {
+            None => host.eq_ignore_ascii_case(self.text.as_bytes()),
+            Some(end) => host
+                .len()
+                .checked_sub(end.len())
+                .is_some_and(|at| at > 0 && host[at..].eq_ignore_ascii_case(end.as_bytes())),
+        }
+    }
+
+    /// Whether it takes every host that `other` takes; see [`Glob::covers`].
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        self.matches(other.text.as_bytes())
+    }
+}
+
+/// A host without its port. A colon inside the brackets of an address is not one before a port.
+fn without_port(host: &[u8]) -> &[u8] {
+    match memchr::memrchr(b':', host) {
+        Some(colon) if !host[colon..].contains(&b']') => &host[..colon],
+        _ => host,
+    }
+}
+
+/// The path, and the query if there is one.
+pub(super) fn split_path(path_and_query: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memchr(b'?', path_and_query) {
+        Some(at) => (&path_and_query[..at], Some(&path_and_query[at + 1..])),
+        None => (path_and_query, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(pattern: &str, path: &str) -> bool {
+        Glob::parse(pattern).unwrap().matches(path.as_bytes())
+    }
+
+    fn host(pattern: &str, host: &str) -> bool {
+        HostPattern::parse(pattern)
+            .unwrap()
+            .matches(host.as_bytes())
+    }
+
+    #[test]
+    fn a_path_without_a_star_is_itself() {
+        assert!(path("/", "/"));
+        assert!(!path("/", "/a"));
+        assert!(path("/blog", "/blog"));
+        assert!(!path("/blog", "/blog/"));
+        assert!(!path("/blog", "/Blog"));
+    }
+
+    #[test]
+    fn a_star_is_any_run() {
+        assert!(path("/*", "/"));
+        assert!(path("/blog/*", "/blog/"));
+        assert!(path("/blog/*", "/blog/a/b"));
+        assert!(!path("/blog/*", "/blog"));
+        assert!(path("*.jpg", "/a/b.jpg"));
+        assert!(!path("*.jpg", "/a/b.jpg/c"));
+        assert!(path("/a*b*c", "/axxbxbxc"));
+        assert!(!path("/a*b*c", "/axxbxbx"));
+        assert!(path("*", ""));
+    }
+
+    #[test]
+    fn many_stars_stay_quick() {
+        let pattern = "*a".repeat(40) + "b";
+        assert!(!path(&pattern, &"a".repeat(20_000)));
+    }
+
+    #[test]
+    fn hosts_mind_neither_case_nor_port() {
+        assert!(host("Example.com", "example.COM"));
+        assert!(host("example.com", "example.com:8080"));
+        assert!(host("example.com", "example.com."));
+        assert!(!host("example.com", "www.example.com"));
+        assert!(host("*.example.com", "WWW.example.com:80"));
+        assert!(host("*.example.com", "a.b.example.com"));
+        assert!(!host("*.example.com", "example.com"));
+        assert!(!host("*.example.com", "badexample.com"));
+        assert!(host("[::1]", "[::1]:8080"));
+        assert!(host("[::1]", "[::1]"));
+        assert!(!host("a", ""));
+    }
+
+    #[test]
+    fn covering_is_matching_the_pattern_itself() {
+        let covers = |a: &str, b: &str| Glob::parse(a).unwrap().covers(&Glob::parse(b).unwrap());
+        assert!(covers("/blog/*", "/blog/a*"));
+        assert!(covers("*", "/x"));
+        assert!(!covers("/blog/a*", "/blog/*"));
+        assert!(!covers("/x", "*"));
+    }
+}

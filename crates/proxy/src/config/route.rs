@@ -1,0 +1,163 @@
+//! Routes: which requests, and what holds for them.
+
+use http::Method;
+use microcache_policy::{Fields, Rules};
+
+use super::pattern::{Glob, HostPattern, split_path};
+
+/// What holds for the requests it matches.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Which requests.
+    pub matcher: Matcher,
+    /// Where they go: an index into the configuration's upstreams.
+    pub upstream: usize,
+    /// How their responses are kept.
+    pub rules: Rules,
+    /// Everything goes to the origin and nothing is kept.
+    pub pass: bool,
+    /// A request that meets one of these goes to the origin, uncached.
+    pub bypass: Vec<Condition>,
+    /// The largest body that is kept, in bytes; without it, a sixteenth of the memory.
+    pub max_object: Option<u64>,
+    /// What reports call it.
+    pub name: String,
+}
+
+impl Route {
+    /// Whether one of the bypass conditions holds for a request.
+    pub fn bypasses(&self, fields: Fields<'_>, path_and_query: &[u8]) -> bool {
+        self.bypass
+            .iter()
+            .any(|condition| condition.holds(fields, path_and_query))
+    }
+}
+
+/// Which requests a route takes. An empty list takes all.
+#[derive(Clone, Debug, Default)]
+pub struct Matcher {
+    pub(super) hosts: Vec<HostPattern>,
+    pub(super) paths: Vec<Glob>,
+    pub(super) methods: Vec<Method>,
+}
+
+impl Matcher {
+    /// Whether a request is one of them. The host may be in any case and carry a port.
+    pub fn matches(&self, method: &Method, host: &[u8], path_and_query: &[u8]) -> bool {
+        self.takes_method(method) && self.takes_host(host) && self.takes_path(path_and_query)
+    }
+
+    /// Whether every request is.
+    pub fn is_everything(&self) -> bool {
+        self.covers(&Self::default())
+    }
+
+    /// Whether every request that `other` takes is taken here as well.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        covers(&self.hosts, &other.hosts, HostPattern::covers)
+            && covers(&self.paths, &other.paths, Glob::covers)
+            && covers(&self.methods, &other.methods, |a, b| a == b)
+    }
+
+    /// HEAD is answered from what GET stored, so it goes where GET goes.
+    fn takes_method(&self, method: &Method) -> bool {
+        self.methods.is_empty()
+            || self.methods.contains(method)
+            || (*method == Method::HEAD && self.methods.contains(&Method::GET))
+    }
+
+    fn takes_host(&self, host: &[u8]) -> bool {
+        self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host))
+    }
+
+    fn takes_path(&self, path_and_query: &[u8]) -> bool {
+        if self.paths.is_empty() {
+            return true;
+        }
+        let (path, _) = split_path(path_and_query);
+        self.paths.iter().any(|pattern| pattern.matches(path))
+    }
+}
+
+fn covers<T>(wide: &[T], narrow: &[T], one_covers: impl Fn(&T, &T) -> bool) -> bool {
+    let covered = |n: &T| wide.iter().any(|w| one_covers(w, n));
+    wide.is_empty() || (!narrow.is_empty() && narrow.iter().all(covered))
+}
+
+/// Something a request has, whatever it says or with one value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    pub(super) part: Part,
+    pub(super) name: String,
+    pub(super) value: Option<String>,
+}
+
+/// Where a condition looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Header,
+    Cookie,
+    Query,
+}
+
+impl Condition {
+    /// Whether it holds for a request.
+    pub fn holds(&self, fields: Fields<'_>, path_and_query: &[u8]) -> bool {
+        match self.part {
+            Part::Header => fields.all(&self.name).any(|value| self.accepts(value)),
+            Part::Cookie => fields.all("cookie").any(|line| self.is_among(line, b';')),
+            Part::Query => {
+                let (_, query) = split_path(path_and_query);
+                query.is_some_and(|query| self.is_among(query, b'&'))
+            }
+        }
+    }
+
+    fn is_among(&self, pairs: &[u8], separator: u8) -> bool {
+        pairs.split(|&b| b == separator).any(|pair| {
+            let (name, value) = split_pair(pair.trim_ascii());
+            name == self.name.as_bytes() && self.accepts(value)
+        })
+    }
+
+    fn accepts(&self, value: &[u8]) -> bool {
+        self.value
+            .as_ref()
+            .is_none_or(|wanted| wanted.as_bytes() == value)
+    }
+}
+
+fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memchr(b'=', pair) {
+        Some(at) => (&pair[..at], &pair[at + 1..]),
+        None => (pair, b""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(condition: &str, cookie: &str, target: &str) -> bool {
+        let block = format!("Host: a\r\nX-Preview: yes\r\nCookie: {cookie}\r\n");
+        Condition::parse(condition)
+            .unwrap()
+            .holds(Fields::new(block.as_bytes()), target.as_bytes())
+    }
+
+    #[test]
+    fn conditions_look_at_headers_cookies_and_the_query() {
+        assert!(check("header:x-preview", "", "/"));
+        assert!(check("header:X-Preview=yes", "", "/"));
+        assert!(!check("header:X-Preview=no", "", "/"));
+        assert!(!check("header:X-Other", "", "/"));
+        assert!(check("cookie:session", "a=1; session=x", "/"));
+        assert!(check("cookie:a=1", "a=1; session=x", "/"));
+        assert!(!check("cookie:a=2", "a=1; session=x", "/"));
+        assert!(!check("cookie:sess", "a=1; session=x", "/"));
+        assert!(check("query:draft", "", "/p?a=1&draft"));
+        assert!(check("query:draft=1", "", "/p?draft=1"));
+        assert!(!check("query:draft=1", "", "/p?draft=2"));
+        assert!(!check("query:p", "", "/p"));
+    }
+}
