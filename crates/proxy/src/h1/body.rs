@@ -261,3 +261,196 @@ fn may_trail(line: &Line<'_>) -> bool {
             .iter()
             .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::h1::encode;
+    use microcache_policy::Fields;
+    use proptest::prelude::*;
+
+    #[derive(Debug, PartialEq, Eq)]
+    struct Read {
+        data: Vec<u8>,
+        trailers: Vec<u8>,
+        left: Vec<u8>,
+    }
+
+    /// Feeds `raw` in pieces of `step` bytes; `Ok(None)` if the body is not over at its end.
+    fn read(framing: Framing, raw: &[u8], step: usize) -> Result<Option<Read>, BodyError> {
+        let mut decoder = Decoder::new(framing);
+        let mut buf = BytesMut::new();
+        let mut data = Vec::new();
+        let mut trailers = Vec::new();
+        let mut pieces = raw.chunks(step);
+        loop {
+            match decoder.decode(&mut buf)? {
+                Decoded::Frame(Frame::Data(bytes)) => {
+                    assert!(!bytes.is_empty());
+                    data.extend_from_slice(&bytes);
+                }
+                Decoded::Frame(Frame::Trailers(fields)) => trailers = fields.into_block(),
+                Decoded::NeedMore => match pieces.next() {
+                    Some(piece) => buf.extend_from_slice(piece),
+                    None => return Ok(None),
+                },
+                Decoded::End => break,
+            }
+        }
+        let left = [&buf[..], &pieces.collect::<Vec<_>>().concat()].concat();
+        Ok(Some(Read {
+            data,
+            trailers,
+            left,
+        }))
+    }
+
+    fn check(framing: Framing, raw: &[u8], data: &[u8], trailers: &[u8], left: &[u8]) {
+        let expected = Read {
+            data: data.to_vec(),
+            trailers: trailers.to_vec(),
+            left: left.to_vec(),
+        };
+        for step in 1..=raw.len().max(1) {
+            let got = read(framing, raw, step).unwrap();
+            assert_eq!(got.as_ref(), Some(&expected), "in pieces of {step}");
+        }
+    }
+
+    #[test]
+    fn bodies_end_where_their_framing_says() {
+        check(Framing::None, b"next", b"", b"", b"next");
+        check(Framing::Length(0), b"next", b"", b"", b"next");
+        check(Framing::Length(3), b"abcnext", b"abc", b"", b"next");
+        check(Framing::Chunked, b"0\r\n\r\nnext", b"", b"", b"next");
+        check(
+            Framing::Chunked,
+            b"3\r\nabc\r\n00A;x=\"y\"\r\n0123456789\r\n0;last\r\n\r\nnext",
+            b"abc0123456789",
+            b"",
+            b"next",
+        );
+        check(
+            Framing::Chunked,
+            b"1\r\na\r\n0\r\nX-Sum: 1\r\nContent-Length: 9\r\nhost: b\r\nIf-Match: *\r\nSet-Cookie: a=b\r\nY:2\r\n\r\n",
+            b"a",
+            b"X-Sum: 1\r\nY: 2\r\n",
+            b"",
+        );
+    }
+
+    #[test]
+    fn a_close_ends_only_what_nothing_else_ends() {
+        for (framing, raw, end) in [
+            (Framing::None, &b""[..], Ok(())),
+            (Framing::UntilClose, b"abc", Ok(())),
+            (Framing::Length(3), b"abc", Ok(())),
+            (Framing::Length(3), b"ab", Err(BodyError::Incomplete)),
+            (Framing::Chunked, b"", Err(BodyError::Incomplete)),
+            (Framing::Chunked, b"3\r\nab", Err(BodyError::Incomplete)),
+            (
+                Framing::Chunked,
+                b"3\r\nabc\r\n",
+                Err(BodyError::Incomplete),
+            ),
+            (
+                Framing::Chunked,
+                b"3\r\nabc\r\n0\r\n",
+                Err(BodyError::Incomplete),
+            ),
+        ] {
+            let mut decoder = Decoder::new(framing);
+            let mut buf = BytesMut::from(raw);
+            while let Decoded::Frame(_) = decoder.decode(&mut buf).unwrap() {}
+            assert_eq!(decoder.eof(), end, "{framing:?} {}", raw.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn chunks_that_could_be_read_in_two_ways_are_refused() {
+        let long = [b"1;", &[b'x'; MAX_EXTENSIONS][..], b"\r\na\r\n0\r\n\r\n"].concat();
+        let many = [
+            b"1;xxxxxxxxxx\r\na\r\n".repeat(MAX_EXTENSIONS / 10),
+            b"0\r\n\r\n".to_vec(),
+        ]
+        .concat();
+        let trailer = [b"0\r\nX: ", &[b'x'; MAX_TRAILERS][..], b"\r\n\r\n"].concat();
+        let trailers = [b"0\r\n".to_vec(), b"X: 1\r\n".repeat(MAX_TRAILERS / 6 + 1)].concat();
+        for (fault, raw) in [
+            ("no size", &b"\r\n"[..]),
+            ("an extension without a size", b";x\r\n"),
+            ("a signed size", b"+3\r\nabc\r\n"),
+            ("a negative size", b"-1\r\n"),
+            ("a prefixed size", b"0x3\r\nabc\r\n"),
+            ("a space before the size", b" 3\r\nabc\r\n"),
+            ("a space after the size", b"3 \r\nabc\r\n"),
+            ("a space before an extension", b"3 ;x\r\nabc\r\n"),
+            (
+                "a size of 17 digits (Squid-2023:1)",
+                b"00000000000000003\r\nabc\r\n",
+            ),
+            ("a size over 64 bits", b"10000000000000003\r\nabc\r\n"),
+            ("a size that ends with LF", b"3\nabc\r\n"),
+            ("a size that ends with CR", b"3\rabc\r\n"),
+            ("an extension that ends with LF", b"3;x\nabc\r\n"),
+            ("a NUL in an extension", b"3;\0\r\nabc\r\n"),
+            ("a CR in an extension", b"3;a\rb\r\nabc\r\n"),
+            ("a chunk longer than its size", b"3\r\nabcd\r\n0\r\n\r\n"),
+            ("a chunk that ends with LF", b"3\r\nabc\n0\r\n\r\n"),
+            ("a chunk that ends with CR", b"3\r\nabc\r0\r\n\r\n"),
+            ("a chunk without an end", b"3\r\nabc0\r\n\r\n"),
+            ("a trailer without a name", b"0\r\n: x\r\n\r\n"),
+            ("a space in a trailer's name", b"0\r\nX : x\r\n\r\n"),
+            ("a folded trailer", b"0\r\nX: x\r\n y\r\n\r\n"),
+            ("a trailer that ends with LF", b"0\r\nX: x\n\r\n"),
+            ("a trailer section that ends with LF", b"0\r\n\n"),
+            (
+                "something else after the last chunk",
+                b"0\r\nGET / HTTP/1.1\r\n\r\n",
+            ),
+            ("a long extension", &long),
+            ("many extensions", &many),
+            ("a long trailer", &trailer),
+            ("many trailers", &trailers),
+        ] {
+            let smallest = raw.len().div_ceil(64);
+            for step in [smallest, smallest + 1, raw.len()] {
+                let got = read(Framing::Chunked, raw, step);
+                assert!(
+                    matches!(got, Err(BodyError::Malformed(_))),
+                    "{fault}: {got:?}"
+                );
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(raw: Vec<u8>, step in 1_usize..9) {
+            let _ = read(Framing::Chunked, &raw, step);
+        }
+
+        #[test]
+        fn decoding_undoes_encoding(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..8),
+            trailer in prop::option::of("[ -~]{0,20}"),
+            step in 1_usize..400,
+        ) {
+            let mut raw = Vec::new();
+            for piece in &pieces {
+                encode::frame(&mut raw, &Frame::Data(Bytes::from(piece.clone())));
+            }
+            let mut trailers = Vec::new();
+            if let Some(value) = trailer {
+                trailers = format!("X-T: {}\r\n", value.trim()).into_bytes();
+                encode::trailers(&mut raw, Fields::new(&trailers));
+            } else {
+                raw.extend_from_slice(encode::BODY_END);
+            }
+            raw.extend_from_slice(b"next");
+            let got = read(Framing::Chunked, &raw, step).unwrap();
+            let expected = Read { data: pieces.concat(), trailers, left: b"next".to_vec() };
+            prop_assert_eq!(got, Some(expected));
+        }
+    }
+}

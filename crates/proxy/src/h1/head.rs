@@ -347,3 +347,6 @@ fn status_line(buf: &[u8]) -> Result<Option<StatusLine>, &'static str> {
         length: line.len() + reason + 2,
     }))
 }
+
+#[cfg(test)]
+mod tests;
