@@ -16,6 +16,8 @@ mod pattern;
 mod raw;
 mod route;
 mod suggest;
+#[cfg(test)]
+mod tests;
 pub mod units;
 
 use std::net::SocketAddr;

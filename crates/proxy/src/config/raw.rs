@@ -1,7 +1,7 @@
 //! What was written, as it was written, each value with its place.
 
 use std::cell::RefCell;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
 use microcache_policy::Millis;
@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::mistake::{Mistake, Mistakes, Place};
 use super::option::{self, Opt, Takes};
+use super::options;
 use super::suggest::nearest;
 use super::units::{parse_duration, parse_size, show_duration, show_size};
 
@@ -28,7 +29,7 @@ enum Node {
     Switch(bool),
     List(Vec<Value>),
     Table(Vec<(Key, Value)>),
-    /// A form that no option takes; this is its name.
+    /// A form that no option takes, in words.
     Other(&'static str),
 }
 
@@ -40,13 +41,60 @@ pub(super) struct Key {
 
 /// Reads a TOML document as far as it can be read, and notes what cannot.
 pub(super) fn document(text: &str, mistakes: &mut Mistakes) -> Value {
-    let (table, errors) = DeTable::parse_recoverable(text);
-    for error in errors {
-        let place = Place::File(error.span().unwrap_or(0..0));
-        mistakes.note(Mistake::new(&place, error.message()));
+    let mut text = text.to_owned();
+    let mut faults = Vec::new();
+    loop {
+        let (table, errors) = DeTable::parse_recoverable(&text);
+        let deaf = errors
+            .iter()
+            .map(|error| Fault::new(error, &text))
+            .find(|fault| fault.makes_deaf(&text));
+        if let Some(fault) = deaf {
+            text.replace_range(fault.line.clone(), &" ".repeat(fault.line.len()));
+            faults.push(fault);
+            continue;
+        }
+        for error in &errors {
+            let fault = Fault::new(error, &text);
+            // What follows the first fault of a line is mostly its consequence.
+            if faults.iter().all(|earlier| earlier.line != fault.line) {
+                faults.push(fault);
+            }
+        }
+        for fault in &faults {
+            mistakes.note(Mistake::new(&fault.place, &fault.message));
+        }
+        let entries = entries(table.get_ref(), &faults);
+        return Value::new(Node::Table(entries), &Place::File(0..0));
     }
-    let span = table.span();
-    Value::of(&Spanned::new(span, DeValue::Table(table.into_inner())))
+}
+
+/// A fault of syntax.
+struct Fault {
+    message: String,
+    place: Place,
+    line: Range<usize>,
+}
+
+impl Fault {
+    fn new(error: &toml::de::Error, text: &str) -> Self {
+        let span = error.span().unwrap_or(0..0);
+        let at = span.start.min(text.len());
+        let bytes = text.as_bytes();
+        let start = memchr::memrchr(b'\n', &bytes[..at]).map_or(0, |i| i + 1);
+        let end = memchr::memchr(b'\n', &bytes[at..]).map_or(text.len(), |i| at + i);
+        Self {
+            message: error.message().to_owned(),
+            place: Place::File(span),
+            line: start..end,
+        }
+    }
+
+    /// After a key alone on its line the parser skips everything up to the next table. Such a line
+    /// is blanked out and the rest read again, so that the mistakes there are reported too.
+    fn makes_deaf(&self, text: &str) -> bool {
+        self.message.starts_with("key with no value") && !text[self.line.clone()].trim().is_empty()
+    }
 }
 
 /// What the command line says, as a file would: urls are `origin`, flags are options.
@@ -94,21 +142,25 @@ impl Value {
     /// The value that an option has when nobody sets it, as its table writes it.
     pub(super) fn of_default(text: &str) -> Self {
         match DeValue::parse(text) {
-            Ok(value) => Self::of(&value),
-            Err(_) => Self::new(Node::Other("malformed default"), &Place::Urls),
+            Ok(value) => Self::of(&value, &[]),
+            Err(_) => Self::new(Node::Other("a malformed default"), &Place::Urls),
         }
     }
 
-    fn of(value: &Spanned<DeValue<'_>>) -> Self {
+    fn of(value: &Spanned<DeValue<'_>>, faults: &[Fault]) -> Self {
         let node = match value.get_ref() {
             DeValue::String(text) => Node::Text(text.to_string()),
             DeValue::Integer(number) if number.radix() == 10 => {
                 Node::Number(number.as_str().to_owned())
             }
             DeValue::Boolean(on) => Node::Switch(*on),
-            DeValue::Array(items) => Node::List(items.iter().map(Self::of).collect()),
-            DeValue::Table(table) => Node::Table(entries(table)),
-            other => Node::Other(other.type_str()),
+            DeValue::Array(items) => {
+                Node::List(items.iter().map(|item| Self::of(item, faults)).collect())
+            }
+            DeValue::Table(table) => Node::Table(entries(table, faults)),
+            DeValue::Integer(_) => Node::Other("a number that is not decimal"),
+            DeValue::Float(number) => Node::Number(number.as_str().to_owned()),
+            DeValue::Datetime(_) => Node::Other("a date"),
         };
         Self {
             node,
@@ -257,14 +309,20 @@ impl Value {
             Node::Switch(on) => on.to_string(),
             Node::List(_) => "a list".to_owned(),
             Node::Table(_) => "a table".to_owned(),
-            Node::Other(form) => format!("a value of the form {form}"),
+            Node::Other(form) => (*form).to_owned(),
         };
         Mistake::new(&self.place, format!("expected {expected}, not {shown}"))
     }
 }
 
-fn entries(table: &DeTable<'_>) -> Vec<(Key, Value)> {
-    let mut entries: Vec<_> = table.iter().collect();
+/// The entries in the order of the file. What stands on a line with a fault is guesswork of the
+/// parser and left out.
+fn entries(table: &DeTable<'_>, faults: &[Fault]) -> Vec<(Key, Value)> {
+    let is_guess = |at: usize| faults.iter().any(|fault| fault.line.contains(&at));
+    let mut entries: Vec<_> = table
+        .iter()
+        .filter(|(key, value)| value.get_ref().is_table() || !is_guess(key.span().start))
+        .collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
         .into_iter()
@@ -273,7 +331,7 @@ fn entries(table: &DeTable<'_>) -> Vec<(Key, Value)> {
                 name: key.get_ref().to_string(),
                 place: Place::File(key.span()),
             };
-            (key, Value::of(value))
+            (key, Value::of(value, faults))
         })
         .collect()
 }
@@ -288,7 +346,10 @@ pub(super) struct Table<'a> {
 impl<'a> Table<'a> {
     /// The value of `name`.
     pub(super) fn get(&self, name: &'static str) -> Option<&'a Value> {
-        self.asked.borrow_mut().push(name);
+        let mut asked = self.asked.borrow_mut();
+        if !asked.contains(&name) {
+            asked.push(name);
+        }
         self.entries
             .iter()
             .find(|(key, _)| key.name == name)
@@ -313,14 +374,22 @@ impl<'a> Table<'a> {
     pub(super) fn refuse_rest(self, mistakes: &mut Mistakes) {
         let known = self.asked.into_inner();
         for (key, _) in self.entries {
-            if known.contains(&key.name.as_str()) {
-                continue;
+            if !known.contains(&key.name.as_str()) {
+                let what = format!("unknown option `{}`", key.name);
+                let mistake = Mistake::new(&key.place, what);
+                mistakes.note(mistake.remedy(what_was_meant(&key.name, &known)));
             }
-            let mistake = Mistake::new(&key.place, format!("unknown option `{}`", key.name));
-            mistakes.note(match nearest(&key.name, known.iter().copied()) {
-                Some(name) => mistake.remedy(format!("did you mean `{name}`?")),
-                None => mistake.remedy(format!("known here: {}", known.join(", "))),
-            });
         }
+    }
+}
+
+fn what_was_meant(name: &str, known: &[&'static str]) -> String {
+    if options::top_level().iter().any(|about| about.name == name) {
+        return "it belongs at the top of the file, above the first [table]".to_owned();
+    }
+    match nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if known.len() > 10 => "`microcache config --reference` lists all options".to_owned(),
+        None => format!("known here: {}", known.join(", ")),
     }
 }

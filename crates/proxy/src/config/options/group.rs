@@ -30,7 +30,7 @@ pub(in crate::config) const SERVERS: &[Opt<GroupSettings>] = &[Opt {
         form: Form::List("URL"),
         unset: Unset::Says("needed"),
         example: r#"["http://10.0.0.1:3000", { url = "http://10.0.0.2:3000", weight = 2 }]"#,
-        help: "The servers of the group: urls, or tables as below",
+        help: "The servers of the group: urls, or tables with `url`, `weight` and `backup`",
         more: "",
     },
     set: |g, v, m| set_servers(&mut g.servers, v, m),

@@ -34,14 +34,14 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
             form: Form::Duration,
             unset: Unset::Is(r#""10s""#),
             example: r#""10s""#,
-            help: "How long after that it is still served while one request refreshes it",
+            help: "How long a stale response is still served while one request refreshes it",
             more: "Nobody waits for the refresh. Holds when the response has no directive of that name.",
         },
         set: |r, v, m| {
             m.put(
                 &mut r.route.rules.stale_while_revalidate,
                 v.millis(&LIFETIME),
-            )
+            );
         },
     },
     Opt {
@@ -50,7 +50,7 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
             form: Form::Duration,
             unset: Unset::Is(r#""1d""#),
             example: r#""1d""#,
-            help: "How long after that it is served when the origin fails",
+            help: "How long a stale response is served when the origin fails",
             more: "Errors, time-outs and lost connections. Holds when the response has no directive of that name.",
         },
         set: |r, v, m| m.put(&mut r.route.rules.stale_if_error, v.millis(&LIFETIME)),

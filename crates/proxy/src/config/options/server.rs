@@ -86,7 +86,7 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
             m.put(
                 &mut c.limits.max_connections,
                 v.count(1..=10_000_000).map(Some),
-            )
+            );
         },
     },
     Opt {
@@ -113,7 +113,7 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
             m.put(
                 &mut c.limits.target_bytes,
                 v.size(&HEAD).map(|n| n as usize),
-            )
+            );
         },
     },
     Opt {
@@ -217,7 +217,7 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
             m.put(
                 &mut c.timeouts.drain,
                 v.duration(&(Duration::ZERO..=*WAIT.end())),
-            )
+            );
         },
     },
 ];

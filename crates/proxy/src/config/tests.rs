@@ -1,0 +1,649 @@
+//! Whole files in, configurations or reports out.
+
+use std::time::Duration;
+
+use http::Method;
+
+use super::*;
+
+const FILE: &str = "microcache.toml";
+
+fn read(text: &str) -> Config {
+    let input = Input {
+        file: Some((FILE, text)),
+        ..Input::default()
+    };
+    Config::read(input).unwrap_or_else(|report| panic!("{report}"))
+}
+
+/// Reads a file that names an origin at its end, and compares the first line of every mistake and
+/// its remedy.
+fn check(text: &str, expected: &[&str]) {
+    let text = format!("{text}\n");
+    let input = Input {
+        file: Some((FILE, &text)),
+        urls: &["http://o".to_owned()],
+        flags: &[],
+    };
+    let report = match Config::read(input) {
+        Ok(_) => String::new(),
+        Err(report) => report.to_string(),
+    };
+    let told: Vec<String> = report
+        .lines()
+        .filter_map(|line| match line.strip_prefix(FILE) {
+            Some(mistake) => Some(mistake.trim_start_matches(':').to_owned()),
+            None => line
+                .trim_start()
+                .strip_prefix("= ")
+                .map(|remedy| format!("= {remedy}")),
+        })
+        .collect();
+    assert_eq!(told, expected, "of:\n{text}\nreport:\n{report}");
+}
+
+#[test]
+fn one_url_is_enough() {
+    let config = Config::read(Input {
+        urls: &["http://localhost:3000".to_owned()],
+        ..Input::default()
+    })
+    .unwrap();
+    assert_eq!(config.listen, ["127.0.0.1:8080".parse().unwrap()]);
+    assert!(config.threads >= 1);
+    assert_eq!(config.memory, 256 << 20);
+    assert_eq!(config.upstreams.len(), 1);
+    assert_eq!(config.upstreams[0].servers[0].host, "localhost");
+    assert_eq!(config.upstreams[0].servers[0].port, 3000);
+    assert_eq!(config.routes.len(), 1);
+    assert!(config.routes[0].matcher.is_everything());
+    assert_eq!(config.hit_for_miss, 2000);
+    assert_eq!(config.limits.head_bytes, 32 << 10);
+    assert_eq!(config.limits.max_connections, None);
+    assert_eq!(config.timeouts.idle, Duration::from_secs(75));
+}
+
+#[test]
+fn the_tables_and_the_crates_agree_on_defaults() {
+    let config = read("origin = \"http://a\"");
+    assert_eq!(config.routes[0].rules, microcache_policy::Rules::default());
+    let group = &config.upstreams[0];
+    let expected = GroupSettings::new("origin", group.servers.clone());
+    assert_eq!(format!("{group:?}"), format!("{expected:?}"));
+    let config = read("origin = \"http://a\"\nhealth_check = {}");
+    let expected = crate::upstream::settings::HealthCheck::default();
+    assert_eq!(
+        format!("{:?}", config.upstreams[0].health),
+        format!("{:?}", Some(expected))
+    );
+}
+
+#[test]
+fn flags_override_the_file() {
+    let input = Input {
+        file: Some((
+            FILE,
+            "origin = \"http://a\"\nlisten = \"0.0.0.0:1\"\nttl = \"5s\"\nstale_if_error = \"1h\"\nthreads = 7\n\
+             [[routes]]\nmatch = { path = \"/a\" }\nttl = \"7s\"",
+        )),
+        urls: &["http://b".to_owned(), "http://c:81".to_owned()],
+        flags: &[
+            ("ttl", vec!["3s".to_owned()]),
+            (
+                "listen",
+                vec!["127.0.0.1:2".to_owned(), "127.0.0.1:3".to_owned()],
+            ),
+            ("threads", vec!["2".to_owned()]),
+            ("max_concurrent", vec!["5".to_owned()]),
+        ],
+    };
+    let config = Config::read(input).unwrap();
+    let hosts: Vec<_> = config.upstreams[0]
+        .servers
+        .iter()
+        .map(|s| s.host.as_str())
+        .collect();
+    assert_eq!(hosts, ["b", "c"]);
+    assert_eq!(config.upstreams[0].max_concurrent, 5);
+    assert_eq!(config.listen.len(), 2);
+    assert_eq!(config.threads, 2);
+    assert_eq!(
+        config.routes[0].rules.ttl, 7000,
+        "a route's own word is the nearest"
+    );
+    assert_eq!(config.routes[1].rules.ttl, 3000);
+    assert_eq!(config.routes[1].rules.stale_if_error, 3_600_000);
+}
+
+#[test]
+fn bad_flags_are_named() {
+    let report = Config::read(Input {
+        file: None,
+        urls: &["localhost:3000".to_owned()],
+        flags: &[
+            ("ttl", vec!["1 sec".to_owned()]),
+            ("threads", vec!["many".to_owned()]),
+            ("listen", vec!["8080".to_owned()]),
+        ],
+    })
+    .unwrap_err();
+    assert_eq!(report.count(), 4);
+    assert_eq!(
+        report.to_string(),
+        "--listen: cannot use \"8080\"; write an IP address and a port: 127.0.0.1:8080 for this machine only, \
+         0.0.0.0:8080 for all\n\
+         --threads: expected a number from 1 to 1024, not many\n\
+         --ttl: expected a number and a unit, such as \"500ms\", \"1s\", \"10m\", \"1d\", not \"1 sec\"\n\
+         origin: cannot use \"localhost:3000\"; write http://localhost:3000"
+    );
+}
+
+#[test]
+fn without_an_origin_it_says_what_to_write() {
+    let report = Config::read(Input::default()).unwrap_err().to_string();
+    assert_eq!(
+        report,
+        "origin: none given; say where the application is: microcache http://localhost:3000"
+    );
+    let report = Config::read(Input {
+        file: Some((FILE, "ttl = \"1s\"")),
+        ..Input::default()
+    });
+    let report = report.unwrap_err().to_string();
+    assert!(
+        report.contains("add origin = \"http://localhost:3000\""),
+        "{report}"
+    );
+}
+
+#[test]
+fn routes_match_in_order_and_inherit() {
+    let config = read(
+        r#"
+        ttl = "5s"
+        max_concurrent = 9
+        ignore_cookies = ["theme"]
+        [upstreams.app]
+        servers = ["http://a:1", { url = "http://b:2", weight = 3, backup = true }]
+        [upstreams.blog]
+        servers = "http://c:3"
+        max_concurrent = 2
+        [[routes]]
+        name = "css"
+        match = { path = ["*.css", "*.js"], method = "GET" }
+        upstream = "app"
+        forced_ttl = "1h"
+        [[routes]]
+        match = { host = "*.blog.com", path = "/*" }
+        upstream = "blog"
+        set_cookie = "strip"
+        key = { query = { ignore = ["utm_*"] }, cookies = ["lang"] }
+        status_ttl = { 404 = "10s" }
+        [[routes]]
+        name = "rest"
+        upstream = "app"
+        pass = true
+        "#,
+    );
+    let name = |method: Method, host: &str, target: &str| {
+        let route = config.route(&method, host.as_bytes(), target.as_bytes());
+        route.map_or("", |route| route.name.as_str())
+    };
+    assert_eq!(name(Method::GET, "www.blog.com", "/a.css?x=/y"), "css");
+    assert_eq!(name(Method::HEAD, "www.blog.com", "/a.css"), "css");
+    assert_eq!(name(Method::POST, "WWW.blog.com:8080", "/a.css"), "route 2");
+    assert_eq!(name(Method::GET, "www.blog.com", "/a?b=.css"), "route 2");
+    assert_eq!(name(Method::GET, "blog.com", "/"), "rest");
+    assert_eq!(name(Method::OPTIONS, "blog.com", "*"), "rest");
+
+    let [css, blog, rest] = &config.routes[..] else {
+        panic!("three routes, and no default: {:?}", config.routes);
+    };
+    assert_eq!(css.rules.forced_ttl, Some(3_600_000));
+    assert_eq!((css.rules.ttl, blog.rules.ttl), (5000, 5000));
+    assert_eq!(blog.rules.set_cookie, microcache_policy::SetCookie::Strip);
+    assert_eq!(blog.rules.status_ttl, [(404, 10_000)]);
+    assert_eq!(blog.rules.key.cookies, ["lang"]);
+    assert!(blog.rules.cookies_ignored.matches(b"theme"));
+    assert!(blog.rules.cookies_ignored.matches(b"_ga_1"));
+    assert!(rest.pass && !css.pass);
+    assert_eq!((css.upstream, blog.upstream, rest.upstream), (0, 1, 0));
+    assert_eq!(config.upstreams[0].max_concurrent, 9);
+    assert_eq!(config.upstreams[1].max_concurrent, 2);
+    assert!(config.upstreams[0].servers[1].backup);
+    assert_eq!(config.upstreams[0].servers[1].weight, 3);
+}
+
+#[test]
+fn a_default_route_takes_the_rest() {
+    let config = read(
+        "origin = \"http://a\"\nttl = \"4s\"\n[[routes]]\nmatch = { host = \"x.com\" }\npass = true",
+    );
+    let route = config.route(&Method::GET, b"y.com", b"/").unwrap();
+    assert_eq!(
+        (route.name.as_str(), route.rules.ttl, route.pass),
+        ("default", 4000, false)
+    );
+}
+
+#[test]
+fn several_groups_without_a_default_leave_the_rest_unrouted() {
+    let config = read(
+        "[upstreams]\na = { servers = \"http://a\" }\nb = { servers = \"http://b\" }\n\
+         [[routes]]\nmatch = { host = \"a.com\" }\nupstream = \"a\"",
+    );
+    assert!(config.route(&Method::GET, b"a.com", b"/").is_some());
+    assert!(config.route(&Method::GET, b"c.com", b"/").is_none());
+}
+
+#[test]
+fn the_report_shows_the_line_and_a_caret() {
+    let text =
+        "origin = \"http://a\"\r\n\tttl = \"1 sec\" # ä\nthreads = [\n  1,\n]\n\"größe\" = 1\n";
+    let report = Config::read(Input {
+        file: Some((FILE, text)),
+        ..Input::default()
+    });
+    assert_eq!(
+        report.unwrap_err().to_string(),
+        "microcache.toml:2:8: expected a number and a unit, such as \"500ms\", \"1s\", \"10m\", \"1d\", not \"1 sec\"
+  |
+2 | \tttl = \"1 sec\" # ä
+  | \t      ^^^^^^^
+microcache.toml:3:11: expected a number from 1 to 1024, not a list
+  |
+3 | threads = [
+  |           ^
+microcache.toml:6:1: unknown option `größe`
+  |
+6 | \"größe\" = 1
+  | ^^^^^^^
+  = `microcache config --reference` lists all options"
+    );
+}
+
+#[test]
+fn unknown_names() {
+    check(
+        "memroy = \"1GB\"",
+        &["1:1: unknown option `memroy`", "= did you mean `memory`?"],
+    );
+    check(
+        "stale-if-error = \"1d\"",
+        &[
+            "1:1: unknown option `stale-if-error`",
+            "= did you mean `stale_if_error`?",
+        ],
+    );
+    check(
+        "key = { header = [\"a\"] }",
+        &["1:9: unknown option `header`", "= did you mean `headers`?"],
+    );
+    check(
+        "key = { colour = 1 }",
+        &[
+            "1:9: unknown option `colour`",
+            "= known here: query, headers, cookies",
+        ],
+    );
+    check(
+        "[[routes]]\nmatch = { path = \"/a\" }\nlisten = \"127.0.0.1:1\"",
+        &[
+            "3:1: unknown option `listen`",
+            "= it belongs at the top of the file, above the first [table]",
+        ],
+    );
+    check(
+        "[upstreams.a]\nservers = [{ url = \"http://a\", wieght = 2 }]",
+        &["2:32: unknown option `wieght`", "= did you mean `weight`?"],
+    );
+}
+
+#[test]
+fn impossible_values() {
+    check(
+        "threads = 0",
+        &["1:11: expected a number from 1 to 1024, not 0"],
+    );
+    check(
+        "threads = -1",
+        &["1:11: expected a number from 1 to 1024, not -1"],
+    );
+    check(
+        "threads = 1.5",
+        &["1:11: expected a number from 1 to 1024, not 1.5"],
+    );
+    check(
+        "threads = \"2\"",
+        &["1:11: expected a number from 1 to 1024, not \"2\""],
+    );
+    check(
+        "ttl = 1",
+        &["1:7: expected a number and a unit, such as \"500ms\", \"1s\", \"10m\", \"1d\", not 1"],
+    );
+    check(
+        "ttl = \"400d\"",
+        &["1:7: expected a duration from 0s to 365d, not \"400d\""],
+    );
+    check(
+        "connect_timeout = \"0s\"",
+        &["1:19: expected a duration from 1ms to 1d, not \"0s\""],
+    );
+    check(
+        "memory = \"1KB\"",
+        &["1:10: expected a size from 1MiB to 16384GiB, not \"1KB\""],
+    );
+    check(
+        "memory = \"64M\"",
+        &[
+            "1:10: expected a number and a unit, such as \"512KiB\", \"64MiB\", \"1GB\", not \"64M\"",
+        ],
+    );
+    check(
+        "memory = 1979-05-27",
+        &["1:10: expected a number and a unit, such as \"512KiB\", \"64MiB\", \"1GB\", not a date"],
+    );
+    check(
+        "pass = \"yes\"",
+        &["1:8: expected true or false, not \"yes\""],
+    );
+    check(
+        "set_cookie = \"yes\"",
+        &["1:14: expected one of \"refuse\", \"strip\", \"store\", not \"yes\""],
+    );
+    check(
+        "heuristic = 101",
+        &["1:13: expected a number from 0 to 100, not 101"],
+    );
+    check(
+        "key = \"a\"",
+        &["1:7: expected a table of names and values, such as { name = value }, not \"a\""],
+    );
+    check(
+        "max_object = \"1GiB\"",
+        &[
+            "1:14: `max_object` is more than `memory`",
+            "= an object that is kept has to fit",
+        ],
+    );
+    check(
+        "max_target_size = \"64KiB\"",
+        &[
+            "1:19: `max_target_size` is more than `max_head_size`",
+            "= a target is part of its head",
+        ],
+    );
+}
+
+#[test]
+fn impossible_tables() {
+    check(
+        "status_ttl = { 404 = \"1s\", 206 = \"1s\", x = \"1s\", 500 = 1 }",
+        &[
+            "1:28: `206` is no status that can be kept",
+            "= write one from 200 to 599, but for 206 and 304",
+            "1:40: `x` is no status that can be kept",
+            "= write one from 200 to 599, but for 206 and 304",
+            "1:56: expected a number and a unit, such as \"500ms\", \"1s\", \"10m\", \"1d\", not 1",
+        ],
+    );
+    check(
+        "health_check = { interval = \"1s\", timeout = \"5s\", expect = \"2xx\", path = \"x\" }",
+        &[
+            "1:45: `timeout` is longer than `interval`",
+            "1:60: cannot use \"2xx\"",
+            "= write one status or a range, such as \"200\" or \"200-399\"",
+            "1:74: cannot use \"x\"",
+            "= write a path, such as \"/healthz\"",
+        ],
+    );
+    check(
+        "key = { query = { ignore = [\"a\"], only = [\"b*c\"] } }",
+        &[
+            "1:17: `ignore` and `only` exclude each other",
+            "= keep the one that is shorter",
+            "1:43: cannot use \"b*c\"",
+            "= a `*` may stand at the end only",
+        ],
+    );
+    check(
+        "trusted_proxies = \"10/8\"",
+        &[
+            "1:19: cannot use \"10/8\"",
+            "= write an address such as \"10.0.0.1\" or a block such as \"10.0.0.0/8\"",
+        ],
+    );
+}
+
+#[test]
+fn listeners() {
+    check("listen = []", &["1:10: no address to listen on"]);
+    check(
+        "listen = [\"127.0.0.1:1\", \"127.0.0.1:1\"]",
+        &["1:26: 127.0.0.1:1 is listed twice"],
+    );
+    check("listen = [\"127.0.0.1:0\", \"127.0.0.1:0\"]", &[]);
+    check(
+        "listen = \"localhost:80\"",
+        &["1:10: cannot use \"localhost:80\"", "= write 127.0.0.1:80"],
+    );
+    check(
+        "listen = \"here\"",
+        &[
+            "1:10: cannot use \"here\"",
+            "= write an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080",
+        ],
+    );
+}
+
+#[test]
+fn upstreams() {
+    check(
+        "[upstreams.a]\nservers = [\"https://a.b\", \"http://c\", \"http://c:80\", {weight=0}]",
+        &[
+            "2:12: cannot use \"https://a.b\"",
+            "= TLS to origins is not there yet: use http://",
+            "2:39: c:80 is listed twice",
+            "= give it a weight instead",
+            "2:54: a server without `url`",
+            "2:62: expected a number from 1 to 1000, not 0",
+        ],
+    );
+    check(
+        "[upstreams.a]",
+        &[
+            "1:12: the group `a` has no `servers`",
+            "= servers = [\"http://HOST:PORT\"]",
+        ],
+    );
+    check(
+        "[upstreams.a]\nservers = []",
+        &["2:11: no server", "= list at least one url"],
+    );
+    check(
+        "[upstreams.a]\nservers = [{url = \"http://a\", backup = true}]",
+        &["2:11: every server is a backup, but of none"],
+    );
+    check(
+        "[upstreams.origin]\nservers = \"http://a\"",
+        &[
+            "1:12: there is a group named `origin` already",
+            "= that is what the urls of `origin` are called",
+        ],
+    );
+    let text = "[upstreams]\na = { servers = \"http://a\" }\nb = { servers = \"http://b\" }\n";
+    let report = Config::read(Input {
+        file: Some((FILE, text)),
+        ..Input::default()
+    });
+    let report = report.unwrap_err().to_string();
+    assert!(
+        report.contains("several groups, and no route that chooses between them"),
+        "{report}"
+    );
+}
+
+#[test]
+fn routes() {
+    check(
+        "[upstreams.app]\nservers = \"http://a\"\n[[routes]]\nupstream = \"ap\"",
+        &[
+            "4:12: no upstream group is named \"ap\"",
+            "= did you mean \"app\"?",
+        ],
+    );
+    check(
+        "[[routes]]\nname = \"x\"\nmatch = { path = \"/a\" }\n[[routes]]\nname = \"x\"\nmatch = { path = \"/b\" }",
+        &["5:8: another route is named \"x\""],
+    );
+    check(
+        "[[routes]]\nmatch = { path = \"/a/*\" }\n[[routes]]\nmatch = { host = \"a.com\", path = [\"/a/b\", \"/a/*.css\"] }",
+        &[
+            "4:9: this route is never reached: \"route 1\" above takes all of its requests",
+            "= move it up",
+        ],
+    );
+    check(
+        "[[routes]]\n[[routes]]\nmatch = { method = \"POST\" }",
+        &[
+            "3:9: this route is never reached: \"route 1\" above takes all of its requests",
+            "= move it up",
+        ],
+    );
+    check(
+        "[[routes]]\nmatch = { path = \"/a\" }\n[[routes]]\nmatch = { path = [\"/a\", \"/b\"] }",
+        &[],
+    );
+    check(
+        "[[routes]]\nmatch = { host = \"a b\", path = \"x\", method = \"get\" }\n[[routes]]\nmatch = { path = \"/a\" }",
+        &[
+            "2:18: cannot use \"a b\"",
+            "= not a host name: write \"example.com\" or \"*.example.com\"",
+            "2:32: cannot use \"x\"",
+            "= a path begins with `/` or `*`: write \"/x\" or \"*x\"",
+            "2:46: cannot use \"get\"",
+            "= methods mind their case: write \"GET\"",
+        ],
+    );
+    check(
+        "[[routes]]\nmatch = { host = \"a.com:80\" }",
+        &[
+            "2:18: cannot use \"a.com:80\"",
+            "= leave the port out: routes look at the name only",
+        ],
+    );
+    check(
+        "[[routes]]\nmatch = { path = [] }",
+        &["2:18: the list is empty", "= leave it out to match all"],
+    );
+    check(
+        "[[routes]]\nmatch = { path = \"/a?b\" }",
+        &[
+            "2:18: cannot use \"/a?b\"",
+            "= a route looks at the path only, and `?` and `#` are not part of it",
+        ],
+    );
+    check(
+        "[[routes]]\npass = true\nttl = \"1s\"",
+        &["3:7: `ttl` has no effect: the route passes everything"],
+    );
+    check(
+        "bypass = \"session\"",
+        &[
+            "1:10: cannot use \"session\"",
+            "= write \"cookie:NAME\", \"header:NAME\" or \"query:NAME\", with =VALUE if it must be equal",
+        ],
+    );
+    check(
+        "routes = 3",
+        &["1:10: expected a table of names and values, such as { name = value }, not 3"],
+    );
+}
+
+#[test]
+fn faults_of_syntax_are_reported_beside_the_others() {
+    check(
+        "threads = 0\nttl = = 3\nmemory = \"x\nfoo\npass = 1\npass = true\n[[routes]",
+        &[
+            "1:11: expected a number from 1 to 1024, not 0",
+            "2:7: extra `=`, expected nothing",
+            "3:12: invalid basic string, expected `\"`",
+            "4:4: key with no value, expected `=`",
+            "5:8: expected true or false, not 1",
+            "6:1: duplicate key",
+            "7:10: unclosed array table, expected `]`",
+        ],
+    );
+}
+
+#[test]
+fn any_text_is_read_without_panic() {
+    for text in [
+        "\u{feff}",
+        "=",
+        "[",
+        "a",
+        "\"",
+        "'''",
+        "a.b.c = 1\na.b = 2",
+        "[[routes.x]]",
+        "[upstreams]\na = 1",
+        "\0",
+        "é = 'ü",
+    ] {
+        let input = Input {
+            file: Some((FILE, text)),
+            ..Input::default()
+        };
+        assert!(Config::read(input).is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn the_sample_loads_as_it_is_and_with_every_setting_switched_on() {
+    let sample = sample();
+    read(&sample);
+    let switched_on: String = sample
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(setting) if !setting.starts_with(' ') => format!("{setting}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let config = read(&switched_on);
+    assert_eq!(config.upstreams.len(), 2);
+    assert_eq!(config.routes.len(), 3);
+    for about in options::top_level() {
+        let setting = format!("\n{} = ", about.name);
+        assert!(
+            switched_on.contains(&setting),
+            "{} is not in the sample",
+            about.name
+        );
+    }
+}
+
+#[test]
+fn every_example_and_default_is_read_by_its_option() {
+    for about in options::top_level() {
+        let mut values = vec![about.example];
+        if let option::Unset::Is(default) = about.unset {
+            values.push(default);
+        }
+        for value in values {
+            read(&format!(
+                "origin = \"http://a\"\n{} = {value}\n",
+                about.name
+            ));
+        }
+    }
+}
+
+#[test]
+fn the_committed_reference_is_the_printed_one() {
+    let committed = include_str!("../../../../docs/configuration.md");
+    assert!(
+        committed == reference(),
+        "print it again: cargo run -- config --reference > docs/configuration.md"
+    );
+}
