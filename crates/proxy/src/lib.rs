@@ -1,2 +1,3 @@
 //! Under construction.
 pub mod h1;
+pub mod upstream;
