@@ -35,7 +35,7 @@ pub enum BodyError {
 }
 
 /// Where a streamed body comes from.
-pub trait Source: Send {
+pub trait Source: Send + Sync {
     /// The next frame, `None` at the end. After an error or the end it is not polled again.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>>;
 }

@@ -1,1 +1,25 @@
-//! Under construction.
+//! One request's way through the cache. [`serve`] is the place to start reading.
+
+pub mod body;
+mod clock;
+mod fetch;
+mod fill;
+pub mod flight;
+mod message;
+pub mod origin;
+pub mod outcome;
+mod purge;
+mod respond;
+pub mod serve;
+mod sync;
+
+pub use body::{Body, BodyError, Frame, Source};
+pub use clock::Clock;
+pub use fill::FillReader;
+pub use message::{Incoming, Request, Response};
+pub use origin::{
+    BoxFuture, Duplex, Interim, Origin, OriginError, OriginRequest, OriginResponse, Tunnel, Urgency,
+};
+pub use outcome::{Counters, Outcome};
+pub use respond::plain as plain_response;
+pub use serve::{Engine, Found, Question, Refresh, Route, Served, Settings};

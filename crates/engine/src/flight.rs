@@ -1,0 +1,333 @@
+//! One fetch per key: who leads, who waits, who is told what.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::hash::BuildHasher;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+use microcache_policy::Lifetime;
+use microcache_policy::vary::VaryNames;
+use microcache_store::Hit;
+
+use crate::fill::Fill;
+use crate::origin::OriginError;
+use crate::sync::{Mutex, MutexGuard, Place, Wakers, wake};
+
+/// How far a fetch has come, as those who wait for it see it.
+#[derive(Clone, Debug, Default)]
+pub enum Progress {
+    /// No answer yet.
+    #[default]
+    Waiting,
+    /// An answer that may be given to everyone it fits.
+    Answer(Answer),
+    /// An answer that is the leader's alone: everybody else asks for themselves.
+    Released,
+    /// No answer.
+    Failed(Failure),
+}
+
+/// Why a fetch brought nothing to share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The origin could not be asked, or did not answer properly.
+    Origin(OriginError),
+    /// It answered with a server error.
+    Status(u16),
+    /// The fetch was given up.
+    Abandoned,
+}
+
+/// An answer for everyone.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// A response whose body is still arriving.
+    Filling(Arc<Filling>),
+    /// The stored response, which the origin has confirmed.
+    Confirmed(Hit),
+}
+
+/// A storable response whose body is still arriving.
+#[derive(Debug)]
+pub struct Filling {
+    /// The status code.
+    pub status: u16,
+    /// The field lines as they will be sent and stored.
+    pub fields: Bytes,
+    /// The body's length, if the origin has said.
+    pub length: Option<u64>,
+    /// How long it may be used.
+    pub lifetime: Lifetime,
+    /// The request fields that select it.
+    pub vary: VaryNames,
+    /// What they said in the leader's request.
+    pub selection: Bytes,
+    pub(crate) fill: Arc<Fill>,
+}
+
+/// All fetches under way.
+#[derive(Debug)]
+pub struct Flights {
+    shards: Box<[Mutex<Shard>]>,
+    hasher: RandomState,
+    limits: FlightLimits,
+}
+
+/// The bounds of [`Flights`].
+#[derive(Clone, Copy, Debug)]
+pub struct FlightLimits {
+    /// Fetches that others can wait for. Beyond it requests go to the origin uncollapsed.
+    pub fetches: usize,
+    /// Requests that wait for one fetch. Beyond it they go to the origin uncollapsed.
+    pub waiters: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    /// The fetches of a key, one per selection, and those nobody can join.
+    keys: HashMap<Box<[u8]>, Vec<Arc<Flight>>, RandomState>,
+    joinable: usize,
+}
+
+#[derive(Debug)]
+struct Flight {
+    /// What the selecting fields say; `None` for a fetch that nobody can join.
+    selection: Option<Bytes>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    progress: Progress,
+    waiters: Wakers,
+    /// The key was purged after this fetch began: what it brings must not be stored.
+    purged: bool,
+}
+
+/// What a request that wants to fetch is told.
+pub enum Entry {
+    /// Go and fetch; the others wait for you.
+    Lead(Leader),
+    /// Somebody is fetching.
+    Join(Ticket),
+    /// A bound is reached: fetch, but for yourself.
+    Full,
+}
+
+impl Flights {
+    const SHARDS: usize = 64;
+
+    /// No fetches yet.
+    pub fn new(limits: FlightLimits) -> Arc<Self> {
+        Arc::new(Self {
+            shards: (0..Self::SHARDS)
+                .map(|_| Mutex::new(Shard::default()))
+                .collect(),
+            hasher: RandomState::default(),
+            limits,
+        })
+    }
+
+    /// Leads the fetch of `key` and `selection`, or joins the one there is.
+    pub fn enter(self: &Arc<Self>, key: &[u8], selection: &[u8]) -> Entry {
+        let mut shard = self.shard(key);
+        let joinable = |flight: &&Arc<Flight>| flight.selection.as_deref() == Some(selection);
+        if let Some(flight) = shard
+            .keys
+            .get(key)
+            .and_then(|all| all.iter().find(joinable))
+        {
+            let waiting = flight.state.lock().waiters.taken();
+            return if waiting < self.limits.waiters {
+                Entry::Join(Ticket::new(flight))
+            } else {
+                Entry::Full
+            };
+        }
+        if shard.joinable >= self.limits.fetches.div_ceil(Self::SHARDS) {
+            return Entry::Full;
+        }
+        shard.joinable += 1;
+        let flight = Flight::new(Some(Bytes::copy_from_slice(selection)));
+        Entry::Lead(self.start(&mut shard, key, flight))
+    }
+
+    /// Registers a fetch that nobody can join, so that a purge finds it.
+    pub fn lead_alone(self: &Arc<Self>, key: &[u8]) -> Leader {
+        self.start(&mut self.shard(key), key, Flight::new(None))
+    }
+
+    /// Runs `remove` such that no fetch of `key` which began before can be stored after it; whoever
+    /// comes later starts a new one.
+    pub fn purge(&self, key: &[u8], remove: impl FnOnce()) {
+        let mut shard = self.shard(key);
+        for flight in shard.keys.remove(key).unwrap_or_default() {
+            flight.state.lock().purged = true;
+            shard.joinable -= usize::from(flight.selection.is_some());
+        }
+        remove();
+    }
+
+    /// Fetches under way that others can wait for.
+    pub fn under_way(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().joinable).sum()
+    }
+
+    fn start(self: &Arc<Self>, shard: &mut Shard, key: &[u8], flight: Arc<Flight>) -> Leader {
+        shard
+            .keys
+            .entry(key.into())
+            .or_default()
+            .push(Arc::clone(&flight));
+        Leader {
+            flights: Arc::clone(self),
+            flight,
+            key: key.into(),
+        }
+    }
+
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+        self.shards[self.hasher.hash_one(key) as usize % Self::SHARDS].lock()
+    }
+}
+
+impl Flight {
+    fn new(selection: Option<Bytes>) -> Arc<Self> {
+        Arc::new(Self {
+            selection,
+            state: Mutex::new(State::default()),
+        })
+    }
+}
+
+/// The right to fetch, and the duty to tell the others. Dropped early, it tells them that it
+/// failed.
+#[derive(Debug)]
+pub struct Leader {
+    flights: Arc<Flights>,
+    flight: Arc<Flight>,
+    key: Box<[u8]>,
+}
+
+impl Leader {
+    /// The key being fetched.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Gives an answer to everyone who waits and, until the leader is done, to all who join.
+    pub fn answer(&self, answer: Answer) {
+        self.tell(Progress::Answer(answer));
+    }
+
+    /// Sends everyone to the origin on their own. Nobody joins any more.
+    pub fn release(&self) {
+        self.leave_table();
+        self.tell(Progress::Released);
+    }
+
+    /// Tells everyone that there is no answer. The next who asks leads a new fetch.
+    pub fn fail(&self, failure: Failure) {
+        self.leave_table();
+        self.tell(Progress::Failed(failure));
+    }
+
+    /// Lets nobody join any more.
+    pub fn close(&self) {
+        self.leave_table();
+    }
+
+    /// Ends the fetch. Runs `store` unless the key was purged meanwhile; a purge that comes while
+    /// it runs waits for it, and then removes what it stored.
+    pub fn finish<T>(self, store: impl FnOnce() -> T) -> Option<T> {
+        let mut shard = self.flights.shard(&self.key);
+        let purged = self.flight.state.lock().purged;
+        let stored = (!purged).then(store);
+        shard.forget(&self.key, &self.flight);
+        stored
+    }
+
+    /// Whether the key was purged after this fetch began.
+    pub fn is_purged(&self) -> bool {
+        self.flight.state.lock().purged
+    }
+
+    fn leave_table(&self) {
+        self.flights
+            .shard(&self.key)
+            .forget(&self.key, &self.flight);
+    }
+
+    fn tell(&self, progress: Progress) {
+        let mut state = self.flight.state.lock();
+        state.progress = progress;
+        let wakers = state.waiters.take_all();
+        drop(state);
+        wake(wakers);
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        self.leave_table();
+        if matches!(self.flight.state.lock().progress, Progress::Waiting) {
+            self.tell(Progress::Failed(Failure::Abandoned));
+        }
+    }
+}
+
+impl Shard {
+    fn forget(&mut self, key: &[u8], flight: &Arc<Flight>) {
+        let Some(all) = self.keys.get_mut(key) else {
+            return;
+        };
+        if let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, flight)) {
+            all.swap_remove(at);
+            self.joinable -= usize::from(flight.selection.is_some());
+        }
+        if all.is_empty() {
+            self.keys.remove(key);
+        }
+    }
+}
+
+/// A place among those who wait for a fetch. Resolves once the fetch has something to say.
+#[derive(Debug)]
+pub struct Ticket {
+    flight: Arc<Flight>,
+    place: Place,
+}
+
+impl Ticket {
+    fn new(flight: &Arc<Flight>) -> Self {
+        Self {
+            flight: Arc::clone(flight),
+            place: flight.state.lock().waiters.take_place(),
+        }
+    }
+}
+
+impl Future for Ticket {
+    type Output = Progress;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Progress> {
+        let mut state = self.flight.state.lock();
+        match &state.progress {
+            Progress::Waiting => {
+                state.waiters.wait(self.place, cx.waker());
+                Poll::Pending
+            }
+            told => Poll::Ready(told.clone()),
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.flight.state.lock().waiters.leave(self.place);
+    }
+}

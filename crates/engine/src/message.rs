@@ -1,0 +1,92 @@
+//! Requests and responses as the engine sees them.
+
+use bytes::Bytes;
+use http::Method;
+use microcache_policy::key::Scheme;
+use microcache_policy::status::CacheStatus;
+use microcache_policy::{Fields, FieldsBuf};
+use tokio::sync::mpsc;
+
+use crate::body::Body;
+use crate::origin::{Interim, Tunnel};
+use crate::outcome::Outcome;
+
+/// A request head where it was read: all that a hit needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// How the client reached us.
+    pub scheme: Scheme,
+    /// The authority.
+    pub host: &'a [u8],
+    /// The raw path and query.
+    pub target: &'a [u8],
+    /// The client's field lines.
+    pub fields: Fields<'a>,
+    /// A body follows.
+    pub has_body: bool,
+    /// The client wants to leave HTTP.
+    pub upgrade: bool,
+}
+
+/// A request that cannot be answered at once: the same, and what it takes to ask the origin.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The method.
+    pub method: Method,
+    /// How the client reached us.
+    pub scheme: Scheme,
+    /// The authority.
+    pub host: Bytes,
+    /// The raw path and query.
+    pub target: Bytes,
+    /// The client's field lines.
+    pub fields: FieldsBuf,
+    /// The field lines to send on.
+    pub outgoing: FieldsBuf,
+    /// The body.
+    pub body: Body,
+    /// Its length, where the client said so.
+    pub length: Option<u64>,
+    /// The client wants to leave HTTP.
+    pub upgrade: bool,
+    /// Takes 1xx responses on their way to the client.
+    pub interim: Option<mpsc::Sender<Interim>>,
+}
+
+impl Incoming {
+    /// The view that a look-up takes.
+    pub fn as_request(&self) -> Request<'_> {
+        Request {
+            method: &self.method,
+            scheme: self.scheme,
+            host: &self.host,
+            target: &self.target,
+            fields: self.fields.fields(),
+            has_body: !matches!(self.body, Body::Empty),
+            upgrade: self.upgrade,
+        }
+    }
+}
+
+/// A final response. Whoever writes it adds `Age`, `Cache-Status` and the framing.
+#[derive(Debug)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// End-to-end field lines but for those that follow here.
+    pub fields: Bytes,
+    /// `Age` in seconds, of a response that was stored.
+    pub age: Option<u64>,
+    /// What the cache did.
+    pub cache_status: CacheStatus,
+    /// The length for `Content-Length`, where it is known. An answer to HEAD has one and no body.
+    pub length: Option<u64>,
+    /// The body.
+    pub body: Body,
+    /// With status 101: the origin's connection.
+    pub tunnel: Option<Tunnel>,
+    /// What this request counts as.
+    pub outcome: Outcome,
+}

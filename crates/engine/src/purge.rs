@@ -1,0 +1,53 @@
+//! Taking stored responses away, such that nothing that began before brings them back.
+
+use http::Method;
+use microcache_policy::Fields;
+use microcache_policy::invalidate;
+use microcache_policy::key::{self, KeyBuf};
+
+use crate::message::{Incoming, Request};
+use crate::serve::Engine;
+
+impl Engine {
+    /// Forgets every response of a key. A fetch under way is still given to those who wait for
+    /// it, but not stored.
+    pub fn purge_key(&self, key: &[u8]) {
+        self.flights.purge(key, || {
+            self.memory.remove(key);
+        });
+    }
+
+    /// RFC 9111 §4.4: a successful unsafe request makes what is stored for its target, and for
+    /// the `Location` and `Content-Location` of the same origin, invalid.
+    pub(crate) fn invalidate_after(&self, incoming: &Incoming, status: u16, response: Fields<'_>) {
+        if !invalidate::invalidates(&incoming.method, status) {
+            return;
+        }
+        self.purge_target(incoming, &incoming.target);
+        for target in
+            invalidate::locations(response, incoming.scheme, &incoming.host, &incoming.target)
+        {
+            self.purge_target(incoming, &target);
+        }
+    }
+
+    /// A GET of the target may take another route than the request that invalidates it, and
+    /// routes decide what makes up a key.
+    fn purge_target(&self, incoming: &Incoming, target: &[u8]) {
+        let get = Request {
+            method: &Method::GET,
+            target,
+            ..incoming.as_request()
+        };
+        let mut key = KeyBuf::new();
+        key::build(
+            &mut key,
+            get.scheme,
+            get.host,
+            get.target,
+            get.fields,
+            &self.route(&get).rules.key,
+        );
+        self.purge_key(&key);
+    }
+}

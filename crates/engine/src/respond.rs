@@ -1,0 +1,165 @@
+//! From a response that may be reused to the answer this client gets: preconditions, ranges, HEAD.
+
+use bytes::Bytes;
+use microcache_policy::range::{RangeVerdict, range};
+use microcache_policy::status::CacheStatus;
+use microcache_policy::validate::{Precondition, not_modified_keeps, precondition};
+use microcache_policy::{Fields, FieldsBuf, Lifetime, RequestFacts, Time};
+use microcache_store::Stored;
+
+use crate::body::Body;
+use crate::fill::FillReader;
+use crate::flight::Filling;
+use crate::message::Response;
+use crate::outcome::Outcome;
+
+/// A response that may be reused.
+pub(crate) struct Reusable<'a> {
+    status: u16,
+    fields: &'a Bytes,
+    lifetime: &'a Lifetime,
+    length: Option<u64>,
+    content: Content,
+}
+
+enum Content {
+    Whole(Bytes),
+    Arriving(FillReader),
+}
+
+impl<'a> Reusable<'a> {
+    pub(crate) fn stored(stored: &'a Stored) -> Self {
+        Self {
+            status: stored.status,
+            fields: &stored.fields,
+            lifetime: &stored.lifetime,
+            length: Some(stored.body.len() as u64),
+            content: Content::Whole(stored.body.clone()),
+        }
+    }
+
+    pub(crate) fn filling(filling: &'a Filling, reader: FillReader) -> Self {
+        Self {
+            status: filling.status,
+            fields: &filling.fields,
+            lifetime: &filling.lifetime,
+            length: filling.length,
+            content: Content::Arriving(reader),
+        }
+    }
+
+    /// The answer for one client.
+    pub(crate) fn respond(
+        self,
+        request: Fields<'_>,
+        facts: &RequestFacts<'_>,
+        now: Time,
+        cache_status: CacheStatus,
+        outcome: Outcome,
+    ) -> Response {
+        let mut response = Response {
+            status: self.status,
+            fields: Bytes::new(),
+            age: Some(self.lifetime.age(now) / 1000),
+            cache_status,
+            length: self.length,
+            body: Body::Empty,
+            tunnel: None,
+            outcome,
+        };
+        let stored = Fields::new(self.fields);
+        if facts.is_conditional() {
+            match precondition(request, facts, self.status, stored, now) {
+                Precondition::Send => {}
+                Precondition::NotModified => {
+                    response.status = 304;
+                    response.length = None;
+                    response.fields = not_modified_fields(stored);
+                    return response;
+                }
+                Precondition::Failed => {
+                    response.status = 412;
+                    response.length = Some(0);
+                    return response;
+                }
+            }
+        }
+        let mut part = None;
+        if facts.range().is_some()
+            && let Some(length) = self.length
+        {
+            match range(request, facts, self.status, stored, length, now) {
+                RangeVerdict::Full => {}
+                RangeVerdict::Part { first, last } => {
+                    part = Some((first, last));
+                    response.status = 206;
+                    response.length = Some(last - first + 1);
+                    response.fields =
+                        with_content_range(stored, &format!("bytes {first}-{last}/{length}"));
+                }
+                RangeVerdict::Unsatisfiable => {
+                    response.status = 416;
+                    response.length = Some(0);
+                    response.fields =
+                        with_content_range(Fields::default(), &format!("bytes */{length}"));
+                    return response;
+                }
+            }
+        }
+        if part.is_none() {
+            response.fields = self.fields.clone();
+        }
+        if !facts.is_head() {
+            response.body = self.content.part(part);
+        }
+        response
+    }
+}
+
+impl Content {
+    fn part(self, part: Option<(u64, u64)>) -> Body {
+        match (self, part) {
+            (Self::Whole(bytes), None) => Body::Full(bytes),
+            (Self::Whole(bytes), Some((first, last))) => {
+                Body::Full(bytes.slice(first as usize..=last as usize))
+            }
+            (Self::Arriving(reader), None) => Body::Fill(reader),
+            (Self::Arriving(reader), Some((first, last))) => Body::Fill(reader.slice(first, last)),
+        }
+    }
+}
+
+fn not_modified_fields(stored: Fields<'_>) -> Bytes {
+    let kept: FieldsBuf = stored
+        .iter()
+        .filter(|(name, _)| not_modified_keeps(name))
+        .collect();
+    kept.into_block().into()
+}
+
+fn with_content_range(stored: Fields<'_>, value: &str) -> Bytes {
+    let mut fields = FieldsBuf::from(stored);
+    fields.set("Content-Range", value);
+    fields.into_block().into()
+}
+
+/// A short plain page of our own.
+pub fn plain(status: u16, text: &str, cache_status: CacheStatus) -> Response {
+    let mut fields = FieldsBuf::new();
+    fields.push("Content-Type", "text/plain; charset=utf-8");
+    fields.push("Cache-Control", "no-store");
+    if status == 503 {
+        fields.push("Retry-After", "1");
+    }
+    let body = Bytes::from(format!("{text}\n"));
+    Response {
+        status,
+        fields: fields.into_block().into(),
+        age: None,
+        cache_status,
+        length: Some(body.len() as u64),
+        body: Body::Full(body),
+        tunnel: None,
+        outcome: Outcome::Error,
+    }
+}

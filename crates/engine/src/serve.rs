@@ -1,0 +1,285 @@
+//! Every step of a request, in order.
+//!
+//! [`Engine::serve`] is all there is to a hit: route, facts, key, look-up, verdict, answer; no
+//! await, no lock held. What it cannot answer becomes a [`Question`], and [`Engine::ask`] in
+//! `fetch.rs` takes it to the origin.
+
+use std::sync::Arc;
+
+use microcache_policy::key::{self, KeyBuf};
+use microcache_policy::request::{Handling, PassReason};
+use microcache_policy::reuse::{Reuse, reuse};
+use microcache_policy::status::{CacheStatus, Forward};
+use microcache_policy::vary::{self, Selection};
+use microcache_policy::{Millis, RequestFacts, Rules, Time};
+use microcache_store::{Hit, Memory, MemoryLimits, Object};
+
+use crate::clock::Clock;
+use crate::fill::Budget;
+use crate::flight::{FlightLimits, Flights};
+use crate::message::{Request, Response};
+use crate::origin::Origin;
+use crate::outcome::{Counters, Outcome};
+use crate::respond::{Reusable, plain};
+
+/// What the operator says for some requests.
+pub struct Route {
+    /// How logs call it.
+    pub name: String,
+    /// The caching rules.
+    pub rules: Rules,
+    /// Nothing on this route is looked up or stored.
+    pub pass: bool,
+    /// The largest body that is stored.
+    pub max_object: u64,
+    /// Who answers what the cache cannot.
+    pub origin: Arc<dyn Origin>,
+}
+
+/// The route that a request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its number.
+    pub route: usize,
+    /// A bypass condition of the route holds for this request.
+    pub bypass: bool,
+}
+
+/// Finds the route that a request takes.
+pub type FindRoute = Box<dyn Fn(&Request<'_>) -> Found + Send + Sync>;
+
+/// The bounds of the engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The memory tier.
+    pub memory: MemoryLimits,
+    /// Bytes of storable bodies under way; beyond it bodies stream through unstored.
+    pub fill_memory: u64,
+    /// Fetches that others can wait for, and how many can.
+    pub flights: FlightLimits,
+    /// How long nobody waits for somebody else's fetch of a key that turned out not storable.
+    pub hit_for_miss: Millis,
+    /// The time between two attempts to refresh a response.
+    pub refresh_pause: Millis,
+    /// How long a request waits for somebody else's fetch.
+    pub wait_timeout: Millis,
+}
+
+/// The cache: policy, store and origins put together.
+pub struct Engine {
+    pub(crate) memory: Memory,
+    pub(crate) flights: Arc<Flights>,
+    pub(crate) fill_budget: Arc<Budget>,
+    pub(crate) settings: Settings,
+    pub(crate) routes: Vec<Route>,
+    find: FindRoute,
+    /// What became of the requests.
+    pub counters: Counters,
+    /// The time.
+    pub clock: Clock,
+}
+
+/// What a request gets.
+pub enum Served {
+    /// This answer.
+    Now(Response),
+    /// This answer; and somebody should renew it.
+    NowAndRefresh(Response, Refresh),
+    /// The origin must be asked.
+    Ask(Question),
+}
+
+/// A request the cache could not answer, and what it knows about it.
+pub struct Question {
+    pub(crate) route: usize,
+    pub(crate) forward: Forward,
+    pub(crate) detail: Option<&'static str>,
+    pub(crate) way: Way,
+}
+
+/// How a question goes to the origin.
+pub(crate) enum Way {
+    /// On its own. With a key, a response that turns out storable is stored under it.
+    Alone(Option<KeyBuf>),
+    /// As one fetch for everyone who wants the same.
+    Together(Wanted),
+}
+
+/// What a collapsed fetch is for.
+pub(crate) struct Wanted {
+    pub(crate) key: KeyBuf,
+    /// What the request says in the fields that the latest response varied on.
+    pub(crate) selection: Selection,
+    /// A stored response that the origin may confirm.
+    pub(crate) stored: Option<Hit>,
+}
+
+/// A stale response that should be renewed.
+pub struct Refresh {
+    pub(crate) route: usize,
+    pub(crate) wanted: Wanted,
+}
+
+impl Engine {
+    /// An empty cache in front of these routes.
+    pub fn new(settings: Settings, routes: Vec<Route>, find: FindRoute) -> Self {
+        Self {
+            memory: Memory::new(settings.memory),
+            flights: Flights::new(settings.flights),
+            fill_budget: Arc::new(Budget::new(settings.fill_memory)),
+            settings,
+            routes,
+            find,
+            counters: Counters::new(),
+            clock: Clock::start(),
+        }
+    }
+
+    /// What the memory tier holds.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Answers a request from memory, or says what to ask the origin.
+    pub fn serve(&self, request: &Request<'_>, now: Time) -> Served {
+        let found = (self.find)(request);
+        let route = &self.routes[found.route];
+        let ask = |forward, detail, way| {
+            Served::Ask(Question {
+                route: found.route,
+                forward,
+                detail,
+                way,
+            })
+        };
+
+        // 1. Is it a request for the cache at all?
+        if route.pass || found.bypass {
+            return ask(Forward::Bypass, None, Way::Alone(None));
+        }
+        let facts = RequestFacts::read(
+            request.method,
+            request.fields,
+            request.has_body,
+            &route.rules,
+        );
+        let together = match facts.handling() {
+            _ if request.upgrade => {
+                return ask(Forward::Bypass, Some("upgrade"), Way::Alone(None));
+            }
+            Handling::Pass(why) => return ask(forward(why), Some(why.as_str()), Way::Alone(None)),
+            Handling::Credentialed => false,
+            Handling::Cache => true,
+        };
+
+        // 2. The key, and what is known about it.
+        let mut key = KeyBuf::new();
+        let rules = &route.rules.key;
+        key::build(
+            &mut key,
+            request.scheme,
+            request.host,
+            request.target,
+            request.fields,
+            rules,
+        );
+        let object = self.memory.get(&key);
+        let hit = object
+            .as_ref()
+            .and_then(|object| object.select(request.fields));
+
+        // 3. May the stored response be used?
+        let forward = match (&object, &hit) {
+            (_, Some(hit)) => match reuse(&hit.lifetime, &facts, now) {
+                Reuse::Fresh => {
+                    return Served::Now(answer(hit, request, &facts, now, Outcome::Hit));
+                }
+                Reuse::Stale => {
+                    let response = answer(hit, request, &facts, now, Outcome::Stale);
+                    if !hit.claim_refresh(now, self.settings.refresh_pause) {
+                        return Served::Now(response);
+                    }
+                    let wanted = wanted(key, object.as_deref(), Some(hit.clone()), request);
+                    let route = found.route;
+                    return Served::NowAndRefresh(response, Refresh { route, wanted });
+                }
+                Reuse::Revalidate(_) => Forward::Stale,
+                Reuse::NotShareable => Forward::Request,
+            },
+            (Some(object), None) if !object.variants().is_empty() => Forward::VaryMiss,
+            _ => Forward::UriMiss,
+        };
+
+        // 4. The origin has to be asked: together with everyone who wants the same, or alone.
+        if facts.only_if_cached() {
+            return Served::Now(only_if_cached(forward));
+        }
+        if !together {
+            return ask(Forward::Request, Some("credentials"), Way::Alone(Some(key)));
+        }
+        let marked = object.as_ref().is_some_and(|o| now < o.uncacheable_until);
+        if marked && hit.is_none() {
+            return ask(forward, Some("hit-for-miss"), Way::Alone(Some(key)));
+        }
+        let full = |o: &Arc<Object>| o.variants().len() >= self.settings.memory.variants;
+        if hit.is_none() && object.as_ref().is_some_and(full) {
+            return ask(forward, Some("too-many-variants"), Way::Alone(Some(key)));
+        }
+        let wanted = wanted(key, object.as_deref(), hit, request);
+        ask(forward, None, Way::Together(wanted))
+    }
+
+    pub(crate) fn route(&self, request: &Request<'_>) -> &Route {
+        &self.routes[(self.find)(request).route]
+    }
+}
+
+fn wanted(
+    key: KeyBuf,
+    object: Option<&Object>,
+    stored: Option<Hit>,
+    request: &Request<'_>,
+) -> Wanted {
+    let mut selection = Selection::new();
+    if let Some(object) = object {
+        vary::select(&object.vary, request.fields, &mut selection);
+    }
+    Wanted {
+        key,
+        selection,
+        stored,
+    }
+}
+
+fn only_if_cached(forward: Forward) -> Response {
+    let cache_status = CacheStatus {
+        fwd: Some(forward),
+        detail: Some("only-if-cached"),
+        ..CacheStatus::default()
+    };
+    let text = "This response is not in the cache, and the request wanted no other.";
+    plain(504, text, cache_status)
+}
+
+fn forward(why: PassReason) -> Forward {
+    match why {
+        PassReason::Method => Forward::Method,
+        _ => Forward::Request,
+    }
+}
+
+/// The answer from a stored response.
+pub(crate) fn answer(
+    hit: &Hit,
+    request: &Request<'_>,
+    facts: &RequestFacts<'_>,
+    now: Time,
+    outcome: Outcome,
+) -> Response {
+    let cache_status = CacheStatus {
+        hit: true,
+        ttl: Some(hit.lifetime.ttl(now).div_euclid(1000)),
+        ..CacheStatus::default()
+    };
+    Reusable::stored(hit).respond(request.fields, facts, now, cache_status, outcome)
+}

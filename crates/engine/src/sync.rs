@@ -1,0 +1,116 @@
+//! The one lock the engine uses, and wakers under it. Under `--cfg shuttle` the lock is
+//! shuttle's, so that `tests/shuttle.rs` can try every order in which threads meet.
+
+use std::task::Waker;
+
+#[cfg(not(shuttle))]
+pub(crate) use parking_lot::{Mutex, MutexGuard};
+
+#[cfg(shuttle)]
+pub(crate) use under_shuttle::{Mutex, MutexGuard};
+
+#[cfg(shuttle)]
+mod under_shuttle {
+    pub(crate) use shuttle::sync::MutexGuard;
+
+    /// shuttle's lock in parking_lot's shape.
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(shuttle::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().expect("no test panics under the lock")
+        }
+    }
+}
+
+/// Tasks that wait for the same thing.
+#[derive(Debug, Default)]
+pub(crate) struct Wakers {
+    slots: Vec<Slot>,
+    vacant: Vec<usize>,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Vacant,
+    /// Taken by someone who is not waiting at the moment.
+    Idle,
+    Waiting(Waker),
+}
+
+/// A place among the [`Wakers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(usize);
+
+impl Place {
+    /// Its number; low ones are used again.
+    pub(crate) fn index(self) -> usize {
+        self.0
+    }
+}
+
+impl Wakers {
+    /// Takes a place. Give it back with [`Self::leave`].
+    pub(crate) fn take_place(&mut self) -> Place {
+        if let Some(place) = self.vacant.pop() {
+            self.slots[place] = Slot::Idle;
+            return Place(place);
+        }
+        self.slots.push(Slot::Idle);
+        Place(self.slots.len() - 1)
+    }
+
+    /// Waits at `place` for the next [`Self::take_all`].
+    pub(crate) fn wait(&mut self, place: Place, waker: &Waker) {
+        match &mut self.slots[place.0] {
+            Slot::Waiting(known) => known.clone_from(waker),
+            slot => *slot = Slot::Waiting(waker.clone()),
+        }
+    }
+
+    /// Gives a place back.
+    pub(crate) fn leave(&mut self, place: Place) {
+        self.slots[place.0] = Slot::Vacant;
+        self.vacant.push(place.0);
+    }
+
+    /// How many places are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.slots.len() - self.vacant.len()
+    }
+
+    /// The places that are taken.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| !matches!(slot, Slot::Vacant))
+            .map(|(place, _)| Place(place))
+    }
+
+    /// Everyone who waits, to be woken when the lock is free again.
+    #[must_use]
+    pub(crate) fn take_all(&mut self) -> Vec<Waker> {
+        self.slots
+            .iter_mut()
+            .filter_map(|slot| match std::mem::replace(slot, Slot::Idle) {
+                Slot::Waiting(waker) => Some(waker),
+                Slot::Vacant => {
+                    *slot = Slot::Vacant;
+                    None
+                }
+                Slot::Idle => None,
+            })
+            .collect()
+    }
+}
+
+/// Wakes them all.
+pub(crate) fn wake(wakers: Vec<Waker>) {
+    wakers.into_iter().for_each(Waker::wake);
+}

@@ -1,0 +1,299 @@
+//! A request that the origin has to be asked about: both directions at once, with back-pressure.
+
+use std::future::{Future, pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use microcache_engine::{
+    Body, Frame, Interim, Question, Request, Response, Tunnel, plain_response,
+};
+use microcache_policy::{CacheStatus, Fields, Scheme};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::sync::mpsc;
+
+use super::head::{Asked, Ending, ending, write_head, write_interim};
+use super::request_body::{Expectation, Pump, request_body};
+use super::send::Output;
+use super::{Connection, Pending};
+use crate::h1::{Framing, encode};
+
+/// 1xx responses that may wait for the client; more of them are dropped.
+const INTERIM_QUEUE: usize = 8;
+/// What a client may send ahead while it waits for an answer.
+const MAX_AHEAD: usize = 64 * 1024;
+
+impl Connection {
+    /// Asks the origin and answers the client. Says whether the connection can go on.
+    pub(super) async fn exchange(&mut self, question: Question, pending: Pending) -> bool {
+        let timeouts = self.shared.timeouts;
+        let (body, pump, expectation) =
+            request_body(pending.framing, pending.expects_continue, timeouts.body);
+        let request = Request {
+            method: &pending.method,
+            scheme: Scheme::Http,
+            host: &pending.host,
+            target: &pending.target,
+            fields: Fields::new(&pending.fields),
+            has_body: pump.is_some(),
+            upgrade: pending.upgrade,
+        };
+        let length = match pending.framing {
+            Framing::Length(length) => Some(length),
+            _ => None,
+        };
+        let mut incoming = self.incoming(&request, body, length);
+        let (interim, interims) = mpsc::channel(INTERIM_QUEUE);
+        incoming.interim = Some(interim);
+
+        let engine = Arc::clone(&self.shared.engine);
+        let answer = caught(Arc::clone(&engine).ask(question, incoming));
+        let body_complete = AtomicBool::new(pump.is_none());
+        let tunnel = {
+            let (reader, writer) = self.stream.split();
+            let mut client = Client {
+                writer,
+                asked: pending.asked,
+                stall: timeouts.write,
+            };
+            if client.send(pending.unsent).await.is_err() {
+                return false;
+            }
+            let mut reading = pin!(read_side(reader, &mut self.input, pump, &body_complete));
+
+            let answer = client.wait_for(answer, interims, expectation);
+            let Some(Ok(mut response)) = until_gone(&mut reading, answer).await else {
+                return false;
+            };
+            engine.counters.count(response.outcome);
+            let tunnel = response.tunnel.take();
+            // A body that the origin did not want to the end leaves the connection in its middle.
+            let unread = !body_complete.load(Ordering::Relaxed);
+            client.asked.keep_alive &= !unread || matches!(response.body, Body::Stream(_));
+            match until_gone(&mut reading, client.respond(response)).await {
+                Some(Ok(Ended::Open)) => {}
+                Some(Ok(Ended::Close)) if tunnel.is_some() => {}
+                _ => return false,
+            }
+            tunnel
+        };
+        if let Some(tunnel) = tunnel {
+            self.tunnel(tunnel).await;
+            return false;
+        }
+        body_complete.load(Ordering::Relaxed)
+    }
+
+    /// Bytes both ways until both sides have ended.
+    async fn tunnel(&mut self, mut tunnel: Tunnel) {
+        let early = std::mem::take(&mut self.input);
+        let both = async {
+            self.stream.write_all(&tunnel.early).await?;
+            tunnel.io.write_all(&early).await?;
+            copy_bidirectional(&mut self.stream, &mut tunnel.io).await
+        };
+        // How a tunnel ends is between the two ends of it.
+        let _ = both.await;
+    }
+}
+
+/// Whether another request may follow an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Open,
+    Close,
+}
+
+/// The writing half of the connection, and how the client wants its answer.
+struct Client<'a> {
+    writer: WriteHalf<'a>,
+    asked: Asked,
+    stall: Duration,
+}
+
+impl Client<'_> {
+    async fn send(&mut self, output: Output) -> std::io::Result<()> {
+        output.send(&mut self.writer, self.stall).await
+    }
+
+    /// Waits for the final answer; passes 1xx on, and the permission to send the body.
+    async fn wait_for(
+        &mut self,
+        answer: impl Future<Output = Response>,
+        mut interims: mpsc::Receiver<Interim>,
+        expectation: Option<Expectation>,
+    ) -> std::io::Result<Response> {
+        let mut answer = pin!(answer);
+        let (mut wanted, mut go) = match expectation {
+            Some(Expectation { wanted, go }) => (Some(wanted), Some(go)),
+            None => (None, None),
+        };
+        let mut interims_open = true;
+        loop {
+            let body_wanted = async {
+                match &mut wanted {
+                    Some(wanted) => wanted.await.is_ok(),
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                // A 1xx that came before the answer is sent before it.
+                biased;
+                interim = interims.recv(), if interims_open => match interim {
+                    Some(interim) if !self.asked.http10 => {
+                        let mut out = Vec::new();
+                        write_interim(&mut out, &interim);
+                        self.send(Output::bytes(out.into())).await?;
+                    }
+                    Some(_) => {}
+                    None => interims_open = false,
+                },
+                is_wanted = body_wanted => {
+                    wanted = None;
+                    if is_wanted && let Some(go) = go.take() {
+                        let proceed = Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n");
+                        self.send(Output::bytes(proceed)).await?;
+                        // The pump is gone only if the whole exchange is.
+                        let _ = go.send(());
+                    }
+                }
+                response = &mut answer => return Ok(response),
+            }
+        }
+    }
+
+    /// Writes head and body.
+    async fn respond(&mut self, response: Response) -> std::io::Result<Ended> {
+        let ending = ending(&response, self.asked);
+        let mut head = Vec::with_capacity(1024);
+        write_head(&mut head, &response, self.asked, ending);
+        let mut body = response.body;
+        let mut output = Output::bytes(head.into());
+        let bodiless = self.asked.head_only || matches!(response.status, 101 | 204 | 304);
+        let mut ended = bodiless;
+        while !ended {
+            // The head waits for the first piece of the body only if that is there already.
+            let frame = match poll_once(&mut body).await {
+                Poll::Ready(frame) => frame,
+                Poll::Pending => {
+                    self.send(std::mem::take(&mut output)).await?;
+                    body.frame().await
+                }
+            };
+            ended = !push_frame(&mut output, frame, ending)?;
+            if output.len() >= MAX_AHEAD {
+                self.send(std::mem::take(&mut output)).await?;
+            }
+        }
+        self.send(output).await?;
+        Ok(if self.asked.keep_alive && ending != Ending::Close {
+            Ended::Open
+        } else {
+            Ended::Close
+        })
+    }
+}
+
+/// Adds a frame to what is to be sent. Says whether more may follow.
+fn push_frame(
+    output: &mut Output,
+    frame: Option<Result<Frame, microcache_engine::BodyError>>,
+    ending: Ending,
+) -> std::io::Result<bool> {
+    match frame {
+        // The client learns of it by the connection's end: no last chunk, or too few bytes.
+        Some(Err(error)) => Err(std::io::Error::other(error)),
+        Some(Ok(Frame::Data(data))) => {
+            if ending == Ending::Chunked {
+                let mut size = Vec::with_capacity(12);
+                encode::chunk_size(&mut size, data.len());
+                output.push(size.into());
+                output.push(data);
+                output.push(Bytes::from_static(encode::CHUNK_END));
+            } else {
+                output.push(data);
+            }
+            Ok(true)
+        }
+        Some(Ok(Frame::Trailers(fields))) => {
+            if ending == Ending::Chunked {
+                let mut last = Vec::new();
+                encode::trailers(&mut last, fields.fields());
+                output.push(last.into());
+            }
+            Ok(false)
+        }
+        None => {
+            if ending == Ending::Chunked {
+                output.push(Bytes::from_static(encode::BODY_END));
+            }
+            Ok(false)
+        }
+    }
+}
+
+async fn poll_once(
+    body: &mut Body,
+) -> Poll<Option<Result<Frame, microcache_engine::BodyError>>> {
+    poll_fn(|cx| Poll::Ready(body.poll_frame(cx))).await
+}
+
+/// What goes on at the client's end meanwhile: the request body, and then waiting for the client
+/// to leave. Resolves when it has left.
+async fn read_side(
+    mut reader: ReadHalf<'_>,
+    input: &mut BytesMut,
+    pump: Option<Pump>,
+    complete: &AtomicBool,
+) {
+    if let Some(mut pump) = pump {
+        pump.run(&mut reader, input, complete).await;
+        if !complete.load(Ordering::Relaxed) {
+            // What is left of the body cannot be told from a next request.
+            return pending().await;
+        }
+    }
+    while input.len() < MAX_AHEAD {
+        match reader.read_buf(input).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+    }
+    pending().await
+}
+
+/// The future's result, or `None` if the client left before.
+async fn until_gone<T>(
+    gone: &mut Pin<&mut impl Future<Output = ()>>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = gone => None,
+    }
+}
+
+/// A panic in one request is that request's alone.
+async fn caught(answer: impl Future<Output = Response>) -> Response {
+    let mut answer = pin!(answer);
+    poll_fn(|cx| {
+        catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(cx)))
+            .unwrap_or_else(|_| Poll::Ready(panicked()))
+    })
+    .await
+}
+
+/// The answer to a request that ran into a fault of ours. The panic itself is in the log.
+pub(super) fn panicked() -> Response {
+    let cache_status = CacheStatus {
+        detail: Some("internal-error"),
+        ..CacheStatus::default()
+    };
+    plain_response(500, "This request failed. The others go on.", cache_status)
+}

@@ -1,0 +1,119 @@
+//! Response heads as they go out.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use http::StatusCode;
+use microcache_engine::{Interim, Response};
+
+/// How the end of a response body is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// There is no body, or `Content-Length` tells.
+    Counted,
+    /// By the last chunk.
+    Chunked,
+    /// By closing the connection.
+    Close,
+}
+
+/// What the request's head means for the response's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) head_only: bool,
+    pub(crate) http10: bool,
+    pub(crate) keep_alive: bool,
+}
+
+/// How the end of this response's body will be marked.
+pub(crate) fn ending(response: &Response, asked: Asked) -> Ending {
+    let bodiless = asked.head_only || matches!(response.status, 100..=199 | 204 | 304);
+    if bodiless || response.length.is_some() {
+        Ending::Counted
+    } else if asked.http10 {
+        Ending::Close
+    } else {
+        Ending::Chunked
+    }
+}
+
+/// Writes the head of a final response.
+pub(crate) fn write_head(out: &mut Vec<u8>, response: &Response, asked: Asked, ending: Ending) {
+    write_status_line(out, response.status);
+    out.extend_from_slice(&response.fields);
+    if let Some(age) = response.age {
+        out.extend_from_slice(b"Age: ");
+        write_number(out, age);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"Cache-Status: ");
+    response.cache_status.write(out);
+    out.extend_from_slice(b"\r\n");
+    if ending == Ending::Chunked {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    } else if let Some(length) = response.length
+        && !matches!(response.status, 100..=199 | 204 | 304)
+    {
+        out.extend_from_slice(b"Content-Length: ");
+        write_number(out, length);
+        out.extend_from_slice(b"\r\n");
+    }
+    if response.status == 101 {
+        out.extend_from_slice(b"Connection: upgrade\r\n");
+    } else if !asked.keep_alive || ending == Ending::Close {
+        out.extend_from_slice(b"Connection: close\r\n");
+    } else if asked.http10 {
+        out.extend_from_slice(b"Connection: keep-alive\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes a 1xx response.
+pub(crate) fn write_interim(out: &mut Vec<u8>, interim: &Interim) {
+    write_status_line(out, interim.status);
+    out.extend_from_slice(interim.fields.fields().as_block());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The response to a request that cannot be read, the last one on its connection.
+pub(crate) fn refusal(status: u16, reason: &str) -> Bytes {
+    let mut out = Vec::with_capacity(256);
+    write_status_line(&mut out, status);
+    let length = reason.len() + 1;
+    // Writing to a Vec does not fail.
+    let _ = write!(
+        out,
+        "Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n{reason}\n"
+    );
+    out.into()
+}
+
+fn write_status_line(out: &mut Vec<u8>, status: u16) {
+    if status == 200 {
+        out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        return;
+    }
+    out.extend_from_slice(b"HTTP/1.1 ");
+    write_number(out, status.into());
+    out.push(b' ');
+    let reason = StatusCode::from_u16(status)
+        .ok()
+        .and_then(|status| status.canonical_reason());
+    out.extend_from_slice(reason.unwrap_or_default().as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}

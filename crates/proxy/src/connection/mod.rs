@@ -1,0 +1,465 @@
+//! One client connection.
+//!
+//! Hits are served in [`Connection::poll_hits`] without leaving the poll: bytes are read into a
+//! buffer that the thread's connections share, answers are put together in another, and an idle
+//! connection owns neither. Everything that has to wait is an [`exchange`].
+
+mod exchange;
+mod head;
+mod request_body;
+mod send;
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::Method;
+use microcache_engine::{Body, Question, Refresh, Request, Response, Served};
+use microcache_policy::{Scheme, Time};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep, timeout};
+
+use crate::forwarding::outgoing;
+use crate::h1::{BadRequest, Framing, RequestHead, Target, parse_request, split_target};
+use crate::server::Shared;
+use head::{Asked, Ending, ending, refusal, write_head};
+use send::Output;
+
+/// Read at a time; one read takes a burst of pipelined requests.
+const READ_SIZE: usize = 32 * 1024;
+/// Answers to pipelined requests are collected up to this size before they are written.
+const BATCH: usize = 64 * 1024;
+/// Bodies up to this size are copied behind their head: one plain write is cheaper than a
+/// vectored one.
+const COPY: usize = 8 * 1024;
+
+thread_local! {
+    static INPUT: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_SIZE].into());
+    static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A client's connection.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    peer: IpAddr,
+    shared: Arc<Shared>,
+    /// Set while a request is under way, for those who want to close idle connections.
+    busy: Arc<AtomicBool>,
+    /// What was read and not yet used; mostly nothing.
+    input: BytesMut,
+    patience: Patience,
+    /// One of the connections that may be open at a time.
+    _place: OwnedSemaphorePermit,
+}
+
+/// When to give the client up. The timer is moved only when it fires too early, so requests do
+/// not pay for it.
+struct Patience {
+    deadline: Time,
+    timer: Pin<Box<Sleep>>,
+    rings_at: Time,
+}
+
+/// Why the loop over hits was left.
+enum Next {
+    /// The client is gone, or was waited for long enough.
+    Close,
+    /// The socket takes no more for now, or the answer needs more than a hit.
+    Send(Output, AfterSend),
+    /// The origin must be asked.
+    Ask(Box<Question>, Box<Pending>),
+    /// The request cannot be read.
+    Refuse(BadRequest),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AfterSend {
+    Continue,
+    Close,
+}
+
+/// A request that is under way: its head, copied out of the shared buffer.
+struct Pending {
+    method: Method,
+    host: Bytes,
+    target: Bytes,
+    fields: Bytes,
+    framing: Framing,
+    upgrade: bool,
+    expects_continue: bool,
+    asked: Asked,
+    /// Answers to earlier requests that the socket has not taken yet.
+    unsent: Output,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        stream: TcpStream,
+        peer: SocketAddr,
+        shared: Arc<Shared>,
+        busy: Arc<AtomicBool>,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
+        let idle = shared.timeouts.idle;
+        let now = shared.engine.clock.now();
+        Self {
+            stream,
+            peer: peer.ip(),
+            busy,
+            input: BytesMut::new(),
+            patience: Patience::new(now, idle),
+            shared,
+            _place: place,
+        }
+    }
+
+    /// Serves requests until the connection ends.
+    pub(crate) async fn serve(mut self) {
+        loop {
+            let next = poll_fn(|cx| self.poll_hits(cx)).await;
+            self.busy.store(true, Ordering::Relaxed);
+            let go_on = match next {
+                Next::Close => return,
+                Next::Send(output, after) => {
+                    let write = self.shared.timeouts.write;
+                    let sent = output.send(&mut self.stream, write).await;
+                    sent.is_ok() && after == AfterSend::Continue
+                }
+                // Boxed: what a miss needs must not be carried by every idle connection.
+                Next::Ask(question, pending) => {
+                    Box::pin(self.exchange(*question, *pending)).await
+                }
+                Next::Refuse(bad) => {
+                    let page = refusal(bad.status(), bad.reason());
+                    let output = Output::bytes(page);
+                    let write = self.shared.timeouts.write;
+                    let _ = output.send(&mut self.stream, write).await;
+                    false
+                }
+            };
+            if !go_on || self.shared.is_draining() {
+                return self.linger().await;
+            }
+            self.busy.store(false, Ordering::Relaxed);
+            let now = self.shared.engine.clock.now();
+            self.patience.expect(now, self.shared.timeouts.idle);
+        }
+    }
+
+    /// Serves what can be served at once, until something cannot.
+    fn poll_hits(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        INPUT.with_borrow_mut(|scratch| {
+            OUTPUT.with_borrow_mut(|out| {
+                loop {
+                    out.clear();
+                    if !self.input.is_empty() {
+                        let mut input = std::mem::take(&mut self.input);
+                        let (used, next) = self.serve_buffer(cx, &input, out);
+                        input.advance(used);
+                        self.input = input;
+                        if let Some(next) = next {
+                            return Poll::Ready(next);
+                        }
+                    }
+                    let mut read = ReadBuf::new(scratch);
+                    match Pin::new(&mut self.stream).poll_read(cx, &mut read) {
+                        Poll::Ready(Ok(())) if !read.filled().is_empty() => {}
+                        Poll::Ready(_) => return Poll::Ready(Next::Close),
+                        Poll::Pending => {
+                            ready!(self.patience.poll_over(cx, &self.shared));
+                            return Poll::Ready(Next::Close);
+                        }
+                    }
+                    if !self.input.is_empty() {
+                        self.input.extend_from_slice(read.filled());
+                        continue;
+                    }
+                    let (used, next) = self.serve_buffer(cx, read.filled(), out);
+                    let rest = &read.filled()[used..];
+                    if !rest.is_empty() {
+                        self.input.extend_from_slice(rest);
+                    }
+                    if let Some(next) = next {
+                        return Poll::Ready(next);
+                    }
+                    if !rest.is_empty() {
+                        let now = self.shared.engine.clock.now();
+                        self.patience.expect(now, self.shared.timeouts.head);
+                    }
+                }
+            })
+        })
+    }
+
+    /// Serves the requests in `input` as long as they are hits, and says how much of it was used.
+    fn serve_buffer(
+        &mut self,
+        cx: &mut Context<'_>,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> (usize, Option<Next>) {
+        let now = self.shared.engine.clock.now();
+        let mut used = 0;
+        let mut next = None;
+        while next.is_none() && used < input.len() {
+            match parse_request(&input[used..], &self.shared.head_limits) {
+                Ok(None) => break,
+                Err(bad) => next = Some(Next::Refuse(bad)),
+                Ok(Some((head, length))) => {
+                    used += length;
+                    self.patience.deadline = now.plus(self.shared.idle_millis);
+                    next = self.serve_head(cx, &head, now, out);
+                }
+            }
+            if out.len() > BATCH && next.is_none() {
+                next = self.flush(cx, out, Bytes::new(), AfterSend::Continue);
+            }
+        }
+        if !out.is_empty() {
+            // Answers that are ready go first, whatever comes next.
+            let flushed = self.flush(cx, out, Bytes::new(), AfterSend::Continue);
+            next = match (flushed, next) {
+                (None, next) => next,
+                (Some(unsent), None) => Some(unsent),
+                (Some(Next::Send(output, _)), Some(next)) => Some(next.after(output)),
+                (Some(other), Some(_)) => Some(other),
+            };
+        }
+        (used, next)
+    }
+
+    fn serve_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &RequestHead<'_>,
+        now: Time,
+        out: &mut Vec<u8>,
+    ) -> Option<Next> {
+        let (host, target) = match self.target(head) {
+            Ok(target) => target,
+            Err(bad) => return Some(Next::Refuse(bad)),
+        };
+        // The parser has seen that it is a token, which is all that a method has to be.
+        let Ok(method) = Method::from_bytes(head.method) else {
+            return Some(Next::Refuse(BadRequest::METHOD));
+        };
+        let has_body = !matches!(head.framing, Framing::None | Framing::Length(0));
+        let request = Request {
+            method: &method,
+            scheme: Scheme::Http,
+            host: &host,
+            target: &target,
+            fields: head.fields,
+            has_body,
+            upgrade: head.upgrade,
+        };
+        let asked = Asked {
+            head_only: method == Method::HEAD,
+            http10: head.http10,
+            keep_alive: head.keep_alive && !self.shared.is_draining(),
+        };
+        let served = catch_unwind(AssertUnwindSafe(|| self.shared.engine.serve(&request, now)));
+        let response = match served {
+            Ok(Served::Now(response)) => response,
+            Ok(Served::NowAndRefresh(response, refresh)) => {
+                self.refresh(refresh, &request);
+                response
+            }
+            Ok(Served::Ask(question)) => {
+                let pending = Pending {
+                    host: Bytes::copy_from_slice(&host),
+                    target: Bytes::copy_from_slice(&target),
+                    fields: Bytes::copy_from_slice(head.fields.as_block()),
+                    method,
+                    framing: if has_body { head.framing } else { Framing::None },
+                    upgrade: head.upgrade,
+                    expects_continue: head.expect_continue && has_body,
+                    asked,
+                    unsent: Output::default(),
+                };
+                return Some(Next::Ask(Box::new(question), Box::new(pending)));
+            }
+            Err(_) => exchange::panicked(),
+        };
+        self.shared.engine.counters.count(response.outcome);
+        self.answer(cx, response, asked, has_body, out)
+    }
+
+    /// Host and target as the request means them, whatever its form.
+    fn target<'a>(
+        &'a self,
+        head: &RequestHead<'a>,
+    ) -> Result<(std::borrow::Cow<'a, [u8]>, std::borrow::Cow<'a, [u8]>), BadRequest> {
+        let host = head.host.unwrap_or(self.shared.default_host.as_bytes());
+        match split_target(head.method, head.target)? {
+            Target::Origin(target) => Ok((host.into(), target.into())),
+            Target::Asterisk => Ok((host.into(), b"*".into())),
+            Target::Absolute {
+                authority, path, ..
+            } => Ok((authority.into(), path)),
+            Target::Authority(_) => Err(BadRequest::CONNECT),
+        }
+    }
+
+    fn refresh(&self, refresh: Refresh, request: &Request<'_>) {
+        let incoming = self.incoming(request, Body::Empty, None);
+        self.shared.engine.refresh(refresh, incoming);
+    }
+
+    /// What the engine needs to ask the origin.
+    fn incoming(
+        &self,
+        request: &Request<'_>,
+        body: Body,
+        length: Option<u64>,
+    ) -> microcache_engine::Incoming {
+        microcache_engine::Incoming {
+            method: request.method.clone(),
+            scheme: request.scheme,
+            host: Bytes::copy_from_slice(request.host),
+            target: Bytes::copy_from_slice(request.target),
+            fields: request.fields.into(),
+            outgoing: outgoing(request, request.host, self.peer, &self.shared.trusted_proxies),
+            body,
+            length,
+            upgrade: request.upgrade,
+            interim: None,
+        }
+    }
+
+    /// Puts an answer with a whole body behind those that are ready.
+    fn answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        response: Response,
+        mut asked: Asked,
+        unread_body: bool,
+        out: &mut Vec<u8>,
+    ) -> Option<Next> {
+        // An answer that leaves a request body unread must be the connection's last.
+        asked.keep_alive &= !unread_body;
+        let ending = ending(&response, asked);
+        debug_assert_eq!(ending, Ending::Counted, "a stored body has a length");
+        write_head(out, &response, asked, ending);
+        let after = if asked.keep_alive {
+            AfterSend::Continue
+        } else {
+            AfterSend::Close
+        };
+        let body = match response.body {
+            Body::Full(body) => body,
+            _ => Bytes::new(),
+        };
+        if body.len() <= COPY {
+            out.extend_from_slice(&body);
+            if after == AfterSend::Continue {
+                return None;
+            }
+            let output = Output::bytes(Bytes::copy_from_slice(out));
+            out.clear();
+            return Some(Next::Send(output, after));
+        }
+        self.flush(cx, out, body, after)
+    }
+
+    /// Writes what is ready. What the socket does not take is to be sent later.
+    fn flush(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        body: Bytes,
+        after: AfterSend,
+    ) -> Option<Next> {
+        let rest = send::write_now(&mut self.stream, cx, out, body);
+        out.clear();
+        match rest {
+            Ok(None) if after == AfterSend::Continue => None,
+            Ok(None) => Some(Next::Send(Output::bytes(Bytes::new()), after)),
+            Ok(Some(rest)) => Some(Next::Send(rest, after)),
+            Err(_) => Some(Next::Close),
+        }
+    }
+
+    /// Closes such that the client can read what was sent last: unread input at closing time
+    /// would reset the connection and take the answer along.
+    async fn linger(mut self) {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        const MOST: usize = 1024 * 1024;
+        let discard = async {
+            self.stream.shutdown().await?;
+            let mut rest = vec![0; 16 * 1024];
+            let mut read = 0;
+            while read < MOST {
+                match self.stream.read(&mut rest).await? {
+                    0 => break,
+                    n => read += n,
+                }
+            }
+            std::io::Result::Ok(())
+        };
+        let _ = timeout(PATIENCE, discard).await;
+    }
+}
+
+impl Next {
+    /// The same, once `unsent` answers to earlier requests are out.
+    fn after(self, unsent: Output) -> Self {
+        match self {
+            Self::Send(output, after) => Self::Send(unsent.and(output), after),
+            Self::Ask(question, mut pending) => {
+                pending.unsent = unsent;
+                Self::Ask(question, pending)
+            }
+            Self::Refuse(bad) => Self::Send(
+                unsent.and(Output::bytes(refusal(bad.status(), bad.reason()))),
+                AfterSend::Close,
+            ),
+            Self::Close => Self::Close,
+        }
+    }
+}
+
+impl Patience {
+    fn new(now: Time, span: Duration) -> Self {
+        Self {
+            deadline: now.plus(span.as_millis() as u64),
+            timer: Box::pin(tokio::time::sleep(span)),
+            rings_at: Time::default(),
+        }
+    }
+
+    /// Gives the client so long from now on.
+    fn expect(&mut self, now: Time, span: Duration) {
+        self.deadline = now.plus(span.as_millis() as u64);
+        if self.deadline < self.rings_at {
+            self.timer.as_mut().reset(Instant::now() + span);
+            self.rings_at = Time::default();
+        }
+    }
+
+    /// Resolves when the client has used its time up.
+    fn poll_over(&mut self, cx: &mut Context<'_>, shared: &Shared) -> Poll<()> {
+        let now = shared.engine.clock.now();
+        if now >= self.deadline {
+            return Poll::Ready(());
+        }
+        if now < self.rings_at {
+            return Poll::Pending;
+        }
+        let left = self.deadline.since(now);
+        self.rings_at = self.deadline;
+        self.timer
+            .as_mut()
+            .reset(Instant::now() + Duration::from_millis(left));
+        self.timer.as_mut().poll(cx).map(|()| ())
+    }
+}

@@ -1,0 +1,137 @@
+//! A request body on its way from the client's socket to whoever wants it.
+//!
+//! The connection reads the socket, the origin's exchange wants the bytes: a channel of one frame
+//! lies between them, so a slow origin slows the client down and nothing piles up.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use microcache_engine::{Body, BodyError, Frame, Source};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::h1::{Decoded, Decoder, Framing};
+
+/// How much is read from the socket at a time.
+const READ_SIZE: usize = 64 * 1024;
+
+/// The end that the origin reads from.
+struct Receiver {
+    frames: mpsc::Receiver<Result<Frame, BodyError>>,
+    /// Says once that somebody wants the body: a client that expects a 100 waits for this.
+    wanted: Option<oneshot::Sender<()>>,
+}
+
+impl Source for Receiver {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        if let Some(wanted) = self.wanted.take() {
+            let _ = wanted.send(());
+        }
+        self.frames.poll_recv(cx)
+    }
+}
+
+/// The end that reads the socket.
+pub(crate) struct Pump {
+    decoder: Decoder,
+    frames: Option<mpsc::Sender<Result<Frame, BodyError>>>,
+    /// Holds the pump back until the client was told to go on.
+    go: Option<oneshot::Receiver<()>>,
+    stall: Duration,
+}
+
+/// The connection's hold on a body that is only sent when wanted.
+pub(crate) struct Expectation {
+    pub(crate) wanted: oneshot::Receiver<()>,
+    pub(crate) go: oneshot::Sender<()>,
+}
+
+/// A body with this framing, the pump that fills it, and the client's expectation if it has one.
+pub(crate) fn request_body(
+    framing: Framing,
+    expects_continue: bool,
+    stall: Duration,
+) -> (Body, Option<Pump>, Option<Expectation>) {
+    if framing == Framing::None {
+        return (Body::Empty, None, None);
+    }
+    let (sender, frames) = mpsc::channel(1);
+    let (mut wanted_sender, mut expectation, mut go_receiver) = (None, None, None);
+    if expects_continue {
+        let (wanted_in, wanted) = oneshot::channel();
+        let (go, go_out) = oneshot::channel();
+        wanted_sender = Some(wanted_in);
+        expectation = Some(Expectation { wanted, go });
+        go_receiver = Some(go_out);
+    }
+    let body = Body::Stream(Box::new(Receiver {
+        frames,
+        wanted: wanted_sender,
+    }));
+    let pump = Pump {
+        decoder: Decoder::new(framing),
+        frames: Some(sender),
+        go: go_receiver,
+        stall,
+    };
+    (body, Some(pump), expectation)
+}
+
+impl Pump {
+    /// Moves the body until its end; then sets `complete`. Returns without setting it when the
+    /// body was malformed, stalled, or nobody wants the rest.
+    pub(crate) async fn run(
+        &mut self,
+        socket: &mut (impl AsyncRead + Unpin),
+        buffer: &mut BytesMut,
+        complete: &AtomicBool,
+    ) {
+        if let Some(go) = self.go.take()
+            && go.await.is_err()
+        {
+            return;
+        }
+        while let Some(frames) = &self.frames {
+            let Ok(room) = frames.reserve().await else {
+                return;
+            };
+            match self.next(socket, buffer).await {
+                Some(Ok(frame)) => room.send(Ok(frame)),
+                Some(Err(error)) => {
+                    room.send(Err(error));
+                    return;
+                }
+                None => {
+                    drop(room);
+                    self.frames = None;
+                    complete.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    async fn next(
+        &mut self,
+        socket: &mut (impl AsyncRead + Unpin),
+        buffer: &mut BytesMut,
+    ) -> Option<Result<Frame, BodyError>> {
+        loop {
+            match self.decoder.decode(buffer) {
+                Ok(Decoded::Frame(frame)) => return Some(Ok(frame)),
+                Ok(Decoded::End) => return None,
+                Err(error) => return Some(Err(error)),
+                Ok(Decoded::NeedMore) => {}
+            }
+            buffer.reserve(READ_SIZE);
+            match timeout(self.stall, socket.read_buf(buffer)).await {
+                Err(_) => return Some(Err(BodyError::Timeout)),
+                Ok(Ok(0)) => return Some(Err(BodyError::Incomplete)),
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) => return Some(Err(BodyError::Disconnected)),
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Bytes on their way to the client.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// Bytes that are still to be sent.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    pieces: VecDeque<Bytes>,
+}
+
+impl Output {
+    pub(crate) fn bytes(bytes: Bytes) -> Self {
+        let mut output = Self::default();
+        output.push(bytes);
+        output
+    }
+
+    pub(crate) fn push(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.pieces.push_back(bytes);
+        }
+    }
+
+    /// How many bytes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.pieces.iter().map(Bytes::len).sum()
+    }
+
+    /// Both, one after the other.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.pieces.extend(other.pieces);
+        self
+    }
+
+    /// Sends everything; a client that takes nothing for `stall` is given up.
+    pub(crate) async fn send(
+        mut self,
+        stream: &mut (impl AsyncWrite + Unpin),
+        stall: Duration,
+    ) -> io::Result<()> {
+        while !self.pieces.is_empty() {
+            let mut slices = [IoSlice::new(&[]); 16];
+            for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+                *slice = IoSlice::new(piece);
+            }
+            let count = self.pieces.len().min(slices.len());
+            let written = timeout(stall, stream.write_vectored(&slices[..count])).await??;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.advance(written);
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        while let Some(first) = self.pieces.front_mut() {
+            if written < first.len() {
+                first.advance(written);
+                return;
+            }
+            written -= first.len();
+            self.pieces.pop_front();
+        }
+    }
+}
+
+/// Writes `head` and `body` without waiting. Returns what the socket did not take.
+pub(crate) fn write_now(
+    stream: &mut (impl AsyncWrite + Unpin),
+    cx: &mut Context<'_>,
+    head: &[u8],
+    body: Bytes,
+) -> io::Result<Option<Output>> {
+    let total = head.len() + body.len();
+    let mut done = 0;
+    while done < total {
+        let slices = [
+            IoSlice::new(&head[done.min(head.len())..]),
+            IoSlice::new(&body[done.saturating_sub(head.len())..]),
+        ];
+        let stream = Pin::new(&mut *stream);
+        let written = if body.is_empty() {
+            stream.poll_write(cx, &slices[0])
+        } else {
+            stream.poll_write_vectored(cx, &slices)
+        };
+        match written {
+            Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+            Poll::Ready(Ok(n)) => done += n,
+            Poll::Ready(Err(error)) => return Err(error),
+            Poll::Pending => {
+                let mut rest = Output::default();
+                rest.push(Bytes::copy_from_slice(&head[done.min(head.len())..]));
+                rest.push(body.slice(done.saturating_sub(head.len())..));
+                return Ok(Some(rest));
+            }
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,162 @@
+//! The field lines that go on to the origin, and who the origin is told has asked.
+
+use std::net::IpAddr;
+
+use microcache_engine::Request;
+use microcache_policy::{Fields, FieldsBuf, end_to_end};
+
+use crate::config::Cidr;
+
+/// Fields that say where a request comes from. Only a trusted proxy may have set them; anybody
+/// else could make the origin believe anything, and the cache keep it for everyone.
+const FORWARDING: [&str; 5] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-port",
+];
+
+/// Fields that make some applications answer another request than the one that was keyed.
+const OVERRIDES: [&str; 5] = [
+    "x-original-url",
+    "x-rewrite-url",
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
+];
+
+/// The fields to send to the origin for a request of `peer`.
+pub(crate) fn outgoing(
+    request: &Request<'_>,
+    host: &[u8],
+    peer: IpAddr,
+    trusted: &[Cidr],
+) -> FieldsBuf {
+    let peer = peer.to_canonical();
+    let trusted = trusted.iter().any(|range| range.contains(peer));
+    let mut fields = FieldsBuf::new();
+    fields.push("Host", host);
+    for (name, value) in end_to_end(request.fields).fields() {
+        let dropped = is_one_of(name, &["host", "content-length"])
+            || is_one_of(name, &FORWARDING)
+            || !trusted && is_one_of(name, &OVERRIDES);
+        if !dropped {
+            fields.push(name, value);
+        }
+    }
+    if request.upgrade {
+        for value in request.fields.all("upgrade") {
+            fields.push("Upgrade", value);
+        }
+    }
+    let known = if trusted {
+        request.fields
+    } else {
+        Fields::default()
+    };
+    push_forwarding(&mut fields, known, host, peer);
+    fields.push("Via", "1.1 microcache");
+    fields
+}
+
+fn push_forwarding(fields: &mut FieldsBuf, known: Fields<'_>, host: &[u8], peer: IpAddr) {
+    let address = peer.to_string();
+    fields.push("X-Forwarded-For", appended(known, "x-forwarded-for", &address));
+    fields.push(
+        "X-Forwarded-Proto",
+        known.get("x-forwarded-proto").unwrap_or(b"http"),
+    );
+    fields.push(
+        "X-Forwarded-Host",
+        known.get("x-forwarded-host").unwrap_or(host),
+    );
+    if let Some(port) = known.get("x-forwarded-port") {
+        fields.push("X-Forwarded-Port", port);
+    }
+    // RFC 7239 §6: an IPv6 address is bracketed and therefore quoted.
+    let node = match peer {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => format!("\"[{v6}]\""),
+    };
+    let host = host.escape_ascii();
+    let element = format!("for={node};host=\"{host}\";proto=http");
+    fields.push("Forwarded", appended(known, "forwarded", &element));
+}
+
+fn appended(known: Fields<'_>, name: &str, last: &str) -> Vec<u8> {
+    let mut value = Vec::new();
+    for line in known.all(name) {
+        value.extend_from_slice(line);
+        value.extend_from_slice(b", ");
+    }
+    value.extend_from_slice(last.as_bytes());
+    value
+}
+
+fn is_one_of(name: &[u8], names: &[&str]) -> bool {
+    names
+        .iter()
+        .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Method;
+    use microcache_policy::Scheme;
+
+    fn check(block: &str, peer: &str, trusted: &[&str], expected: &[&str]) {
+        let request = Request {
+            method: &Method::GET,
+            scheme: Scheme::Http,
+            host: b"h",
+            target: b"/",
+            fields: Fields::new(block.as_bytes()),
+            has_body: false,
+            upgrade: false,
+        };
+        let trusted: Vec<Cidr> = trusted.iter().map(|t| t.parse().unwrap()).collect();
+        let fields = outgoing(&request, b"h", peer.parse().unwrap(), &trusted);
+        let lines: Vec<_> = std::str::from_utf8(fields.fields().as_block())
+            .unwrap()
+            .lines()
+            .collect();
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_stranger_says_nothing_about_himself() {
+        check(
+            "Host: x\r\nX-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Original-URL: /admin\r\nAccept: */*\r\n",
+            "10.0.0.1",
+            &["192.168.0.0/16"],
+            &[
+                "Host: h",
+                "Accept: */*",
+                "X-Forwarded-For: 10.0.0.1",
+                "X-Forwarded-Proto: http",
+                "X-Forwarded-Host: h",
+                "Forwarded: for=10.0.0.1;host=\"h\";proto=http",
+                "Via: 1.1 microcache",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_trusted_proxy_is_believed_and_added_to() {
+        check(
+            "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: outer\r\nForwarded: for=6.6.6.6\r\n",
+            "::1",
+            &["::1/128"],
+            &[
+                "Host: h",
+                "X-Forwarded-For: 6.6.6.6, ::1",
+                "X-Forwarded-Proto: https",
+                "X-Forwarded-Host: outer",
+                "Forwarded: for=6.6.6.6, for=\"[::1]\";host=\"h\";proto=http",
+                "Via: 1.1 microcache",
+            ],
+        );
+    }
+}

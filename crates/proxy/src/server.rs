@@ -1,0 +1,317 @@
+//! The server: threads, listeners, signals.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use microcache_engine::flight::FlightLimits;
+use microcache_engine::{Engine, Found, Origin, Request, Route, Settings};
+use microcache_store::MemoryLimits;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::config::{Cidr, ClientTimeouts, Config};
+use crate::h1::Limits as HeadLimits;
+use crate::listener::{Connections, accept, bind, is_taken};
+use crate::upstream::Group;
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) head_limits: HeadLimits,
+    pub(crate) timeouts: ClientTimeouts,
+    pub(crate) idle_millis: u64,
+    pub(crate) trusted_proxies: Vec<Cidr>,
+    /// Stands in where an HTTP/1.0 client names no host.
+    pub(crate) default_host: String,
+    draining: AtomicBool,
+}
+
+impl Shared {
+    /// Whether the server is told to stop: no connection takes another request.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
+
+/// Why the server does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// An address is not free.
+    #[error("cannot listen on {address}: {error} (is another server running there? choose another address with --listen)")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A thread or runtime could not be made.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}
+
+/// What was done, for the last lines of the log.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Requests by outcome.
+    pub outcomes: Vec<(&'static str, u64)>,
+    /// Requests sent to the origin.
+    pub origin_requests: u64,
+    /// Objects that had to leave memory for others.
+    pub evicted: u64,
+    /// Responses that memory did not take.
+    pub refused: u64,
+}
+
+/// A server that holds its addresses and does not serve yet.
+pub struct Server {
+    addresses: Vec<SocketAddr>,
+    /// For every thread its listeners.
+    listeners: Vec<Vec<TcpListener>>,
+    config: Config,
+}
+
+impl Server {
+    /// Takes the addresses.
+    pub fn bind(config: Config) -> Result<Self, ServerError> {
+        let mut addresses = Vec::new();
+        let mut listeners: Vec<Vec<TcpListener>> = Vec::new();
+        listeners.resize_with(config.threads.max(1), Vec::new);
+        for &wanted in &config.listen {
+            let failed = |error| ServerError::Listen {
+                address: wanted,
+                error,
+            };
+            if is_taken(wanted).map_err(failed)? {
+                return Err(failed(io::ErrorKind::AddrInUse.into()));
+            }
+            let mut address = wanted;
+            for of_thread in &mut listeners {
+                let listener = bind(address).map_err(failed)?;
+                // With port 0 the first thread's socket decides for the others.
+                address = listener.local_addr().map_err(failed)?;
+                of_thread.push(listener);
+            }
+            addresses.push(address);
+        }
+        Ok(Self {
+            addresses,
+            listeners,
+            config,
+        })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Serves until SIGTERM or SIGINT, then finishes the requests under way. A second signal ends
+    /// it at once.
+    pub fn run(self) -> Result<Summary, ServerError> {
+        let drain = self.config.timeouts.drain;
+        let room = Arc::new(Semaphore::new(connection_limit(&self.config)));
+        let shared = Arc::new(shared(&self.config));
+        let (stop, stopped) = watch::channel(false);
+        let mut threads = Vec::new();
+        for (number, listeners) in self.listeners.into_iter().enumerate() {
+            let (shared, room, stopped) = (Arc::clone(&shared), Arc::clone(&room), stopped.clone());
+            let thread = thread::Builder::new()
+                .name(format!("serve-{number}"))
+                .spawn(move || serve_thread(listeners, shared, room, stopped, drain))
+                .map_err(ServerError::Thread)?;
+            threads.push(thread);
+        }
+        drop(stopped);
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ServerError::Thread)?;
+        runtime.block_on(wait_for_stop(&shared, &stop));
+        for thread in threads {
+            // A thread that panicked has said so; the others still finish.
+            if let Ok(result) = thread.join() {
+                result.map_err(ServerError::Thread)?;
+            }
+        }
+        Ok(summary(&shared.engine))
+    }
+}
+
+/// Waits for the signal to stop, or for the threads to end by themselves.
+async fn wait_for_stop(shared: &Shared, stop: &watch::Sender<bool>) {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
+        // Without handlers the signals do what they do by default: end the process.
+        return stop.closed().await;
+    };
+    let mut asked_before = false;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            () = stop.closed() => return,
+        }
+        if asked_before {
+            eprintln!("microcache: stopped at once");
+            std::process::exit(130);
+        }
+        asked_before = true;
+        eprintln!("microcache: finishing the requests under way; once more to stop at once");
+        shared.draining.store(true, Ordering::Relaxed);
+        stop.send_replace(true);
+    }
+}
+
+fn serve_thread(
+    listeners: Vec<TcpListener>,
+    shared: Arc<Shared>,
+    room: Arc<Semaphore>,
+    mut stopped: watch::Receiver<bool>,
+    drain: Duration,
+) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let connections = Arc::new(Connections::default());
+        let mut accepting = Vec::new();
+        for listener in listeners {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let (shared, room) = (Arc::clone(&shared), Arc::clone(&room));
+            let accept = accept(listener, shared, Arc::clone(&connections), room);
+            accepting.push(tokio::spawn(accept));
+        }
+        let _ = stopped.wait_for(|&stopped| stopped).await;
+        accepting.iter().for_each(tokio::task::JoinHandle::abort);
+        let deadline = Instant::now() + drain;
+        let finished = async {
+            while connections.close_idle() > 0 {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        // Who has not finished by the deadline is cut off with the runtime.
+        let _ = timeout_at(deadline, finished).await;
+        Ok(())
+    })
+}
+
+fn shared(config: &Config) -> Shared {
+    let groups: Vec<Arc<Group>> = config
+        .upstreams
+        .iter()
+        .map(|settings| Group::start(settings.clone()))
+        .collect();
+    let default_host = config.upstreams.first().and_then(|group| group.servers.first());
+    Shared {
+        engine: Arc::new(engine(config, &groups)),
+        head_limits: HeadLimits {
+            head: config.limits.head_bytes,
+            target: config.limits.target_bytes,
+            fields: config.limits.fields,
+        },
+        timeouts: config.timeouts,
+        idle_millis: config.timeouts.idle.as_millis() as u64,
+        trusted_proxies: config.trusted_proxies.clone(),
+        default_host: default_host
+            .map(|server| format!("{}:{}", server.host, server.port))
+            .unwrap_or_default(),
+        draining: AtomicBool::new(false),
+    }
+}
+
+/// The largest share of the memory that one response may take.
+const LARGEST_SHARE: u64 = 16;
+/// The share of the memory that bodies under way may take on top of it.
+const FILL_SHARE: u64 = 4;
+/// The time between two attempts to refresh a response.
+const REFRESH_PAUSE: u64 = 1000;
+/// How long a request waits for somebody else's fetch before it gets a 504. Longer than any
+/// fetch may take with the default time-outs, so it matters only when something is wrong.
+const WAIT_TIMEOUT: u64 = 90_000;
+
+fn engine(config: &Config, groups: &[Arc<Group>]) -> Engine {
+    let object = config.memory / LARGEST_SHARE;
+    let settings = Settings {
+        memory: MemoryLimits {
+            capacity: config.memory,
+            object: config
+                .routes
+                .iter()
+                .filter_map(|route| route.max_object)
+                .fold(object, u64::max)
+                .min(config.memory / 4),
+            variants: config.limits.max_variants,
+        },
+        fill_memory: config.memory / FILL_SHARE,
+        flights: FlightLimits {
+            fetches: config.limits.max_fetches,
+            waiters: config.limits.max_waiters_per_fetch,
+        },
+        hit_for_miss: config.hit_for_miss,
+        refresh_pause: REFRESH_PAUSE,
+        wait_timeout: WAIT_TIMEOUT,
+    };
+    let routes = config
+        .routes
+        .iter()
+        .map(|route| Route {
+            name: route.name.clone(),
+            rules: route.rules.clone(),
+            pass: route.pass,
+            max_object: route.max_object.unwrap_or(object),
+            origin: Arc::clone(&groups[route.upstream]) as Arc<dyn Origin>,
+        })
+        .collect();
+    let table = config.routes.clone();
+    let find = move |request: &Request<'_>| {
+        // The last route takes everything, so there always is one.
+        let takes = |route: &crate::config::Route| {
+            route.matcher.matches(request.method, request.host, request.target)
+        };
+        let route = table.iter().position(takes).unwrap_or(table.len() - 1);
+        Found {
+            route,
+            bypass: table[route].bypasses(request.fields, request.target),
+        }
+    };
+    Engine::new(settings, routes, Box::new(find))
+}
+
+/// File descriptors kept back from clients: for listeners, origins and the system.
+const RESERVED_DESCRIPTORS: u64 = 64;
+
+/// How many clients may be connected at a time. As many descriptors as the system allows are
+/// taken; every client may need another one towards the origin.
+fn connection_limit(config: &Config) -> usize {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if setrlimit(Resource::Nofile, limit).is_err() {
+        limit = getrlimit(Resource::Nofile);
+    }
+    let descriptors = limit.current.unwrap_or(1 << 20);
+    let origin: usize = config.upstreams.iter().map(|group| group.max_concurrent).sum();
+    let reserved = RESERVED_DESCRIPTORS.saturating_add(origin as u64);
+    let left = descriptors.saturating_sub(reserved).max(descriptors / 2).max(1);
+    let allowed = usize::try_from(left).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+    config.limits.max_connections.unwrap_or(allowed).min(allowed)
+}
+
+fn summary(engine: &Engine) -> Summary {
+    let memory = engine.memory().stats();
+    Summary {
+        outcomes: microcache_engine::Outcome::ALL
+            .iter()
+            .map(|&outcome| (outcome.as_str(), engine.counters.of(outcome)))
+            .collect(),
+        origin_requests: engine.counters.origin_requests(),
+        evicted: memory.evicted,
+        refused: memory.refused,
+    }
+}
