@@ -1,0 +1,222 @@
+/*
+ * The floor: the least work with which a server on this kernel can read a request and write the same bytes as a cache hit.
+ * Every other server's CPU time per request is read as a multiple of this one's. It also is the origin the caches fill from.
+ *
+ *   floor -p PORT [-t THREADS] [-o] SIZE...
+ *
+ * GET /SIZE[/anything] answers with SIZE bytes, for the sizes given; GET /no-store/SIZE[/anything] the same, marked no-store;
+ * GET /count tells how many bodies have been sent so far. With -o the heads are an origin's, without it a cache hit's.
+ *
+ * What keeps it honest: it reads what the client sends, finds the end of each head, picks the answer by the request's path,
+ * takes pipelined requests and heads in pieces, and carries on after partial writes. What it leaves out is everything else.
+ * The calls per request are the fewest there are: one recv, one send, and a share of an edge-triggered epoll_wait.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_SIZES = 16, MAX_THREADS = 64, MAX_HEAD = 8192, MAX_EVENTS = 256 };
+
+struct answer {
+    size_t length;
+    char *bytes; /* head and body in one piece, so that one send can take both */
+};
+
+static struct {
+    size_t body;
+    struct answer storable, no_store;
+} objects[MAX_SIZES];
+static int object_count;
+
+/* One counter per thread, each on its own cache line, so that counting costs the measured server nothing. */
+static struct {
+    _Alignas(64) atomic_ulong sent;
+} counters[MAX_THREADS];
+
+struct connection {
+    int fd;
+    size_t filled;             /* bytes of `in` that hold unanswered requests */
+    const char *out;           /* what is still to be written of the present answer */
+    size_t out_left;
+    char count_answer[128];
+    char in[MAX_HEAD];
+};
+
+static uint16_t port;
+static bool is_origin;
+
+static _Noreturn void die(const char *what) {
+    perror(what);
+    exit(1);
+}
+
+static struct answer prebuild(size_t body, const char *cache_control) {
+    char date[64], head[512];
+    time_t now = time(NULL);
+    strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", gmtime(&now));
+    int head_length = snprintf(head, sizeof head,
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: %s\r\nDate: %s\r\nContent-Length: %zu\r\n%s\r\n",
+        cache_control, date, body,
+        is_origin ? "" : "Age: 1\r\nVia: 1.1 floor\r\nCache-Status: floor; hit; ttl=86399\r\n");
+    struct answer answer = {.length = head_length + body, .bytes = malloc(head_length + body)};
+    if (!answer.bytes) die("malloc");
+    memcpy(answer.bytes, head, head_length);
+    for (size_t i = 0; i < body; i++) answer.bytes[head_length + i] = 'a' + (i + i / 251) % 26;
+    return answer;
+}
+
+static void answer_count(struct connection *c) {
+    unsigned long sum = 0;
+    for (int i = 0; i < MAX_THREADS; i++) sum += atomic_load_explicit(&counters[i].sent, memory_order_relaxed);
+    char text[24];
+    int digits = snprintf(text, sizeof text, "%lu\n", sum);
+    c->out_left = snprintf(c->count_answer, sizeof c->count_answer,
+        "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: %d\r\n\r\n%s", digits, text);
+    c->out = c->count_answer;
+}
+
+/* Points the connection at its answer. False when the request is none that this server knows. */
+static bool choose_answer(struct connection *c, const char *head, int thread) {
+    static const char get[] = "GET /", no_store[] = "no-store/", count[] = "count ";
+    if (strncmp(head, get, sizeof get - 1) != 0) return false;
+    const char *path = head + sizeof get - 1;
+    if (strncmp(path, count, sizeof count - 1) == 0) {
+        answer_count(c);
+        return true;
+    }
+    bool private = strncmp(path, no_store, sizeof no_store - 1) == 0;
+    if (private) path += sizeof no_store - 1;
+    size_t size = 0;
+    while (*path >= '0' && *path <= '9') size = size * 10 + (*path++ - '0');
+    for (int i = 0; i < object_count; i++) {
+        if (objects[i].body != size) continue;
+        struct answer *answer = private ? &objects[i].no_store : &objects[i].storable;
+        c->out = answer->bytes;
+        c->out_left = answer->length;
+        atomic_ulong *sent = &counters[thread].sent;
+        atomic_store_explicit(sent, atomic_load_explicit(sent, memory_order_relaxed) + 1, memory_order_relaxed);
+        return true;
+    }
+    return false;
+}
+
+/* False when the connection is at its end; true when the kernel has no room for more, or nothing is left to write. */
+static bool write_out(struct connection *c) {
+    while (c->out_left) {
+        ssize_t n = send(c->fd, c->out, c->out_left, MSG_NOSIGNAL);
+        if (n < 0) return errno == EAGAIN;
+        c->out += n;
+        c->out_left -= n;
+    }
+    return true;
+}
+
+/* Answers every whole request in the buffer, one after the other, until one answer does not fit into the socket. */
+static bool answer_requests(struct connection *c, int thread) {
+    size_t start = 0;
+    while (!c->out_left) {
+        char *end = memmem(c->in + start, c->filled - start, "\r\n\r\n", 4);
+        if (!end) break;
+        if (!choose_answer(c, c->in + start, thread)) return false;
+        start = end + 4 - c->in;
+        if (!write_out(c)) return false;
+    }
+    c->filled -= start;
+    if (start && c->filled) memmove(c->in, c->in + start, c->filled);
+    return true;
+}
+
+/* One turn of a ready connection. A short recv has emptied the socket: with edge triggering the next bytes raise a new event. */
+static bool serve(struct connection *c, int thread) {
+    for (;;) {
+        if (!write_out(c)) return false;
+        if (!c->out_left && !answer_requests(c, thread)) return false;
+        if (c->out_left) return true;
+        size_t room = MAX_HEAD - c->filled;
+        if (!room) return false;
+        ssize_t n = recv(c->fd, c->in + c->filled, room, 0);
+        if (n == 0) return false;
+        if (n < 0) return errno == EAGAIN;
+        c->filled += n;
+        if (!answer_requests(c, thread)) return false;
+        if (c->out_left || (size_t)n < room) return true;
+    }
+}
+
+static int listen_here(void) {
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (fd < 0) die("socket");
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) || listen(fd, 4096)) die("bind");
+    return fd;
+}
+
+static void accept_all(int listener, int epoll) {
+    int fd, one = 1;
+    while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) >= 0) {
+        struct connection *c = malloc(sizeof *c);
+        if (!c) die("malloc");
+        c->fd = fd;
+        c->filled = c->out_left = 0;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
+        if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event)) die("epoll_ctl");
+    }
+}
+
+static void *run(void *argument) {
+    int thread = (int)(intptr_t)argument, listener = listen_here(), epoll = epoll_create1(0);
+    struct epoll_event events[MAX_EVENTS], on_listener = {.events = EPOLLIN, .data.ptr = NULL};
+    if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &on_listener)) die("epoll");
+    for (;;) {
+        int ready = epoll_wait(epoll, events, MAX_EVENTS, -1);
+        for (int i = 0; i < ready; i++) {
+            struct connection *c = events[i].data.ptr;
+            if (!c) {
+                accept_all(listener, epoll);
+            } else if (!serve(c, thread)) {
+                close(c->fd);
+                free(c);
+            }
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    int option, threads = 1;
+    while ((option = getopt(argc, argv, "p:t:o")) != -1) {
+        if (option == 'p') port = atoi(optarg);
+        else if (option == 't') threads = atoi(optarg);
+        else if (option == 'o') is_origin = true;
+        else return 2;
+    }
+    if (!port || threads < 1 || threads > MAX_THREADS || optind == argc || argc - optind > MAX_SIZES) {
+        fprintf(stderr, "usage: floor -p PORT [-t THREADS] [-o] SIZE...\n");
+        return 2;
+    }
+    for (; optind < argc; optind++, object_count++) {
+        objects[object_count].body = strtoul(argv[optind], NULL, 10);
+        objects[object_count].storable = prebuild(objects[object_count].body, "max-age=86400");
+        objects[object_count].no_store = prebuild(objects[object_count].body, "no-store");
+    }
+    for (int i = 1; i < threads; i++) {
+        pthread_t id;
+        if (pthread_create(&id, NULL, run, (void *)(intptr_t)i)) die("pthread_create");
+    }
+    run(NULL);
+}

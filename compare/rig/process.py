@@ -1,0 +1,80 @@
+"""One server process with its children: started on given cores, read for its CPU time, stopped by id."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from rig.errors import RigError
+
+START_LIMIT_SECONDS = 30
+STOP_LIMIT_SECONDS = 10
+CPUCLOCK_SCHED = 2  # of <linux/posix-timers.h>: the scheduler's nanoseconds, for all threads, ended ones too
+
+
+class Process:
+    """A running program. Use as a context manager: it is gone when the block ends, however it ends."""
+
+    def __init__(self, name, command, cores, log):
+        self.name, self.command, self.log = name, [str(word) for word in command], Path(log)
+        with self.log.open("wb") as output:
+            self.child = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for this program, which then stops the servers in order
+                preexec_fn=lambda: os.sched_setaffinity(0, cores))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def tree(self):
+        """The ids of the process and of all its descendants."""
+        found, ahead = [], [self.child.pid]
+        while ahead:
+            pid = ahead.pop()
+            found.append(pid)
+            for children in Path(f"/proc/{pid}/task").glob("*/children"):
+                try:
+                    ahead += [int(word) for word in children.read_text().split()]
+                except OSError:
+                    pass  # a thread that ended meanwhile has no children
+        return found
+
+    def cpu_seconds(self):
+        """CPU time, user and system, of the whole tree so far."""
+        return sum(time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED) for pid in self.tree())
+
+    def wait_for_port(self, port):
+        """Returns when something accepts on the port; a process that ends before that is an error told with its own words."""
+        deadline = time.monotonic() + START_LIMIT_SECONDS
+        while time.monotonic() < deadline:
+            if self.child.poll() is not None:
+                raise RigError(f"{self.name} ended with status {self.child.returncode} instead of serving:\n{self.last_words()}")
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise RigError(f"{self.name} does not accept on port {port}:\n{self.last_words()}")
+
+    def last_words(self):
+        return self.log.read_text(errors="replace")[-2000:]
+
+    def stop(self):
+        if self.child.poll() is not None:
+            return
+        tree = self.tree()
+        self.child.terminate()
+        try:
+            self.child.wait(STOP_LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            for pid in tree:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            self.child.wait()

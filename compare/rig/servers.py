@@ -1,0 +1,196 @@
+"""The contenders: how each is configured, started and named. Everything runs on loopback out of one temporary directory."""
+
+import getpass
+import http.client
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from rig import machine
+from rig.errors import RigError
+from rig.process import Process
+
+COMPARE = Path(__file__).parent.parent
+ROOT = COMPARE.parent
+PACKAGES = {"nginx": "nginx-light", "varnishd": "varnish", "haproxy": "haproxy", "wrk": "wrk", "gcc": "gcc libc6-dev"}
+FIRST_PORT = 18080
+COMMIT_LIMIT_SECONDS = 5
+# Beside the files that nginx may keep open there must be descriptors for its connections.
+NGINX_CONNECTION_FILES = 4096
+# A hit leaves no line in a log at nginx and HAProxy either; these are all records that a hit would write.
+VARNISH_SILENT = ",".join(f"-{record}" for record in (
+    "Begin End Link SessOpen SessClose Timestamp ReqStart ReqMethod ReqURL ReqProtocol ReqHeader ReqUnset ReqAcct VCL_call VCL_return "
+    "Hit RespProtocol RespStatus RespReason RespHeader RespUnset").split())
+
+
+class Server:
+    """One running contender."""
+
+    def __init__(self, name, process, port):
+        self.name, self.process, self.port = name, process, port
+        self.url = f"http://127.0.0.1:{port}"
+
+    def get(self, path):
+        """One request on a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            body = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise RigError(f"{self.name}: GET {path}: {error!r}\n{self.process.last_words()}") from error
+        finally:
+            connection.close()
+        if response.status != 200:
+            raise RigError(f"{self.name}: GET {path} gave {response.status}\n{self.process.last_words()}")
+        return body
+
+
+class Rig:
+    """The directory, the ports, the programs and the origin that all contenders share."""
+
+    def __init__(self, sizes, log):
+        self.sizes, self.log, self.next_port = [str(size) for size in sizes], log, FIRST_PORT
+        self.server_core, self.load_core = machine.cores()
+        self.file_limit = machine.raise_file_limit()
+        self.microcache = None
+        self.commands = {}
+        self.stack = ExitStack()
+
+    def __enter__(self):
+        with ExitStack() as stack:
+            self.directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-")))
+            self.directory.chmod(0o755)  # servers that drop their rights still have to get in
+            self.floor = self.directory / "floor"
+            run(["gcc", "-O2", "-Wall", "-pthread", "-o", self.floor, COMPARE / "floor.c"])
+            port = self.port()
+            command = [self.floor, "-p", port, "-o", *self.sizes]
+            process = stack.enter_context(Process("origin", command, {self.load_core}, self.directory / "origin.log"))
+            process.wait_for_port(port)
+            self.origin = Server("origin", process, port)
+            self.note("origin", command)
+            self.stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        self.stack.close()
+
+    def build_microcache(self):
+        """Builds the program as a user would; CARGO_TARGET_DIR is obeyed."""
+        self.log("building Microcache")
+        run(["cargo", "build", "--release", "--locked", "--bin", "microcache"], cwd=ROOT)
+        self.microcache = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "microcache"
+
+    def port(self):
+        """The next port, from a range below the one the kernel gives to clients; in use is told, not worked around."""
+        port, self.next_port = self.next_port, self.next_port + 1
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                raise RigError(f"port {port} is not free ({error.strerror}); is another run still going?") from error
+        return port
+
+    def origin_requests(self):
+        return int(self.origin.get("/count"))
+
+    def note(self, name, command):
+        """Keeps a command for the report, without the paths of this machine."""
+        text = " ".join(map(str, command)).replace(str(self.directory), "$DIR").replace(str(ROOT) + "/", "")
+        if self.microcache:
+            text = text.replace(str(self.microcache), "target/release/microcache")
+        self.commands.setdefault(name, text)
+
+    @contextmanager
+    def running(self, names, threads, cores):
+        """Starts the named contenders, gives them as a list, and stops them at the end of the block."""
+        with ExitStack() as stack:
+            servers = []
+            for name in names:
+                port, home = self.port(), Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory))
+                home.chmod(0o755)
+                command = CONTENDERS[name](self, stack, home, port, threads)
+                self.note(name, command)
+                process = stack.enter_context(Process(name, command, cores, home / "log"))
+                process.wait_for_port(port)
+                servers.append(Server(name, process, port))
+            yield servers
+
+    def check(self, server, path):
+        """The same body as the origin's, and once it has been asked for, an answer without the origin."""
+        wanted = self.origin.get(path)
+        deadline = time.monotonic() + COMMIT_LIMIT_SECONDS
+        while True:
+            before = self.origin_requests()
+            body = server.get(path)
+            asked = self.origin_requests() - before
+            if body != wanted:
+                raise RigError(f"{server.name}: {path} has another body than the origin's ({len(body)} for {len(wanted)} bytes)")
+            if not asked:
+                return
+            if time.monotonic() > deadline:
+                raise RigError(f"{server.name} never answers {path} from its cache")
+
+
+def run(command, cwd=None):
+    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True)
+    if done.returncode:
+        raise RigError(f"{command[0]} failed:\n{(done.stdout + done.stderr)[-4000:]}")
+
+
+def configured(template, home, **words):
+    """Writes a configuration of compare/peers with its @WORDS@ filled in."""
+    text = re.sub(r"@([A-Z_]+)@", lambda word: str(words[word[1].lower()]), (COMPARE / "peers" / template).read_text())
+    path = home / template
+    path.write_text(text)
+    return path
+
+
+def floor(rig, _stack, _home, port, threads):
+    return [rig.floor, "-p", port, "-t", threads, *rig.sizes]
+
+
+def microcache(rig, _stack, _home, port, threads):
+    return [rig.microcache, "--listen", f"127.0.0.1:{port}", "--threads", threads, "--memory", "1GiB", rig.origin.url]
+
+
+def nginx(rig, stack, home, port, threads):
+    cache = Path(tempfile.mkdtemp(prefix="compare-nginx-", dir=machine.fast_directory(home)))
+    stack.callback(shutil.rmtree, cache, ignore_errors=True)
+    path = configured("nginx.conf", home, user=getpass.getuser(), threads=threads, dir=home, cache=cache, origin=rig.origin.port,
+                      port=port, files=rig.file_limit, open_files=min(150_000, rig.file_limit - NGINX_CONNECTION_FILES))
+    return ["nginx", "-p", home, "-c", path]
+
+
+def varnish(rig, _stack, home, port, threads):
+    path = configured("varnish.vcl", home, origin=rig.origin.port)
+    return ["varnishd", "-F", "-n", home / "work", "-a", f"127.0.0.1:{port}", "-f", path, "-s", "malloc,1g",
+            "-p", f"thread_pools={threads}", "-p", "thread_pool_min=200", "-p", "thread_pool_max=1000",
+            "-p", f"vsl_mask={VARNISH_SILENT}"]
+
+
+def haproxy(rig, _stack, home, port, threads):
+    return ["haproxy", "-db", "-f", configured("haproxy.cfg", home, threads=threads, port=port, origin=rig.origin.port)]
+
+
+# In the order of the tables.
+CONTENDERS = {"microcache": microcache, "floor": floor, "nginx": nginx, "haproxy": haproxy, "varnish": varnish}
+VERSIONS = {
+    "microcache": ["git", "describe", "--always", "--dirty"], "nginx": ["nginx", "-v"], "haproxy": ["haproxy", "-v"],
+    "varnish": ["varnishd", "-V"], "wrk": ["wrk", "-v"], "gcc": ["gcc", "--version"], "rustc": ["rustc", "--version"]}
+
+
+def version(name):
+    """The first line a program says about itself."""
+    try:
+        done = subprocess.run(VERSIONS[name], cwd=ROOT, capture_output=True, text=True)
+    except OSError:
+        return "unknown"
+    return ((done.stdout + done.stderr).strip().splitlines() or ["unknown"])[0]
