@@ -44,6 +44,9 @@ impl Config {
     }
 }
 
+/// One object may take a quarter of the memory: it must not push everything else out.
+const LARGEST_SHARE: u64 = 4;
+
 /// A configuration on its way.
 struct Draft<'a> {
     config: Config,
@@ -110,11 +113,14 @@ impl<'a> Draft<'a> {
 
     fn check_max_object(&self, draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes) {
         if let Some(value) = table.get("max_object")
-            && draft.route.max_object > Some(self.config.memory)
+            && draft.route.max_object > Some(self.config.memory / LARGEST_SHARE)
         {
             mistakes.note(
-                Mistake::new(&value.place, "`max_object` is more than `memory`")
-                    .remedy("an object that is kept has to fit"),
+                Mistake::new(
+                    &value.place,
+                    "`max_object` is more than a quarter of `memory`",
+                )
+                .remedy("give it more memory, or keep smaller objects only"),
             );
         }
     }
@@ -174,29 +180,23 @@ impl<'a> Draft<'a> {
             }
         }
         self.config.routes = read.into_iter().map(|read| read.route.route).collect();
-        if !self
-            .config
-            .routes
-            .iter()
-            .any(|route| route.matcher.is_everything())
-            && let Some(upstream) = self.default_group()
-        {
+        let routes = &self.config.routes;
+        if !routes.iter().any(|route| route.matcher.is_everything()) {
+            self.add_default_route(mistakes);
+        }
+    }
+
+    /// What no route takes goes where requests go when nothing else is said.
+    fn add_default_route(&mut self, mistakes: &mut Mistakes) {
+        if let Some(upstream) = self.default_group() {
             let mut rest = self.route.route.clone();
             rest.upstream = upstream;
             "default".clone_into(&mut rest.name);
             self.config.routes.push(rest);
-        }
-        if let Some(value) = self.upstreams
-            && self.config.routes.is_empty()
-            && !self.config.upstreams.is_empty()
-        {
-            mistakes.note(
-                Mistake::new(
-                    &value.place,
-                    "several groups, and no route that chooses between them",
-                )
-                .remedy("add [[routes]], or name one group `origin`"),
-            );
+        } else if let Some(value) = self.routes.or(self.upstreams) {
+            let what = "no route takes the other requests, and there are several upstream groups";
+            let remedy = "end with a [[routes]] without match, or name one group `origin`";
+            mistakes.note(Mistake::new(&value.place, what).remedy(remedy));
         }
     }
 

@@ -47,7 +47,7 @@ pub struct Config {
     pub memory: u64,
     /// The origins; never empty.
     pub upstreams: Vec<GroupSettings>,
-    /// The routes. The first that matches wins.
+    /// The routes. The first that matches wins, and the last takes everything.
     pub routes: Vec<Route>,
     /// How long a response that turned out not to be storable keeps others from queuing for it.
     pub hit_for_miss: Millis,
@@ -60,7 +60,7 @@ pub struct Config {
 }
 
 /// Bounds, each with a default.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// The longest request head, in bytes.
     pub head_bytes: usize,
@@ -79,7 +79,7 @@ pub struct Limits {
 }
 
 /// How long slow clients are waited for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct ClientTimeouts {
     /// From the first byte of a request head to its last.
     pub head: Duration,
@@ -94,7 +94,7 @@ pub struct ClientTimeouts {
 }
 
 impl Config {
-    /// The route of a request. Allocates nothing, and with one route for everything costs next to
+    /// The route of a request; there always is one. Allocates nothing, and with one route for everything costs next to
     /// nothing.
     pub fn route(&self, method: &Method, host: &[u8], path_and_query: &[u8]) -> Option<&Route> {
         self.routes

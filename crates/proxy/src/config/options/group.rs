@@ -148,12 +148,24 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
     },
     Opt {
         about: About {
+            name: "event_stream_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""1h""#),
+            example: r#""1h""#,
+            help: "How long an event stream may be silent",
+            more: "It has nothing to say until something happens.",
+        },
+        set: |g, v, m| m.put(&mut g.event_stream_timeout, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
             name: "pool_idle_timeout",
             form: Form::Duration,
-            unset: Unset::Is(r#""60s""#),
-            example: r#""60s""#,
+            unset: Unset::Is(r#""4s""#),
+            example: r#""4s""#,
             help: "How long an unused connection to a server is kept",
-            more: "Shorter than the server keeps it is best.",
+            more: "Keep it shorter than the server does: many application servers close theirs after 5 seconds, and a \
+                   request that meets a closing connection may be lost.",
         },
         set: |g, v, m| m.put(&mut g.idle_timeout, v.duration(&WAIT)),
     },
@@ -308,12 +320,7 @@ fn set_servers(servers: &mut Vec<ServerSettings>, value: &Value, mistakes: &mut 
 }
 
 fn read_server(value: &Value, mistakes: &mut Mistakes) -> Option<ServerSettings> {
-    let mut server = ServerSettings {
-        host: String::new(),
-        port: 0,
-        weight: 1,
-        backup: false,
-    };
+    let mut server = ServerSettings::new("", 0);
     set_defaults(SERVER_ENTRY, &mut server);
     if value.is_text() {
         let url = mistakes.ok(value.parse(OriginUrl::parse))?;

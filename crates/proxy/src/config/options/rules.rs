@@ -145,7 +145,7 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
             unset: Unset::Says("1/16 of memory"),
             example: r#""8MiB""#,
             help: "The largest body that is kept; larger ones stream through",
-            more: "",
+            more: "At most a quarter of the memory.",
         },
         set: |r, v, m| m.put(&mut r.route.max_object, v.size(&OBJECT).map(Some)),
     },
