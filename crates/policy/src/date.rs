@@ -30,19 +30,19 @@ pub fn parse(value: &[u8], now: Time) -> Option<Time> {
 
 /// Writes a date as `Sun, 06 Nov 1994 08:49:37 GMT`. A time beyond the year 9999 is written as that year's last second.
 pub fn format(time: Time) -> [u8; 29] {
-    let seconds = time.as_secs().min(LAST_SECOND).cast_signed();
-    let days = seconds / SECONDS_PER_DAY;
-    let (year, month, day) = civil_from_days(days);
-    let rest = (seconds % SECONDS_PER_DAY).unsigned_abs();
+    let seconds = time.as_secs().min(LAST_SECOND);
+    let days = seconds / SECONDS_PER_DAY.unsigned_abs();
+    let clock = seconds % SECONDS_PER_DAY.unsigned_abs();
+    let (year, month, day) = civil_from_days(days.cast_signed());
     let mut out = *b"Sun, 00 Jan 0000 00:00:00 GMT";
     // The first of January 1970 was a Thursday.
-    out[..3].copy_from_slice(DAYS[((days + 4) % 7) as usize]);
-    out[8..11].copy_from_slice(MONTHS[(month - 1) as usize]);
-    put_digits(&mut out[5..7], u64::from(day));
+    out[..3].copy_from_slice(DAYS[(days + 4) as usize % 7]);
+    out[8..11].copy_from_slice(MONTHS[month.unsigned_abs() as usize - 1]);
+    put_digits(&mut out[5..7], day.unsigned_abs());
     put_digits(&mut out[12..16], year.unsigned_abs());
-    put_digits(&mut out[17..19], rest / 3600);
-    put_digits(&mut out[20..22], rest / 60 % 60);
-    put_digits(&mut out[23..25], rest % 60);
+    put_digits(&mut out[17..19], clock / 3600);
+    put_digits(&mut out[20..22], clock / 60 % 60);
+    put_digits(&mut out[23..25], clock % 60);
     out
 }
 
@@ -145,7 +145,7 @@ const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// The inverse of [`days_from_civil`]: year, month from 1, day from 1.
-const fn civil_from_days(days: i64) -> (i64, u32, u32) {
+const fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
@@ -160,7 +160,7 @@ const fn civil_from_days(days: i64) -> (i64, u32, u32) {
         march_month - 9
     };
     let year = year_of_era + era * 400 + (month <= 2) as i64;
-    (year, month as u32, day as u32)
+    (year, month, day)
 }
 
 /// What is left to read.

@@ -163,3 +163,263 @@ pub(crate) fn windows(
         if_error: directives.stale_if_error.unwrap_or(rules.stale_if_error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{RECEIVED, fields, judge, lifetime};
+
+    /// How long a plain 200 is fresh, in seconds, negative when stale on arrival.
+    fn check(response: &str, expected: i64) {
+        // A validator, so that even what is stale on arrival is stored.
+        let response = format!("{response}\nETag: \"a\"");
+        assert_eq!(
+            lifetime(&response).ttl(RECEIVED),
+            expected * 1000,
+            "{response}"
+        );
+    }
+
+    #[test]
+    fn the_most_specific_word_counts() {
+        check("Expires: Sun, 06 Nov 1994 08:50:37 GMT", 60);
+        check(
+            "Expires: Sun, 06 Nov 1994 08:50:37 GMT\nCache-Control: max-age=5",
+            5,
+        );
+        check("Cache-Control: max-age=5, s-maxage=7", 7);
+        check("Cache-Control: s-maxage=7\nCDN-Cache-Control: max-age=9", 9);
+        check("CDN-Cache-Control: max-age=9, s-maxage=11", 11);
+        check(
+            "CDN-Cache-Control: max-age=9\nCache-Control: no-store\nExpires: 0",
+            9,
+        );
+        check(
+            "CDN-Cache-Control: foo\nCache-Control: max-age=60\nExpires: 0",
+            1,
+        );
+        check(
+            "CDN-Cache-Control: max-age=9, &\nCache-Control: max-age=5",
+            5,
+        );
+        check("", 1);
+    }
+
+    #[test]
+    fn an_invalid_word_is_stale_and_not_passed_over() {
+        check("Expires: 0", 0);
+        check("Expires: -1", 0);
+        check("Expires:", 0);
+        check("Expires: Sun, 06 Nov 1994 08:50:37 UTC", 0);
+        check(
+            "Expires: Sun, 06 Nov 1994 08:50:37 GMT\nExpires: Sun, 06 Nov 1994 08:51:37 GMT",
+            0,
+        );
+        check(
+            "Expires: Sun, 06 Nov 1994 08:50:37 GMT\nExpires: Sun, 06 Nov 1994 08:50:37 GMT",
+            60,
+        );
+        check(
+            "Cache-Control: max-age=x\nExpires: Sun, 06 Nov 1994 08:50:37 GMT",
+            0,
+        );
+        check("Cache-Control: s-maxage=-1, max-age=5", 0);
+        check("Cache-Control: max-age=5, max-age=6", 0);
+    }
+
+    #[test]
+    fn expires_counts_from_the_date_of_the_response() {
+        check(
+            "Expires: Sun, 06 Nov 1994 08:50:37 GMT\nDate: Sun, 06 Nov 1994 08:49:27 GMT",
+            60,
+        );
+        check(
+            "Expires: Sunday, 06-Nov-94 08:50:37 GMT\nDate: Sun Nov  6 08:49:37 1994",
+            60,
+        );
+        check(
+            "Expires: Sun, 06 Nov 1994 08:50:37 GMT\nDate: yesterday",
+            60,
+        );
+        check(
+            "Expires: Sun, 06 Nov 1994 08:49:00 GMT\nDate: Sun, 06 Nov 1994 08:49:37 GMT",
+            0,
+        );
+    }
+
+    #[test]
+    fn age_is_taken_off() {
+        check("Cache-Control: max-age=60\nAge: 20", 40);
+        check("Cache-Control: max-age=60\nAge: 20, 0", 40);
+        check("Cache-Control: max-age=60\nAge: 0, 20", 60);
+        check("Cache-Control: max-age=60\nAge: 20\nAge: 30", 40);
+        check("Cache-Control: max-age=60\nAge: 7200", -7140);
+        check("Cache-Control: max-age=60\nAge: -7200", 60);
+        check("Cache-Control: max-age=60\nAge: abc", 60);
+        check("Cache-Control: max-age=60\nAge: 20.5", 60);
+        check(
+            "Cache-Control: max-age=60\nAge: 99999999999999999999",
+            60 - (1 << 31),
+        );
+        check(
+            "Cache-Control: max-age=60\nDate: Sun, 06 Nov 1994 08:49:27 GMT",
+            50,
+        );
+        check(
+            "Cache-Control: max-age=60\nDate: Sun, 06 Nov 1994 08:49:27 GMT\nAge: 5",
+            50,
+        );
+        check(
+            "Cache-Control: max-age=60\nDate: Sun, 06 Nov 1994 08:49:27 GMT\nAge: 15",
+            45,
+        );
+    }
+
+    #[test]
+    fn a_date_ahead_of_us_or_just_gone_by_says_nothing() {
+        check(
+            "Cache-Control: max-age=60\nDate: Sun, 06 Nov 1994 09:00:00 GMT",
+            60,
+        );
+        check(
+            "Cache-Control: max-age=1\nDate: Sun, 06 Nov 1994 08:49:36 GMT",
+            1,
+        );
+    }
+
+    #[test]
+    fn the_time_the_origin_took_counts_as_age() {
+        let response = fields("Age: 3");
+        let age = initial_age(response.fields(), RECEIVED, RECEIVED.plus(1_500));
+        assert_eq!(age, 4_500);
+    }
+
+    #[test]
+    fn the_operators_ttl_counts_from_the_receipt() {
+        check("Age: 100", 1);
+        check("Date: Sun, 06 Nov 1994 07:00:00 GMT", 1);
+        assert_eq!(lifetime("Age: 100").age(RECEIVED), 100_000);
+    }
+
+    #[test]
+    fn the_operator_can_set_ttls_by_status_or_by_force() {
+        let rules = Rules {
+            status_ttl: vec![(404, 300), (500, 200)],
+            ..Rules::default()
+        };
+        for (status, response, expected) in [
+            (200, "", Some(1_000)),
+            (404, "", Some(300)),
+            (500, "", Some(200)),
+            (500, "Cache-Control: max-age=2", Some(2_000)),
+            (502, "", None),
+        ] {
+            let ttl = judge(&rules, "", status, response)
+                .ok()
+                .map(|lifetime| lifetime.ttl(RECEIVED));
+            assert_eq!(ttl, expected, "{status} {response}");
+        }
+        let rules = Rules {
+            forced_ttl: Some(7_000),
+            ..rules
+        };
+        for (status, response, expected) in [
+            (200, "", Some(7_000)),
+            (200, "Cache-Control: max-age=1", Some(7_000)),
+            (200, "Cache-Control: no-cache", Some(7_000)),
+            (200, "Expires: 0\nPragma: no-cache", Some(7_000)),
+            (200, "Cache-Control: s-maxage=0\nAge: 30", Some(7_000)),
+            (200, "Cache-Control: private, max-age=1", None),
+            (200, "Cache-Control: no-store", None),
+            (200, "Set-Cookie: a=b", None),
+            (200, "Vary: *", None),
+            (500, "", Some(7_000)),
+            (502, "", None),
+            (502, "Cache-Control: max-age=1", Some(7_000)),
+        ] {
+            let ttl = judge(&rules, "", status, response)
+                .ok()
+                .map(|lifetime| lifetime.ttl(RECEIVED));
+            assert_eq!(ttl, expected, "{status} {response}");
+        }
+        assert!(judge(&rules, "Cookie: a=b", 200, "").is_err());
+    }
+
+    #[test]
+    fn the_heuristic_is_off_unless_asked_for() {
+        let ten_days_old =
+            "Last-Modified: Thu, 27 Oct 1994 08:49:37 GMT\nDate: Sun, 06 Nov 1994 08:49:37 GMT";
+        check(ten_days_old, 1);
+        let rules = Rules {
+            heuristic: Some(10),
+            ..Rules::default()
+        };
+        for (status, response, expected) in [
+            (200, ten_days_old, 86_400_000),
+            (404, ten_days_old, 86_400_000),
+            (200, "", 1_000),
+            (200, "Last-Modified: x", 1_000),
+            (200, "Last-Modified: Mon, 07 Nov 1994 08:49:37 GMT", 1_000),
+            (
+                200,
+                "Last-Modified: Thu, 27 Oct 1994 08:49:37 GMT\nCache-Control: max-age=5",
+                5_000,
+            ),
+        ] {
+            let lifetime = judge(&rules, "", status, response).expect(response);
+            assert_eq!(lifetime.ttl(RECEIVED), expected, "{status} {response}");
+        }
+        assert!(judge(&rules, "", 500, ten_days_old).is_err());
+    }
+
+    #[test]
+    fn stale_windows_are_the_responses_own_or_the_routes() {
+        const DAY: Millis = 86_400_000;
+        for (response, while_revalidate, if_error) in [
+            ("", 10_000, DAY),
+            ("Cache-Control: max-age=5", 10_000, DAY),
+            (
+                "Cache-Control: max-age=5, stale-while-revalidate=3",
+                3_000,
+                DAY,
+            ),
+            ("Cache-Control: max-age=5, stale-if-error=3", 10_000, 3_000),
+            (
+                "Cache-Control: max-age=5, stale-while-revalidate=0, stale-if-error=0",
+                0,
+                0,
+            ),
+            ("Cache-Control: max-age=5, stale-while-revalidate=x", 0, DAY),
+            ("Cache-Control: stale-while-revalidate=3", 3_000, DAY),
+            ("Cache-Control: max-age=0", 0, DAY),
+            ("Expires: 0", 0, DAY),
+            (
+                "Cache-Control: max-age=0, stale-while-revalidate=3",
+                3_000,
+                DAY,
+            ),
+            ("Cache-Control: max-age=5, must-revalidate", 0, 0),
+            ("Cache-Control: max-age=5, proxy-revalidate", 0, 0),
+            ("Cache-Control: s-maxage=5", 0, 0),
+            (
+                "Cache-Control: s-maxage=5, stale-while-revalidate=3, stale-if-error=3",
+                0,
+                0,
+            ),
+            (
+                "Cache-Control: must-revalidate\nCDN-Cache-Control: max-age=5",
+                10_000,
+                DAY,
+            ),
+            (
+                "CDN-Cache-Control: max-age=5, stale-while-revalidate=3",
+                3_000,
+                DAY,
+            ),
+        ] {
+            let stored = lifetime(&format!("{response}\nETag: \"a\""));
+            let windows = (stored.stale_while_revalidate, stored.stale_if_error);
+            assert_eq!(windows, (while_revalidate, if_error), "{response}");
+        }
+    }
+}

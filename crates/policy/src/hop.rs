@@ -92,13 +92,11 @@ pub(crate) fn names_fields(connection: &[u8]) -> bool {
         .any(|option| !is_one_of(option, PLAIN_OPTIONS) && !is_protected(option))
 }
 
-/// Every field a cache directive may stand in is protected by its ending: what may be stored is not for `Connection` to say.
+/// Targeted fields (RFC 9213) are known by their ending: what may be stored is not for `Connection` to say.
 fn is_protected(name: &[u8]) -> bool {
-    let targeted = || {
-        let start = name.len().saturating_sub(b"-cache-control".len());
-        name[start..].eq_ignore_ascii_case(b"-cache-control")
-    };
-    is_one_of(name, PROTECTED) || targeted()
+    const TARGETED: &[u8] = b"-cache-control";
+    let ending = &name[name.len().saturating_sub(TARGETED.len())..];
+    is_one_of(name, PROTECTED) || ending.eq_ignore_ascii_case(TARGETED)
 }
 
 fn is_one_of(name: &[u8], names: &[&str]) -> bool {

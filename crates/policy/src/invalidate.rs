@@ -124,3 +124,101 @@ fn without_dot_segments(path: &[u8]) -> Vec<u8> {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::fields;
+
+    fn check(reference: &str, expected: Option<&str>) {
+        for name in ["Location", "Content-Location"] {
+            let response = fields(&format!("{name}: {reference}"));
+            let found = locations(
+                response.fields(),
+                Scheme::Http,
+                b"Example.com:80",
+                b"/a/b/c?d=e",
+            );
+            let found: Vec<_> = found
+                .iter()
+                .map(|target| String::from_utf8_lossy(target))
+                .collect();
+            assert_eq!(found, Vec::from_iter(expected), "{reference}");
+        }
+    }
+
+    #[test]
+    fn unsafe_and_unknown_methods_invalidate_on_success() {
+        for (method, status, expected) in [
+            ("POST", 200, true),
+            ("PUT", 204, true),
+            ("DELETE", 301, true),
+            ("PATCH", 399, true),
+            ("FROBNICATE", 200, true),
+            ("post", 200, true),
+            ("POST", 199, false),
+            ("POST", 400, false),
+            ("POST", 500, false),
+            ("GET", 200, false),
+            ("HEAD", 200, false),
+            ("OPTIONS", 200, false),
+            ("PROPFIND", 207, false),
+        ] {
+            let method = http::Method::from_bytes(method.as_bytes()).expect("a method");
+            assert_eq!(invalidates(&method, status), expected, "{method} {status}");
+        }
+    }
+
+    #[test]
+    fn references_are_resolved() {
+        for (reference, expected) in [
+            ("http://example.com/x?y", "/x?y"),
+            ("HTTP://EXAMPLE.com:80/x#z", "/x"),
+            ("http://user@example.com/x", "/x"),
+            ("http://example.com", "/"),
+            ("http://example.com?y", "/?y"),
+            ("//example.com/x", "/x"),
+            ("/x/y", "/x/y"),
+            ("x", "/a/b/x"),
+            ("x/y?z", "/a/b/x/y?z"),
+            ("?z", "/a/b/c?z"),
+            ("#z", "/a/b/c?d=e"),
+            ("", "/a/b/c?d=e"),
+            (".", "/a/b/"),
+            ("./x", "/a/b/x"),
+            ("..", "/a/"),
+            ("../x", "/a/x"),
+            ("../../../x", "/x"),
+            ("/x/./y/../z", "/x/z"),
+            ("x?y=../z", "/a/b/x?y=../z"),
+        ] {
+            check(reference, Some(expected));
+        }
+    }
+
+    #[test]
+    fn other_origins_are_left_alone() {
+        for reference in [
+            "http://other.com/x",
+            "https://example.com/x",
+            "http://example.com:8080/x",
+            "//other.com/x",
+            "http://example.com.evil/x",
+            "http://evil@other.com/x",
+            "http:x",
+            "x:80/y",
+            "mailto:a@example.com",
+            "javascript:x",
+        ] {
+            check(reference, None);
+        }
+    }
+
+    #[test]
+    fn both_fields_are_read() {
+        let response = fields("Content-Location: /y\nLocation: /x");
+        let found = locations(response.fields(), Scheme::Https, b"a", b"/");
+        assert_eq!(found.as_slice(), [b"/x".to_vec(), b"/y".to_vec()]);
+        assert!(locations(fields("").fields(), Scheme::Https, b"a", b"/").is_empty());
+    }
+}

@@ -13,6 +13,9 @@ use crate::rules::{KeyRules, Query};
 /// A key. Those of ordinary urls need no allocation.
 pub type KeyBuf = SmallVec<[u8; 256]>;
 
+/// Scheme, host, path and query as they stand in a key.
+pub type UrlParts<'a> = (Scheme, &'a [u8], &'a [u8], Option<&'a [u8]>);
+
 /// How the client reached us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
@@ -73,7 +76,9 @@ pub fn build(
     push_component(out, if path.is_empty() { b"/" } else { path });
     push_query(out, query, &rules.query);
     for name in &rules.headers {
-        push_component(out, name.to_ascii_lowercase().as_bytes());
+        push_with_len(out, |out| {
+            out.extend(name.bytes().map(|b| b.to_ascii_lowercase()));
+        });
         push_field(out, fields, name);
     }
     for name in &rules.cookies {
@@ -83,7 +88,7 @@ pub fn build(
 }
 
 /// Reads scheme, host, path and query back from a key.
-pub fn url_of(key: &[u8]) -> Option<(Scheme, &[u8], &[u8], Option<&[u8]>)> {
+pub fn url_of(key: &[u8]) -> Option<UrlParts<'_>> {
     let (&scheme, mut rest) = key.split_first()?;
     let scheme = Scheme::from_byte(scheme)?;
     let host = take_component(&mut rest)?;
@@ -156,4 +161,142 @@ fn push_cookie(out: &mut KeyBuf, fields: Fields<'_>, name: &str) {
         push_component(out, value);
     }
     out.push(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patterns::Patterns;
+    use crate::testing::fields;
+
+    fn key_of(rules: &KeyRules, target: &str, request: &str) -> KeyBuf {
+        let mut key = KeyBuf::new();
+        build(
+            &mut key,
+            Scheme::Http,
+            b"a",
+            target.as_bytes(),
+            fields(request).fields(),
+            rules,
+        );
+        key
+    }
+
+    fn check_url(host: &str, target: &str, expected: UrlParts<'_>) {
+        let mut key = KeyBuf::from_slice(b"left over");
+        let rules = KeyRules::default();
+        build(
+            &mut key,
+            expected.0,
+            host.as_bytes(),
+            target.as_bytes(),
+            Fields::default(),
+            &rules,
+        );
+        assert_eq!(url_of(&key), Some(expected), "{host} {target}");
+    }
+
+    #[test]
+    fn the_url_can_be_read_back() {
+        use Scheme::{Http, Https};
+        check_url(
+            "Example.COM",
+            "/A?b=c",
+            (Http, b"example.com", b"/A", Some(b"b=c")),
+        );
+        check_url("a:80", "/", (Http, b"a", b"/", None));
+        check_url("a:", "/", (Http, b"a", b"/", None));
+        check_url("a:443", "/", (Https, b"a", b"/", None));
+        check_url("a:443", "/", (Http, b"a:443", b"/", None));
+        check_url("a:80", "/?", (Https, b"a:80", b"/", Some(b"")));
+        check_url("[::1]", "", (Http, b"[::1]", b"/", None));
+        check_url("[::1]:80", "?q", (Http, b"[::1]", b"/", Some(b"q")));
+        check_url("a", "/b?c?d", (Http, b"a", b"/b", Some(b"c?d")));
+    }
+
+    #[test]
+    fn what_is_no_key_has_no_url() {
+        let key = key_of(&KeyRules::default(), "/b?c", "");
+        for len in 0..key.len() {
+            assert_eq!(url_of(&key[..len]), None, "{len}");
+        }
+        assert_eq!(url_of(b"x\xff\xff\xff\xff"), None);
+        assert_eq!(url_of(b"h\xff\xff\xff\xffabc"), None);
+    }
+
+    #[test]
+    fn components_cannot_pass_for_each_other() {
+        let rules = KeyRules {
+            headers: vec!["X-A".to_owned(), "x-b".to_owned()],
+            cookies: vec!["c".to_owned()],
+            ..KeyRules::default()
+        };
+        let requests = [
+            "",
+            "X-A:",
+            "x-a: 1",
+            "x-b: 1",
+            "x-a: 1\nx-b: 1",
+            "x-a: 11",
+            "Cookie: c=1",
+            "Cookie: c=",
+            "Cookie: c=1; c=2",
+            "Cookie: c=1c2",
+        ];
+        for (i, one) in requests.iter().enumerate() {
+            for (j, other) in requests.iter().enumerate() {
+                let same = key_of(&rules, "/", one) == key_of(&rules, "/", other);
+                assert_eq!(same, i == j, "{one:?} {other:?}");
+            }
+        }
+        assert_eq!(
+            key_of(&rules, "/", "Cookie: d=1; c=2"),
+            key_of(&rules, "/", "cookie: e=3\nCookie:c=2")
+        );
+        assert_ne!(
+            key_of(&rules, "/", ""),
+            key_of(&KeyRules::default(), "/", "")
+        );
+    }
+
+    #[test]
+    fn query_parameters_count_as_the_operator_says() {
+        let keyed = |query: &Query, target: &str| {
+            let rules = KeyRules {
+                query: query.clone(),
+                ..KeyRules::default()
+            };
+            let key = key_of(&rules, target, "");
+            let (_, _, _, query) = url_of(&key).expect("a key");
+            query.map(|query| String::from_utf8_lossy(query).into_owned())
+        };
+        let except = Query::Except(Patterns::from_iter(["utm_*", "gclid"]));
+        let only = Query::Only(Patterns::from_iter(["id", "page"]));
+        for (rules, target, expected) in [
+            (&Query::All, "/?b&a=1&utm_x=2", Some("b&a=1&utm_x=2")),
+            (&Query::All, "/?", Some("")),
+            (&except, "/?b&utm_x=1&a=1&gclid=2&b", Some("b&a=1&b")),
+            (&except, "/?utm_x=1", None),
+            (&except, "/?UTM_x=1", Some("UTM_x=1")),
+            (&except, "/", None),
+            (&only, "/?x=1&page=2&id=3&id2=4", Some("page=2&id=3")),
+            (&only, "/?x=1", None),
+        ] {
+            assert_eq!(
+                keyed(rules, target).as_deref(),
+                expected,
+                "{rules:?} {target}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_ordinary_key_needs_no_allocation() {
+        let key = key_of(
+            &KeyRules::default(),
+            "/some/ordinary/path?with=a&query=string",
+            "",
+        );
+        assert!(!key.spilled());
+    }
 }

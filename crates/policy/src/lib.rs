@@ -20,6 +20,7 @@ pub mod status;
 pub mod storable;
 pub mod stored_fields;
 pub mod time;
+pub mod trust;
 pub mod validate;
 pub mod vary;
 
@@ -27,6 +28,13 @@ mod directives;
 mod encoding;
 mod freshness;
 mod targeted;
+
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod safe_rules;
+#[cfg(test)]
+mod testing;
 
 pub use fields::{Fields, FieldsBuf};
 pub use hop::{connection_has, end_to_end};
@@ -37,12 +45,13 @@ pub use patterns::Patterns;
 pub use precondition::{Precondition, not_modified_keeps, precondition};
 pub use range::{RangeVerdict, range};
 pub use request::{Credentials, Handling, PassReason, RequestFacts};
-pub use reuse::{Reuse, Why, on_error, reuse};
+pub use reuse::{Reuse, Why, is_origin_failure, on_error, reuse};
 pub use rules::{CookiePatterns, KeyRules, Query, Reload, Rules, SetCookie};
 pub use status::{CacheStatus, Forward};
 pub use storable::{NotStorable, Storable, storable};
 pub use stored_fields::fields_to_store;
 pub use time::{Millis, Time};
+pub use trust::only_from_trusted_peers;
 pub use validate::{
     HeadUpdate, Refreshed, add_validators, head_update, is_conditional_field, merge_not_modified,
     refreshed, same_representation,

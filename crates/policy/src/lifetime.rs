@@ -135,3 +135,57 @@ impl Lifetime {
 fn signed(span: Millis) -> i64 {
     i64::try_from(span).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{RECEIVED, lifetime};
+
+    #[test]
+    fn expiring_makes_it_stale_from_now_on_and_leaves_the_windows() {
+        let mut stored = lifetime("Cache-Control: max-age=60");
+        stored.expire(RECEIVED.plus(10_000));
+        assert_eq!(stored.ttl(RECEIVED.plus(10_000)), 0);
+        assert_eq!(stored.ttl(RECEIVED.plus(12_000)), -2_000);
+        assert_eq!(stored.stale_while_revalidate, 10_000);
+
+        let mut stale = lifetime("Cache-Control: max-age=60");
+        stale.expire(RECEIVED.plus(90_000));
+        assert_eq!(
+            stale.ttl(RECEIVED.plus(90_000)),
+            -30_000,
+            "expiring twice gives no new window"
+        );
+    }
+
+    #[test]
+    fn it_is_kept_while_it_is_good_for_something() {
+        let end = |response| lifetime(response).usable_until().since(RECEIVED);
+        assert_eq!(end(""), 1_000 + 86_400_000);
+        assert_eq!(end("Cache-Control: max-age=60, stale-if-error=0"), 70_000);
+        assert_eq!(end("Cache-Control: max-age=60, must-revalidate"), 60_000);
+        assert_eq!(
+            end("Cache-Control: max-age=60, must-revalidate\nAge: 20"),
+            40_000
+        );
+        assert_eq!(
+            end("Cache-Control: max-age=60, must-revalidate\nETag: \"a\""),
+            KEPT_FOR_VALIDATION
+        );
+        assert_eq!(
+            end("Cache-Control: no-cache\nETag: \"a\""),
+            KEPT_FOR_VALIDATION
+        );
+    }
+
+    #[test]
+    fn only_the_encoded_form_is_read() {
+        let stored = lifetime("Cache-Control: max-age=60, public, immutable\nETag: \"a\"\nAge: 7");
+        let mut bytes = stored.to_bytes();
+        assert_eq!(Lifetime::from_bytes(&bytes), Some(stored));
+        assert_eq!(Lifetime::from_bytes(&bytes[1..]), None);
+        assert_eq!(Lifetime::from_bytes(&[]), None);
+        bytes[Lifetime::ENCODED_LEN - 1] |= 1 << 7;
+        assert_eq!(Lifetime::from_bytes(&bytes), None);
+    }
+}

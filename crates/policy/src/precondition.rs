@@ -116,3 +116,195 @@ fn only_date(request: Fields<'_>, name: &str, now: Time) -> Option<Time> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use Precondition::{Failed, NotModified, Send};
+
+    use super::*;
+    use crate::rules::Rules;
+    use crate::testing::{RECEIVED, fields, get};
+
+    const BEFORE: &str = "Sun, 06 Nov 1994 07:00:00 GMT";
+    const MODIFIED: &str = "Sun, 06 Nov 1994 08:00:00 GMT";
+    const AFTER: &str = "Sun, 06 Nov 1994 09:00:00 GMT";
+
+    fn check(stored: &str, request: &str, expected: Precondition) {
+        assert_eq!(
+            verdict(200, stored, request),
+            expected,
+            "{stored:?} {request:?}"
+        );
+    }
+
+    fn verdict(status: u16, stored: &str, request: &str) -> Precondition {
+        let (stored, request) = (fields(stored), fields(request));
+        let facts = get(&request, &Rules::default());
+        precondition(request.fields(), &facts, status, stored.fields(), RECEIVED)
+    }
+
+    #[test]
+    fn if_none_match_compares_weakly() {
+        for (stored, request, expected) in [
+            (r#""a""#, r#""a""#, NotModified),
+            (r#"W/"a""#, r#""a""#, NotModified),
+            (r#""a""#, r#"W/"a""#, NotModified),
+            (r#""a""#, r#""x", W/"a" , "y""#, NotModified),
+            (r#""a""#, r#""x", "y""#, Send),
+            (r#""a""#, "*", NotModified),
+            (r#""a""#, "a", Send),
+            ("a", "a", Send),
+            (r#""a,b""#, r#""a", "b""#, Send),
+            (r#""a,b""#, r#""a,b""#, NotModified),
+        ] {
+            check(
+                &format!("ETag: {stored}"),
+                &format!("If-None-Match: {request}"),
+                expected,
+            );
+        }
+        check(
+            "ETag: \"b\"",
+            "If-None-Match: \"a\"\nif-none-match: \"b\"",
+            NotModified,
+        );
+        check("", "If-None-Match: *", NotModified);
+        check("", "If-None-Match: \"a\"", Send);
+    }
+
+    #[test]
+    fn if_none_match_comes_before_if_modified_since() {
+        let stored = format!("ETag: \"a\"\nLast-Modified: {MODIFIED}");
+        check(
+            &stored,
+            &format!("If-None-Match: \"b\"\nIf-Modified-Since: {MODIFIED}"),
+            Send,
+        );
+        check(
+            &stored,
+            &format!("If-None-Match: \"a\"\nIf-Modified-Since: {BEFORE}"),
+            NotModified,
+        );
+    }
+
+    #[test]
+    fn if_modified_since_compares_dates() {
+        let stored = format!("Last-Modified: {MODIFIED}");
+        check(
+            &stored,
+            &format!("If-Modified-Since: {MODIFIED}"),
+            NotModified,
+        );
+        check(&stored, &format!("If-Modified-Since: {AFTER}"), NotModified);
+        check(&stored, &format!("If-Modified-Since: {BEFORE}"), Send);
+        check(
+            &stored,
+            "If-Modified-Since: Sunday, 06-Nov-94 08:00:00 GMT",
+            NotModified,
+        );
+        check(&stored, "If-Modified-Since: 0", Send);
+        check(
+            &stored,
+            &format!("If-Modified-Since: {AFTER}\nIf-Modified-Since: {AFTER}"),
+            Send,
+        );
+        check(
+            &format!("Last-Modified: x\nDate: {MODIFIED}"),
+            &format!("If-Modified-Since: {AFTER}"),
+            Send,
+        );
+    }
+
+    #[test]
+    fn without_a_modification_date_the_date_counts() {
+        let stored = format!("Date: {MODIFIED}");
+        check(
+            &stored,
+            &format!("If-Modified-Since: {MODIFIED}"),
+            NotModified,
+        );
+        check(&stored, &format!("If-Modified-Since: {BEFORE}"), Send);
+        check("", &format!("If-Modified-Since: {AFTER}"), Send);
+    }
+
+    #[test]
+    fn if_match_compares_strongly() {
+        for (stored, request, expected) in [
+            (r#"ETag: "a""#, r#""x", "a""#, Send),
+            (r#"ETag: "a""#, r#""x""#, Failed),
+            (r#"ETag: "a""#, r#"W/"a""#, Failed),
+            (r#"ETag: W/"a""#, r#""a""#, Failed),
+            (r#"ETag: "a""#, "*", Send),
+            ("", r#""a""#, Failed),
+            ("", "*", Send),
+        ] {
+            check(stored, &format!("If-Match: {request}"), expected);
+        }
+        check(
+            "ETag: \"a\"",
+            "If-Match: \"a\"\nIf-None-Match: \"a\"",
+            NotModified,
+        );
+        check(
+            "ETag: \"a\"",
+            "If-Match: \"b\"\nIf-None-Match: \"a\"",
+            Failed,
+        );
+    }
+
+    #[test]
+    fn if_unmodified_since_counts_where_if_match_is_silent() {
+        let stored = format!("ETag: \"a\"\nLast-Modified: {MODIFIED}");
+        check(&stored, &format!("If-Unmodified-Since: {BEFORE}"), Failed);
+        check(&stored, &format!("If-Unmodified-Since: {MODIFIED}"), Send);
+        check(
+            &stored,
+            &format!("If-Match: \"a\"\nIf-Unmodified-Since: {BEFORE}"),
+            Send,
+        );
+        check(&stored, "If-Unmodified-Since: x", Send);
+        check("", &format!("If-Unmodified-Since: {BEFORE}"), Send);
+    }
+
+    #[test]
+    fn only_a_200_is_conditional() {
+        for status in [204, 301, 404, 500] {
+            assert_eq!(
+                verdict(status, "ETag: \"a\"", "If-None-Match: \"a\""),
+                Send,
+                "{status}"
+            );
+            assert_eq!(
+                verdict(status, "ETag: \"a\"", "If-Match: \"b\""),
+                Send,
+                "{status}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_304_leaves_out_what_describes_the_body() {
+        for name in [
+            "Cache-Control",
+            "Content-Location",
+            "Date",
+            "ETag",
+            "Expires",
+            "Vary",
+            "Last-Modified",
+            "Content-Security-Policy",
+            "X-A",
+        ] {
+            assert!(not_modified_keeps(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "Content-Type",
+            "content-length",
+            "Content-Encoding",
+            "Content-Language",
+            "Content-Range",
+        ] {
+            assert!(!not_modified_keeps(name.as_bytes()), "{name}");
+        }
+    }
+}

@@ -133,3 +133,158 @@ fn same_strong_date(wanted: &[u8], stored: Fields<'_>, now: Time) -> bool {
     };
     date::parse(wanted, now) == Some(modified) && made.since(modified) >= 1_000
 }
+
+#[cfg(test)]
+mod tests {
+    use RangeVerdict::{Full, Part, Unsatisfiable};
+
+    use super::*;
+    use crate::rules::Rules;
+    use crate::testing::{RECEIVED, fields};
+
+    fn verdict(
+        method: &http::Method,
+        request: &str,
+        status: u16,
+        stored: &str,
+        length: u64,
+    ) -> RangeVerdict {
+        let (request, stored) = (fields(request), fields(stored));
+        let facts = RequestFacts::read(method, request.fields(), false, &Rules::default());
+        range(
+            request.fields(),
+            &facts,
+            status,
+            stored.fields(),
+            length,
+            RECEIVED,
+        )
+    }
+
+    fn check(value: &str, length: u64, expected: RangeVerdict) {
+        let request = format!("Range: {value}");
+        assert_eq!(
+            verdict(&http::Method::GET, &request, 200, "", length),
+            expected,
+            "{value} of {length}"
+        );
+    }
+
+    #[test]
+    fn single_suffix_and_open_ranges() {
+        check("bytes=0-0", 10, Part { first: 0, last: 0 });
+        check("bytes=2-4", 10, Part { first: 2, last: 4 });
+        check("Bytes= 2-4 ,", 10, Part { first: 2, last: 4 });
+        check("bytes=2-", 10, Part { first: 2, last: 9 });
+        check("bytes=2-99", 10, Part { first: 2, last: 9 });
+        check("bytes=0-", 10, Part { first: 0, last: 9 });
+        check("bytes=-3", 10, Part { first: 7, last: 9 });
+        check("bytes=-99", 10, Part { first: 0, last: 9 });
+    }
+
+    #[test]
+    fn what_lies_beyond_the_end_is_unsatisfiable() {
+        check("bytes=10-", 10, Unsatisfiable);
+        check("bytes=10-12", 10, Unsatisfiable);
+        check("bytes=-0", 10, Unsatisfiable);
+        check("bytes=0-", 0, Unsatisfiable);
+        check("bytes=-5", 0, Full);
+    }
+
+    #[test]
+    fn huge_numbers_do_not_overflow() {
+        const HUGE: &str = "99999999999999999999999999";
+        check(&format!("bytes=0-{HUGE}"), 10, Part { first: 0, last: 9 });
+        check(&format!("bytes=-{HUGE}"), 10, Part { first: 0, last: 9 });
+        check(&format!("bytes={HUGE}-{HUGE}"), 10, Unsatisfiable);
+        check(&format!("bytes={HUGE}-"), u64::MAX, Unsatisfiable);
+        check(
+            "bytes=0-18446744073709551615",
+            u64::MAX,
+            Part {
+                first: 0,
+                last: u64::MAX - 1,
+            },
+        );
+    }
+
+    #[test]
+    fn what_is_not_one_range_of_bytes_is_ignored() {
+        for value in [
+            "",
+            "bytes",
+            "bytes=",
+            "bytes=-",
+            "bytes=a-b",
+            "bytes=1-a",
+            "bytes=4-2",
+            "bytes=1",
+            "bytes=+1-2",
+            "bytes=1--2",
+            "bytes=0-1,3-4",
+            "items=0-1",
+            "bytes 0-1",
+            "bytes=0x1-2",
+            "bytes=1 - 2",
+        ] {
+            check(value, 10, Full);
+        }
+        assert_eq!(
+            verdict(
+                &http::Method::GET,
+                "Range: bytes=0-1\nRange: bytes=3-4",
+                200,
+                "",
+                10
+            ),
+            Full
+        );
+        assert_eq!(
+            verdict(&http::Method::HEAD, "Range: bytes=0-1", 200, "", 10),
+            Full
+        );
+        assert_eq!(
+            verdict(&http::Method::GET, "Range: bytes=0-1", 404, "", 10),
+            Full
+        );
+        assert_eq!(verdict(&http::Method::GET, "", 200, "", 10), Full);
+    }
+
+    #[test]
+    fn if_range_compares_strongly() {
+        const STORED: &str = "ETag: \"a\"\nLast-Modified: Sun, 06 Nov 1994 08:00:00 GMT\nDate: Sun, 06 Nov 1994 08:00:01 GMT";
+        const HASTY: &str =
+            "Last-Modified: Sun, 06 Nov 1994 08:00:00 GMT\nDate: Sun, 06 Nov 1994 08:00:00 GMT";
+        for (stored, if_range, holds) in [
+            (STORED, "\"a\"", true),
+            (STORED, "\"b\"", false),
+            (STORED, "W/\"a\"", false),
+            (STORED, "a", false),
+            (STORED, "\"a\", \"b\"", false),
+            (STORED, "\"b\"\nIf-Range: \"a\"", false),
+            ("ETag: W/\"a\"", "W/\"a\"", false),
+            ("", "\"a\"", false),
+            (STORED, "Sun, 06 Nov 1994 08:00:00 GMT", true),
+            (STORED, "Sun, 06 Nov 1994 08:00:01 GMT", false),
+            (STORED, "0", false),
+            (HASTY, "Sun, 06 Nov 1994 08:00:00 GMT", false),
+            ("", "0", false),
+        ] {
+            let request = format!("Range: bytes=0-1\nIf-Range: {if_range}");
+            let expected = if holds {
+                Part { first: 0, last: 1 }
+            } else {
+                Full
+            };
+            assert_eq!(
+                verdict(&http::Method::GET, &request, 200, stored, 10),
+                expected,
+                "{stored} {if_range}"
+            );
+        }
+        assert_eq!(
+            verdict(&http::Method::GET, "If-Range: \"a\"", 200, STORED, 10),
+            Full
+        );
+    }
+}

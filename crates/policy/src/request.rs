@@ -161,9 +161,9 @@ impl<'a> RequestFacts<'a> {
 
 /// The raw observations of the one pass.
 #[derive(Default)]
-#[allow(
+#[expect(
     clippy::struct_excessive_bools,
-    reason = "each is one field seen or not"
+    reason = "each is one thing seen or not"
 )]
 struct Seen<'a> {
     directives: RequestDirectives,
@@ -255,4 +255,114 @@ pub(crate) fn cookies(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
             ),
             None => (&[][..], pair),
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patterns::Patterns;
+    use crate::rules::KeyRules;
+    use crate::testing::{fields, get};
+
+    fn check(method: &Method, request: &str, has_body: bool, expected: Handling) {
+        let request = fields(request);
+        let facts = RequestFacts::read(method, request.fields(), has_body, &Rules::default());
+        assert_eq!(facts.handling(), expected, "{method} {request:?}");
+    }
+
+    fn is_personal(rules: &Rules, request: &str) -> bool {
+        get(&fields(request), rules).credentials().cookie
+    }
+
+    #[test]
+    fn what_is_not_a_plain_get_or_head_passes() {
+        for method in [
+            Method::POST,
+            Method::PUT,
+            Method::DELETE,
+            Method::PATCH,
+            Method::OPTIONS,
+            Method::TRACE,
+            Method::CONNECT,
+        ] {
+            check(&method, "", false, Handling::Pass(PassReason::Method));
+        }
+        let unknown = Method::from_bytes(b"FROBNICATE").expect("a method");
+        check(
+            &unknown,
+            "Authorization: x",
+            true,
+            Handling::Pass(PassReason::Method),
+        );
+        check(&Method::GET, "", true, Handling::Pass(PassReason::Body));
+        check(&Method::HEAD, "", true, Handling::Pass(PassReason::Body));
+        check(
+            &Method::GET,
+            "Cache-Control: foo, No-Store",
+            false,
+            Handling::Pass(PassReason::NoStore),
+        );
+        check(
+            &Method::GET,
+            "Connection: keep-alive, TE",
+            false,
+            Handling::Cache,
+        );
+    }
+
+    #[test]
+    fn conditions_ranges_and_only_if_cached_are_noticed() {
+        let rules = Rules::default();
+        for name in [
+            "If-Match",
+            "If-None-Match",
+            "If-Modified-Since",
+            "If-Unmodified-Since",
+        ] {
+            assert!(
+                get(&fields(&format!("{name}: x")), &rules).is_conditional(),
+                "{name}"
+            );
+        }
+        assert!(!get(&fields("If-Range: x"), &rules).is_conditional());
+        assert!(get(&fields("Cache-Control: Only-If-Cached"), &rules).only_if_cached());
+        assert_eq!(
+            get(&fields("Range: bytes=1-2"), &rules).range(),
+            Some(&b"bytes=1-2"[..])
+        );
+        assert_eq!(
+            get(&fields("Range: bytes=1-2\nRange: bytes=1-2"), &rules).range(),
+            None
+        );
+        assert!(!get(&fields(""), &rules).is_head());
+    }
+
+    #[test]
+    fn cookies_are_personal_unless_ignored_or_keyed() {
+        let rules = Rules::default();
+        for (request, expected) in [
+            ("Cookie: a=b", true),
+            ("Cookie: _ga=1; _gid=2; OptanonConsent=x=y", false),
+            ("Cookie: _ga=1;a=2", true),
+            ("Cookie: _ga=1\nCookie: a=2", true),
+            ("Cookie: value-without-name", true),
+            ("Cookie: =value", true),
+            ("Cookie: ; ;", false),
+            ("Cookie:", false),
+            ("", false),
+        ] {
+            assert_eq!(is_personal(&rules, request), expected, "{request}");
+        }
+        let rules = Rules {
+            cookies_ignored: Patterns::from_iter(["theme*"]),
+            key: KeyRules {
+                cookies: vec!["lang".to_owned()],
+                ..KeyRules::default()
+            },
+            ..Rules::default()
+        };
+        assert!(!is_personal(&rules, "Cookie: theme_x=1; lang=de"));
+        assert!(is_personal(&rules, "Cookie: _ga=1"));
+        assert!(is_personal(&rules, "Cookie: Lang=de"));
+    }
 }

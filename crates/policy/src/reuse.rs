@@ -75,6 +75,11 @@ pub fn on_error(lifetime: &Lifetime, request: &RequestFacts<'_>, now: Time) -> b
         && (ttl > 0 || ttl.unsigned_abs() < lifetime.stale_if_error)
 }
 
+/// Statuses that count as a failure of the origin (RFC 5861 §4).
+pub const fn is_origin_failure(status: u16) -> bool {
+    matches!(status, 500 | 502 | 503 | 504)
+}
+
 fn beyond_clients_limits(
     lifetime: &Lifetime,
     request: &RequestFacts<'_>,
@@ -92,4 +97,205 @@ fn beyond_clients_limits(
     let min_fresh = request.min_fresh()?;
     let lasts = fresh && ttl.unsigned_abs() >= min_fresh;
     (!lasts).then_some(Why::MinFresh)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::{Reload, Rules};
+    use crate::testing::{RECEIVED, fields, get, lifetime};
+
+    /// Asks for a response, this many milliseconds after it was received.
+    fn check(response: &str, request: &str, after: u64, expected: Reuse) {
+        check_with(&Rules::default(), response, request, after, expected);
+    }
+
+    fn check_with(rules: &Rules, response: &str, request: &str, after: u64, expected: Reuse) {
+        let request = fields(request);
+        let verdict = reuse(
+            &lifetime(response),
+            &get(&request, rules),
+            RECEIVED.plus(after),
+        );
+        assert_eq!(
+            verdict, expected,
+            "{response:?} after {after} for {request:?}"
+        );
+    }
+
+    fn check_on_error(response: &str, after: u64, expected: bool) {
+        let request = fields("");
+        let facts = get(&request, &Rules::default());
+        assert_eq!(
+            on_error(&lifetime(response), &facts, RECEIVED.plus(after)),
+            expected,
+            "{response:?} after {after}"
+        );
+    }
+
+    #[test]
+    fn fresh_then_stale_then_expired() {
+        let response = "Cache-Control: max-age=60";
+        check(response, "", 0, Reuse::Fresh);
+        check(response, "", 59_999, Reuse::Fresh);
+        check(response, "", 60_000, Reuse::Stale);
+        check(response, "", 69_999, Reuse::Stale);
+        check(response, "", 70_000, Reuse::Revalidate(Why::Expired));
+        check_on_error(response, 70_000, true);
+    }
+
+    #[test]
+    fn what_must_be_revalidated_is_never_stale() {
+        let expired = Reuse::Revalidate(Why::Expired);
+        for response in [
+            "Cache-Control: max-age=60, must-revalidate",
+            "Cache-Control: max-age=60, proxy-revalidate",
+            "Cache-Control: s-maxage=60",
+            "Cache-Control: s-maxage=60, stale-while-revalidate=60, stale-if-error=60",
+            "CDN-Cache-Control: max-age=60, must-revalidate",
+        ] {
+            check(response, "", 59_999, Reuse::Fresh);
+            check(response, "", 60_000, expired);
+            check_on_error(response, 59_999, true);
+            check_on_error(response, 60_000, false);
+        }
+    }
+
+    #[test]
+    fn no_cache_asks_the_origin_every_time() {
+        let response = "Cache-Control: no-cache, max-age=60\nETag: \"a\"";
+        check(response, "", 0, Reuse::Revalidate(Why::NoCache));
+        check_on_error(response, 0, false);
+        check(
+            "Cache-Control: no-cache=\"x-a\", max-age=60",
+            "",
+            0,
+            Reuse::Fresh,
+        );
+    }
+
+    #[test]
+    fn invalidated_means_mandatory_validation() {
+        let mut stored = lifetime("Cache-Control: max-age=60");
+        stored.invalidate();
+        let request = fields("");
+        let facts = get(&request, &Rules::default());
+        assert_eq!(
+            reuse(&stored, &facts, RECEIVED),
+            Reuse::Revalidate(Why::NoCache)
+        );
+        assert!(!on_error(&stored, &facts, RECEIVED));
+    }
+
+    #[test]
+    fn expired_by_hand_is_stale_and_still_serves_on_error() {
+        let mut stored = lifetime("Cache-Control: max-age=60");
+        stored.expire(RECEIVED);
+        let request = fields("");
+        let facts = get(&request, &Rules::default());
+        assert_eq!(reuse(&stored, &facts, RECEIVED), Reuse::Stale);
+        assert_eq!(
+            reuse(&stored, &facts, RECEIVED.plus(10_000)),
+            Reuse::Revalidate(Why::Expired)
+        );
+        assert!(on_error(&stored, &facts, RECEIVED.plus(10_000)));
+    }
+
+    #[test]
+    fn a_client_can_ask_for_a_younger_answer() {
+        let response = "Cache-Control: max-age=60";
+        let too_old = Reuse::Revalidate(Why::MaxAge);
+        check(response, "Cache-Control: max-age=5", 5_000, Reuse::Fresh);
+        check(response, "Cache-Control: max-age=5", 5_001, too_old);
+        check(response, "Cache-Control: max-age=500", 60_000, too_old);
+        check(
+            response,
+            "Cache-Control: max-age=5, max-stale=9",
+            6_000,
+            too_old,
+        );
+        check(response, "Cache-Control: max-age=x", 60_000, Reuse::Stale);
+        check(
+            "Cache-Control: max-age=60\nAge: 10",
+            "Cache-Control: max-age=5",
+            0,
+            too_old,
+        );
+    }
+
+    #[test]
+    fn a_client_can_ask_for_a_longer_lasting_answer() {
+        let response = "Cache-Control: max-age=60";
+        let too_short = Reuse::Revalidate(Why::MinFresh);
+        check(
+            response,
+            "Cache-Control: min-fresh=10",
+            50_000,
+            Reuse::Fresh,
+        );
+        check(response, "Cache-Control: min-fresh=10", 50_001, too_short);
+        check(response, "Cache-Control: min-fresh=0", 60_000, too_short);
+    }
+
+    #[test]
+    fn a_reload_is_honoured_where_the_operator_wants_it() {
+        let rules = Rules {
+            reload: Reload::Honour,
+            ..Rules::default()
+        };
+        let reload = Reuse::Revalidate(Why::Reload);
+        let plain = "Cache-Control: max-age=60";
+        check_with(&rules, plain, "Cache-Control: no-cache", 0, reload);
+        check_with(&rules, plain, "Pragma: no-cache", 0, reload);
+        check_with(
+            &rules,
+            plain,
+            "Pragma: no-cache\nCache-Control: foo",
+            0,
+            Reuse::Fresh,
+        );
+        check_with(
+            &rules,
+            plain,
+            "Cache-Control: max-age=0",
+            1,
+            Reuse::Revalidate(Why::MaxAge),
+        );
+        let immutable = "Cache-Control: max-age=60, immutable";
+        check_with(
+            &rules,
+            immutable,
+            "Cache-Control: max-age=0",
+            1,
+            Reuse::Fresh,
+        );
+        check_with(
+            &rules,
+            immutable,
+            "Cache-Control: max-age=0",
+            60_000,
+            Reuse::Revalidate(Why::MaxAge),
+        );
+        check_with(
+            &rules,
+            immutable,
+            "Cache-Control: max-age=5",
+            5_001,
+            Reuse::Revalidate(Why::MaxAge),
+        );
+        check_with(&rules, immutable, "Cache-Control: no-cache", 1, reload);
+    }
+
+    #[test]
+    fn what_is_stale_on_arrival_can_still_be_within_its_window() {
+        check("Cache-Control: max-age=60\nAge: 65", "", 0, Reuse::Stale);
+        check(
+            "Cache-Control: max-age=0, stale-while-revalidate=5",
+            "",
+            0,
+            Reuse::Stale,
+        );
+        check_on_error("Cache-Control: max-age=0, stale-if-error=5", 4_999, true);
+        check_on_error("Cache-Control: max-age=0, stale-if-error=5", 5_000, false);
+    }
 }

@@ -162,9 +162,9 @@ fn lifetime(
         Freshness::Operator(ttl) => initial_age.saturating_add(ttl),
         Freshness::Explicit(lifetime) | Freshness::Heuristic(lifetime) => lifetime,
     };
-    let usable = !must_validate
-        && (fresh_for.saturating_add(while_revalidate) > initial_age
-            || directives.stale_if_error.is_some_and(|window| window > 0));
+    let within_window = fresh_for.saturating_add(while_revalidate) > initial_age;
+    let asked_to_outlast_errors = directives.stale_if_error.is_some() && if_error > 0;
+    let usable = !must_validate && (within_window || asked_to_outlast_errors);
     if !usable && !validator {
         return Err(NotStorable::NoLifetime);
     }
@@ -215,4 +215,236 @@ fn is_event_stream(response: Fields<'_>) -> bool {
             .trim_ascii()
             .eq_ignore_ascii_case(b"text/event-stream")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{RECEIVED, fields, judge};
+
+    fn check(status: u16, response: &str, expected: Option<NotStorable>) {
+        let verdict = judge(&Rules::default(), "", status, response);
+        assert_eq!(verdict.err(), expected, "{status} {response}");
+    }
+
+    #[test]
+    fn any_final_status_with_explicit_freshness_is_stored() {
+        for status in [
+            200, 201, 202, 203, 204, 205, 299, 302, 303, 307, 400, 403, 405, 418, 429, 451, 500,
+            503, 599,
+        ] {
+            check(status, "Cache-Control: max-age=5", None);
+            check(status, "CDN-Cache-Control: max-age=5", None);
+            check(status, "Expires: Sun, 06 Nov 1994 09:00:00 GMT", None);
+        }
+        for status in [201, 202, 205, 302, 303, 307, 403, 500] {
+            check(status, "", Some(NotStorable::Status));
+            check(status, "Cache-Control: public", Some(NotStorable::Status));
+        }
+    }
+
+    #[test]
+    fn parts_confirmations_and_interim_responses_never_are() {
+        check(206, "Cache-Control: max-age=5", Some(NotStorable::Partial));
+        check(304, "Cache-Control: max-age=5", Some(NotStorable::Partial));
+        for status in [100, 101, 103, 0, 600] {
+            check(
+                status,
+                "Cache-Control: max-age=5",
+                Some(NotStorable::Status),
+            );
+        }
+    }
+
+    #[test]
+    fn no_store_and_private_forbid_it() {
+        check(
+            200,
+            "Cache-Control: max-age=5, no-store",
+            Some(NotStorable::NoStore),
+        );
+        check(
+            200,
+            "Cache-Control: max-age=5\nCache-Control: No-Store",
+            Some(NotStorable::NoStore),
+        );
+        check(
+            200,
+            "Cache-Control: public, private, max-age=5",
+            Some(NotStorable::Private),
+        );
+        check(200, "Cache-Control: private=\"x-user\", max-age=5", None);
+        check(
+            200,
+            "Cache-Control: private=\"\", max-age=5",
+            Some(NotStorable::Private),
+        );
+    }
+
+    #[test]
+    fn a_targeted_field_speaks_in_the_place_of_cache_control() {
+        check(
+            200,
+            "CDN-Cache-Control: max-age=5\nCache-Control: no-store",
+            None,
+        );
+        check(
+            200,
+            "CDN-Cache-Control: max-age=5\nCache-Control: private",
+            None,
+        );
+        check(
+            200,
+            "CDN-Cache-Control: no-store\nCache-Control: max-age=5",
+            Some(NotStorable::NoStore),
+        );
+        check(
+            200,
+            "CDN-Cache-Control: private\nCache-Control: public, max-age=5",
+            Some(NotStorable::Private),
+        );
+        check(
+            200,
+            "CDN-Cache-Control: max-age=\"5\"\nCache-Control: no-store",
+            Some(NotStorable::NoStore),
+        );
+        check(
+            200,
+            "CDN-Cache-Control:\nCache-Control: no-store",
+            Some(NotStorable::NoStore),
+        );
+        check(
+            200,
+            "Other-Cache-Control: max-age=5\nCache-Control: no-store",
+            Some(NotStorable::NoStore),
+        );
+        let rules = Rules {
+            targeted: vec!["Other-Cache-Control".to_owned()],
+            ..Rules::default()
+        };
+        let response = "Other-Cache-Control: max-age=5\nCache-Control: no-store";
+        assert!(judge(&rules, "", 200, response).is_ok());
+    }
+
+    #[test]
+    fn must_understand_lifts_no_store_for_known_statuses_and_forbids_unknown_ones() {
+        check(
+            200,
+            "Cache-Control: max-age=5, no-store, must-understand",
+            None,
+        );
+        check(
+            299,
+            "Cache-Control: max-age=5, no-store, must-understand",
+            Some(NotStorable::Status),
+        );
+        check(
+            299,
+            "Cache-Control: max-age=5, must-understand",
+            Some(NotStorable::Status),
+        );
+        check(
+            200,
+            "Cache-Control: max-age=5, private, must-understand",
+            Some(NotStorable::Private),
+        );
+    }
+
+    #[test]
+    fn what_could_never_be_used_is_not_stored() {
+        let never = Some(NotStorable::NoLifetime);
+        for (response, without, with_validator) in [
+            ("Cache-Control: max-age=0", never, None),
+            ("Expires: 0", never, None),
+            ("Cache-Control: no-cache", never, None),
+            ("Cache-Control: no-cache, max-age=60", never, None),
+            ("Cache-Control: max-age=60\nAge: 100", never, None),
+            ("Cache-Control: max-age=60\nAge: 65", None, None),
+            (
+                "Cache-Control: max-age=0, stale-while-revalidate=5",
+                None,
+                None,
+            ),
+            ("Cache-Control: max-age=0, stale-if-error=5", None, None),
+            (
+                "Cache-Control: max-age=0, stale-if-error=5, must-revalidate",
+                Some(NotStorable::NoLifetime),
+                None,
+            ),
+        ] {
+            check(200, response, without);
+            check(200, &format!("{response}\nETag: \"a\""), with_validator);
+            check(
+                200,
+                &format!("{response}\nLast-Modified: Sun, 06 Nov 1994 08:00:00 GMT"),
+                with_validator,
+            );
+        }
+    }
+
+    #[test]
+    fn an_operators_zero_means_not_at_all() {
+        let rules = Rules {
+            ttl: 0,
+            status_ttl: vec![(404, 0), (410, 5)],
+            ..Rules::default()
+        };
+        for (status, response, stored) in [
+            (200, "ETag: \"a\"", false),
+            (200, "Cache-Control: max-age=5", true),
+            (404, "", false),
+            (410, "", true),
+        ] {
+            assert_eq!(
+                judge(&rules, "", status, response).is_ok(),
+                stored,
+                "{status} {response}"
+            );
+        }
+        let rules = Rules {
+            forced_ttl: Some(0),
+            ..Rules::default()
+        };
+        assert!(judge(&rules, "", 200, "Cache-Control: max-age=5").is_err());
+    }
+
+    #[test]
+    fn a_request_that_passes_stores_nothing() {
+        let rules = Rules::default();
+        for request in [
+            "Cache-Control: no-store",
+            "Accept: text/event-stream",
+            "Connection: x-a",
+        ] {
+            let verdict = judge(&rules, request, 200, "Cache-Control: max-age=5");
+            assert_eq!(verdict.err(), Some(NotStorable::Request), "{request}");
+        }
+        let post = RequestFacts::read(&http::Method::POST, Fields::default(), false, &rules);
+        let response = fields("Cache-Control: max-age=5");
+        let verdict = storable(&post, 200, response.fields(), RECEIVED, RECEIVED, &rules);
+        assert_eq!(verdict, Storable::No(NotStorable::Request));
+    }
+
+    #[test]
+    fn set_cookie_is_the_operators_choice() {
+        for (set_cookie, stored) in [
+            (SetCookie::Refuse, false),
+            (SetCookie::Strip, true),
+            (SetCookie::Store, true),
+        ] {
+            let rules = Rules {
+                set_cookie,
+                ..Rules::default()
+            };
+            let verdict = judge(&rules, "", 200, "Set-Cookie: a=b");
+            assert_eq!(verdict.is_ok(), stored, "{set_cookie:?}");
+        }
+    }
+
+    #[test]
+    fn several_vary_lines_are_read() {
+        check(200, "Vary: a\nVary: b, c", None);
+        check(200, "Vary: a\nVary: b, *", Some(NotStorable::VaryAny));
+        check(200, "Vary: a b", Some(NotStorable::VaryAny));
+    }
 }

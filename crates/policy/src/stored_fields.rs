@@ -34,12 +34,14 @@ fn qualified_names(response: Fields<'_>, rules: &Rules) -> Vec<Vec<u8>> {
             names.extend(argument.field_names().map(<[u8]>::to_vec));
         }
     };
-    match targeted::select(response, &rules.targeted) {
-        Some(members) => {
-            targeted::arguments(&members).for_each(|(name, argument)| note(name, argument))
+    if let Some(members) = targeted::select(response, &rules.targeted) {
+        for (name, argument) in targeted::arguments(&members) {
+            note(name, argument);
         }
-        None => directives::directives(response, "cache-control")
-            .for_each(|(name, argument)| note(name, argument)),
+    } else {
+        for (name, argument) in directives::directives(response, "cache-control") {
+            note(name, argument);
+        }
     }
     names
 }

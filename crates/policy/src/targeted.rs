@@ -72,37 +72,28 @@ fn argument(entry: &ListEntry) -> Option<Argument<'_>> {
 mod tests {
     use super::*;
     use crate::directives::Directive;
+    use crate::testing::fields;
 
-    fn check(block: &str, expected_max_age: Option<Option<u64>>) {
-        let targeted = [
-            "Microcache-Control".to_owned(),
-            "CDN-Cache-Control".to_owned(),
-        ];
-        let found = select(Fields::new(block.as_bytes()), &targeted);
-        let max_age = found.map(|members| directives(&members).max_age);
-        assert_eq!(max_age, expected_max_age, "{block:?}");
+    fn selected(lines: &str) -> Option<ResponseDirectives> {
+        let names = ["Microcache-Control", "CDN-Cache-Control"].map(str::to_owned);
+        select(fields(lines).fields(), &names).map(|members| directives(&members))
+    }
+
+    /// Expects a field to speak, and its `max-age` in seconds.
+    fn check(lines: &str, expected: Option<u64>) {
+        let max_age = selected(lines).expect(lines).max_age;
+        assert_eq!(max_age, expected.map(|seconds| seconds * 1000), "{lines}");
     }
 
     #[test]
     fn the_first_valid_field_speaks() {
-        check("CDN-Cache-Control: max-age=5\r\n", Some(Some(5_000)));
-        check(
-            "CDN-Cache-Control: max-age=5\r\nMicrocache-Control: max-age=7\r\n",
-            Some(Some(7_000)),
-        );
-        check(
-            "CDN-Cache-Control: max-age=5\r\nMicrocache-Control: max-age=7,,\r\n",
-            Some(Some(5_000)),
-        );
-        check(
-            "CDN-Cache-Control: foo\r\nCDN-Cache-Control: max-age=5\r\n",
-            Some(Some(5_000)),
-        );
-        check(
-            "CDN-Cache-Control: max-age=5;x=1, foo=(a b)\r\n",
-            Some(Some(5_000)),
-        );
-        check("CDN-Cache-Control: no-store\r\n", Some(None));
+        const CDN: &str = "CDN-Cache-Control: max-age=5";
+        check(CDN, Some(5));
+        check(&format!("{CDN}\nMicrocache-Control: max-age=7"), Some(7));
+        check(&format!("{CDN}\nMicrocache-Control: max-age=7,,"), Some(5));
+        check(&format!("CDN-Cache-Control: foo\n{CDN}"), Some(5));
+        check("CDN-Cache-Control: max-age=5;x=1, foo=(a b)", Some(5));
+        check("CDN-Cache-Control: no-store", None);
     }
 
     #[test]
@@ -119,37 +110,24 @@ mod tests {
             "MaX-aGe=5",
             "max-age=9999999999999999",
         ] {
-            check(&format!("CDN-Cache-Control: {value}\r\n"), None);
+            let line = format!("CDN-Cache-Control: {value}");
+            assert_eq!(selected(&line), None, "{value}");
         }
     }
 
     #[test]
     fn numbers_saturate_and_negative_ones_are_stale() {
-        check(
-            "CDN-Cache-Control: max-age=99999999999\r\n",
-            Some(Some((1 << 31) * 1000)),
-        );
-        check("CDN-Cache-Control: max-age=-5\r\n", Some(Some(0)));
-        check(
-            "CDN-Cache-Control: max-age=3, max-age=5\r\n",
-            Some(Some(5_000)),
-        );
+        check("CDN-Cache-Control: max-age=99999999999", Some(1 << 31));
+        check("CDN-Cache-Control: max-age=-5", Some(0));
+        check("CDN-Cache-Control: max-age=3, max-age=5", Some(5));
     }
 
     #[test]
     fn directives_without_value_are_booleans() {
-        let fields = Fields::new(
-            b"CDN-Cache-Control: no-store=?0, private=\"x-a\", no-cache, must-revalidate=?1\r\n",
-        );
-        let members = select(fields, &["cdn-cache-control".to_owned()]).expect("a valid field");
-        let all = directives(&members);
-        let said = [
-            Directive::NoStore,
-            Directive::Private,
-            Directive::NoCache,
-            Directive::MustRevalidate,
-        ]
-        .map(|d| all.says(d));
+        use Directive::{MustRevalidate, NoCache, NoStore, Private};
+        let line = "CDN-Cache-Control: no-store=?0, private=\"x-a\", no-cache, must-revalidate=?1";
+        let all = selected(line).expect(line);
+        let said = [NoStore, Private, NoCache, MustRevalidate].map(|one| all.says(one));
         assert_eq!(said, [false, false, true, true]);
     }
 }

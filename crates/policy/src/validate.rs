@@ -159,3 +159,221 @@ fn describes_framing(name: &[u8]) -> bool {
         .iter()
         .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storable::NotStorable;
+    use crate::testing::{RECEIVED, fields, get};
+
+    const MODIFIED: &str = "Last-Modified: Sun, 06 Nov 1994 08:00:00 GMT";
+
+    fn check_merge(rules: &Rules, stored: &str, fresh: &str, expected: &str) {
+        let merged = merge_not_modified(fields(stored).fields(), fields(fresh).fields(), rules);
+        assert_eq!(merged, fields(expected), "{stored:?} {fresh:?}");
+    }
+
+    #[test]
+    fn both_validators_are_sent_as_they_are_stored() {
+        for (stored, expected) in [
+            ("ETag: W/\"a\"", "If-None-Match: W/\"a\""),
+            ("ETag: unquoted", "If-None-Match: unquoted"),
+            (MODIFIED, "If-Modified-Since: Sun, 06 Nov 1994 08:00:00 GMT"),
+            (
+                "Last-Modified: x\netag: \"a\"",
+                "If-None-Match: \"a\"\nIf-Modified-Since: x",
+            ),
+            ("ETag:\nLast-Modified:", ""),
+            ("", ""),
+        ] {
+            let mut out = FieldsBuf::new();
+            let any = add_validators(fields(stored).fields(), &mut out);
+            assert_eq!(
+                (any, out),
+                (!expected.is_empty(), fields(expected)),
+                "{stored}"
+            );
+        }
+    }
+
+    #[test]
+    fn conditions_and_ranges_do_not_go_with_a_fill() {
+        for name in [
+            "If-Match",
+            "if-none-match",
+            "If-Modified-Since",
+            "If-Unmodified-Since",
+            "If-Range",
+            "Range",
+        ] {
+            assert!(is_conditional_field(name.as_bytes()), "{name}");
+        }
+        assert!(!is_conditional_field(b"If"));
+        assert!(!is_conditional_field(b"Accept-Ranges"));
+    }
+
+    #[test]
+    fn a_304_updates_every_field_but_those_that_frame_the_body() {
+        check_merge(
+            &Rules::default(),
+            "A: 1\nContent-Type: text/plain\nContent-Encoding: gzip\nB: 1\na: 2\nETag: \"a\"\nDate: x",
+            "Date: y\na: 3\nA: 4\nContent-Type: text/html\nContent-Encoding: br\nContent-Length: 0\nContent-Range: z\nC: 1\nAge: 5\n\
+             Transfer-Encoding: chunked\nCache-Control: max-age=9",
+            "Content-Encoding: gzip\nB: 1\nETag: \"a\"\nDate: y\na: 3\nA: 4\nContent-Type: text/html\nC: 1\nCache-Control: max-age=9",
+        );
+    }
+
+    #[test]
+    fn fields_of_the_304s_connection_are_not_taken_over() {
+        check_merge(
+            &Rules::default(),
+            "X-A: 1\nX-B: 1",
+            "Connection: X-A\nX-A: 2\nX-B: 2",
+            "X-A: 1\nX-B: 2",
+        );
+    }
+
+    #[test]
+    fn a_cookie_in_a_304_is_for_one_client() {
+        let replaying = Rules {
+            set_cookie: SetCookie::Store,
+            ..Rules::default()
+        };
+        check_merge(&Rules::default(), "X-A: 1", "Set-Cookie: a=b", "X-A: 1");
+        check_merge(
+            &replaying,
+            "Set-Cookie: a=a",
+            "Set-Cookie: a=b",
+            "Set-Cookie: a=b",
+        );
+    }
+
+    #[test]
+    fn fields_that_the_304_calls_private_are_dropped() {
+        check_merge(
+            &Rules::default(),
+            "X-A: 1\nX-B: 1",
+            "Cache-Control: private=x-a",
+            "X-B: 1\nCache-Control: private=x-a",
+        );
+    }
+
+    #[test]
+    fn a_304_gives_a_new_lifetime_or_ends_it() {
+        let rules = Rules::default();
+        let request = fields("");
+        let facts = get(&request, &rules);
+        for (stored, fresh, expected) in [
+            (
+                "Cache-Control: max-age=60\nDate: Sun, 06 Nov 1994 07:00:00 GMT",
+                "",
+                Ok(60_000),
+            ),
+            (
+                "Cache-Control: max-age=60",
+                "Cache-Control: max-age=5",
+                Ok(5_000),
+            ),
+            ("Cache-Control: max-age=60", "Age: 20", Ok(40_000)),
+            (
+                "Cache-Control: max-age=60",
+                "Date: Sun, 06 Nov 1994 08:49:27 GMT",
+                Ok(50_000),
+            ),
+            (
+                "Cache-Control: max-age=60",
+                "Cache-Control: no-store",
+                Err(NotStorable::NoStore),
+            ),
+            (
+                "Cache-Control: max-age=60",
+                "CDN-Cache-Control: private",
+                Err(NotStorable::Private),
+            ),
+            (
+                "Cache-Control: max-age=60",
+                "Vary: *",
+                Err(NotStorable::VaryAny),
+            ),
+            ("Cache-Control: max-age=60", "Set-Cookie: a=b", Ok(60_000)),
+        ] {
+            let (stored, fresh) = (fields(stored), fields(fresh));
+            let refreshed = refreshed(
+                &facts,
+                200,
+                stored.fields(),
+                fresh.fields(),
+                RECEIVED,
+                RECEIVED,
+                &rules,
+            );
+            let verdict = match refreshed.storable {
+                Storable::Yes(lifetime) => Ok(lifetime.ttl(RECEIVED)),
+                Storable::No(reason) => Err(reason),
+            };
+            assert_eq!(verdict, expected, "{stored:?} {fresh:?}");
+            assert!(!refreshed.fields.fields().contains("age"));
+            assert!(!refreshed.fields.fields().contains("set-cookie"));
+        }
+    }
+
+    #[test]
+    fn a_304_is_matched_by_its_validators() {
+        const OTHER: &str = "Last-Modified: Sun, 06 Nov 1994 08:00:01 GMT";
+        for (stored, fresh, same) in [
+            ("ETag: \"a\"", "ETag: \"a\"", true),
+            ("ETag: \"a\"", "ETag: \"b\"", false),
+            ("ETag: W/\"a\"", "ETag: W/\"a\"", true),
+            ("ETag: \"a\"", "ETag: W/\"a\"", true),
+            ("ETag: W/\"a\"", "ETag: \"a\"", false),
+            ("ETag: a", "ETag: a", true),
+            ("ETag: a", "ETag: \"a\"", false),
+            (MODIFIED, MODIFIED, true),
+            (MODIFIED, OTHER, false),
+            ("", MODIFIED, false),
+            ("", "ETag: \"a\"", false),
+            ("ETag: \"a\"", MODIFIED, false),
+            ("ETag: \"a\"", "", true),
+            (MODIFIED, "", true),
+            ("", "", true),
+        ] {
+            assert_eq!(
+                same_representation(fields(stored).fields(), fields(fresh).fields()),
+                same,
+                "{stored:?} {fresh:?}"
+            );
+        }
+        let both = |date| format!("ETag: \"a\"\n{date}");
+        assert!(same_representation(
+            fields(&both(MODIFIED)).fields(),
+            fields(&both(OTHER)).fields()
+        ));
+    }
+
+    #[test]
+    fn the_answer_to_a_head_freshens_or_ends_what_is_stored() {
+        let stored = fields(&format!("ETag: \"a\"\n{MODIFIED}\nX-A: 1"));
+        let freshened = |head: &str| match head_update(
+            stored.fields(),
+            5,
+            fields(head).fields(),
+            &Rules::default(),
+        ) {
+            HeadUpdate::Freshen(fields) => Some(fields),
+            HeadUpdate::Invalidate => None,
+        };
+        let updated = fields(&format!("ETag: \"a\"\n{MODIFIED}\nX-A: 2"));
+        assert_eq!(freshened("X-A: 2"), Some(updated.clone()));
+        assert_eq!(freshened("X-A: 2\nContent-Length: 5"), Some(updated));
+        assert!(freshened("ETag: \"a\"").is_some());
+        for other in [
+            "ETag: \"b\"",
+            "ETag: W/\"a\"",
+            "Last-Modified: x",
+            "Content-Length: 6",
+            "Content-Length: x",
+        ] {
+            assert_eq!(freshened(other), None, "{other}");
+        }
+    }
+}

@@ -223,12 +223,8 @@ fn push_member(out: &mut Selection, member: &[u8]) {
 }
 
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
-    let lower = |text: &'_ [u8]| {
-        text.iter()
-            .map(u8::to_ascii_lowercase)
-            .collect::<SmallVec<[u8; 16]>>()
-    };
-    lower(a).cmp(&lower(b))
+    let a = a.iter().map(u8::to_ascii_lowercase);
+    a.cmp(b.iter().map(u8::to_ascii_lowercase))
 }
 
 /// `token`, or `token;q=0.5` with optional white space around the semicolon.
@@ -265,4 +261,210 @@ fn thousandths(value: &[u8]) -> Option<u16> {
         };
     }
     (weight <= 1000).then_some(weight)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::fields;
+
+    fn names(of: &str) -> VaryNames {
+        match of_response(fields(of).fields()) {
+            Vary::Names(names) => names,
+            other => panic!("{of}: {other:?}"),
+        }
+    }
+
+    fn selection(vary: &str, request: &str) -> Selection {
+        let mut out = Selection::from_slice(b"left over");
+        select(&names(vary), fields(request).fields(), &mut out);
+        out
+    }
+
+    fn check_same(vary: &str, requests: &[&str]) {
+        for other in requests {
+            assert_eq!(
+                selection(vary, requests[0]),
+                selection(vary, other),
+                "{} | {other}",
+                requests[0]
+            );
+        }
+    }
+
+    fn check_all_differ(vary: &str, requests: &[&str]) {
+        for (i, one) in requests.iter().enumerate() {
+            for other in &requests[..i] {
+                assert_ne!(
+                    selection(vary, one),
+                    selection(vary, other),
+                    "{one} | {other}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn all_lines_are_read_sorted_and_each_name_once() {
+        assert_eq!(names("Vary: B, a\nVary: A,,c").as_bytes(), b"a,b,c");
+        for none in ["", "Vary:", "Vary: ,", "Vary:\nVary:"] {
+            assert_eq!(of_response(fields(none).fields()), Vary::None, "{none}");
+        }
+        for any in [
+            "Vary: *",
+            "Vary: a, *",
+            "Vary: *, *",
+            "Vary: a\nVary:\nVary: *",
+            "Vary: \"a\"",
+            "Vary: a b",
+            "Vary: a;b",
+        ] {
+            assert_eq!(of_response(fields(any).fields()), Vary::Any, "{any}");
+        }
+    }
+
+    #[test]
+    fn only_the_stored_form_is_read() {
+        for valid in ["", "a", "a,b", "accept-encoding"] {
+            let read = VaryNames::from_bytes(valid.as_bytes()).expect(valid);
+            assert_eq!(read.as_bytes(), valid.as_bytes());
+            assert_eq!(read.is_empty(), valid.is_empty());
+        }
+        for invalid in ["A", "b,a", "a,a", ",", "a,", "a b", "\u{e9}"] {
+            assert_eq!(VaryNames::from_bytes(invalid.as_bytes()), None, "{invalid}");
+        }
+        assert_eq!(VaryNames::from_bytes(b"\xff"), None);
+    }
+
+    #[test]
+    fn other_fields_count_as_they_stand_with_their_lines_combined() {
+        check_same("Vary: x", &["X: a, b", "x: a\nX: b", "x:  a, b  \ny: 1"]);
+        check_all_differ("Vary: x", &["", "x:", "x: a", "x: A", "x: a,b", "x: a, b"]);
+        check_all_differ(
+            "Vary: x, y",
+            &["", "x: 1", "y: 1", "x: 1\ny: 1", "x: 1y", "x:\ny: 1"],
+        );
+    }
+
+    #[test]
+    fn selections_by_other_names_differ() {
+        assert_ne!(
+            selection("Vary: x", "x: 1\ny: 1"),
+            selection("Vary: y", "x: 1\ny: 1")
+        );
+        assert_ne!(selection("Vary: x", ""), selection("Vary: x, y", ""));
+        let mut out = Selection::from_slice(b"left over");
+        select(&VaryNames::default(), fields("x: 1").fields(), &mut out);
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn accept_encoding_is_a_set() {
+        let vary = "Vary: Accept-Encoding";
+        check_same(
+            vary,
+            &[
+                "Accept-Encoding: gzip, br",
+                "accept-encoding: BR,GZip",
+                "Accept-Encoding: br;q=1.0 ,gzip ; q=0.5",
+                "Accept-Encoding: gzip\nAccept-Encoding: br",
+                "Accept-Encoding: x-gzip,, br, br, zstd;q=0.000, identity",
+                "Accept-Encoding: gzip;q=0.1, br;Q=0.001, *;q=0, identity;q=1",
+            ],
+        );
+        check_same(
+            vary,
+            &[
+                "Accept-Encoding:",
+                "Accept-Encoding: identity",
+                "Accept-Encoding: gzip;q=0",
+                "Accept-Encoding: ,",
+            ],
+        );
+        check_same(
+            vary,
+            &[
+                "Accept-Encoding: gzip, *;q=0",
+                "Accept-Encoding: identity;q=0, gzip",
+            ],
+        );
+        check_all_differ(
+            vary,
+            &[
+                "",
+                "Accept-Encoding:",
+                "Accept-Encoding: gzip",
+                "Accept-Encoding: br",
+                "Accept-Encoding: gzip, br",
+                "Accept-Encoding: *",
+                "Accept-Encoding: *, gzip;q=0",
+                "Accept-Encoding: gzip, identity;q=0",
+            ],
+        );
+    }
+
+    #[test]
+    fn accept_language_is_an_order_of_preference() {
+        let vary = "Vary: Accept-Language";
+        check_same(
+            vary,
+            &[
+                "Accept-Language: en-US, en;q=0.9, de;q=0.5",
+                "accept-language: EN-us,en;q=0.8,de;q=0.1, fr;q=0",
+                "Accept-Language: de;q=0.5, en;q=0.9\nAccept-Language: en-US",
+            ],
+        );
+        check_all_differ(
+            vary,
+            &[
+                "",
+                "Accept-Language:",
+                "Accept-Language: en",
+                "Accept-Language: en, de",
+                "Accept-Language: de, en",
+                "Accept-Language: en, *",
+                "Accept-Language: en, *, de;q=0",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_malformed_one_counts_as_absent_and_does_not_travel() {
+        for (name, value) in [
+            ("Accept-Encoding", "gzip;q=2"),
+            ("Accept-Encoding", "gzip;q=0.1234"),
+            ("Accept-Encoding", "gzip;q=1.001"),
+            ("Accept-Encoding", "gzip;q="),
+            ("Accept-Encoding", "gzip;q"),
+            ("Accept-Encoding", "gzip;level=1"),
+            ("Accept-Encoding", "gzip;q=1;q=1"),
+            ("Accept-Encoding", "gzip br"),
+            ("Accept-Encoding", "br, gzip;;"),
+            ("Accept-Encoding", "\"gzip\""),
+            ("Accept-Language", "en;q=0.a"),
+            ("Accept-Language", "en us"),
+        ] {
+            let line = format!("{name}: {value}\nX-A: 1");
+            let vary = format!("Vary: {name}");
+            assert_eq!(selection(&vary, &line), selection(&vary, ""), "{line}");
+            let mut request = fields(&line);
+            drop_malformed(&mut request);
+            assert_eq!(request, fields("X-A: 1"), "{line}");
+        }
+        let many = format!(
+            "Accept-Encoding: {}",
+            vec!["gzip"; MAX_MEMBERS + 1].join(",")
+        );
+        assert_eq!(
+            selection("Vary: accept-encoding", &many),
+            selection("Vary: accept-encoding", "")
+        );
+
+        let mut good = fields("accept-encoding: gzip;q=0.5\nAccept-Language:\nX-A: 1");
+        drop_malformed(&mut good);
+        assert_eq!(
+            good,
+            fields("accept-encoding: gzip;q=0.5\nAccept-Language:\nX-A: 1")
+        );
+    }
 }

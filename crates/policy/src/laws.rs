@@ -1,0 +1,415 @@
+//! Laws that hold for every input.
+
+use http::Method;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+use crate::date;
+use crate::fields::{Fields, FieldsBuf};
+use crate::hop::end_to_end;
+use crate::invalidate::locations;
+use crate::key::{self, KeyBuf, Scheme};
+use crate::lifetime::Lifetime;
+use crate::patterns::Patterns;
+use crate::precondition::precondition;
+use crate::range::{RangeVerdict, range};
+use crate::request::RequestFacts;
+use crate::reuse::{Reuse, on_error, reuse};
+use crate::rules::{KeyRules, Query, Rules};
+use crate::status::{CacheStatus, Forward};
+use crate::storable::{NotStorable, Storable, storable};
+use crate::stored_fields::fields_to_store;
+use crate::testing::{RECEIVED, fields, get, judge};
+use crate::time::Time;
+use crate::validate::{head_update, merge_not_modified, same_representation};
+use crate::vary::{self, Selection, Vary, VaryNames};
+
+/// Directives as origins write them, well and badly.
+fn directive() -> impl Strategy<Value = String> {
+    let number = prop_oneof![
+        any::<u64>().prop_map(|n| n.to_string()),
+        "[0-9]{1,3}",
+        "-?[0-9.]{0,3}[a-z']?",
+    ];
+    let counted = select(vec![
+        "max-age",
+        "s-maxage",
+        "stale-while-revalidate",
+        "stale-if-error",
+        "min-fresh",
+    ]);
+    let plain = select(vec![
+        "public",
+        "must-revalidate",
+        "proxy-revalidate",
+        "immutable",
+        "must-understand",
+        "no-cache",
+        "no-cache=\"x-a\"",
+        "private=\"x-b\"",
+        "foo",
+        "foo=\"a, b\"",
+        "",
+    ]);
+    prop_oneof![
+        (counted, number).prop_map(|(name, number)| format!("{name}={number}")),
+        plain.prop_map(str::to_owned),
+    ]
+}
+
+fn directives() -> impl Strategy<Value = Vec<String>> {
+    vec(directive(), 0..5)
+}
+
+/// Lines whose names mean something here, with any value that fits in a line.
+fn any_fields() -> impl Strategy<Value = FieldsBuf> {
+    let name = select(vec![
+        "Accept",
+        "Accept-Encoding",
+        "Accept-Language",
+        "Age",
+        "Authorization",
+        "Cache-Control",
+        "CDN-Cache-Control",
+        "Connection",
+        "Content-Length",
+        "Content-Location",
+        "Content-Type",
+        "Cookie",
+        "Date",
+        "ETag",
+        "Expires",
+        "If-Match",
+        "If-Modified-Since",
+        "If-None-Match",
+        "If-Range",
+        "If-Unmodified-Since",
+        "Last-Modified",
+        "Location",
+        "Pragma",
+        "Range",
+        "Set-Cookie",
+        "Upgrade",
+        "Vary",
+        "X-A",
+    ]);
+    let value = prop_oneof![
+        directives().prop_map(|all| all.join(",").into_bytes()),
+        "[ -~]{0,24}".prop_map(String::into_bytes),
+        "(bytes=[0-9]{0,22}-[0-9]{0,22}|\"[a-c]\"|W/\"[a-c]\"|[a-z]+;q=[0-9.]{1,4})"
+            .prop_map(String::into_bytes),
+        vec(
+            any::<u8>().prop_filter("no line ends", |b| !b"\r\n\0".contains(b)),
+            0..16
+        ),
+    ];
+    vec((name, value), 0..8).prop_map(|lines| {
+        let mut all = FieldsBuf::new();
+        for (name, value) in lines {
+            all.push(name, value);
+        }
+        all
+    })
+}
+
+fn time() -> impl Strategy<Value = Time> {
+    any::<u64>().prop_map(Time::from_millis)
+}
+
+fn lifetimes() -> impl Strategy<Value = Lifetime> {
+    (any::<[u64; 5]>(), 0_u8..32).prop_map(
+        |(
+            [
+                response_time,
+                initial_age,
+                fresh_for,
+                stale_while_revalidate,
+                stale_if_error,
+            ],
+            flags,
+        )| {
+            Lifetime {
+                response_time: Time::from_millis(response_time),
+                initial_age,
+                fresh_for,
+                stale_while_revalidate,
+                stale_if_error,
+                flags,
+            }
+        },
+    )
+}
+
+fn selection(names: &VaryNames, request: Fields<'_>) -> Selection {
+    let mut out = Selection::new();
+    vary::select(names, request, &mut out);
+    out
+}
+
+fn names(list: &str) -> VaryNames {
+    match vary::of_response(fields(&format!("Vary: {list}")).fields()) {
+        Vary::Names(names) => names,
+        other => panic!("{list}: {other:?}"),
+    }
+}
+
+/// Puts `member` somewhere into the list.
+fn insert(list: &[String], at: Index, member: &str) -> String {
+    let mut list = list.to_vec();
+    list.insert(at.index(list.len() + 1), member.to_owned());
+    list.join(", ")
+}
+
+proptest! {
+    #[test]
+    fn no_store_is_never_stored(all in directives(), at: Index, status in 200_u16..600) {
+        let said = insert(&all, at, "no-store");
+        prop_assume!(!said.contains("must-understand"));
+        let verdict = judge(&Rules::default(), "", status, &format!("Cache-Control: {said}\nETag: \"a\""));
+        prop_assert!(verdict.is_err(), "{said}");
+    }
+
+    #[test]
+    fn private_is_never_stored_for_anyone(all in directives(), at: Index, status in 200_u16..600, request in select(vec!["", "Cookie: a=b", "Authorization: x"])) {
+        let said = insert(&all, at, "private");
+        let forced = Rules { forced_ttl: Some(1_000), status_ttl: vec![(status, 1_000)], ..Rules::default() };
+        for rules in [Rules::default(), forced] {
+            let verdict = judge(&rules, request, status, &format!("Cache-Control: {said}\nETag: \"a\""));
+            prop_assert!(verdict.is_err(), "{said}");
+        }
+    }
+
+    #[test]
+    fn credentials_share_only_what_says_it_is_shared(all in directives(), at: Index) {
+        let silent: Vec<String> = all.into_iter().filter(|one| !one.starts_with("public") && !one.starts_with("s-maxage")).collect();
+        let response = format!("Cache-Control: {}", insert(&silent, at, "max-age=60"));
+        prop_assert!(judge(&Rules::default(), "Cookie: session=1", 200, &response).is_err());
+        if let Ok(stored) = judge(&Rules::default(), "", 200, &response) {
+            let request = fields("Cookie: session=1");
+            let facts = get(&request, &Rules::default());
+            prop_assert_eq!(reuse(&stored, &facts, RECEIVED), Reuse::NotShareable);
+            prop_assert!(!on_error(&stored, &facts, RECEIVED));
+        }
+    }
+
+    #[test]
+    fn what_must_be_revalidated_is_never_served_stale(all in directives(), at: Index, after in 0_u64..1 << 43) {
+        for directive in ["must-revalidate", "proxy-revalidate", "s-maxage=5", "no-cache"] {
+            let response = format!("Cache-Control: {}\nETag: \"a\"", insert(&all, at, directive));
+            if let Ok(stored) = judge(&Rules::default(), "", 200, &response) {
+                let now = RECEIVED.plus(after);
+                let request = fields("");
+                let facts = get(&request, &Rules::default());
+                prop_assert_ne!(reuse(&stored, &facts, now), Reuse::Stale);
+                prop_assert!(stored.ttl(now) > 0 || !on_error(&stored, &facts, now));
+            }
+        }
+    }
+
+    #[test]
+    fn age_never_falls_and_ttl_never_rises(stored in lifetimes(), earlier in time(), later in time()) {
+        let (earlier, later) = (earlier.min(later), earlier.max(later));
+        prop_assert!(stored.age(earlier) <= stored.age(later));
+        prop_assert!(stored.ttl(earlier) >= stored.ttl(later));
+    }
+
+    #[test]
+    fn an_expired_lifetime_is_not_fresh(stored in lifetimes(), now in time(), later in time()) {
+        let mut expired = stored;
+        expired.expire(now);
+        prop_assert!(expired.ttl(now) <= 0);
+        prop_assert!(expired.ttl(later) <= stored.ttl(later));
+        prop_assert!(expired.usable_until() <= stored.usable_until());
+    }
+
+    #[test]
+    fn encoded_lifetimes_decode_to_themselves(stored in lifetimes()) {
+        prop_assert_eq!(Lifetime::from_bytes(&stored.to_bytes()), Some(stored));
+    }
+
+    #[test]
+    fn encoded_names_decode_to_themselves(list in vec("[A-Za-z0-9-]{1,8}", 1..6)) {
+        let names = names(&list.join(", "));
+        prop_assert_eq!(VaryNames::from_bytes(names.as_bytes()), Some(names.clone()));
+        prop_assert_eq!(&self::names(&names.iter().collect::<Vec<_>>().join(",")), &names);
+    }
+
+    #[test]
+    fn a_key_gives_its_url_back(host in "[a-z0-9.-]{1,12}(:[1-9][0-9]{2,4})?", path in "/[!-~&&[^?]]{0,24}", query in proptest::option::of("[!-~]{0,24}")) {
+        let target = query.as_ref().map_or(path.clone(), |query| format!("{path}?{query}"));
+        let mut built = KeyBuf::new();
+        prop_assume!(!host.ends_with(":443"));
+        key::build(&mut built, Scheme::Https, host.to_ascii_uppercase().as_bytes(), target.as_bytes(), Fields::default(), &KeyRules::default());
+        let query = query.as_deref().map(str::as_bytes);
+        prop_assert_eq!(key::url_of(&built), Some((Scheme::Https, host.as_bytes(), path.as_bytes(), query)));
+    }
+
+    #[test]
+    fn equal_keys_mean_equal_urls(a in "[ab/?:&]{0,6}", b in "[ab/?:&]{0,6}", host_a in "[ab/]{0,3}", host_b in "[ab/]{0,3}") {
+        let key_of = |host: &str, target: &str| {
+            let mut key = KeyBuf::new();
+            key::build(&mut key, Scheme::Http, host.as_bytes(), format!("/{target}").as_bytes(), Fields::default(), &KeyRules::default());
+            key
+        };
+        prop_assert_eq!(key_of(&host_a, &a) == key_of(&host_b, &b), (host_a, a) == (host_b, b));
+    }
+
+    #[test]
+    fn dropping_query_parameters_twice_is_dropping_them_once(query in "[abu_=&]{0,16}") {
+        let rules = KeyRules { query: Query::Except(Patterns::from_iter(["u*", "a"])), ..KeyRules::default() };
+        let build = |target: &[u8]| {
+            let mut key = KeyBuf::new();
+            key::build(&mut key, Scheme::Http, b"a", target, Fields::default(), &rules);
+            key
+        };
+        let once = build(format!("/?{query}").as_bytes());
+        let (_, _, path, kept) = key::url_of(&once).expect("a key");
+        let target = kept.map_or(path.to_vec(), |kept| [path, b"?", kept].concat());
+        prop_assert_eq!(build(&target), once);
+    }
+
+    #[test]
+    fn order_case_and_space_of_accept_encoding_do_not_select(
+        codings in vec((select(vec!["gzip", "br", "zstd", "deflate", "identity", "*", "foo"]), select(vec!["", ";q=0", ";q=1", ";q=0.5"])), 0..6),
+        shuffled in any::<prop::sample::Index>(), upper: bool, space in "[ \t]{0,3}",
+    ) {
+        let names = names("accept-encoding");
+        let plain: Vec<String> = codings.iter().map(|(name, q)| format!("{name}{q}")).collect();
+        let mut other: Vec<String> = codings.iter().map(|(name, q)| {
+            let name = if upper { name.to_uppercase() } else { (*name).to_owned() };
+            format!("{space}{name}{space}{}", q.replace(';', &format!(";{space}")))
+        }).collect();
+        if !other.is_empty() {
+            let by = shuffled.index(other.len());
+            other.rotate_left(by);
+            other.reverse();
+        }
+        let select = |list: &[String]| {
+            let mut request = FieldsBuf::new();
+            request.push("Accept-Encoding", list.join(","));
+            selection(&names, request.fields())
+        };
+        prop_assert_eq!(select(&plain), select(&other));
+    }
+
+    #[test]
+    fn selections_cannot_be_forged(a in vec("[xy, \x01]{0,5}", 2), b in vec("[xy, \x01]{0,5}", 2)) {
+        let names = names("p, q");
+        let request = |values: &[String]| {
+            let mut request = FieldsBuf::new();
+            request.push("p", &values[0]);
+            request.push("q", &values[1]);
+            request
+        };
+        let (a, b) = (request(&a), request(&b));
+        let same = ["p", "q"].iter().all(|name| a.fields().get(name) == b.fields().get(name));
+        prop_assert_eq!(selection(&names, a.fields()) == selection(&names, b.fields()), same);
+    }
+
+    #[test]
+    fn dates_are_read_as_they_were_written(seconds in 0_u64..=253_402_300_799, now in time()) {
+        let time = Time::from_secs(seconds);
+        prop_assert_eq!(date::parse(&date::format(time), now), Some(time));
+    }
+
+    #[test]
+    fn any_time_can_be_written(time in time()) {
+        prop_assert!(date::parse(&date::format(time), time).is_some());
+    }
+
+    #[test]
+    fn a_cache_status_is_a_valid_structured_field(
+        hit: bool, forward in select(vec![None, Some(Forward::Bypass), Some(Forward::UriMiss), Some(Forward::Partial)]), status in proptest::option::of(any::<u16>()),
+        ttl in proptest::option::of(any::<i64>()), stored: bool, collapsed: bool, detail in select(vec![None, Some("a-token"), Some("two words"), Some("\"\\\u{e9}\n"), Some("1x"), Some("")]),
+    ) {
+        let member = CacheStatus { hit, fwd: forward, fwd_status: status, ttl, stored, collapsed, detail };
+        let mut out = Vec::new();
+        member.write(&mut out);
+        let list: sfv::List = sfv::Parser::new(&out).parse().expect("a list");
+        let [sfv::ListEntry::Item(item)] = list.as_slice() else { panic!("one item expected") };
+        prop_assert_eq!(item.params.contains_key("hit"), hit);
+        prop_assert_eq!(item.params.contains_key("fwd"), !hit && forward.is_some());
+        prop_assert_eq!(item.params.contains_key("ttl"), ttl.is_some());
+        prop_assert_eq!(item.params.contains_key("detail"), detail.is_some());
+    }
+
+    #[test]
+    fn a_part_lies_within_the_body(value in "bytes=[0-9]{0,21}-[0-9]{0,21}", length: u64) {
+        let mut request = FieldsBuf::new();
+        request.push("Range", value);
+        let facts = get(&request, &Rules::default());
+        if let RangeVerdict::Part { first, last } = range(request.fields(), &facts, 200, Fields::default(), length, RECEIVED) {
+            prop_assert!(first <= last && last < length);
+        }
+    }
+
+    #[test]
+    fn stored_and_forwarded_fields_are_stable(response in any_fields()) {
+        let rules = Rules::default();
+        let stored = fields_to_store(response.fields(), &rules);
+        prop_assert_eq!(fields_to_store(stored.fields(), &rules), stored);
+        let forwarded = end_to_end(response.fields());
+        prop_assert_eq!(end_to_end(forwarded.fields()), forwarded);
+    }
+
+    #[test]
+    fn connection_never_removes_what_carries_meaning(named in vec("[ -~]{0,16}", 0..3)) {
+        let mut message = fields("Host: a\nContent-Length: 3\nCache-Control: private\nSet-Cookie: a=b\nCookie: c");
+        let before = message.clone();
+        for line in named {
+            message.push("Connection", line);
+        }
+        message.push("Connection", "host, content-length, cache-control, set-cookie, cookie");
+        prop_assert_eq!(end_to_end(message.fields()), before);
+    }
+
+    #[test]
+    fn nothing_that_comes_in_makes_it_panic(request in any_fields(), response in any_fields(), raw in vec(any::<u8>(), 0..64), status: u16, now in time(), length: u64) {
+        for response in [response.fields(), Fields::new(&raw)] {
+            judge_everything(request.fields(), response, status, now, length);
+            judge_everything(response, request.fields(), status, now, length);
+        }
+        date::parse(&raw, now);
+        key::url_of(&raw);
+        VaryNames::from_bytes(&raw);
+        Lifetime::from_bytes(&raw);
+    }
+}
+
+/// Calls whatever reads fields from outside, and checks what can be said of any verdict.
+fn judge_everything(
+    request: Fields<'_>,
+    response: Fields<'_>,
+    status: u16,
+    now: Time,
+    length: u64,
+) {
+    let rules = Rules {
+        heuristic: Some(10),
+        ..Rules::default()
+    };
+    let facts = RequestFacts::read(&Method::GET, request, false, &rules);
+    precondition(request, &facts, status, response, now);
+    range(request, &facts, 200, response, length, now);
+    locations(response, Scheme::Http, b"a", b"/b");
+    same_representation(response, request);
+    head_update(response, length, request, &rules);
+    merge_not_modified(response, request, &rules);
+    if let Vary::Names(names) = vary::of_response(response) {
+        selection(&names, request);
+    }
+    let mut forwarded = FieldsBuf::from(request);
+    vary::drop_malformed(&mut forwarded);
+    match storable(&facts, status, response, now, now, &rules) {
+        Storable::Yes(stored) => {
+            reuse(&stored, &facts, now);
+            on_error(&stored, &facts, now);
+            assert!(stored.is_shareable(facts.credentials()));
+            assert!(!response.contains("set-cookie"));
+        }
+        Storable::No(reason) => {
+            assert!(reason != NotStorable::Partial || matches!(status, 206 | 304));
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The rules of `microcache http://localhost:3000`, one test each: what is safe when nobody has configured anything.
+
+use http::Method;
+
+use crate::key::{self, KeyBuf, Scheme};
+use crate::range::{RangeVerdict, range};
+use crate::request::{Handling, PassReason, RequestFacts};
+use crate::reuse::{Reuse, is_origin_failure, on_error, reuse};
+use crate::rules::Rules;
+use crate::storable::NotStorable;
+use crate::stored_fields::fields_to_store;
+use crate::testing::{RECEIVED, fields, get, judge, lifetime};
+use crate::trust::only_from_trusted_peers;
+use crate::validate::is_conditional_field;
+use crate::vary::{self, Selection, Vary};
+
+fn handling(method: &Method, request: &str, has_body: bool) -> Handling {
+    let request = fields(request);
+    RequestFacts::read(method, request.fields(), has_body, &Rules::default()).handling()
+}
+
+fn refused(request: &str, status: u16, response: &str) -> Option<NotStorable> {
+    judge(&Rules::default(), request, status, response).err()
+}
+
+#[test]
+fn rule_1_what_says_nothing_is_fresh_for_one_second_if_it_is_plain() {
+    for status in [200, 203, 204, 300, 301, 308, 404, 410] {
+        let lifetime = judge(&Rules::default(), "", status, "").expect("storable");
+        assert_eq!(lifetime.ttl(RECEIVED), 1_000, "{status}");
+    }
+    for (request, response, reason) in [
+        ("Cookie: session=1", "", NotStorable::Credentials),
+        ("Authorization: Basic x", "", NotStorable::Credentials),
+        ("", "Set-Cookie: a=b", NotStorable::SetCookie),
+        ("", "Cache-Control: private", NotStorable::Private),
+        ("", "Cache-Control: no-store", NotStorable::NoStore),
+        ("", "Cache-Control: no-cache", NotStorable::NoLifetime),
+        ("", "Pragma: no-cache", NotStorable::NoLifetime),
+        ("", "Vary: *", NotStorable::VaryAny),
+        (
+            "",
+            "Content-Type: Text/Event-Stream; charset=utf-8",
+            NotStorable::EventStream,
+        ),
+    ] {
+        assert_eq!(
+            refused(request, 200, response),
+            Some(reason),
+            "{request} {response}"
+        );
+    }
+    assert_eq!(handling(&Method::GET, "", false), Handling::Cache);
+    assert_eq!(handling(&Method::HEAD, "", false), Handling::Cache);
+}
+
+#[test]
+fn rule_2_credentials_pass_unless_the_response_says_it_is_shared() {
+    assert_eq!(
+        handling(&Method::GET, "Authorization: x", false),
+        Handling::Credentialed
+    );
+    assert_eq!(
+        handling(&Method::GET, "Cookie: session=1", false),
+        Handling::Credentialed
+    );
+    assert_eq!(
+        handling(&Method::GET, "Cookie: _ga=1; _gid=2; __utma=3", false),
+        Handling::Cache
+    );
+    assert_eq!(
+        handling(&Method::GET, "Cookie: _ga=1; session=2", false),
+        Handling::Credentialed
+    );
+    assert_eq!(
+        handling(&Method::GET, "Cookie: _ga=1\nCookie: a", false),
+        Handling::Credentialed
+    );
+
+    let no = Some(NotStorable::Credentials);
+    for (response, cookie, authorization) in [
+        ("Cache-Control: max-age=60", no, no),
+        ("Cache-Control: public, max-age=60", None, None),
+        ("Cache-Control: s-maxage=60", None, None),
+        ("Cache-Control: max-age=60, must-revalidate", no, None),
+        ("CDN-Cache-Control: max-age=60", None, no),
+        ("CDN-Cache-Control: max-age=60, public", None, None),
+        (
+            "CDN-Cache-Control: max-age=60\nCache-Control: public",
+            None,
+            no,
+        ),
+        (
+            "CDN-Cache-Control: malformed=\nCache-Control: max-age=60",
+            no,
+            no,
+        ),
+    ] {
+        assert_eq!(
+            refused("Cookie: session=1", 200, response),
+            cookie,
+            "{response}"
+        );
+        assert_eq!(
+            refused("Authorization: x", 200, response),
+            authorization,
+            "{response}"
+        );
+        let stored = lifetime(response);
+        for (request, expected) in [
+            ("Cookie: session=1", cookie),
+            ("Authorization: x", authorization),
+        ] {
+            let request = fields(request);
+            let facts = get(&request, &Rules::default());
+            let answer = if expected.is_some() {
+                Reuse::NotShareable
+            } else {
+                Reuse::Fresh
+            };
+            assert_eq!(reuse(&stored, &facts, RECEIVED), answer, "{response}");
+            assert_eq!(
+                on_error(&stored, &facts, RECEIVED),
+                expected.is_none(),
+                "{response}"
+            );
+        }
+    }
+}
+
+#[test]
+fn rule_3_set_cookie_is_neither_stored_nor_kept() {
+    for response in [
+        "Set-Cookie: a=b\nCache-Control: public, max-age=60",
+        "Set-Cookie: a=b\nCDN-Cache-Control: max-age=60",
+        "set-cookie: a=b\nCache-Control: no-cache=\"Set-Cookie\", max-age=60",
+    ] {
+        assert_eq!(
+            refused("", 200, response),
+            Some(NotStorable::SetCookie),
+            "{response}"
+        );
+        let response = fields(response);
+        let stored = fields_to_store(response.fields(), &Rules::default());
+        assert!(!stored.fields().contains("set-cookie"));
+    }
+}
+
+#[test]
+fn rule_4_the_key_is_the_raw_url_and_cannot_be_forged() {
+    let key_of = |scheme, host: &str, target: &str| {
+        let mut key = KeyBuf::new();
+        let rules = Rules::default().key;
+        key::build(
+            &mut key,
+            scheme,
+            host.as_bytes(),
+            target.as_bytes(),
+            fields("").fields(),
+            &rules,
+        );
+        key
+    };
+    let key = key_of(Scheme::Http, "a", "/b");
+    assert_eq!(key, key_of(Scheme::Http, "A:80", "/b"));
+    for (scheme, host, target) in [
+        (Scheme::Https, "a", "/b"),
+        (Scheme::Http, "a:8080", "/b"),
+        (Scheme::Http, "a/", "b"),
+        (Scheme::Http, "a", "/B"),
+        (Scheme::Http, "a", "/%62"),
+        (Scheme::Http, "a", "//b"),
+        (Scheme::Http, "a", "/b/"),
+        (Scheme::Http, "a", "/b.css"),
+        (Scheme::Http, "a", "/b;x.css"),
+        (Scheme::Http, "a", "/b?"),
+        (Scheme::Http, "a", "/b?utm_source=x"),
+    ] {
+        assert_ne!(key, key_of(scheme, host, target), "{host} {target}");
+    }
+}
+
+#[test]
+fn rule_5_unkeyed_fields_and_bodies_cannot_poison() {
+    for name in [
+        "X-Forwarded-Host",
+        "x-forwarded-anything",
+        "Forwarded",
+        "X-Original-URL",
+        "X-Rewrite-URL",
+        "X-HTTP-Method-Override",
+    ] {
+        assert!(only_from_trusted_peers(name.as_bytes()), "{name}");
+    }
+    for name in ["Host", "X-Forwarded", "X-Custom", ""] {
+        assert!(!only_from_trusted_peers(name.as_bytes()), "{name}");
+    }
+    assert_eq!(
+        handling(&Method::GET, "", true),
+        Handling::Pass(PassReason::Body)
+    );
+    assert_eq!(
+        handling(&Method::GET, "Connection: Accept-Language", false),
+        Handling::Pass(PassReason::Connection)
+    );
+}
+
+#[test]
+fn rule_6_errors_are_stored_on_the_origins_word_only_and_answered_with_stale() {
+    for status in [400, 405, 413, 414, 431, 500, 501, 502, 503, 504] {
+        assert_eq!(
+            refused("", status, ""),
+            Some(NotStorable::Status),
+            "{status}"
+        );
+        assert_eq!(
+            refused("", status, "Cache-Control: max-age=5"),
+            None,
+            "{status}"
+        );
+    }
+    let stored = lifetime("");
+    let request = fields("");
+    let facts = get(&request, &Rules::default());
+    assert!(on_error(&stored, &facts, RECEIVED.plus(86_400_999)));
+    assert!(!on_error(&stored, &facts, RECEIVED.plus(86_401_000)));
+    let failures: Vec<u16> = (100..600)
+        .filter(|status| is_origin_failure(*status))
+        .collect();
+    assert_eq!(failures, [500, 502, 503, 504]);
+}
+
+#[test]
+fn rule_7_clients_neither_reload_nor_take_what_is_too_old() {
+    let stored = lifetime("");
+    for request in [
+        "Cache-Control: no-cache",
+        "Pragma: no-cache",
+        "Cache-Control: max-age=0",
+        "Cache-Control: max-stale",
+    ] {
+        let request = fields(request);
+        let facts = get(&request, &Rules::default());
+        assert_eq!(
+            reuse(&stored, &facts, RECEIVED),
+            Reuse::Fresh,
+            "{request:?}"
+        );
+        assert_eq!(
+            reuse(&stored, &facts, RECEIVED.plus(1_000)),
+            Reuse::Stale,
+            "{request:?}"
+        );
+        assert!(
+            matches!(
+                reuse(&stored, &facts, RECEIVED.plus(11_000)),
+                Reuse::Revalidate(_)
+            ),
+            "{request:?}"
+        );
+    }
+}
+
+#[test]
+fn rule_8_requests_that_mean_the_same_share_a_variant() {
+    let Vary::Names(names) = vary::of_response(fields("Vary: Accept-Encoding").fields()) else {
+        panic!("names expected");
+    };
+    let select = |request: &str| {
+        let mut out = Selection::new();
+        vary::select(&names, fields(request).fields(), &mut out);
+        out
+    };
+    let one = select("Accept-Encoding: gzip, deflate, br, zstd");
+    for same in [
+        "zstd,BR,gzip,deflate",
+        "gzip;q=0.8 , deflate ; q=0.1,br, zstd, identity;q=0.5",
+        "x-gzip, deflate, br, zstd, foo;q=0",
+    ] {
+        assert_eq!(select(&format!("Accept-Encoding: {same}")), one, "{same}");
+    }
+    assert_ne!(select("Accept-Encoding: gzip"), one);
+}
+
+#[test]
+fn rule_9_a_range_is_answered_from_the_whole() {
+    assert!(is_conditional_field(b"Range"));
+    assert_eq!(
+        handling(&Method::GET, "Range: bytes=0-1", false),
+        Handling::Cache
+    );
+    assert_eq!(
+        refused("Range: bytes=0-1", 206, "Cache-Control: max-age=60"),
+        Some(NotStorable::Partial)
+    );
+    let request = fields("Range: bytes=2-4");
+    let facts = get(&request, &Rules::default());
+    let verdict = range(
+        request.fields(),
+        &facts,
+        200,
+        fields("").fields(),
+        10,
+        RECEIVED,
+    );
+    assert_eq!(verdict, RangeVerdict::Part { first: 2, last: 4 });
+}
+
+#[test]
+fn rule_10_upgrades_and_event_streams_go_straight_through() {
+    for (request, expected) in [
+        (
+            "Connection: Upgrade\nUpgrade: websocket",
+            Handling::Pass(PassReason::Upgrade),
+        ),
+        (
+            "Connection: keep-alive\nConnection: upgrade\nUpgrade: foo/2",
+            Handling::Pass(PassReason::Upgrade),
+        ),
+        (
+            "Connection: Upgrade, HTTP2-Settings\nUpgrade: h2c",
+            Handling::Cache,
+        ),
+        ("Upgrade: websocket", Handling::Cache),
+        (
+            "Accept: text/event-stream",
+            Handling::Pass(PassReason::EventStream),
+        ),
+        (
+            "Accept: application/json, Text/Event-Stream;q=0.5",
+            Handling::Pass(PassReason::EventStream),
+        ),
+        ("Accept: text/html", Handling::Cache),
+    ] {
+        assert_eq!(
+            handling(&Method::GET, request, false),
+            expected,
+            "{request}"
+        );
+    }
+}

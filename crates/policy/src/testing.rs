@@ -1,0 +1,48 @@
+//! What the tests of several modules share.
+
+use http::Method;
+
+use crate::fields::FieldsBuf;
+use crate::lifetime::Lifetime;
+use crate::request::RequestFacts;
+use crate::rules::Rules;
+use crate::storable::{NotStorable, Storable, storable};
+use crate::time::Time;
+
+/// When responses of the tests are received: Sun, 06 Nov 1994 08:49:37 GMT.
+pub(crate) const RECEIVED: Time = Time::from_secs(784_111_777);
+
+/// Fields written one per line.
+pub(crate) fn fields(lines: &str) -> FieldsBuf {
+    let mut block = Vec::new();
+    for line in lines.lines() {
+        block.extend_from_slice(line.trim().as_bytes());
+        block.extend_from_slice(b"\r\n");
+    }
+    FieldsBuf::from_block(block)
+}
+
+/// The facts of a GET without body.
+pub(crate) fn get<'a>(request: &'a FieldsBuf, rules: &Rules) -> RequestFacts<'a> {
+    RequestFacts::read(&Method::GET, request.fields(), false, rules)
+}
+
+/// Judges a response that came at once.
+pub(crate) fn judge(
+    rules: &Rules,
+    request: &str,
+    status: u16,
+    response: &str,
+) -> Result<Lifetime, NotStorable> {
+    let (request, response) = (fields(request), fields(response));
+    let facts = get(&request, rules);
+    match storable(&facts, status, response.fields(), RECEIVED, RECEIVED, rules) {
+        Storable::Yes(lifetime) => Ok(lifetime),
+        Storable::No(reason) => Err(reason),
+    }
+}
+
+/// The lifetime of a plain 200 under the default rules.
+pub(crate) fn lifetime(response: &str) -> Lifetime {
+    judge(&Rules::default(), "", 200, response).expect(response)
+}
