@@ -1,0 +1,40 @@
+# The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
+# Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
+.DEFAULT_GOAL := build
+.PHONY: build test lint deny compare-hit tools
+
+build:
+	cargo build --release --locked
+
+test: tools
+	cargo test --workspace --locked --no-fail-fast
+
+lint: tools deny
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c
+	python3 compare/hit --help >/dev/null
+
+# Licences, sources and duplicates of the dependencies, after deny.toml. Installing cargo-deny takes minutes, so it is not installed here.
+deny:
+	@if cargo deny --version >/dev/null 2>&1; then \
+		cargo fetch --locked && cargo deny --offline check bans licenses sources; \
+	else \
+		echo "left out: licences and sources of the dependencies (cargo-deny is not installed: cargo install cargo-deny --locked)"; \
+	fi
+
+# Options in ARGS: make compare-hit ARGS='--quick'
+compare-hit:
+	compare/hit $(ARGS)
+
+# What building and testing call beside Rust: a linker, and kill for the tests of signals.
+tools:
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust from https://rustup.rs" >&2; exit 1; }
+	@missing=; \
+	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	command -v python3 >/dev/null || missing="$$missing python3"; \
+	[ -x /bin/kill ] || [ -x /usr/bin/kill ] || missing="$$missing procps"; \
+	[ -z "$$missing" ] && exit 0; \
+	command -v apt-get >/dev/null || { echo "please install:$$missing" >&2; exit 1; }; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	$$sudo apt-get -q update && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $$missing
