@@ -164,8 +164,8 @@ fn insert(list: &[String], at: Index, member: &str) -> String {
 proptest! {
     #[test]
     fn no_store_is_never_stored(all in directives(), at: Index, status in 200_u16..600) {
+        let all: Vec<String> = all.into_iter().filter(|one| one != "must-understand").collect();
         let said = insert(&all, at, "no-store");
-        prop_assume!(!said.contains("must-understand"));
         let verdict = judge(&Rules::default(), "", status, &format!("Cache-Control: {said}\nETag: \"a\""));
         prop_assert!(verdict.is_err(), "{said}");
     }
