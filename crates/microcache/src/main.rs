@@ -1,2 +1,104 @@
-//! The command line.
-fn main() {}
+//! The command line: `microcache http://localhost:3000`.
+
+mod banner;
+mod cli;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use microcache_proxy::config::{Config, Input, Report};
+use microcache_proxy::{Server, ServerError};
+
+use cli::{Answer, Job, Start};
+
+/// The exit code for what the operator has to put right.
+const BAD_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let done = match cli::parse(std::env::args_os()) {
+        Ok(Job::Serve(start)) => serve(&start),
+        Ok(Job::Check(file)) => Ok(check(&file)),
+        Ok(Job::Print(text)) | Err(Answer::Help(text)) => {
+            print(&text);
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(Answer::Wrong(what)) => Ok(refuse(&format!("microcache: {what}"))),
+    };
+    done.unwrap_or_else(|error| {
+        tell(&format!("microcache: {error}\n"));
+        ExitCode::FAILURE
+    })
+}
+
+fn serve(start: &Start) -> Result<ExitCode, ServerError> {
+    let file = match start.file.as_deref().map(read).transpose() {
+        Ok(file) => file,
+        Err(why) => return Ok(refuse(&why)),
+    };
+    let config = Config::read(Input {
+        file: file
+            .as_ref()
+            .map(|(name, text)| (name.as_str(), text.as_str())),
+        urls: &start.urls,
+        flags: &start.flags,
+    });
+    let config = match config {
+        Ok(config) => config,
+        Err(report) => return Ok(refuse(&report.to_string())),
+    };
+    let server = Server::bind(config.clone())?;
+    tell(&banner::started(&config, server.addresses()));
+    let summary = server.run()?;
+    tell(&banner::stopped(&summary));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(file: &Path) -> ExitCode {
+    let (name, text) = match read(file) {
+        Ok(file) => file,
+        Err(why) => return refuse(&why),
+    };
+    let input = Input {
+        file: Some((&name, &text)),
+        ..Input::default()
+    };
+    match Config::read(input) {
+        Ok(config) => {
+            print(&format!("{name} is fine: {}\n", banner::contents(&config)));
+            ExitCode::SUCCESS
+        }
+        Err(report) => refuse(&with_count(&report)),
+    }
+}
+
+fn with_count(report: &Report) -> String {
+    format!(
+        "{report}\n{}",
+        banner::count(report.count() as u64, "mistake")
+    )
+}
+
+/// The name and the text of a file.
+fn read(file: &Path) -> Result<(String, String), String> {
+    let name = file.display().to_string();
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok((name, text)),
+        Err(error) => Err(format!("microcache: cannot read {name}: {error}")),
+    }
+}
+
+fn refuse(what: &str) -> ExitCode {
+    tell(&format!("{what}\n"));
+    BAD_USAGE.into()
+}
+
+/// Prints an answer. A reader that has gone away has had enough of it.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// Prints what an operator should know. Without anybody to read it, serving goes on.
+fn tell(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

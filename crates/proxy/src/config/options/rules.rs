@@ -34,8 +34,8 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
             form: Form::Duration,
             unset: Unset::Is(r#""10s""#),
             example: r#""10s""#,
-            help: "How long a stale response is still served while one request refreshes it",
-            more: "Nobody waits for the refresh. Holds when the response has no directive of that name.",
+            help: "How long a stale response is served while it is refreshed",
+            more: "One request refreshes it, and nobody waits for that. Holds when the response has no directive of that name.",
         },
         set: |r, v, m| {
             m.put(

@@ -1,0 +1,171 @@
+//! What is printed when serving begins and ends.
+
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use microcache_proxy::Summary;
+use microcache_proxy::config::{Config, Route, units};
+use microcache_proxy::upstream::settings::{GroupSettings, ServerSettings};
+
+/// Where it listens, what it fronts, what rule is in force, and how to see that it works.
+pub(crate) fn started(config: &Config, addresses: &[SocketAddr]) -> String {
+    let mut out = String::new();
+    let version = env!("CARGO_PKG_VERSION");
+    for (i, address) in addresses.iter().enumerate() {
+        let who = if i == 0 {
+            format!("microcache {version}")
+        } else {
+            "and".to_owned()
+        };
+        let _ = writeln!(out, "{who} listening on http://{address}");
+    }
+    for group in &config.upstreams {
+        let _ = writeln!(out, "  origin  {}", origin(group));
+    }
+    let _ = writeln!(
+        out,
+        "  memory  {} for stored responses; {}",
+        units::show_size(config.memory),
+        count(config.threads as u64, "thread")
+    );
+    if let Some((last, others)) = config.routes.split_last() {
+        if !others.is_empty() {
+            let _ = writeln!(
+                out,
+                "  routes  {}, then for all else:",
+                count(others.len() as u64, "route")
+            );
+        }
+        let _ = writeln!(out, "  rule    {}", rule(last));
+    }
+    if let Some(&address) = addresses.first() {
+        let _ = writeln!(
+            out,
+            "  try     curl -s -o /dev/null -D - http://{}/\n          (twice: Cache-Status says where each answer came from)",
+            reachable(address)
+        );
+    }
+    out
+}
+
+/// What was done.
+pub(crate) fn stopped(summary: &Summary) -> String {
+    let outcomes: Vec<String> = summary
+        .outcomes
+        .iter()
+        .filter(|(_, times)| *times > 0)
+        .map(|(outcome, times)| format!("{times} {outcome}"))
+        .collect();
+    let requests: u64 = summary.outcomes.iter().map(|(_, times)| times).sum();
+    let mut out = format!("microcache stopped after {}", count(requests, "request"));
+    if !outcomes.is_empty() {
+        let _ = write!(out, ": {}", outcomes.join(", "));
+    }
+    let _ = writeln!(
+        out,
+        "; {} to the origin, {} evicted, {} refused by memory",
+        summary.origin_requests,
+        count(summary.evicted, "object"),
+        summary.refused
+    );
+    out
+}
+
+/// What a configuration holds, in numbers.
+pub(crate) fn contents(config: &Config) -> String {
+    format!(
+        "{}, {}, {}",
+        count(config.listen.len() as u64, "listener"),
+        count(config.upstreams.len() as u64, "upstream group"),
+        count(config.routes.len() as u64, "route"),
+    )
+}
+
+/// So many of them.
+pub(crate) fn count(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
+
+fn origin(group: &GroupSettings) -> String {
+    let servers: Vec<String> = group.servers.iter().map(url).collect();
+    let name = match group.name.as_str() {
+        "origin" => String::new(),
+        name => format!("{name}: "),
+    };
+    let most = count(group.max_concurrent as u64, "request");
+    format!("{name}{}, at most {most} at a time", servers.join(" "))
+}
+
+fn url(server: &ServerSettings) -> String {
+    let host = &server.host;
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.clone()
+    };
+    match server.port {
+        80 => format!("http://{host}"),
+        port => format!("http://{host}:{port}"),
+    }
+}
+
+fn rule(route: &Route) -> String {
+    let show = |millis| units::show_duration(Duration::from_millis(millis));
+    let rules = &route.rules;
+    if route.pass {
+        return "everything goes to the origin, and nothing is kept".to_owned();
+    }
+    let fresh = match rules.forced_ttl {
+        Some(ttl) => format!(
+            "whatever the origin says, a response is fresh for {}",
+            show(ttl)
+        ),
+        None if rules.ttl == 0 => "a response is kept if and as long as the origin says".to_owned(),
+        None => format!(
+            "unless the origin says otherwise, a response is fresh for {}",
+            show(rules.ttl)
+        ),
+    };
+    let mut after = Vec::new();
+    if rules.stale_while_revalidate > 0 {
+        let window = show(rules.stale_while_revalidate);
+        after.push(format!(
+            "then stale for up to {window} while one request refreshes it"
+        ));
+    }
+    if rules.stale_if_error > 0 {
+        after.push(format!(
+            "for {} if the origin fails",
+            show(rules.stale_if_error)
+        ));
+    }
+    let indent = format!(
+        ",\n          {}",
+        if after.len() > 1 {
+            after.join(", and ")
+        } else {
+            after.concat()
+        }
+    );
+    let after = if after.is_empty() {
+        String::new()
+    } else {
+        indent
+    };
+    format!(
+        "{fresh}{after};\n          requests with cookies or Authorization go to the origin, unless it says `public`"
+    )
+}
+
+/// An address that a client on this machine can use.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port())
+    } else {
+        address
+    }
+}

@@ -1,0 +1,320 @@
+//! What is on the command line, and what is said when it makes no sense.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::builder::Styles;
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use microcache_proxy::config::{self, Flag, Takes};
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// Serve.
+    Serve(Start),
+    /// Say what is wrong with a file.
+    Check(PathBuf),
+    /// Print this.
+    Print(String),
+}
+
+/// What a server is started with.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Start {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) urls: Vec<String>,
+    /// An option's name, and what its flag was given.
+    pub(crate) flags: Vec<(&'static str, Vec<String>)>,
+}
+
+/// What is said instead of doing something.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Help or the version.
+    Help(String),
+    /// What is wrong, in one line, and what to type.
+    Wrong(String),
+}
+
+/// Reads the command line.
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Job, Answer> {
+    let matches = command()
+        .try_get_matches_from(arguments)
+        .map_err(|error| answer(&error))?;
+    match matches.subcommand() {
+        Some(("check", matches)) => match file(matches, "FILE") {
+            Some(file) => Ok(Job::Check(file)),
+            None => Err(wrong("which file? Type: microcache check FILE")),
+        },
+        Some((_, matches)) if matches.get_flag("sample") => Ok(Job::Print(config::sample())),
+        Some((_, matches)) if matches.get_flag("reference") => Ok(Job::Print(config::reference())),
+        Some(_) => Err(wrong(
+            "what of it? Type: microcache config --sample, or microcache config --reference",
+        )),
+        None => start(&matches).map(Job::Serve),
+    }
+}
+
+fn wrong(what: &str) -> Answer {
+    Answer::Wrong(what.to_owned())
+}
+
+fn start(matches: &ArgMatches) -> Result<Start, Answer> {
+    let start = Start {
+        file: file(matches, "config"),
+        urls: texts(matches, "URL"),
+        flags: config::flags()
+            .map(|flag| flag.option)
+            .filter(|option| {
+                matches.value_source(option) == Some(clap::parser::ValueSource::CommandLine)
+            })
+            .map(|option| (option, values(matches, option)))
+            .collect(),
+    };
+    if start.file.is_none() && start.urls.is_empty() {
+        return Err(wrong(
+            "where is the application? Type its url, such as: microcache http://localhost:3000",
+        ));
+    }
+    for word in start.urls.iter().filter(|url| !url.contains("://")) {
+        if let Some(meant) = config::nearest(word, ["check", "config"]) {
+            let what =
+                format!("cannot use `{word}` as an origin; did you mean `microcache {meant}`?");
+            return Err(Answer::Wrong(what));
+        }
+    }
+    Ok(start)
+}
+
+fn file(matches: &ArgMatches, name: &str) -> Option<PathBuf> {
+    matches.get_one::<PathBuf>(name).cloned()
+}
+
+fn texts(matches: &ArgMatches, name: &str) -> Vec<String> {
+    matches
+        .get_many::<String>(name)
+        .map(|values| values.cloned().collect())
+        .unwrap_or_default()
+}
+
+/// A flag without a value has nothing to give.
+fn values(matches: &ArgMatches, option: &str) -> Vec<String> {
+    match matches.try_get_many::<String>(option) {
+        Ok(Some(values)) => values.cloned().collect(),
+        Ok(None) | Err(_) => Vec::new(),
+    }
+}
+
+fn command() -> Command {
+    let check = Command::new("check")
+        .about("Report every mistake in a configuration file")
+        .arg(
+            Arg::new("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("The file"),
+        );
+    let config = Command::new("config")
+        .about("Print a commented sample file, or the reference of all options")
+        .arg(switch("sample").help("Print a file with all options, commented"))
+        .arg(switch("reference").help("Print what every option means, in Markdown"));
+    Command::new("microcache")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A cache in front of a slow web application: bring its url, and it works.")
+        .help_template("{about}\n\n{before-help}{after-help}\n")
+        .before_help(help(true))
+        .before_long_help(help(false))
+        .styles(Styles::plain())
+        .args_conflicts_with_subcommands(true)
+        .disable_help_subcommand(true)
+        .arg(Arg::new("URL").num_args(0..))
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .value_parser(value_parser!(PathBuf)),
+        )
+        .args(config::flags().map(|flag| flag_arg(&flag)))
+        .subcommand(check)
+        .subcommand(config)
+}
+
+/// How to use it, and what flags there are: the common ones or all.
+fn help(short: bool) -> String {
+    let mut text = String::from(USAGE);
+    for flag in config::flags().filter(|flag| flag.common || !short) {
+        let name = long(flag.option);
+        let value = match flag.takes {
+            Takes::Nothing => "",
+            Takes::Number => "N",
+            Takes::One(value) | Takes::Many(value) => value,
+        };
+        let default = match flag.default.trim_matches(['"', '[', ']']) {
+            "" | "false" => String::new(),
+            default => format!(" [{default}]"),
+        };
+        let _ = writeln!(
+            text,
+            "  {:<36}{}{default}",
+            format!("--{name} {value}"),
+            flag.help
+        );
+    }
+    text.push_str(if short { MORE } else { UNITS });
+    text
+}
+
+const USAGE: &str = "\
+Usage:
+  microcache [FLAGS] http://HOST:PORT   serve the application at that url; several are used in turn
+  microcache [FLAGS] --config FILE      serve what a file says; flags override it
+  microcache check FILE                 report every mistake in a file
+  microcache config --sample            print a file with all options, commented
+  microcache config --reference         print what every option means
+
+Flags:
+";
+
+const MORE: &str = "
+Durations are 500ms, 1s, 10m, 1d; sizes 64MiB, 1GB. `microcache --help` lists all flags.";
+
+const UNITS: &str = "
+Durations are 500ms, 1s, 10m, 1d; sizes 64MiB, 1GB. Every flag is an option of the file too, with `_` for `-`.
+A flag that makes a list, such as --listen, may be repeated.";
+
+fn long(option: &str) -> String {
+    option.replace('_', "-")
+}
+
+fn switch(name: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue)
+}
+
+fn flag_arg(flag: &Flag) -> Arg {
+    let arg = Arg::new(flag.option).long(long(flag.option));
+    match flag.takes {
+        Takes::Nothing => arg.action(ArgAction::SetTrue),
+        Takes::Number => arg.value_name("N").allow_hyphen_values(true),
+        Takes::One(name) => arg.value_name(name).allow_hyphen_values(true),
+        Takes::Many(name) => arg.value_name(name).action(ArgAction::Append),
+    }
+}
+
+fn answer(error: &clap::Error) -> Answer {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Answer::Help(error.to_string()),
+        _ => Answer::Wrong(one_line(&error.to_string())),
+    }
+}
+
+/// What clap says in several paragraphs, as one line: the fault and the tip.
+fn one_line(told: &str) -> String {
+    let mut lines = told.lines().map(str::trim);
+    let fault = lines
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches("error: ");
+    let tip = lines
+        .filter_map(|line| line.strip_prefix("tip: "))
+        .find(|tip| !tip.starts_with("to pass"));
+    let tip = tip.unwrap_or("`microcache --help` lists all flags");
+    format!("{fault}; {tip}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Job, Answer> {
+        parse(line.split(' ').map(OsString::from))
+    }
+
+    #[test]
+    fn the_command_is_well_formed() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn urls_and_flags_reach_the_configuration() {
+        let job = read(
+            "microcache http://a --listen 127.0.0.1:1 --ttl=2s http://b --listen [::1]:2 --pass",
+        );
+        let owned = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|&text| text.to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            job,
+            Ok(Job::Serve(Start {
+                file: None,
+                urls: owned(&["http://a", "http://b"]),
+                flags: vec![
+                    ("listen", owned(&["127.0.0.1:1", "[::1]:2"])),
+                    ("ttl", owned(&["2s"])),
+                    ("pass", vec![]),
+                ],
+            }))
+        );
+    }
+
+    #[test]
+    fn a_file_needs_no_url() {
+        let Ok(Job::Serve(start)) = read("microcache --config a.toml") else {
+            panic!("not a start");
+        };
+        assert_eq!(start.file, Some(PathBuf::from("a.toml")));
+        assert_eq!(
+            read("microcache check a.toml"),
+            Ok(Job::Check("a.toml".into()))
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_gets_one_line() {
+        let check = |line: &str, says: &str| match read(line) {
+            Err(Answer::Wrong(what)) => {
+                assert!(what.contains(says), "{line}: {what}");
+                assert!(!what.contains('\n'), "{what}");
+            }
+            other => panic!("{line}: {other:?}"),
+        };
+        check("microcache", "microcache http://localhost:3000");
+        check("microcache --tll 1s http://a", "'--ttl'");
+        check("microcache --colour http://a", "--help");
+        check(
+            "microcache --ttl",
+            "a value is required for '--ttl <DURATION>'",
+        );
+        check(
+            "microcache --ttl 1s --ttl 2s http://a",
+            "cannot be used multiple times",
+        );
+        check("microcache chekc", "did you mean `microcache check`?");
+        check("microcache check", "microcache check FILE");
+        check("microcache config", "--sample");
+        check(
+            "microcache http://a check f",
+            "did you mean `microcache check`?",
+        );
+    }
+
+    #[test]
+    fn help_is_short_and_longer_on_demand() {
+        let help = |line: &str| match read(line) {
+            Err(Answer::Help(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        let (short, long) = (help("microcache -h"), help("microcache --help"));
+        assert!(
+            short.contains("--ttl DURATION") && !short.contains("--max-fields"),
+            "{short}"
+        );
+        assert!(
+            long.contains("--ttl DURATION") && long.contains("--max-fields"),
+            "{long}"
+        );
+        assert!(short.lines().count() <= 25, "{short}");
+    }
+}

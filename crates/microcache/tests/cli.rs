@@ -1,0 +1,141 @@
+//! The command line, run for real: what it prints, and the exit code.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_microcache"))
+        .args(arguments)
+        .output()
+        .expect("the binary runs")
+}
+
+/// Runs it, and looks for a text in what it prints on the way that belongs to the exit code.
+fn check(arguments: &[&str], code: i32, says: &str) -> String {
+    let output = run(arguments);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{arguments:?}\n{out}{err}"
+    );
+    let (told, silent) = if code == 0 { (out, err) } else { (err, out) };
+    assert!(told.contains(says), "{arguments:?}: {told}");
+    assert_eq!(silent, "", "{arguments:?}");
+    told
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("it prints UTF-8")
+}
+
+/// A file with this text, gone at the end of the test.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let name = format!("microcache-cli-{}-{name}.toml", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, text).expect("the file is written");
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("the path is UTF-8")
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn help_and_version() {
+    check(
+        &["--version"],
+        0,
+        concat!("microcache ", env!("CARGO_PKG_VERSION")),
+    );
+    check(&["-h"], 0, "--stale-while-revalidate DURATION");
+    check(&["--help"], 0, "--pool-idle-timeout DURATION");
+}
+
+#[test]
+fn a_bad_command_line_gets_one_line_and_a_remedy() {
+    for (arguments, says) in [
+        (&[][..], "microcache http://localhost:3000"),
+        (&["localhost:3000"], "write http://localhost:3000"),
+        (&["https://localhost"], "TLS to origins is not there yet"),
+        (&["--tll", "1s", "http://a"], "'--ttl'"),
+        (
+            &["--ttl", "1", "http://a"],
+            "--ttl: expected a number and a unit",
+        ),
+        (
+            &["--threads", "0", "http://a"],
+            "--threads: expected a number from 1",
+        ),
+        (&["--listen", "8080", "http://a"], "127.0.0.1:8080"),
+        (&["check"], "microcache check FILE"),
+        (&["config"], "microcache config --sample"),
+        (
+            &["--config", "/does/not/exist"],
+            "cannot read /does/not/exist",
+        ),
+        (&["check", "/does/not/exist"], "cannot read /does/not/exist"),
+    ] {
+        let told = check(arguments, 2, says);
+        assert_eq!(told.lines().count(), 1, "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn check_reports_every_mistake_with_its_place() {
+    let file = File::new(
+        "bad",
+        "origin = \"https://a\"\nmemroy = \"1GB\"\n\n[[routes]]\nupstream = \"app\"\nttl = 5\n",
+    );
+    let told = check(&["check", file.path()], 2, "4 mistakes");
+    for place in [":1:10: ", ":2:1: ", ":5:12: ", ":6:7: "] {
+        let place = format!("{}{place}", file.path());
+        assert!(told.contains(&place), "{place} is not in:\n{told}");
+    }
+    assert!(
+        told.contains("2 | memroy = \"1GB\"\n  | ^^^^^^\n  = did you mean `memory`?"),
+        "{told}"
+    );
+    check(&["--config", file.path()], 2, "did you mean `memory`?");
+}
+
+#[test]
+fn check_says_that_a_file_is_fine() {
+    let file = File::new(
+        "good",
+        "origin = \"http://a\"\n[[routes]]\nmatch = { path = \"/a\" }\npass = true\n",
+    );
+    check(
+        &["check", file.path()],
+        0,
+        "is fine: 1 listener, 1 upstream group, 2 routes",
+    );
+}
+
+#[test]
+fn the_printed_sample_is_fine() {
+    let sample = check(
+        &["config", "--sample"],
+        0,
+        "origin = \"http://localhost:3000\"",
+    );
+    let file = File::new("sample", &sample);
+    check(&["check", file.path()], 0, "is fine");
+}
+
+#[test]
+fn the_printed_reference_is_the_committed_one() {
+    let printed = check(&["config", "--reference"], 0, "# Configuration");
+    assert_eq!(printed, include_str!("../../../docs/configuration.md"));
+}
