@@ -1,3 +1,21 @@
 //! The origin's side: groups of servers, what is asked of them, and how much at a time.
+//!
+//! [`Group`] is where to start reading: a request waits for a place in its `queue`, is given a
+//! server by its `balance`, and is sent on a connection from that server's `pool` or a new one.
+//! `exchange` sends it and reads the head of the answer, `response` reads the rest.
 
+mod balance;
+mod connection;
+mod exchange;
+mod group;
+mod health;
+mod pool;
+mod queue;
+mod resolve;
+mod response;
 pub mod settings;
+mod upload;
+
+pub use balance::Standing;
+pub use group::{Group, GroupSnapshot, ServerSnapshot};
+pub use settings::{GroupSettings, HealthCheck, ServerSettings};

@@ -1,0 +1,356 @@
+//! Which server of a group is next, and which are up.
+//!
+//! The book is one short lock: a request takes it to choose, when its answer begins, and when it
+//! is over.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::settings::{GroupSettings, HealthCheck, ServerSettings};
+
+/// What is known of the servers of a group, in the order of their settings.
+#[derive(Debug)]
+pub(super) struct Balance {
+    fail_limit: u32,
+    fail_pause: Duration,
+    book: Mutex<Vec<Entry>>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    weight: u64,
+    backup: bool,
+    outstanding: u64,
+    requests: u64,
+    failures: u64,
+    /// Smooth weighted round robin among servers that are equally busy.
+    credit: i64,
+    failures_in_a_row: u32,
+    last_failure: Option<Instant>,
+    /// Out after failures; from then on one request at a time may try it.
+    out_until: Option<Instant>,
+    on_trial: bool,
+    /// Out because of active checks.
+    unwell: bool,
+    checks_in_a_row: u32,
+}
+
+/// What the dashboard shows of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether requests are sent to it.
+    pub up: bool,
+    /// Requests that are with it now.
+    pub outstanding: u64,
+    /// Requests that were sent to it.
+    pub requests: u64,
+    /// How many of them failed.
+    pub failures: u64,
+}
+
+/// One request's stay with a server.
+#[derive(Debug)]
+pub(super) struct Turn {
+    balance: Arc<Balance>,
+    /// Which server.
+    pub(super) index: usize,
+    /// All servers were down; this one failed longest ago.
+    pub(super) last_resort: bool,
+    trial: bool,
+}
+
+impl Balance {
+    pub(super) fn new(settings: &GroupSettings) -> Arc<Self> {
+        let entry = |server: &ServerSettings| Entry {
+            weight: u64::from(server.weight.max(1)),
+            backup: server.backup,
+            ..Entry::default()
+        };
+        Arc::new(Self {
+            fail_limit: settings.fail_limit.max(1),
+            fail_pause: settings.fail_pause,
+            book: Mutex::new(settings.servers.iter().map(entry).collect()),
+        })
+    }
+
+    /// Chooses among the servers that were not `tried` yet: the least busy of those that are up,
+    /// backups if none is, else the one whose failure is longest ago, because trying is better
+    /// than certain failure.
+    pub(super) fn choose(self: &Arc<Self>, tried: &[usize], now: Instant) -> Option<Turn> {
+        let mut book = self.book.lock();
+        let index = [false, true].into_iter().find_map(|backup| {
+            let usable = usable(&book, backup, tried, now);
+            least_busy(&mut book, &usable)
+        });
+        let last_resort = index.is_none();
+        let index = index.or_else(|| {
+            (0..book.len())
+                .filter(|i| !tried.contains(i))
+                .min_by_key(|&i| book[i].last_failure)
+        })?;
+        let entry = &mut book[index];
+        let trial = entry.out_until.is_some() && !entry.on_trial;
+        entry.on_trial |= trial;
+        entry.outstanding += 1;
+        entry.requests += 1;
+        Some(Turn {
+            balance: Arc::clone(self),
+            index,
+            last_resort,
+            trial,
+        })
+    }
+
+    /// An active check found a server well or not.
+    pub(super) fn checked(&self, index: usize, well: bool, check: &HealthCheck) {
+        let mut book = self.book.lock();
+        let entry = &mut book[index];
+        if well != entry.unwell {
+            entry.checks_in_a_row = 0;
+            return;
+        }
+        entry.checks_in_a_row += 1;
+        if entry.checks_in_a_row >= if well { check.rise } else { check.fall } {
+            entry.unwell = !well;
+            entry.checks_in_a_row = 0;
+        }
+    }
+
+    pub(super) fn standings(&self, now: Instant) -> Vec<Standing> {
+        let book = self.book.lock();
+        book.iter()
+            .map(|entry| Standing {
+                up: entry.is_usable(now) && entry.out_until.is_none(),
+                outstanding: entry.outstanding,
+                requests: entry.requests,
+                failures: entry.failures,
+            })
+            .collect()
+    }
+}
+
+impl Entry {
+    fn is_usable(&self, now: Instant) -> bool {
+        !self.unwell
+            && self
+                .out_until
+                .is_none_or(|end| end <= now && !self.on_trial)
+    }
+}
+
+fn usable(book: &[Entry], backup: bool, tried: &[usize], now: Instant) -> Vec<usize> {
+    let servers = book.iter().enumerate();
+    servers
+        .filter(|(i, entry)| entry.backup == backup && !tried.contains(i) && entry.is_usable(now))
+        .map(|(i, _)| i)
+        .collect()
+}
+
+/// The candidate with the fewest requests for its weight; among equals, weighted turns.
+fn least_busy(book: &mut [Entry], candidates: &[usize]) -> Option<usize> {
+    if let [only] = candidates {
+        return Some(*only);
+    }
+    let busier = |a: usize, b: usize| {
+        (book[a].outstanding * book[b].weight).cmp(&(book[b].outstanding * book[a].weight))
+    };
+    let idlest = candidates.iter().copied().min_by(|&a, &b| busier(a, b))?;
+    let equals: Vec<usize> = candidates
+        .iter()
+        .copied()
+        .filter(|&i| busier(i, idlest).is_eq())
+        .collect();
+    let mut total = 0;
+    for &i in &equals {
+        let weight = i64::try_from(book[i].weight).unwrap_or(i64::from(u32::MAX));
+        book[i].credit += weight;
+        total += weight;
+    }
+    // Of equals the last wins in `max_by_key`, and the first is to win.
+    let chosen = equals.into_iter().rev().max_by_key(|&i| book[i].credit)?;
+    book[chosen].credit -= total;
+    Some(chosen)
+}
+
+impl Turn {
+    /// The server answered: it is up, whatever it said.
+    pub(super) fn answered(&mut self) {
+        let mut book = self.balance.book.lock();
+        let entry = &mut book[self.index];
+        entry.failures_in_a_row = 0;
+        entry.out_until = None;
+        entry.on_trial = false;
+        self.trial = false;
+    }
+
+    /// The server could not be reached, went silent, or hung up.
+    pub(super) fn failed(&mut self, now: Instant) {
+        let mut book = self.balance.book.lock();
+        let entry = &mut book[self.index];
+        entry.failures += 1;
+        entry.failures_in_a_row = entry.failures_in_a_row.saturating_add(1);
+        entry.last_failure = Some(now);
+        if entry.failures_in_a_row >= self.balance.fail_limit {
+            entry.out_until = now.checked_add(self.balance.fail_pause);
+        }
+        if self.trial {
+            entry.on_trial = false;
+            self.trial = false;
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut book = self.balance.book.lock();
+        let entry = &mut book[self.index];
+        entry.outstanding -= 1;
+        if self.trial {
+            entry.on_trial = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn balance(weights: &[u32], backups: &[usize]) -> Arc<Balance> {
+        let servers = weights
+            .iter()
+            .enumerate()
+            .map(|(i, &weight)| ServerSettings {
+                weight,
+                backup: backups.contains(&i),
+                ..ServerSettings::new("127.0.0.1", 1)
+            });
+        Balance::new(&GroupSettings {
+            fail_limit: 2,
+            fail_pause: Duration::from_secs(5),
+            ..GroupSettings::new("test", servers.collect())
+        })
+    }
+
+    fn take(balance: &Arc<Balance>, now: Instant) -> Turn {
+        balance.choose(&[], now).expect("a server")
+    }
+
+    fn fail(balance: &Arc<Balance>, index: usize, times: u32, now: Instant) {
+        let others: Vec<usize> = (0..balance.book.lock().len())
+            .filter(|&i| i != index)
+            .collect();
+        for _ in 0..times {
+            let mut turn = balance.choose(&others, now).expect("this server");
+            assert_eq!(turn.index, index);
+            turn.failed(now);
+        }
+    }
+
+    #[test]
+    fn one_after_the_other_requests_follow_the_weights() {
+        let balance = balance(&[3, 1, 2], &[]);
+        let mut counts = [0; 3];
+        for _ in 0..60 {
+            counts[take(&balance, Instant::now()).index] += 1;
+        }
+        assert_eq!(counts, [30, 10, 20]);
+    }
+
+    #[test]
+    fn at_once_the_least_busy_for_its_weight_is_next() {
+        let balance = balance(&[1, 3], &[]);
+        let now = Instant::now();
+        let mut turns: Vec<Turn> = (0..8).map(|_| take(&balance, now)).collect();
+        assert_eq!(turns.iter().filter(|turn| turn.index == 0).count(), 2);
+        turns.retain(|turn| turn.index != 0);
+        assert_eq!(balance.standings(now)[0].outstanding, 0);
+        assert_eq!(take(&balance, now).index, 0);
+    }
+
+    #[test]
+    fn failures_in_a_row_take_a_server_out_until_a_trial_succeeds() {
+        let balance = balance(&[1, 1], &[]);
+        let start = Instant::now();
+        fail(&balance, 0, 1, start);
+        assert!(balance.standings(start)[0].up, "once is not enough");
+        fail(&balance, 0, 1, start);
+        assert!(!balance.standings(start)[0].up);
+        for _ in 0..5 {
+            assert_eq!(take(&balance, start).index, 1);
+        }
+        let later = start + Duration::from_secs(5);
+        let busy = take(&balance, start);
+        let mut trial = take(&balance, later);
+        assert_eq!(trial.index, 0);
+        assert_eq!(take(&balance, later).index, 1, "one trial at a time");
+        trial.failed(later);
+        assert_eq!(take(&balance, later).index, 1, "out again");
+        drop(trial);
+        let much_later = later + Duration::from_secs(5);
+        let abandoned = take(&balance, much_later);
+        assert_eq!(abandoned.index, 0);
+        drop(abandoned);
+        let mut trial = take(&balance, much_later);
+        assert_eq!(trial.index, 0);
+        trial.answered();
+        drop((trial, busy));
+        let standing = balance.standings(much_later)[0];
+        assert!(standing.up);
+        assert_eq!((standing.failures, standing.outstanding), (3, 0));
+    }
+
+    #[test]
+    fn an_answer_forgives_earlier_failures() {
+        let balance = balance(&[1], &[]);
+        let now = Instant::now();
+        fail(&balance, 0, 1, now);
+        take(&balance, now).answered();
+        fail(&balance, 0, 1, now);
+        assert!(balance.standings(now)[0].up);
+    }
+
+    #[test]
+    fn backups_serve_while_all_others_are_out_or_tried() {
+        let balance = balance(&[1, 1, 1], &[2]);
+        let now = Instant::now();
+        fail(&balance, 0, 2, now);
+        assert_eq!(take(&balance, now).index, 1);
+        assert_eq!(balance.choose(&[1], now).map(|turn| turn.index), Some(2));
+        fail(&balance, 1, 2, now);
+        let turn = take(&balance, now);
+        assert_eq!((turn.index, turn.last_resort), (2, false));
+    }
+
+    #[test]
+    fn with_all_out_the_one_whose_failure_is_longest_ago_is_tried() {
+        let balance = balance(&[1, 1], &[]);
+        let start = Instant::now();
+        fail(&balance, 1, 2, start);
+        fail(&balance, 0, 2, start + Duration::from_secs(1));
+        let turn = take(&balance, start + Duration::from_secs(1));
+        assert_eq!((turn.index, turn.last_resort), (1, true));
+        let none = balance.choose(&[0, 1], start);
+        assert!(none.is_none());
+    }
+
+    #[test]
+    fn active_checks_take_out_and_bring_back() {
+        let balance = balance(&[1, 1], &[]);
+        let check = HealthCheck {
+            rise: 2,
+            fall: 3,
+            ..HealthCheck::default()
+        };
+        let now = Instant::now();
+        let up = |well: bool| {
+            balance.checked(0, well, &check);
+            balance.standings(now)[0].up
+        };
+        assert_eq!([up(false), up(false), up(true)], [true; 3]);
+        assert_eq!([up(false), up(false), up(false)], [true, true, false]);
+        assert_eq!([up(true), up(false), up(true)], [false; 3]);
+        assert!(up(true));
+    }
+}

@@ -1,0 +1,138 @@
+//! One connection to a server: bytes in, bytes out, and one timer that is rarely set.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::runtime::{Handle, Id};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// What is read at least at once.
+const READ_MIN: usize = 16 * 1024;
+/// What is read at most at once.
+const READ_MAX: usize = 64 * 1024;
+/// A buffer with less room than this gives way to a new one.
+const ROOM_MIN: usize = 2 * 1024;
+
+/// A connection to a server.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) stream: TcpStream,
+    /// What was read and not yet made use of.
+    pub(super) buf: BytesMut,
+    pub(super) timer: Timer,
+    /// The runtime that the socket is registered with.
+    pub(super) runtime: Id,
+}
+
+impl Connection {
+    /// Takes over a stream that was opened on the current runtime.
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            runtime: Handle::current().id(),
+            buf: BytesMut::new(),
+            timer: Timer::default(),
+        }
+    }
+
+    /// Reads more into the buffer, making room for `expected` bytes within reason. Frames that are
+    /// still in use keep their buffer alive, so its room is used up before there is another.
+    pub(super) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        expected: u64,
+    ) -> Poll<io::Result<usize>> {
+        let room = self.buf.capacity() - self.buf.len();
+        if room < ROOM_MIN {
+            let wanted = usize::try_from(expected).unwrap_or(READ_MAX);
+            self.buf.reserve(wanted.clamp(READ_MIN, READ_MAX));
+        }
+        pin!(self.stream.read_buf(&mut self.buf)).poll(cx)
+    }
+
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, pieces))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    /// Whether an unused connection is still open and the server said nothing on it that nobody
+    /// asked for. The socket itself is asked: what the runtime has heard may be older than what
+    /// would be taken for the next answer.
+    pub(super) fn is_quiet(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        let peeked = SockRef::from(&self.stream).peek(&mut byte);
+        matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+/// A deadline that can be put off without touching the runtime's timers: when the timer goes off
+/// too early, it is set again.
+#[derive(Debug, Default)]
+pub(super) struct Timer {
+    sleep: Option<Pin<Box<Sleep>>>,
+    deadline: Option<Instant>,
+}
+
+impl Timer {
+    /// From now on it is this deadline.
+    pub(super) fn set(&mut self, deadline: Instant) {
+        self.deadline = Some(deadline);
+    }
+
+    /// Ready once the deadline has passed.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = self.deadline else {
+            return Poll::Pending;
+        };
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if deadline < sleep.deadline() {
+            sleep.as_mut().reset(deadline);
+        }
+        loop {
+            ready!(sleep.as_mut().poll(cx));
+            if sleep.deadline() >= deadline {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(deadline);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_can_be_put_off_and_brought_forward() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut timer = Timer::default();
+        timer.set(at(10));
+        assert!(poll_fn(|cx| Poll::Ready(timer.poll(cx))).await.is_pending());
+        timer.set(at(30));
+        poll_fn(|cx| timer.poll(cx)).await;
+        assert_eq!(Instant::now(), at(30));
+        timer.set(at(90));
+        assert!(poll_fn(|cx| Poll::Ready(timer.poll(cx))).await.is_pending());
+        timer.set(at(40));
+        poll_fn(|cx| timer.poll(cx)).await;
+        assert_eq!(Instant::now(), at(40));
+    }
+}

@@ -1,0 +1,165 @@
+//! One request and the head of its answer, on one connection. Sending and reading go on together:
+//! a server may answer before it has heard everything.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Buf;
+use http::Method;
+use microcache_engine::origin::{Interim, OriginError, OriginRequest};
+use microcache_policy::{FieldsBuf, hop};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::connection::Connection;
+use super::upload::{Sending, Upload};
+use crate::h1::{Framing, Limits, parse_response};
+
+/// The 1xx responses to one request; each may put the deadline off.
+const MAX_INTERIM: usize = 32;
+
+/// What an answer is to be understood by.
+#[derive(Debug)]
+pub(super) struct Question {
+    to_head: bool,
+    upgrade: bool,
+    interim: Option<mpsc::Sender<Interim>>,
+}
+
+impl Question {
+    pub(super) fn of(request: &mut OriginRequest) -> Self {
+        Self {
+            to_head: request.method == Method::HEAD,
+            upgrade: request.upgrade,
+            interim: request.interim.take(),
+        }
+    }
+}
+
+/// A final response head.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    /// End-to-end fields without `Content-Length`; with 101 also `Upgrade`.
+    pub(super) fields: FieldsBuf,
+    pub(super) framing: Framing,
+    pub(super) length: Option<u64>,
+    pub(super) keep_alive: bool,
+}
+
+/// Why there is no answer on this connection.
+#[derive(Debug)]
+pub(super) struct Broken {
+    pub(super) error: OriginError,
+    /// Some of an answer had come.
+    pub(super) answered: bool,
+}
+
+/// Sends and waits for the final head. `silence` is how long the server may neither take nor send
+/// anything.
+pub(super) async fn exchange(
+    connection: &mut Connection,
+    upload: &mut Upload,
+    question: &Question,
+    silence: Duration,
+) -> Result<Answer, Broken> {
+    for interim_before in 0..=MAX_INTERIM {
+        connection.timer.set(Instant::now() + silence);
+        let head = poll_fn(|cx| poll_head(cx, connection, upload, question, silence)).await;
+        let answer = head.map_err(|error| Broken {
+            error,
+            answered: interim_before > 0 || !connection.buf.is_empty(),
+        })?;
+        match answer.status {
+            100 => upload.proceed(),
+            101 if question.upgrade && upload.is_complete() => return Ok(answer),
+            101 => return Err(malformed("switched protocols unasked")),
+            102..=199 => {
+                if let Some(interim) = &question.interim {
+                    // An early hint that the client is too slow for is not worth waiting for.
+                    let _ = interim.try_send(Interim {
+                        status: answer.status,
+                        fields: answer.fields,
+                    });
+                }
+            }
+            _ => {
+                upload.answered();
+                return Ok(answer);
+            }
+        }
+    }
+    Err(malformed("too many interim responses"))
+}
+
+const fn malformed(what: &'static str) -> Broken {
+    Broken {
+        error: OriginError::Malformed(what),
+        answered: true,
+    }
+}
+
+fn poll_head(
+    cx: &mut Context<'_>,
+    connection: &mut Connection,
+    upload: &mut Upload,
+    question: &Question,
+    silence: Duration,
+) -> Poll<Result<Answer, OriginError>> {
+    if let Some(answer) = take_head(connection, question)? {
+        return Poll::Ready(Ok(answer));
+    }
+    let sent = upload.sent();
+    let sending = upload.poll(cx, connection)?;
+    if upload.sent() > sent {
+        connection.timer.set(Instant::now() + silence);
+    }
+    loop {
+        match connection.poll_read(cx, 0) {
+            Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(OriginError::Disconnected)),
+            Poll::Ready(Ok(_)) => {
+                if let Some(answer) = take_head(connection, question)? {
+                    return Poll::Ready(Ok(answer));
+                }
+            }
+            // While the client is slow to send, the server has a reason to be silent.
+            Poll::Pending if sending == Sending::Client => return Poll::Pending,
+            Poll::Pending => {
+                let timeout = connection.timer.poll(cx);
+                return timeout.map(|()| Err(OriginError::Timeout));
+            }
+        }
+    }
+}
+
+/// Takes a complete head off the buffer.
+fn take_head(
+    connection: &mut Connection,
+    question: &Question,
+) -> Result<Option<Answer>, OriginError> {
+    if connection.buf.is_empty() {
+        return Ok(None);
+    }
+    let parsed = parse_response(&connection.buf, question.to_head, &Limits::default())
+        .map_err(OriginError::Malformed)?;
+    let Some((head, taken)) = parsed else {
+        return Ok(None);
+    };
+    let mut fields = hop::end_to_end(head.fields);
+    fields.remove("content-length");
+    if head.status == 101 {
+        for protocol in head.fields.all("upgrade") {
+            fields.push("Upgrade", protocol);
+        }
+    }
+    let answer = Answer {
+        status: head.status,
+        fields,
+        framing: head.framing,
+        length: head.length,
+        keep_alive: head.keep_alive,
+    };
+    connection.buf.advance(taken);
+    Ok(Some(answer))
+}

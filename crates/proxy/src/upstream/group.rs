@@ -1,0 +1,319 @@
+//! An upstream group: from a request to the answer of one of its servers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use microcache_engine::body::Body;
+use microcache_engine::origin::{
+    BoxFuture, Origin, OriginError, OriginRequest, OriginResponse, Tunnel,
+};
+use microcache_policy::Fields;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::balance::{Balance, Standing};
+use super::connection::Connection;
+use super::exchange::{Answer, Question, exchange};
+use super::health;
+use super::pool::Pool;
+use super::queue::{Full, Queue};
+use super::resolve::Endpoints;
+use super::response::{Exchange, ResponseBody};
+use super::settings::{GroupSettings, ServerSettings};
+use super::upload::Upload;
+use crate::h1::{Decoder, Framing};
+
+/// Requests that cannot be sent twice only go on connections that were in use this recently: what
+/// meets a connection that the server is closing is lost.
+const UNREPEATABLE_IDLE: Duration = Duration::from_secs(1);
+
+/// A named group of servers that can answer the same requests. Shared by all threads.
+#[derive(Debug)]
+pub struct Group {
+    settings: GroupSettings,
+    servers: Vec<Arc<Server>>,
+    balance: Arc<Balance>,
+    queue: Arc<Queue>,
+    /// Look-ups, checks and sweeps; they end with the group.
+    _upkeep: JoinSet<()>,
+}
+
+/// One server of a group.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) settings: ServerSettings,
+    pub(super) endpoints: Endpoints,
+    pub(super) idle: Pool,
+}
+
+/// The state of a group, for a dashboard.
+#[derive(Clone, Debug)]
+pub struct GroupSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Requests that are with it now, tunnels and event streams left out.
+    pub active: usize,
+    /// Requests that wait for others to end.
+    pub queued: usize,
+    /// Its servers, in the order of the settings.
+    pub servers: Vec<ServerSnapshot>,
+}
+
+/// The state of a server.
+#[derive(Clone, Debug)]
+pub struct ServerSnapshot {
+    /// Which server.
+    pub settings: ServerSettings,
+    /// How it does.
+    pub standing: Standing,
+    /// Unused connections to it.
+    pub idle: usize,
+}
+
+impl Group {
+    /// Starts a group. Its upkeep runs on the current runtime, which should outlive it.
+    pub fn start(settings: GroupSettings) -> Arc<Self> {
+        let server = |server: &ServerSettings| {
+            Arc::new(Server {
+                settings: server.clone(),
+                endpoints: Endpoints::new(&server.host, server.port),
+                idle: Pool::new(settings.max_idle, settings.idle_timeout),
+            })
+        };
+        let servers: Vec<_> = settings.servers.iter().map(server).collect();
+        let balance = Balance::new(&settings);
+        Arc::new(Self {
+            queue: Queue::new(
+                settings.max_concurrent,
+                settings.max_queue,
+                settings.queue_timeout,
+            ),
+            _upkeep: upkeep(&settings, &servers, &balance),
+            balance,
+            servers,
+            settings,
+        })
+    }
+
+    /// How the group does at the moment.
+    pub fn snapshot(&self) -> GroupSnapshot {
+        let (active, queued) = self.queue.depth();
+        let standings = self.balance.standings(Instant::now());
+        let servers = self.servers.iter().zip(standings);
+        GroupSnapshot {
+            name: self.settings.name.clone(),
+            active,
+            queued,
+            servers: servers
+                .map(|(server, standing)| ServerSnapshot {
+                    settings: server.settings.clone(),
+                    standing,
+                    idle: server.idle.len(),
+                })
+                .collect(),
+        }
+    }
+
+    async fn ask(&self, mut request: OriginRequest) -> Result<OriginResponse, OriginError> {
+        let permit = self.queue.enter(&request.urgency).await;
+        let permit = permit.map_err(|Full| OriginError::Busy)?;
+        let mut upload = Upload::new(&mut request);
+        let question = Question::of(&mut request);
+        let repeatable = request.method.is_idempotent();
+        let mut tried = Vec::new();
+        let mut unreached = OriginError::Down;
+        while let Some(mut turn) = self.balance.choose(&tried, Instant::now()) {
+            let server = &self.servers[turn.index];
+            match self
+                .ask_server(server, &mut upload, &question, repeatable)
+                .await
+            {
+                Ok((connection, answer)) => {
+                    turn.answered();
+                    let exchange = Exchange {
+                        connection,
+                        upload,
+                        keep_alive: answer.keep_alive,
+                        server: Arc::clone(server),
+                        _turn: turn,
+                        permit: Some(permit),
+                    };
+                    return Ok(self.deliver(exchange, answer));
+                }
+                Err(error @ OriginError::Connect(_)) => {
+                    turn.failed(Instant::now());
+                    tried.push(turn.index);
+                    unreached = error;
+                    if turn.last_resort {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    if matches!(error, OriginError::Disconnected | OriginError::Timeout) {
+                        turn.failed(Instant::now());
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Err(unreached)
+    }
+
+    /// One server's answer; `Connect` if it cannot even be asked.
+    async fn ask_server(
+        &self,
+        server: &Server,
+        upload: &mut Upload,
+        question: &Question,
+        repeatable: bool,
+    ) -> Result<(Connection, Answer), OriginError> {
+        let silence = self.settings.first_byte_timeout;
+        let limit = if repeatable {
+            self.settings.idle_timeout
+        } else {
+            UNREPEATABLE_IDLE
+        };
+        if let Some(mut connection) = server.idle.take(limit) {
+            match exchange(&mut connection, upload, question, silence).await {
+                Ok(answer) => return Ok((connection, answer)),
+                // The server closed it while it was unused, or in the same moment.
+                Err(broken)
+                    if broken.error == OriginError::Disconnected
+                        && !broken.answered
+                        && upload.can_rewind()
+                        && (repeatable || upload.sent() == 0) =>
+                {
+                    upload.rewind();
+                }
+                Err(broken) => return Err(broken.error),
+            }
+        }
+        let mut connection = server.connect(self.settings.connect_timeout).await?;
+        let answer = exchange(&mut connection, upload, question, silence).await;
+        answer
+            .map(|answer| (connection, answer))
+            .map_err(|broken| broken.error)
+    }
+
+    /// Hands an answer over: at once if all of it is there, else as it comes.
+    fn deliver(&self, mut exchange: Exchange, answer: Answer) -> OriginResponse {
+        let mut response = OriginResponse {
+            status: answer.status,
+            fields: answer.fields,
+            length: answer.length,
+            body: Body::Empty,
+            tunnel: None,
+        };
+        if answer.status == 101 {
+            // A websocket is no render: it must not use up a place for as long as it lives.
+            let Connection {
+                stream, mut buf, ..
+            } = exchange.connection;
+            response.tunnel = Some(Tunnel {
+                early: buf.split().freeze(),
+                io: Box::new(stream),
+            });
+            return response;
+        }
+        if let Some(body) = whole_body(&mut exchange.connection, answer.framing) {
+            exchange.finish();
+            response.body = body;
+            return response;
+        }
+        let mut silence = self.settings.between_bytes_timeout;
+        if is_event_stream(response.fields.fields()) {
+            silence = self.settings.event_stream_timeout;
+            // Nor is a stream that may never end.
+            exchange.permit = None;
+        }
+        exchange
+            .connection
+            .timer
+            .set(tokio::time::Instant::now() + silence);
+        response.body = Body::Stream(Box::new(ResponseBody {
+            decoder: Decoder::new(answer.framing),
+            exchange: Some(exchange),
+            silence,
+        }));
+        response
+    }
+}
+
+/// A body that came along with its head. It is copied, so that a small body which is stored does
+/// not keep the whole read buffer alive.
+fn whole_body(connection: &mut Connection, framing: Framing) -> Option<Body> {
+    let length = match framing {
+        Framing::None => 0,
+        Framing::Length(length) => usize::try_from(length).ok()?,
+        Framing::Chunked | Framing::UntilClose => return None,
+    };
+    let body = connection.buf.get(..length)?;
+    let body = match body {
+        [] => Body::Empty,
+        body => Body::Full(Bytes::copy_from_slice(body)),
+    };
+    bytes::Buf::advance(&mut connection.buf, length);
+    Some(body)
+}
+
+fn is_event_stream(fields: Fields<'_>) -> bool {
+    fields.get("content-type").is_some_and(|value| {
+        let essence = value.split(|&b| b == b';').next().unwrap_or_default();
+        essence
+            .trim_ascii()
+            .eq_ignore_ascii_case(b"text/event-stream")
+    })
+}
+
+impl Origin for Group {
+    fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
+        Box::pin(self.ask(request))
+    }
+}
+
+impl Server {
+    /// Opens a connection.
+    pub(super) async fn connect(&self, limit: Duration) -> Result<Connection, OriginError> {
+        let stream = self.endpoints.connect(limit).await.map_err(|error| {
+            let ServerSettings { host, port, .. } = &self.settings;
+            OriginError::Connect(format!("{host}:{port}: {error}").into())
+        })?;
+        Ok(Connection::new(stream))
+    }
+}
+
+/// What goes on beside the requests.
+fn upkeep(
+    settings: &GroupSettings,
+    servers: &[Arc<Server>],
+    balance: &Arc<Balance>,
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for (index, server) in servers.iter().enumerate() {
+        if server.endpoints.is_name() {
+            let server = Arc::clone(server);
+            let every = settings.resolve_every;
+            tasks.spawn(async move { server.endpoints.keep_resolving(every).await });
+        }
+        if let Some(check) = settings.health.clone() {
+            let (server, balance) = (Arc::clone(server), Arc::clone(balance));
+            tasks.spawn(
+                async move { health::keep_checking(&server, index, &balance, &check).await },
+            );
+        }
+    }
+    let servers = servers.to_vec();
+    let every = settings.idle_timeout.max(Duration::from_millis(100));
+    tasks.spawn(async move {
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            for server in &servers {
+                server.idle.sweep();
+            }
+        }
+    });
+    tasks
+}

@@ -1,0 +1,66 @@
+//! Active checks: servers are asked whether they are well, on connections of their own.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use microcache_engine::body::Body;
+use microcache_engine::origin::{OriginError, OriginRequest, Urgency};
+use microcache_policy::FieldsBuf;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::balance::Balance;
+use super::exchange::{Question, exchange};
+use super::group::Server;
+use super::settings::HealthCheck;
+use super::upload::Upload;
+
+/// Checks a server for as long as it is polled.
+pub(super) async fn keep_checking(
+    server: &Server,
+    index: usize,
+    balance: &Balance,
+    check: &HealthCheck,
+) {
+    let mut ticks = interval(check.interval.max(Duration::from_millis(10)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let status = timeout(check.timeout, ask(server, check)).await;
+        let well = matches!(status, Ok(Ok(status)) if check.expect.contains(&status));
+        balance.checked(index, well, check);
+    }
+}
+
+async fn ask(server: &Server, check: &HealthCheck) -> Result<u16, OriginError> {
+    let mut fields = FieldsBuf::new();
+    fields.push("Host", host(server));
+    fields.push("User-Agent", "microcache-health-check");
+    let mut request = OriginRequest {
+        method: Method::GET,
+        target: Bytes::copy_from_slice(check.path.as_bytes()),
+        fields,
+        body: Body::Empty,
+        length: None,
+        upgrade: false,
+        interim: None,
+        urgency: Urgency::Client,
+    };
+    let mut connection = server.connect(check.timeout).await?;
+    let mut upload = Upload::new(&mut request);
+    let question = Question::of(&mut request);
+    let answer = exchange(&mut connection, &mut upload, &question, check.timeout).await;
+    answer
+        .map(|answer| answer.status)
+        .map_err(|broken| broken.error)
+}
+
+fn host(server: &Server) -> String {
+    let host = &server.settings.host;
+    match server.settings.port {
+        80 if host.contains(':') => format!("[{host}]"),
+        80 => host.clone(),
+        port if host.contains(':') => format!("[{host}]:{port}"),
+        port => format!("{host}:{port}"),
+    }
+}

@@ -1,0 +1,96 @@
+//! Unused connections to one server. A socket belongs to the runtime it was opened on, so each
+//! runtime gets back only its own.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::runtime::{Handle, Id};
+
+use super::connection::Connection;
+
+/// Unused connections.
+#[derive(Debug)]
+pub(super) struct Pool {
+    max: usize,
+    keep: Duration,
+    shelves: Mutex<Shelves>,
+}
+
+#[derive(Debug, Default)]
+struct Shelves {
+    count: usize,
+    /// Last in, first out: what is used often stays fresh, the rest goes stale at the bottom.
+    by_runtime: HashMap<Id, Vec<Idle>>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    since: Instant,
+    connection: Connection,
+}
+
+impl Pool {
+    /// Keeps at most `max` connections for so long.
+    pub(super) fn new(max: usize, keep: Duration) -> Self {
+        Self {
+            max,
+            keep,
+            shelves: Mutex::default(),
+        }
+    }
+
+    /// A connection of this runtime that was put back no longer ago than `limit` and is quiet.
+    pub(super) fn take(&self, limit: Duration) -> Option<Connection> {
+        let runtime = Handle::current().id();
+        let limit = limit.min(self.keep);
+        loop {
+            let connection = {
+                let mut shelves = self.shelves.lock();
+                let own = shelves.by_runtime.get_mut(&runtime)?;
+                let idle = own.pop_if(|idle| idle.since.elapsed() <= limit)?;
+                shelves.count -= 1;
+                idle.connection
+            };
+            if connection.is_quiet() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Takes back a connection that is between two exchanges.
+    pub(super) fn put(&self, mut connection: Connection) {
+        // Frames may still hold on to the buffer, and idle connections need none.
+        connection.buf = bytes::BytesMut::new();
+        let idle = Idle {
+            since: Instant::now(),
+            connection,
+        };
+        let runtime = idle.connection.runtime;
+        let mut shelves = self.shelves.lock();
+        if shelves.count < self.max {
+            shelves.count += 1;
+            shelves.by_runtime.entry(runtime).or_default().push(idle);
+        }
+    }
+
+    /// Closes what is too old.
+    pub(super) fn sweep(&self) {
+        let mut shelves = self.shelves.lock();
+        let mut old = Vec::new();
+        shelves.by_runtime.retain(|_, shelf| {
+            let fresh = shelf.partition_point(|idle| idle.since.elapsed() > self.keep);
+            old.extend(shelf.drain(..fresh));
+            !shelf.is_empty()
+        });
+        shelves.count -= old.len();
+        drop(shelves);
+        // Closing takes system calls, so it happens here, without the lock.
+        drop(old);
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.shelves.lock().count
+    }
+}

@@ -1,0 +1,200 @@
+//! The addresses of one server: a literal, or whatever its name resolves to at the moment.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// Look-ups that failed connections ask for are at least this far apart.
+const MIN_LOOKUP_PAUSE: Duration = Duration::from_secs(1);
+
+/// Where a server can be reached.
+#[derive(Debug)]
+pub(super) struct Endpoints {
+    host: String,
+    port: u16,
+    known: Mutex<Arc<[Endpoint]>>,
+    next: AtomicUsize,
+    doubted: Notify,
+}
+
+#[derive(Debug)]
+struct Endpoint {
+    address: SocketAddr,
+    /// The last attempt to connect failed: it is tried after the others until the next look-up.
+    failed: AtomicBool,
+}
+
+impl Endpoints {
+    pub(super) fn new(host: &str, port: u16) -> Self {
+        let literal = host.parse::<IpAddr>().ok();
+        let known = literal.map(|ip| Endpoint::new(SocketAddr::new(ip, port)));
+        Self {
+            host: host.to_owned(),
+            port,
+            known: Mutex::new(known.into_iter().collect()),
+            next: AtomicUsize::new(0),
+            doubted: Notify::new(),
+        }
+    }
+
+    /// Whether this is a name, which can come to mean other addresses.
+    pub(super) fn is_name(&self) -> bool {
+        self.host.parse::<IpAddr>().is_err()
+    }
+
+    /// Keeps looking the name up, sooner than planned when connecting failed.
+    pub(super) async fn keep_resolving(&self, every: Duration) {
+        loop {
+            // What is known stays in use while the name cannot be resolved.
+            let _ = timeout(every, self.look_up()).await;
+            sleep(MIN_LOOKUP_PAUSE.min(every)).await;
+            let _ = timeout(every, self.doubted.notified()).await;
+        }
+    }
+
+    async fn look_up(&self) -> io::Result<Arc<[Endpoint]>> {
+        let found = lookup_host((self.host.as_str(), self.port)).await?;
+        let mut addresses: Vec<SocketAddr> = Vec::new();
+        for address in found {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        if addresses.is_empty() {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the name has no address",
+            ));
+        }
+        let found: Arc<[Endpoint]> = addresses.into_iter().map(Endpoint::new).collect();
+        *self.known.lock() = Arc::clone(&found);
+        Ok(found)
+    }
+
+    /// Connects to one of the addresses, within `limit` all together. Each is given its share of
+    /// the time that is left, so that one that swallows packets does not use it up.
+    ///
+    /// A server that speaks TLS would have its handshake here.
+    pub(super) async fn connect(&self, limit: Duration) -> io::Result<TcpStream> {
+        let deadline = Instant::now() + limit;
+        let mut known = Arc::clone(&*self.known.lock());
+        if known.is_empty() {
+            known = timeout_at(deadline, self.look_up()).await??;
+        }
+        let mut error = io::Error::from(io::ErrorKind::NotFound);
+        for (tried, endpoint) in self.in_order(&known).into_iter().enumerate() {
+            let left = (known.len() - tried) as u32;
+            let share = deadline.saturating_duration_since(Instant::now()) / left;
+            let connected = timeout(share, TcpStream::connect(endpoint.address)).await;
+            match connected.unwrap_or_else(|elapsed| Err(elapsed.into())) {
+                Ok(stream) => {
+                    endpoint.failed.store(false, Ordering::Relaxed);
+                    stream.set_nodelay(true)?;
+                    return Ok(stream);
+                }
+                Err(failed) => {
+                    endpoint.failed.store(true, Ordering::Relaxed);
+                    error = failed;
+                }
+            }
+        }
+        self.doubted.notify_one();
+        Err(error)
+    }
+
+    /// In turn, with those that failed last.
+    fn in_order<'a>(&self, known: &'a [Endpoint]) -> Vec<&'a Endpoint> {
+        let first = self.next.fetch_add(1, Ordering::Relaxed) % known.len().max(1);
+        let (before, after) = known.split_at(first);
+        let mut order: Vec<_> = after.iter().chain(before).collect();
+        order.sort_by_key(|endpoint| endpoint.failed.load(Ordering::Relaxed));
+        order
+    }
+}
+
+impl Endpoint {
+    const fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            failed: AtomicBool::new(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    fn endpoints(addresses: &[SocketAddr]) -> Endpoints {
+        let endpoints = Endpoints::new("several.invalid", 1);
+        *endpoints.known.lock() = addresses.iter().copied().map(Endpoint::new).collect();
+        endpoints
+    }
+
+    async fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    #[tokio::test]
+    async fn names_and_literals_connect() {
+        let (_listener, address) = listener().await;
+        for host in ["localhost", "127.0.0.1"] {
+            let endpoints = Endpoints::new(host, address.port());
+            assert_eq!(endpoints.is_name(), host == "localhost");
+            let stream = endpoints.connect(Duration::from_secs(30)).await.unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), address);
+        }
+    }
+
+    #[tokio::test]
+    async fn addresses_take_turns_and_a_dead_one_is_passed_over() {
+        let (dead, dead_address) = listener().await;
+        drop(dead);
+        let ((_one, first), (_two, second)) = (listener().await, listener().await);
+        let endpoints = endpoints(&[dead_address, first, second]);
+        let mut peers = Vec::new();
+        for _ in 0..6 {
+            let stream = endpoints.connect(Duration::from_secs(30)).await.unwrap();
+            peers.push(stream.peer_addr().unwrap());
+        }
+        assert!(peers.contains(&first) && peers.contains(&second));
+        let known = Arc::clone(&*endpoints.known.lock());
+        assert!(known[0].failed.load(Ordering::Relaxed));
+        let order = endpoints.in_order(&known);
+        assert_eq!(order.last().unwrap().address, dead_address);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_moved_is_looked_up_again() {
+        let (dead, dead_address) = listener().await;
+        drop(dead);
+        let (_alive, alive) = listener().await;
+        let endpoints = Arc::new(Endpoints::new("localhost", alive.port()));
+        *endpoints.known.lock() = [Endpoint::new(dead_address)].into_iter().collect();
+        assert!(endpoints.connect(Duration::from_secs(30)).await.is_err());
+        let resolving = Arc::clone(&endpoints);
+        let resolver = tokio::spawn(async move {
+            resolving.keep_resolving(Duration::from_mins(1)).await;
+        });
+        while endpoints.connect(Duration::from_secs(30)).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        resolver.abort();
+    }
+
+    #[tokio::test]
+    async fn a_name_without_an_address_is_an_error() {
+        let endpoints = Endpoints::new("none.invalid", 80);
+        assert!(endpoints.connect(Duration::from_secs(30)).await.is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! The body of an answer, read from its connection as it is asked for.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use microcache_engine::body::{BodyError, Frame, Source};
+use microcache_engine::origin::OriginError;
+use tokio::time::Instant;
+
+use super::balance::Turn;
+use super::connection::Connection;
+use super::group::Server;
+use super::queue::Permit;
+use super::upload::{Sending, Upload};
+use crate::h1::{Decoded, Decoder};
+
+/// A body that is being received. Dropping it early closes the connection.
+pub(super) struct ResponseBody {
+    pub(super) decoder: Decoder,
+    /// Gone once the last byte was read.
+    pub(super) exchange: Option<Exchange>,
+    pub(super) silence: Duration,
+}
+
+/// What an exchange holds on to until its end.
+pub(super) struct Exchange {
+    pub(super) connection: Connection,
+    pub(super) upload: Upload,
+    pub(super) keep_alive: bool,
+    pub(super) server: Arc<Server>,
+    /// Counts as outstanding with the server.
+    pub(super) _turn: Turn,
+    /// Its place among the group's concurrent requests, unless it was given back.
+    pub(super) permit: Option<Permit>,
+}
+
+impl Exchange {
+    /// The answer is over. The connection can be used again only if nothing is left over on it,
+    /// neither of the answer nor of the request.
+    pub(super) fn finish(self) {
+        if self.keep_alive && self.upload.is_complete() && self.connection.buf.is_empty() {
+            self.server.idle.put(self.connection);
+        }
+    }
+}
+
+impl Source for ResponseBody {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        let polled = self.poll(cx);
+        // The consumer may know the length and never ask for the end, so it is not waited for.
+        if self.decoder.is_end()
+            && let Some(exchange) = self.exchange.take()
+        {
+            exchange.finish();
+        }
+        if let Poll::Ready(Err(_)) = polled {
+            self.exchange = None;
+        }
+        polled.map(Result::transpose)
+    }
+}
+
+impl ResponseBody {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame>, BodyError>> {
+        let Some(exchange) = &mut self.exchange else {
+            return Poll::Ready(Ok(None));
+        };
+        let connection = &mut exchange.connection;
+        let mut sending = Sending::Done;
+        loop {
+            match self.decoder.decode(&mut connection.buf)? {
+                Decoded::Frame(frame) => return Poll::Ready(Ok(Some(frame))),
+                Decoded::End => return Poll::Ready(Ok(None)),
+                Decoded::NeedMore => {}
+            }
+            if !exchange.upload.is_complete() {
+                let sent = exchange.upload.sent();
+                sending = exchange.upload.poll(cx, connection).map_err(lost)?;
+                if exchange.upload.sent() > sent {
+                    connection.timer.set(Instant::now() + self.silence);
+                }
+            }
+            match connection.poll_read(cx, self.decoder.expected()) {
+                Poll::Ready(Ok(0)) => self.decoder.eof()?,
+                Poll::Ready(Ok(_)) => connection.timer.set(Instant::now() + self.silence),
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(BodyError::Disconnected)),
+                // While the client is slow to send, the server has a reason to be silent.
+                Poll::Pending if sending == Sending::Client => return Poll::Pending,
+                Poll::Pending => {
+                    let timeout = connection.timer.poll(cx);
+                    return timeout.map(|()| Err(BodyError::Timeout));
+                }
+            }
+        }
+    }
+}
+
+/// The request's own body failed; the server will not be able to make sense of it.
+fn lost(_: OriginError) -> BodyError {
+    BodyError::Disconnected
+}
