@@ -1,6 +1,7 @@
 //! Blocks of addresses.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
 
 /// A block of addresses: `10.0.0.0/8`, `::1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,18 +16,23 @@ impl Cidr {
     pub fn contains(&self, address: IpAddr) -> bool {
         bits(address) & self.mask == self.network
     }
+}
+
+const FORM: &str = "write an address such as \"10.0.0.1\" or a block such as \"10.0.0.0/8\"";
+
+impl FromStr for Cidr {
+    type Err = String;
 
     /// Reads an address alone or an address and a prefix length.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let form = || "write an address such as \"10.0.0.1\" or a block such as \"10.0.0.0/8\"";
+    fn from_str(text: &str) -> Result<Self, String> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().map_err(|_| form().to_owned())?;
+        let address: IpAddr = address.parse().map_err(|_| FORM.to_owned())?;
         let longest: u32 = if address.is_ipv4() { 32 } else { 128 };
         let length = match length {
-            Some(length) => length.parse().map_err(|_| form().to_owned())?,
+            Some(length) => length.parse().map_err(|_| FORM.to_owned())?,
             None => longest,
         };
         if length > longest {
@@ -34,12 +40,7 @@ impl Cidr {
                 "the part after `/` is at most {longest} for this address"
             ));
         }
-        let mask = u128::MAX.checked_shl(longest - length).unwrap_or(0)
-            | if address.is_ipv4() {
-                !u128::from(u32::MAX)
-            } else {
-                0
-            };
+        let mask = u128::MAX.checked_shl(longest - length).unwrap_or(0);
         let network = bits(address) & mask;
         if network != bits(address) {
             return Err(format!(
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     fn check(block: &str, address: &str) -> bool {
-        Cidr::parse(block)
+        Cidr::from_str(block)
             .unwrap()
             .contains(address.parse().unwrap())
     }
@@ -92,7 +93,7 @@ mod tests {
             "::/129",
             "10.0.0.0/x",
         ] {
-            assert!(Cidr::parse(text).is_err(), "{text}");
+            assert!(Cidr::from_str(text).is_err(), "{text}");
         }
     }
 }

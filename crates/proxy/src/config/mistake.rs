@@ -164,8 +164,8 @@ struct Spot<'a> {
 
 impl<'a> Spot<'a> {
     fn find(text: &'a str, span: &Range<usize>) -> Self {
-        let start = floor_char_boundary(text, span.start);
-        let end = floor_char_boundary(text, span.end).max(start);
+        let start = text.floor_char_boundary(span.start);
+        let end = text.floor_char_boundary(span.end).max(start);
         let line_start = text[..start].rfind('\n').map_or(0, |i| i + 1);
         let line_end = text[start..].find('\n').map_or(text.len(), |i| start + i);
         let before = &text[line_start..start];
@@ -181,11 +181,4 @@ impl<'a> Spot<'a> {
             width: covered.chars().count().max(1),
         }
     }
-}
-
-fn floor_char_boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len()))
-        .rev()
-        .find(|&i| text.is_char_boundary(i))
-        .unwrap_or(0)
 }

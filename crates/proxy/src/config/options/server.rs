@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::super::Config;
@@ -71,7 +72,7 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
             help: "Peers whose X-Forwarded-* and Forwarded are believed",
             more: "Addresses or blocks of them. From every other peer these fields are overwritten.",
         },
-        set: |c, v, m| c.trusted_proxies = v.each(m, |item| item.parse(Cidr::parse)),
+        set: |c, v, m| c.trusted_proxies = v.each(m, |item| item.parse(Cidr::from_str)),
     },
     Opt {
         about: About {
