@@ -56,6 +56,7 @@ struct connection {
 
 static uint16_t port;
 static bool is_origin;
+static int threads = 1;
 
 static _Noreturn void die(const char *what) {
     perror(what);
@@ -161,7 +162,8 @@ static int listen_here(void) {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     if (fd < 0) die("socket");
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
+    /* Only where it is needed: a shared port would let another program in unnoticed. */
+    if (threads > 1) setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
     if (bind(fd, (struct sockaddr *)&address, sizeof address) || listen(fd, 4096)) die("bind");
     return fd;
 }
@@ -198,7 +200,7 @@ static void *run(void *argument) {
 }
 
 int main(int argc, char **argv) {
-    int option, threads = 1;
+    int option;
     while ((option = getopt(argc, argv, "p:t:o")) != -1) {
         if (option == 'p') port = atoi(optarg);
         else if (option == 't') threads = atoi(optarg);

@@ -19,7 +19,7 @@ from rig.process import Process
 COMPARE = Path(__file__).parent.parent
 ROOT = COMPARE.parent
 PACKAGES = {"nginx": "nginx-light", "varnishd": "varnish", "haproxy": "haproxy", "wrk": "wrk", "gcc": "gcc libc6-dev"}
-FIRST_PORT = 18080
+FIRST_PORT = 21080
 COMMIT_LIMIT_SECONDS = 5
 # Beside the files that nginx may keep open there must be descriptors for its connections.
 NGINX_CONNECTION_FILES = 4096
