@@ -1,0 +1,254 @@
+//! Slow clients, too few file descriptors, signals.
+
+use crate::support::{Client, Gate, Origin, Proxy, Reply, eventually};
+
+const HOST: &str = "Host: example.com\r\n";
+
+/// An answer that says so, or none; and the connection is closed.
+fn is_timed_out(mut client: Client) -> bool {
+    match client.try_response() {
+        Ok(response) => response.status == 408 && client.is_closed(),
+        Err(error) => error.kind() != std::io::ErrorKind::TimedOut,
+    }
+}
+
+#[test]
+fn a_slow_head_is_timed_out() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--client-head-timeout", "200ms"]);
+    for start in [
+        "G",
+        "GET / HTTP/1.1\r\n",
+        "GET / HTTP/1.1\r\nHost: example.com\r\nX-A: ",
+    ] {
+        let mut client = proxy.connect();
+        client.send(start);
+        assert!(is_timed_out(client), "{start:?}");
+    }
+    assert!(origin.requests().is_empty());
+}
+
+#[test]
+fn a_dripping_head_is_timed_out() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--client-head-timeout", "200ms"]);
+    let mut client = proxy.connect();
+    client.send(format!("GET / HTTP/1.1\r\n{HOST}"));
+    // Each byte comes in time; the head as a whole does not.
+    eventually("the proxy to lose patience", || {
+        (!client.try_send("X: y\r\n")).then_some(())
+    });
+    assert!(origin.requests().is_empty());
+}
+
+#[test]
+fn a_silent_connection_is_closed() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--client-idle-timeout", "200ms"]);
+    origin.on("/").reply(Reply::new(200).body("x"));
+    let mut client = proxy.connect();
+    client.get("/").assert_is(200, "x");
+    assert!(client.is_closed(), "after a request");
+}
+
+#[test]
+fn a_connection_that_never_says_anything_is_closed() {
+    let origin = Origin::start();
+    let flags = [
+        "--client-idle-timeout",
+        "200ms",
+        "--client-head-timeout",
+        "200ms",
+    ];
+    let proxy = Proxy::start(&origin, &flags);
+    assert!(is_timed_out(proxy.connect()));
+}
+
+#[test]
+fn a_slow_body_is_timed_out() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--client-body-timeout", "200ms"]);
+    origin.on("/").reply(Reply::new(200).body("x"));
+    let mut client = proxy.connect();
+    client.send(format!(
+        "POST / HTTP/1.1\r\n{HOST}Content-Length: 10\r\n\r\nsome"
+    ));
+    let connection = origin.wait_for("/", 1).connection;
+    assert!(is_timed_out(client));
+    origin.wait_for_close(connection);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_dropped() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--client-write-timeout", "300ms"]);
+    origin.on("/").reply(
+        Reply::new(200)
+            .with_all(&["Cache-Control: no-store", "Content-Length: 1000000000"])
+            .flood(1_000_000_000),
+    );
+    let mut client = proxy.ask("/");
+    client.head();
+    let connection = origin.seen("/")[0].connection;
+    origin.wait_for_close(connection);
+}
+
+#[test]
+fn slow_clients_hold_nobody_up() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--threads", "1"]);
+    origin.on("/").reply(Reply::new(200).body("x"));
+    let slow: Vec<_> = (0..50)
+        .map(|_| {
+            let mut client = proxy.connect();
+            client.send("GET / HT");
+            client
+        })
+        .collect();
+    proxy.get("/").assert_is(200, "x");
+    drop(slow);
+}
+
+#[test]
+fn with_no_descriptor_left_it_keeps_serving_and_accepts_again() {
+    let origin = Origin::start();
+    let proxy = Proxy::with_descriptors(64, &origin, &["--threads", "2"]);
+    origin.on("/").reply(
+        Reply::new(200)
+            .with("Cache-Control: max-age=1000")
+            .body("x"),
+    );
+    let mut client = proxy.connect();
+    client.get("/").assert_is(200, "x");
+    for _ in 0..3 {
+        let crowd: Vec<_> = (0..200).map(|_| proxy.connect()).collect();
+        for _ in 0..10 {
+            client.get("/").assert_is(200, "x");
+        }
+        drop(crowd);
+        eventually("a new connection to be served", || {
+            let mut late = proxy.connect();
+            late.try_send(format!("GET / HTTP/1.1\r\n{HOST}\r\n"));
+            late.try_response()
+                .ok()
+                .filter(|response| response.status == 200)
+        });
+    }
+    client.get("/").assert_is(200, "x");
+}
+
+#[test]
+fn a_bound_on_connections_is_kept() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--max-connections", "4", "--threads", "1"]);
+    origin.on("/").reply(
+        Reply::new(200)
+            .with("Cache-Control: max-age=1000")
+            .body("x"),
+    );
+    let mut clients: Vec<_> = (0..4).map(|_| proxy.connect()).collect();
+    for client in &mut clients {
+        client.get("/").assert_is(200, "x");
+    }
+    let mut fifth = proxy.connect();
+    fifth.try_send(format!("GET / HTTP/1.1\r\n{HOST}\r\n"));
+    for client in &mut clients {
+        client.get("/").assert_is(200, "x");
+    }
+    drop(clients);
+    // The fifth was refused, or waited; either way there is room again.
+    drop(fifth);
+    eventually("room for another", || {
+        let mut late = proxy.connect();
+        late.try_send(format!("GET / HTTP/1.1\r\n{HOST}\r\n"));
+        late.try_response()
+            .ok()
+            .filter(|response| response.status == 200)
+    });
+}
+
+#[test]
+fn a_signal_lets_requests_under_way_finish() {
+    let origin = Origin::start();
+    let mut proxy = Proxy::start(&origin, &["--threads", "2"]);
+    let gate = Gate::default();
+    origin.on("/").reply(
+        Reply::new(200)
+            .with("Content-Length: 10")
+            .send("first")
+            .pause(&gate)
+            .send("after"),
+    );
+    origin
+        .on("/head")
+        .reply(Reply::new(200).body("late").after(&gate));
+    let mut body = proxy.ask("/");
+    body.head();
+    assert_eq!(body.bytes(5), b"first");
+    let mut head = proxy.ask("/head");
+    origin.wait_for("/head", 1);
+    let mut idle = proxy.connect();
+    proxy.terminate();
+    assert!(idle.is_closed(), "idle connections are closed");
+    eventually("the proxy to stop listening", || {
+        std::net::TcpStream::connect(proxy.address())
+            .err()
+            .map(drop)
+    });
+    assert!(proxy.is_running(), "it waits for what is under way");
+    gate.open();
+    assert_eq!(body.bytes(5), b"after");
+    let response = head.response();
+    response.assert_is(200, "late");
+    assert_eq!(response.field("connection"), Some("close"), "{response:?}");
+    assert!(head.is_closed());
+    assert!(proxy.wait().success());
+}
+
+#[test]
+fn a_second_signal_ends_it() {
+    let origin = Origin::start();
+    let mut proxy = Proxy::start(&origin, &[]);
+    origin.on("/").reply(Reply::silence());
+    let _client = proxy.ask("/");
+    origin.wait_for("/", 1);
+    let mut idle = proxy.connect();
+    proxy.terminate();
+    assert!(idle.is_closed());
+    assert!(proxy.is_running());
+    proxy.terminate();
+    proxy.wait();
+}
+
+#[test]
+fn the_drain_has_an_end() {
+    let origin = Origin::start();
+    let mut proxy = Proxy::start(&origin, &["--drain-timeout", "200ms"]);
+    origin.on("/").reply(Reply::silence());
+    let _client = proxy.ask("/");
+    origin.wait_for("/", 1);
+    proxy.terminate();
+    proxy.wait();
+}
+
+#[test]
+fn with_nothing_to_do_it_ends_at_once() {
+    let origin = Origin::start();
+    let mut proxy = Proxy::start(&origin, &[]);
+    origin.on("/").reply(Reply::new(200).body("x"));
+    proxy.get("/").assert_is(200, "x");
+    proxy.terminate();
+    assert!(proxy.wait().success());
+}
+
+#[test]
+fn it_says_what_it_is_doing() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--memory", "32MiB"]);
+    let said = eventually("a few lines", || {
+        let output = proxy.output();
+        (output.contains("32 MiB") || output.contains("32MiB")).then_some(output)
+    });
+    assert!(said.contains(&origin.url()), "{said}");
+    assert!(said.contains("curl"), "{said}");
+}

@@ -1,0 +1,14 @@
+//! Black-box tests: the real binary between a scripted origin and a raw client.
+
+mod bad_days;
+mod bad_origin;
+mod collapse;
+mod memory;
+mod passing;
+mod routes;
+mod safe_rules;
+mod semantics;
+mod stale;
+mod strict_http;
+mod support;
+mod upstream;

@@ -1,0 +1,170 @@
+//! `--memory` is a promise, and the object limit with it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+use crate::support::{Origin, Proxy, Reply, request};
+
+/// What the process may take beside what `--memory` bounds: code, stacks, buffers of connections,
+/// and what the allocator keeps.
+const BASE: u64 = 48 << 20;
+
+/// What the million pages say: a line, so that it is quickly found.
+const BODY: &[u8] = b"end\n";
+
+#[test]
+fn a_million_urls_stay_within_64_mib() {
+    const URLS: usize = 1_000_000;
+    const CONNECTIONS: usize = 8;
+    let proxy = Proxy::before_url(
+        &tiny_origin(),
+        &["--memory", "64MiB", "--ttl", "1h", "--threads", "2"],
+    );
+    thread::scope(|scope| {
+        for connection in 0..CONNECTIONS {
+            let proxy = &proxy;
+            scope.spawn(move || {
+                ask_for_many(proxy, connection * URLS / CONNECTIONS, URLS / CONNECTIONS)
+            });
+        }
+    });
+    let resident = proxy.resident();
+    assert!(resident <= (64 << 20) + BASE, "{} MiB", resident >> 20);
+    assert!(
+        proxy.get("/999999").is_hit() || proxy.get("/999999").is_hit(),
+        "it still stores"
+    );
+}
+
+/// Asks for distinct urls, many at a time, and counts the answers.
+fn ask_for_many(proxy: &Proxy, first: usize, count: usize) {
+    const BATCH: usize = 100;
+    let mut stream = TcpStream::connect(proxy.address()).unwrap();
+    let mut answers = BufReader::with_capacity(1 << 16, stream.try_clone().unwrap());
+    let mut line = Vec::new();
+    for start in (first..first + count).step_by(BATCH) {
+        let batch: Vec<_> = (start..start + BATCH)
+            .map(|n| request("GET", &format!("/{n}"), &[]))
+            .collect();
+        stream.write_all(batch.concat().as_bytes()).unwrap();
+        let mut answered = 0;
+        while answered < BATCH {
+            line.clear();
+            assert!(
+                answers.read_until(b'\n', &mut line).unwrap() > 0,
+                "closed too early"
+            );
+            answered += usize::from(line == BODY);
+        }
+    }
+}
+
+/// The quickest origin there can be: every request gets the same bytes.
+fn tiny_origin() -> String {
+    const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nend\n";
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || answer_all(stream, REPLY));
+        }
+    });
+    url
+}
+
+fn answer_all(mut stream: TcpStream, reply: &[u8]) {
+    let mut buffer = [0; 4096];
+    // The proxy sends one request at a time, each in one piece.
+    while stream.read(&mut buffer).is_ok_and(|n| n > 0) {
+        if stream.write_all(reply).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn large_bodies_stay_within_the_bound_too() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--memory", "16MiB", "--ttl", "1h"]);
+    for number in 0..200 {
+        let target = format!("/{number}");
+        origin
+            .on(&target)
+            .reply(Reply::new(200).body(vec![b'x'; 500_000]));
+        assert_eq!(proxy.get(&target).body.len(), 500_000);
+    }
+    let resident = proxy.resident();
+    assert!(resident <= (16 << 20) + BASE, "{} MiB", resident >> 20);
+}
+
+#[test]
+fn a_scan_does_not_wash_out_what_is_hot() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(
+        &origin,
+        &["--memory", "8MiB", "--ttl", "1h", "--threads", "1"],
+    );
+    let body = vec![b'x'; 10_000];
+    origin.on("/hot").reply(Reply::new(200).body("hot"));
+    let mut client = proxy.connect();
+    for _ in 0..10 {
+        client.get("/hot").assert_is(200, "hot");
+    }
+    for number in 0..3000 {
+        let target = format!("/{number}");
+        origin.on(&target).reply(Reply::new(200).body(&body));
+        assert_eq!(client.get(&target).body.len(), body.len());
+        if number % 50 == 0 {
+            client.get("/hot").assert_is(200, "hot");
+        }
+    }
+    assert_eq!(
+        origin.count("/hot"),
+        1,
+        "30 MB of pages seen once did not push it out of 8"
+    );
+}
+
+#[test]
+fn objects_over_the_limit_stream_through() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--memory", "16MiB", "--ttl", "1h"]);
+    let (small, large) = (vec![b'x'; 900_000], vec![b'x'; 1_200_000]);
+    origin.on("/small").reply(Reply::new(200).body(&small));
+    origin.on("/large").reply(Reply::new(200).body(&large));
+    let chunked = Reply::new(200)
+        .with("Transfer-Encoding: chunked")
+        .chunk(&"x".repeat(large.len()));
+    origin.on("/chunked").reply(chunked.send("0\r\n\r\n"));
+    for _ in 0..2 {
+        assert_eq!(proxy.get("/small").body, small);
+        assert_eq!(proxy.get("/large").body, large);
+        assert_eq!(proxy.get("/chunked").body, large);
+    }
+    assert_eq!(
+        (
+            origin.count("/small"),
+            origin.count("/large"),
+            origin.count("/chunked")
+        ),
+        (1, 2, 2)
+    );
+}
+
+#[test]
+fn the_object_limit_can_be_set() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--max-object", "1KiB", "--ttl", "1h"]);
+    origin
+        .on("/small")
+        .reply(Reply::new(200).body(vec![b'x'; 1024]));
+    origin
+        .on("/large")
+        .reply(Reply::new(200).body(vec![b'x'; 1025]));
+    for target in ["/small", "/large"] {
+        proxy.get(target);
+    }
+    assert!(proxy.get("/small").is_hit());
+    assert!(!proxy.get("/large").is_hit());
+}

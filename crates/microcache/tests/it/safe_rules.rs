@@ -1,0 +1,406 @@
+//! The ten rules of `microcache http://localhost:3000`, with no flag at all.
+
+use crate::support::{Gate, Origin, Proxy, Reply};
+
+fn default(origin: &Origin) -> Proxy {
+    Proxy::start(origin, &[])
+}
+
+/// Asks twice and says whether the origin was asked twice as well.
+fn is_shared(request: &[&str], response: &[&str]) -> bool {
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    origin
+        .on("/")
+        .reply(Reply::new(200).with_all(response).body("x"));
+    proxy.get_with("/", request).assert_is(200, "x");
+    let second = proxy.get_with("/", request);
+    second.assert_is(200, "x");
+    assert_eq!(second.is_hit(), origin.count("/") == 1, "{second:?}");
+    second.is_hit()
+}
+
+#[test]
+fn rule_1_a_plain_page_is_kept_for_a_second() {
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    origin.on("/").reply(Reply::new(200).body("hello"));
+    let first = proxy.get("/");
+    first.assert_is(200, "hello");
+    first.assert_forwarded("uri-miss");
+    let second = proxy.get("/");
+    second.assert_is(200, "hello");
+    second.assert_hit();
+    assert!(second.cache().ttl().unwrap() <= 1, "{second:?}");
+    let head = proxy.send("HEAD", "/", &[]);
+    head.assert_hit();
+    assert_eq!(head.field("content-length"), Some("5"));
+}
+
+#[test]
+fn rule_1_what_speaks_against_it() {
+    assert!(is_shared(&[], &[]));
+    for line in [
+        "Cache-Control: private",
+        "Cache-Control: no-store",
+        "Cache-Control: no-cache",
+        "Vary: *",
+        "Set-Cookie: a=1",
+        "Content-Type: text/event-stream",
+        "Content-Type: text/event-stream; charset=utf-8",
+    ] {
+        assert!(!is_shared(&[], &[line]), "{line}");
+    }
+    assert!(!is_shared(&["Cookie: session=1"], &[]));
+    assert!(!is_shared(&["Authorization: Basic dTpw"], &[]));
+}
+
+#[test]
+fn rule_2_cookies_that_count() {
+    for cookie in [
+        "session=1",
+        "_ga=1; session=2",
+        "PHPSESSID=x",
+        "a",
+        "=x",
+        "ga=1",
+        "_g=1",
+    ] {
+        assert!(!is_shared(&[&format!("Cookie: {cookie}")], &[]), "{cookie}");
+    }
+    assert!(
+        !is_shared(&["Cookie: _ga=1", "Cookie: session=1"], &[]),
+        "in a second line"
+    );
+}
+
+#[test]
+fn rule_2_cookies_that_do_not_count_are_still_forwarded() {
+    for cookie in [
+        "_ga=GA1.2.3",
+        "_ga_ABC=1; _gid=2",
+        "_gcl_au=1",
+        "_fbp=fb.1",
+        "__utma=1; __utmz=2",
+        "_ga=1;_gid=2",
+    ] {
+        assert!(is_shared(&[&format!("Cookie: {cookie}")], &[]), "{cookie}");
+    }
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    origin.on("/").reply(Reply::new(200).body("x"));
+    proxy.get_with("/", &["Cookie: _ga=GA1.2.3"]);
+    assert_eq!(origin.seen("/")[0].field("cookie"), Some("_ga=GA1.2.3"));
+}
+
+#[test]
+fn rule_2_responses_that_say_they_are_for_everyone() {
+    let cookie = ["Cookie: session=1"];
+    for line in [
+        "Cache-Control: public, max-age=100",
+        "Cache-Control: s-maxage=100",
+        "CDN-Cache-Control: max-age=100",
+    ] {
+        assert!(is_shared(&cookie, &[line]), "{line}");
+    }
+    assert!(!is_shared(&cookie, &["Cache-Control: max-age=100"]));
+}
+
+#[test]
+fn rule_2_personal_requests_are_never_collapsed() {
+    for field in ["Cookie: session=1", "Authorization: Basic dTpw"] {
+        let origin = Origin::start();
+        let proxy = default(&origin);
+        let gate = Gate::default();
+        origin.on("/").reply(Reply::new(200).body("x").after(&gate));
+        let mut clients: Vec<_> = (0..3).map(|_| proxy.ask_with("/", &[field])).collect();
+        origin.wait_for("/", 3);
+        gate.open();
+        for client in &mut clients {
+            let response = client.response();
+            response.assert_is(200, "x");
+            assert!(!response.cache().has("collapsed"), "{response:?}");
+        }
+    }
+}
+
+#[test]
+fn rule_3_set_cookie_is_never_replayed() {
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    let mut count = 0;
+    origin.on("/").answer(move |_| {
+        count += 1;
+        let cookie = format!("Set-Cookie: session={count}");
+        Reply::new(200)
+            .with_all(&[&cookie, "Cache-Control: public, max-age=100"])
+            .body(count.to_string())
+    });
+    for number in 1..=3 {
+        let response = proxy.get("/");
+        response.assert_is(200, &number.to_string());
+        assert_eq!(
+            response.head.all("set-cookie"),
+            [format!("session={number}")]
+        );
+    }
+}
+
+#[test]
+fn rule_3_waiters_never_get_anothers_cookie() {
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    let gate = Gate::default();
+    let (opening, mut count) = (gate.clone(), 0);
+    origin.on("/").answer(move |_| {
+        count += 1;
+        Reply::new(200)
+            .with(&format!("Set-Cookie: session={count}"))
+            .body(count.to_string())
+            .after(&opening)
+    });
+    let leader = proxy.ask("/");
+    origin.wait_for("/", 1);
+    let mut clients: Vec<_> = (0..5).map(|_| proxy.ask("/")).collect();
+    clients.push(leader);
+    proxy.settle();
+    gate.open();
+    let mut cookies: Vec<String> = clients
+        .iter_mut()
+        .map(|client| {
+            client
+                .response()
+                .field("set-cookie")
+                .expect("one's own cookie")
+                .to_owned()
+        })
+        .collect();
+    cookies.sort();
+    cookies.dedup();
+    assert_eq!(cookies.len(), 6, "{cookies:?}");
+}
+
+#[test]
+fn rule_4_the_host_is_part_of_the_key() {
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    origin.on("/").answer(|request| {
+        Reply::new(200)
+            .with("Cache-Control: max-age=100")
+            .body(request.field("host").unwrap())
+    });
+    let ask = |host: &str| proxy.request(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    for host in ["a.example", "b.example", "a.example:81", "a.example."] {
+        assert_eq!(ask(host).text(), host);
+    }
+    for same in ["a.example", "A.Example", "a.example:80"] {
+        let response = ask(same);
+        response.assert_hit();
+        assert_eq!(response.text(), "a.example");
+    }
+}
+
+#[test]
+fn rule_4_no_web_cache_deception() {
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    for target in [
+        "/account",
+        "/account/x.css",
+        "/account;x.css",
+        "/account%2fx.css",
+        "/account?x.css",
+    ] {
+        origin
+            .on(target)
+            .reply(Reply::new(200).with("Cache-Control: private").body(target));
+        for _ in 0..2 {
+            let response = proxy.get(target);
+            response.assert_is(200, target);
+            assert!(!response.is_hit(), "{response:?}");
+        }
+    }
+}
+
+#[test]
+fn rule_4_tracking_parameters_count_unless_the_operator_says_otherwise() {
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    for target in ["/?a=1", "/?a=1&utm_source=x", "/?a=1&fbclid=y"] {
+        origin.on(target).reply(
+            Reply::new(200)
+                .with("Cache-Control: max-age=100")
+                .body(target),
+        );
+        proxy.get(target).assert_is(200, target);
+    }
+}
+
+#[test]
+fn rule_5_forwarding_fields_of_clients_are_not_believed() {
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    origin.on("/").reply(Reply::new(200).body("x"));
+    let forged = [
+        "X-Forwarded-For: 1.2.3.4",
+        "X-Forwarded-Proto: https",
+        "X-Forwarded-Host: evil.example",
+        "X-Forwarded-Port: 666",
+        "X-Forwarded-Prefix: /evil",
+        "X-Forwarded-Scheme: nothttps",
+        "X-Real-IP: 1.2.3.4",
+        "Forwarded: for=1.2.3.4;host=evil.example",
+        "X-Original-URL: /admin",
+        "X-Rewrite-URL: /admin",
+        "X-HTTP-Method-Override: DELETE",
+        "X-HTTP-Method: DELETE",
+        "X-Method-Override: DELETE",
+        "x_forwarded_host: evil.example",
+    ];
+    proxy.get_with("/", &forged).assert_is(200, "x");
+    let seen = &origin.seen("/")[0];
+    for (name, value) in &seen.head.fields {
+        for word in ["1.2.3.4", "evil", "666", "nothttps", "/admin", "DELETE"] {
+            assert!(!value.contains(word), "{name}: {value}");
+        }
+    }
+    assert_eq!(seen.head.all("x-forwarded-for"), ["127.0.0.1"]);
+    assert_eq!(seen.head.all("x-forwarded-proto"), ["http"]);
+    assert_eq!(seen.head.all("x-forwarded-host"), ["example.com"]);
+}
+
+#[test]
+fn rule_5_a_get_with_a_body_passes_uncached() {
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    origin
+        .on("/")
+        .reply(Reply::new(200).with("Cache-Control: max-age=100").body("x"));
+    for expected in 1..=2 {
+        let response =
+            proxy.request("GET / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 5\r\n\r\nhello");
+        response.assert_is(200, "x");
+        assert!(
+            !response.is_hit() && !response.cache().has("stored"),
+            "{response:?}"
+        );
+        assert_eq!(origin.seen("/")[expected - 1].body(), b"hello");
+    }
+    assert!(
+        !proxy.get("/").is_hit(),
+        "what answered a body answers no GET without one"
+    );
+}
+
+#[test]
+fn rule_6_errors_are_not_kept() {
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    for status in [400, 405, 413, 414, 431, 500, 502, 503, 504] {
+        let target = format!("/{status}");
+        origin.on(&target).reply(Reply::new(status).body("x"));
+        for expected in 1..=2 {
+            proxy.get(&target).assert_is(status, "x");
+            assert_eq!(origin.count(&target), expected, "{status}");
+        }
+    }
+}
+
+#[test]
+fn rule_7_a_client_can_neither_ask_for_stale_nor_force_a_reload() {
+    for line in [
+        "Cache-Control: no-cache",
+        "Cache-Control: max-age=0",
+        "Pragma: no-cache",
+        "Cache-Control: max-stale=1000",
+    ] {
+        assert!(
+            is_shared(&[line], &["Cache-Control: max-age=100"]),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn rule_8_variants_above_the_cap_pass() {
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    origin.on("/").answer(|request| {
+        let agent = request.field("user-agent").unwrap().to_owned();
+        Reply::new(200)
+            .with_all(&["Vary: User-Agent", "Cache-Control: max-age=100"])
+            .body(agent)
+    });
+    for round in 1..=2 {
+        for number in 0..12 {
+            let response = proxy.get_with("/", &[&format!("User-Agent: {number}")]);
+            response.assert_is(200, &number.to_string());
+            assert_eq!(response.is_hit(), round == 2 && number < 8, "{response:?}");
+        }
+    }
+}
+
+#[test]
+fn rule_8_waiters_above_the_cap_pass() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--max-waiters", "1", "--threads", "1"]);
+    let gate = Gate::default();
+    origin.on("/").reply(Reply::new(200).body("x").after(&gate));
+    let mut clients: Vec<_> = (0..4).map(|_| proxy.ask("/")).collect();
+    // One leads, one waits, two go by themselves.
+    origin.wait_for("/", 3);
+    gate.open();
+    for client in &mut clients {
+        client.response().assert_is(200, "x");
+    }
+    assert_eq!(origin.count("/"), 3);
+}
+
+#[test]
+fn rule_9_a_range_is_cut_from_the_whole() {
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    origin.on("/").reply(
+        Reply::new(200)
+            .with("Cache-Control: max-age=100")
+            .body("0123456789"),
+    );
+    for _ in 0..2 {
+        proxy
+            .get_with("/", &["Range: bytes=2-4"])
+            .assert_is(206, "234");
+    }
+    assert_eq!(origin.count("/"), 1);
+    assert_eq!(origin.seen("/")[0].field("range"), None);
+}
+
+#[test]
+fn rule_10_event_streams_are_neither_kept_nor_shared() {
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    let gate = Gate::default();
+    origin.on("/").reply(
+        Reply::new(200)
+            .with_all(&[
+                "Content-Type: text/event-stream",
+                "Transfer-Encoding: chunked",
+            ])
+            .chunk("data: 1\n\n")
+            .pause(&gate)
+            .chunk("data: 2\n\n")
+            .send("0\r\n\r\n"),
+    );
+    let mut clients: Vec<_> = (0..2).map(|_| proxy.ask("/")).collect();
+    for client in &mut clients {
+        assert_eq!(
+            client.head().field("content-type"),
+            Some("text/event-stream")
+        );
+        assert_eq!(client.chunk(), "data: 1\n\n");
+    }
+    assert_eq!(origin.count("/"), 2);
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.chunk(), "data: 2\n\n");
+    }
+}

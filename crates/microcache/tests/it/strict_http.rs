@@ -1,0 +1,683 @@
+//! Requests that are not quite HTTP: refused, the connection closed, nothing forwarded or stored.
+
+use crate::support::{Origin, Proxy, Reply};
+
+/// What follows every bad request on its connection; it must never be taken for a request.
+const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: example.com\r\n\r\n";
+
+const HOST: &str = "Host: example.com\r\n";
+
+struct Row<'a> {
+    name: &'a str,
+    raw: Vec<u8>,
+    status: &'a [u16],
+}
+
+/// Sends each row on a connection of its own, and checks all that must follow.
+fn check(rows: &[Row<'_>]) {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &[]);
+    origin.on("/good").reply(
+        Reply::new(200)
+            .with("Cache-Control: max-age=1000")
+            .body("good"),
+    );
+    proxy.get("/good").assert_is(200, "good");
+    let mut wrong = Vec::new();
+    for Row { name, raw, status } in rows {
+        let mut client = proxy.connect();
+        client.try_send([raw.as_slice(), SMUGGLED.as_bytes()].concat());
+        match client.try_response() {
+            Ok(response) if !status.contains(&response.status) => {
+                wrong.push(format!("{name}: {} instead of {status:?}", response.status));
+            }
+            Ok(_) if !client.is_closed() => wrong.push(format!("{name}: not closed")),
+            Ok(_) => {}
+            Err(error) => wrong.push(format!("{name}: {error}")),
+        }
+        if origin.requests().len() != 1 {
+            let forwarded: Vec<_> = origin
+                .requests()
+                .into_iter()
+                .skip(1)
+                .map(|seen| seen.head)
+                .collect();
+            panic!("{name}: reached the origin as {forwarded:?}");
+        }
+        let good = proxy.get("/good");
+        good.assert_is(200, "good");
+        good.assert_hit();
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+fn row<'a>(name: &'a str, raw: impl AsRef<[u8]>, status: &'a [u16]) -> Row<'a> {
+    Row {
+        name,
+        raw: raw.as_ref().to_vec(),
+        status,
+    }
+}
+
+/// A POST with these field lines and the body `hello`.
+fn post(lines: &str) -> String {
+    format!("POST /a HTTP/1.1\r\n{HOST}{lines}\r\n\r\nhello")
+}
+
+/// A GET with this field line.
+fn get(line: &str) -> String {
+    format!("GET /a HTTP/1.1\r\n{HOST}{line}\r\n\r\n")
+}
+
+/// A GET with this request line.
+fn line(line: &str) -> String {
+    format!("{line}\r\n{HOST}\r\n")
+}
+
+const BAD: &[u16] = &[400];
+const BAD_OR_UNKNOWN: &[u16] = &[400, 501];
+
+#[test]
+fn content_length() {
+    check(&[
+        row(
+            "two different",
+            post("Content-Length: 5\r\nContent-Length: 6"),
+            BAD,
+        ),
+        row(
+            "two equal",
+            post("Content-Length: 5\r\nContent-Length: 5"),
+            BAD,
+        ),
+        row(
+            "a list of different ones",
+            post("Content-Length: 5, 6"),
+            BAD,
+        ),
+        row("a list of equal ones", post("Content-Length: 5, 5"), BAD),
+        row("empty", post("Content-Length:"), BAD),
+        row("plus", post("Content-Length: +5"), BAD),
+        row("minus", post("Content-Length: -5"), BAD),
+        row("hexadecimal", post("Content-Length: 0x5"), BAD),
+        row("a fraction", post("Content-Length: 5.0"), BAD),
+        row("an exponent", post("Content-Length: 5e0"), BAD),
+        row("a word", post("Content-Length: five"), BAD),
+        row("a number and a word", post("Content-Length: 5 five"), BAD),
+        row("quoted", post("Content-Length: \"5\""), BAD),
+        row(
+            "2^64 + 5",
+            post("Content-Length: 18446744073709551621"),
+            BAD,
+        ),
+        row(
+            "many digits",
+            post(&format!("Content-Length: {}", "9".repeat(200))),
+            BAD,
+        ),
+        row(
+            "an underscore is not a digit",
+            post("Content-Length: 1_0"),
+            BAD,
+        ),
+        row("other digits", post("Content-Length: \u{665}"), BAD),
+        row("vertical tab", post("Content-Length: \u{b}5"), BAD),
+    ]);
+}
+
+#[test]
+fn transfer_encoding() {
+    let smuggle = |te: &str| format!("POST /a HTTP/1.1\r\n{HOST}{te}\r\n\r\n0\r\n\r\n");
+    check(&[
+        row(
+            "after Content-Length",
+            smuggle("Content-Length: 5\r\nTransfer-Encoding: chunked"),
+            BAD,
+        ),
+        row(
+            "before Content-Length",
+            smuggle("Transfer-Encoding: chunked\r\nContent-Length: 5"),
+            BAD,
+        ),
+        row(
+            "with a length of 0",
+            smuggle("Transfer-Encoding: chunked\r\nContent-Length: 0"),
+            BAD,
+        ),
+        row(
+            "twice chunked",
+            smuggle("Transfer-Encoding: chunked, chunked"),
+            BAD_OR_UNKNOWN,
+        ),
+        row(
+            "twice chunked in two lines",
+            smuggle("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),
+            BAD_OR_UNKNOWN,
+        ),
+        row(
+            "identity",
+            smuggle("Transfer-Encoding: identity"),
+            BAD_OR_UNKNOWN,
+        ),
+        row(
+            "identity afterwards",
+            smuggle("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity"),
+            BAD_OR_UNKNOWN,
+        ),
+        row(
+            "chunked not last",
+            smuggle("Transfer-Encoding: chunked, gzip"),
+            BAD_OR_UNKNOWN,
+        ),
+        row(
+            "another before chunked",
+            smuggle("Transfer-Encoding: gzip, chunked"),
+            BAD_OR_UNKNOWN,
+        ),
+        row("gzip", smuggle("Transfer-Encoding: gzip"), BAD_OR_UNKNOWN),
+        row(
+            "xchunked",
+            smuggle("Transfer-Encoding: xchunked"),
+            BAD_OR_UNKNOWN,
+        ),
+        row(
+            "chunkedx",
+            smuggle("Transfer-Encoding: chunkedx"),
+            BAD_OR_UNKNOWN,
+        ),
+        row("chunk", smuggle("Transfer-Encoding: chunk"), BAD_OR_UNKNOWN),
+        row(
+            "quoted",
+            smuggle("Transfer-Encoding: \"chunked\""),
+            BAD_OR_UNKNOWN,
+        ),
+        row(
+            "with a parameter",
+            smuggle("Transfer-Encoding: chunked;q=1"),
+            BAD_OR_UNKNOWN,
+        ),
+        row(
+            "vertical tab",
+            smuggle("Transfer-Encoding: \u{b}chunked"),
+            BAD_OR_UNKNOWN,
+        ),
+        row("empty", smuggle("Transfer-Encoding:"), BAD_OR_UNKNOWN),
+        row(
+            "a comma alone",
+            smuggle("Transfer-Encoding: ,"),
+            BAD_OR_UNKNOWN,
+        ),
+        row(
+            "a space before the colon",
+            smuggle("Transfer-Encoding : chunked"),
+            BAD,
+        ),
+        row(
+            "a folded value",
+            smuggle("Transfer-Encoding:\r\n chunked"),
+            BAD,
+        ),
+        row(
+            "HTTP/1.0",
+            format!("POST /a HTTP/1.0\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+            BAD,
+        ),
+    ]);
+}
+
+#[test]
+fn field_lines() {
+    check(&[
+        row("a space before the colon", get("X-A : 1"), BAD),
+        row("a tab before the colon", get("X-A\t: 1"), BAD),
+        row("an empty name", get(": 1"), BAD),
+        row("no colon", get("X-A"), BAD),
+        row("a space in the name", get("X A: 1"), BAD),
+        row("brackets in the name", get("X(A): 1"), BAD),
+        row("an at sign in the name", get("X@A: 1"), BAD),
+        row("a quote in the name", get("\"X\": 1"), BAD),
+        row("a byte over 127 in the name", get("X-\u{e9}: 1"), BAD),
+        row("NUL in the name", get("X\0A: 1"), BAD),
+        row("NUL in a value", get("X-A: 1\x002"), BAD),
+        row("a control byte in a value", get("X-A: 1\x012"), BAD),
+        row("DEL in a value", get("X-A: 1\x7f2"), BAD),
+        row("a bare CR in a value", get("X-A: 1\rX-B: 2"), BAD),
+        row("a bare CR at the end of a value", get("X-A: 1\r"), BAD),
+        row("a bare LF in a value", get("X-A: 1\nX-B: 2"), BAD),
+        row("a folded line", get("X-A: 1\r\n 2"), BAD),
+        row("a folded line with a tab", get("X-A: 1\r\n\t2"), BAD),
+        row("a line that is only white space", get("X-A: 1\r\n "), BAD),
+        row(
+            "white space before the first field",
+            format!("GET /a HTTP/1.1\r\n {HOST}\r\n"),
+            BAD,
+        ),
+        row(
+            "lines ended by LF",
+            "GET /a HTTP/1.1\nHost: example.com\n\n",
+            BAD,
+        ),
+        row(
+            "a head ended by LF",
+            format!("GET /a HTTP/1.1\r\n{HOST}\n"),
+            BAD,
+        ),
+        row(
+            "lines ended by CR",
+            "GET /a HTTP/1.1\rHost: example.com\r\r",
+            BAD,
+        ),
+        row("LF CR", "GET /a HTTP/1.1\n\rHost: example.com\n\r\n\r", BAD),
+    ]);
+}
+
+#[test]
+fn host() {
+    let host = |lines: &str| format!("GET /a HTTP/1.1\r\n{lines}\r\n");
+    check(&[
+        row("none", host(""), BAD),
+        row("two", host("Host: a.example\r\nHost: b.example\r\n"), BAD),
+        row(
+            "the same twice",
+            host("Host: a.example\r\nHost: a.example\r\n"),
+            BAD,
+        ),
+        row(
+            "one hidden in Connection",
+            host("Connection: Host\r\n"),
+            BAD,
+        ),
+        row("a space", host("Host: a b\r\n"), BAD),
+        row("a list", host("Host: a.example, b.example\r\n"), BAD),
+        row("user information", host("Host: user@a.example\r\n"), BAD),
+        row("a path", host("Host: a.example/b\r\n"), BAD),
+        row("a query", host("Host: a.example?b\r\n"), BAD),
+        row("a fragment", host("Host: a.example#b\r\n"), BAD),
+        row("a backslash", host("Host: a.example\\b\r\n"), BAD),
+        row("a word for a port", host("Host: a.example:http\r\n"), BAD),
+        row("two ports", host("Host: a.example:80:80\r\n"), BAD),
+        row("a quote", host("Host: \"a.example\"\r\n"), BAD),
+        row("a control byte", host("Host: a\x01b\r\n"), BAD),
+        row("angle brackets", host("Host: <a>\r\n"), BAD),
+    ]);
+}
+
+#[test]
+fn request_line() {
+    check(&[
+        row("a fragment", line("GET /a#b HTTP/1.1"), BAD),
+        row("a space in the target", line("GET /a b HTTP/1.1"), BAD),
+        row("a tab in the target", line("GET /a\tb HTTP/1.1"), BAD),
+        row(
+            "a control byte in the target",
+            line("GET /a\x01b HTTP/1.1"),
+            BAD,
+        ),
+        row("NUL in the target", line("GET /a\0b HTTP/1.1"), BAD),
+        row("DEL in the target", line("GET /a\x7fb HTTP/1.1"), BAD),
+        row("a bare CR in the target", line("GET /a\rb HTTP/1.1"), BAD),
+        row("no slash", line("GET a HTTP/1.1"), BAD),
+        row("a backslash", line("GET \\a HTTP/1.1"), BAD),
+        row("no target", line("GET HTTP/1.1"), BAD),
+        row("an empty target", line("GET  HTTP/1.1"), BAD),
+        row("a star for GET", line("GET * HTTP/1.1"), BAD),
+        row(
+            "another scheme",
+            line("GET ftp://example.com/a HTTP/1.1"),
+            BAD,
+        ),
+        row(
+            "absolute-form without a host",
+            line("GET http:///a HTTP/1.1"),
+            BAD,
+        ),
+        row(
+            "absolute-form with user information",
+            line("GET http://u@example.com/a HTTP/1.1"),
+            BAD,
+        ),
+        row(
+            "absolute-form with a fragment",
+            line("GET http://example.com/a#b HTTP/1.1"),
+            BAD,
+        ),
+        row("two spaces after the method", line("GET  /a HTTP/1.1"), BAD),
+        row("two spaces after the target", line("GET /a  HTTP/1.1"), BAD),
+        row("a space at the end", line("GET /a HTTP/1.1 "), BAD),
+        row("a space in front", line(" GET /a HTTP/1.1"), BAD),
+        row("tabs for spaces", line("GET\t/a\tHTTP/1.1"), BAD),
+        row("a bad method", line("G(T /a HTTP/1.1"), BAD),
+        row("no method", line("/a HTTP/1.1"), BAD),
+        row("lower case version", line("GET /a http/1.1"), BAD),
+        row("no version", line("GET /a"), &[400, 505]),
+        row("HTTP/0.9", line("GET /a HTTP/0.9"), &[400, 505]),
+        row("HTTP/2.0", line("GET /a HTTP/2.0"), &[400, 505]),
+        row("HTTP/1.10", line("GET /a HTTP/1.10"), &[400, 505]),
+        row("HTTP/11", line("GET /a HTTP/11"), &[400, 505]),
+        row("HTTP/1", line("GET /a HTTP/1"), &[400, 505]),
+        row("HTTP/1,1", line("GET /a HTTP/1,1"), &[400, 505]),
+        row(
+            "a preface of HTTP/2",
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            &[400, 505],
+        ),
+        row(
+            "TLS",
+            b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03\r\n\r\n",
+            BAD,
+        ),
+        row("many empty lines", "\r\n".repeat(100), BAD),
+        row(
+            "CONNECT",
+            "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n",
+            &[400, 403, 405, 501],
+        ),
+    ]);
+}
+
+#[test]
+fn sizes() {
+    let long = |n: usize| "x".repeat(n);
+    let fields = "X-A: 1\r\n".repeat(500);
+    check(&[
+        row(
+            "a long target",
+            line(&format!("GET /{} HTTP/1.1", long(10_000))),
+            &[414],
+        ),
+        row(
+            "a very long target",
+            line(&format!("GET /{} HTTP/1.1", long(200_000))),
+            &[414, 431],
+        ),
+        row(
+            "a long field",
+            get(&format!("X-A: {}", long(40_000))),
+            &[431],
+        ),
+        row("a long name", get(&format!("{}: 1", long(40_000))), &[431]),
+        row(
+            "many fields",
+            format!("GET /a HTTP/1.1\r\n{HOST}{fields}\r\n"),
+            &[431],
+        ),
+        row(
+            "a long method",
+            line(&format!("{} /a HTTP/1.1", long(40_000))),
+            &[400, 414, 431, 501],
+        ),
+    ]);
+}
+
+#[test]
+fn a_head_without_end_is_cut_off() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &[]);
+    for piece in ["X-A: 1\r\n", "x", "\r\n"] {
+        let mut client = proxy.connect();
+        let start = if piece == "\r\n" {
+            ""
+        } else {
+            "GET /a HTTP/1.1\r\nHost: example.com\r\nX:"
+        };
+        client.send(start);
+        let block = piece.repeat(4096);
+        let taken = (0..1000).take_while(|_| client.try_send(&block)).count();
+        assert!(taken < 1000, "{piece:?}: megabytes of head were taken");
+        assert!(origin.requests().is_empty());
+    }
+}
+
+/// Chunked bodies that are wrong somewhere, after a good head that may already be forwarded.
+#[test]
+fn chunked_bodies() {
+    let bodies: [(&str, &[u8]); 27] = [
+        ("not hexadecimal", b"zz\r\nhello\r\n0\r\n\r\n"),
+        ("empty size", b"\r\nhello\r\n0\r\n\r\n"),
+        ("negative", b"-5\r\nhello\r\n0\r\n\r\n"),
+        ("plus", b"+5\r\nhello\r\n0\r\n\r\n"),
+        ("0x", b"0x5\r\nhello\r\n0\r\n\r\n"),
+        ("an underscore", b"0_5\r\nhello\r\n0\r\n\r\n"),
+        ("a space in front", b" 5\r\nhello\r\n0\r\n\r\n"),
+        ("2^64 + 5", b"10000000000000005\r\nhello\r\n0\r\n\r\n"),
+        (
+            "seventeen digits",
+            b"00000000000000005\r\nhello\r\n0\r\n\r\n",
+        ),
+        ("a huge size", b"fffffffffffffffffff\r\nhello\r\n0\r\n\r\n"),
+        ("size ended by LF", b"5\nhello\r\n0\r\n\r\n"),
+        ("size ended by CR", b"5\rhello\r\n0\r\n\r\n"),
+        ("size ended by CR CR LF", b"5\r\r\nhello\r\n0\r\n\r\n"),
+        ("data ended by LF", b"5\r\nhello\n0\r\n\r\n"),
+        ("data ended by anything", b"5\r\nhelloXX0\r\n\r\n"),
+        ("data longer than its size", b"5\r\nhello!\r\n0\r\n\r\n"),
+        ("LF in an extension", b"5;a\nb\r\nhello\r\n0\r\n\r\n"),
+        ("CR in an extension", b"5;a\rb\r\nhello\r\n0\r\n\r\n"),
+        ("NUL in an extension", b"5;a\0b\r\nhello\r\n0\r\n\r\n"),
+        ("the last chunk ended by LF", b"0\n\r\n"),
+        ("trailers ended by LF", b"0\r\nX-A: 1\n\r\n"),
+        ("no colon in a trailer", b"0\r\nX-A\r\n\r\n"),
+        ("a folded trailer", b"0\r\nX-A: 1\r\n 2\r\n\r\n"),
+        ("a space before a trailer's colon", b"0\r\nX-A : 1\r\n\r\n"),
+        ("NUL in a trailer", b"0\r\nX-A: \0\r\n\r\n"),
+        ("LF alone after the last chunk", b"0\r\n\n"),
+        (
+            "anything after the last chunk",
+            b"0\r\nGET /smuggled HTTP/1.1\r\n\r\n",
+        ),
+    ];
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &[]);
+    for (name, body) in bodies {
+        origin.on("/a").reply(Reply::new(200).body("x"));
+        let mut client = proxy.connect();
+        let head = format!("POST /a HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n");
+        client.try_send([head.as_bytes(), body, SMUGGLED.as_bytes()].concat());
+        let response = client.try_response();
+        assert!(
+            response
+                .as_ref()
+                .is_ok_and(|response| response.status == 400),
+            "{name}: {response:?}"
+        );
+        assert!(client.is_closed(), "{name}: not closed");
+        assert_eq!(origin.count("/smuggled"), 0, "{name}");
+    }
+}
+
+#[test]
+fn endless_chunk_extensions_and_trailers_are_refused() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &[]);
+    origin.on("/a").reply(Reply::new(200).body("x"));
+    let head = format!("POST /a HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n");
+    let extension = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(20_000));
+    let small_extensions = format!(
+        "{}0\r\n\r\n",
+        format!("1;{}\r\nx\r\n", "x".repeat(200)).repeat(200)
+    );
+    let trailers = format!("0\r\n{}\r\n", "X-A: 1\r\n".repeat(5000));
+    for body in [extension, small_extensions, trailers] {
+        let mut client = proxy.connect();
+        client.try_send(format!("{head}{body}"));
+        let refused = client
+            .try_response()
+            .map_or(true, |response| (400..500).contains(&response.status));
+        assert!(refused, "{}…", &body[..20]);
+    }
+}
+
+#[test]
+fn a_get_with_a_body_never_desynchronises() {
+    // Pingora CVE-2025-4366: the body of a request that was a hit became the next request.
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &[]);
+    for target in ["/hit", "/next"] {
+        let reply = Reply::new(200)
+            .with("Cache-Control: max-age=1000")
+            .body(target);
+        origin.on(target).reply(reply);
+        proxy.get(target).assert_is(200, target);
+    }
+    let chunked = format!("{:x}\r\n{SMUGGLED}\r\n0\r\n\r\n", SMUGGLED.len());
+    let bodies = [
+        format!("Content-Length: {}\r\n\r\n{SMUGGLED}", SMUGGLED.len()),
+        format!("Transfer-Encoding: chunked\r\n\r\n{chunked}"),
+    ];
+    for method in ["GET", "HEAD", "OPTIONS", "DELETE", "POST"] {
+        for body in &bodies {
+            let mut client = proxy.connect();
+            client.send(format!(
+                "{method} /hit HTTP/1.1\r\n{HOST}{body}GET /next HTTP/1.1\r\n{HOST}\r\n"
+            ));
+            let first = if method == "HEAD" {
+                client.response_to_head()
+            } else {
+                client.response()
+            };
+            assert_eq!(first.status, 200, "{method}: {first:?}");
+            // Either the body was drained, or the connection was closed.
+            if let Ok(second) = client.try_response() {
+                second.assert_is(200, "/next");
+            }
+            assert_eq!(origin.count("/smuggled"), 0, "{method}");
+        }
+    }
+}
+
+#[test]
+fn an_early_answer_does_not_turn_the_rest_of_a_body_into_a_request() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &[]);
+    origin.on("/a").reply(
+        Reply::new(403)
+            .with("Connection: close")
+            .body("no")
+            .early()
+            .close(),
+    );
+    let mut client = proxy.connect();
+    client.send(format!(
+        "POST /a HTTP/1.1\r\n{HOST}Content-Length: {}\r\n\r\n",
+        SMUGGLED.len()
+    ));
+    assert_eq!(client.response().status, 403);
+    client.try_send(SMUGGLED);
+    assert!(client.is_closed());
+    assert_eq!(origin.count("/smuggled"), 0);
+}
+
+#[test]
+fn forbidden_trailers_do_not_become_fields() {
+    // ATS CVE-2024-35161: trailers that frame or route a message.
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &[]);
+    origin.on("/a").reply(Reply::new(200).body("x"));
+    let trailers =
+        "Content-Length: 99\r\nTransfer-Encoding: chunked\r\nHost: evil.example\r\nX-Fine: 1\r\n";
+    let response = proxy.request(format!(
+        "POST /a HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n{trailers}\r\n"
+    ));
+    assert!(matches!(response.status, 200 | 400), "{response:?}");
+    if response.status == 200 {
+        let seen = &origin.seen("/a")[0];
+        let names: Vec<String> = seen
+            .trailers()
+            .into_iter()
+            .map(|(name, _)| name.to_lowercase())
+            .collect();
+        assert!(names.iter().all(|name| name == "x-fine"), "{names:?}");
+    }
+}
+
+#[test]
+fn no_raw_mode_before_a_101() {
+    // Pingora CVE-2026-2833: bytes after an Upgrade request were passed on before the origin agreed.
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &[]);
+    origin.on("/ws").reply(Reply::new(200).body("no upgrade"));
+    origin.on("/good").reply(Reply::new(200).body("good"));
+    let mut client = proxy.connect();
+    client.send(format!(
+        "GET /ws HTTP/1.1\r\n{HOST}Connection: upgrade\r\nUpgrade: websocket\r\n\r\nGET /good HTTP/1.1\r\n{HOST}\r\n"
+    ));
+    client.response().assert_is(200, "no upgrade");
+    // What followed is either an ordinary request or refused with the connection.
+    if let Ok(second) = client.try_response() {
+        second.assert_is(200, "good");
+        assert!(
+            second.field("via").is_some(),
+            "answered by way of the proxy"
+        );
+    }
+}
+
+#[test]
+fn good_requests_that_look_odd_are_served() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &[]);
+    let rows = [
+        (
+            "an empty line first",
+            "\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        (
+            "no space after the colon",
+            "GET /a HTTP/1.1\r\nHost:a\r\n\r\n",
+        ),
+        (
+            "much white space around a value",
+            "GET /a HTTP/1.1\r\nHost: \t a \t \r\n\r\n",
+        ),
+        (
+            "tab in a value",
+            "GET /a HTTP/1.1\r\nHost: a\r\nX-A: 1\t2\r\n\r\n",
+        ),
+        (
+            "an empty value",
+            "GET /a HTTP/1.1\r\nHost: a\r\nX-A:\r\n\r\n",
+        ),
+        (
+            "odd but legal name",
+            "GET /a HTTP/1.1\r\nHost: a\r\n!#$%&'*+-.^_`|~09: 1\r\n\r\n",
+        ),
+        ("IPv6", "GET /a HTTP/1.1\r\nHost: [::1]:80\r\n\r\n"),
+        (
+            "a name with a dot",
+            "GET /a HTTP/1.1\r\nHost: a.example.\r\n\r\n",
+        ),
+        (
+            "a length of 0",
+            "GET /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+        ),
+        (
+            "leading zeros in the length",
+            "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 005\r\n\r\nhello",
+        ),
+        (
+            "upper case chunked",
+            "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: CHUNKED\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        ),
+        (
+            "a chunk extension",
+            "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;a=\"b\"\r\nhello\r\n0\r\n\r\n",
+        ),
+        (
+            "leading zeros in a chunk size",
+            "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0005\r\nhello\r\n00\r\n\r\n",
+        ),
+        ("an unknown method", "BREW /a HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ];
+    origin
+        .on("/a")
+        .reply(Reply::new(200).with("Cache-Control: no-store").body("x"));
+    for (name, raw) in rows {
+        let response = proxy.request(raw);
+        assert_eq!(
+            (response.status, response.text().as_str()),
+            (200, "x"),
+            "{name}: {response:?}"
+        );
+    }
+    assert_eq!(origin.count("/a"), rows.len());
+}

@@ -1,0 +1,37 @@
+//! A scripted origin, the real proxy and a raw client: a test reads like the conversation it is about.
+//!
+//! Nothing here understands caching. The origin says exactly what it is told to say, the client
+//! sends exactly what it is told to send, and what either of them receives is taken apart strictly.
+
+mod client;
+mod date;
+mod gate;
+mod origin;
+mod proxy;
+mod reply;
+mod wire;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub(crate) use client::{Client, Response};
+pub(crate) use date::{asctime, http_date, rfc850_date};
+pub(crate) use gate::Gate;
+pub(crate) use origin::Origin;
+pub(crate) use proxy::{Proxy, request};
+pub(crate) use reply::Reply;
+
+/// How long anything may take before the test fails. Far longer than anything should take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Waits for a state that no event announces, and fails the test when it never comes.
+pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = probe() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,240 @@
+//! The real binary, started for one test and killed at its end.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use super::{Client, Origin, Response, eventually};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_microcache");
+
+/// A running proxy.
+pub(crate) struct Proxy {
+    child: Child,
+    address: SocketAddr,
+    output: Arc<Mutex<String>>,
+}
+
+impl Proxy {
+    /// `microcache --listen 127.0.0.1:0 <flags> <origin>`.
+    pub(crate) fn start(origin: &Origin, flags: &[&str]) -> Self {
+        Self::before(&[origin], flags)
+    }
+
+    /// The same before several origins, which form one group.
+    pub(crate) fn before(origins: &[&Origin], flags: &[&str]) -> Self {
+        let urls: Vec<_> = origins.iter().map(|origin| origin.url()).collect();
+        let mut command = Command::new(BINARY);
+        command
+            .args(["--listen", "127.0.0.1:0"])
+            .args(flags)
+            .args(urls);
+        Self::spawn(command)
+    }
+
+    /// The same before an origin of another kind.
+    pub(crate) fn before_url(url: &str, flags: &[&str]) -> Self {
+        let mut command = Command::new(BINARY);
+        command
+            .args(["--listen", "127.0.0.1:0"])
+            .args(flags)
+            .arg(url);
+        Self::spawn(command)
+    }
+
+    /// `microcache --config FILE`, listening wherever there is room.
+    pub(crate) fn with_config(text: &str) -> Self {
+        let mut command = Command::new(BINARY);
+        command
+            .args(["--listen", "127.0.0.1:0", "--config"])
+            .arg(config_file(text));
+        Self::spawn(command)
+    }
+
+    /// The same as `start`, allowed so many file descriptors.
+    pub(crate) fn with_descriptors(limit: u32, origin: &Origin, flags: &[&str]) -> Self {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "ulimit -n \"$0\" && exec \"$@\""])
+            .arg(limit.to_string())
+            .arg(BINARY);
+        command
+            .args(["--listen", "127.0.0.1:0"])
+            .args(flags)
+            .arg(origin.url());
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary can be run");
+        let output = Arc::new(Mutex::new(String::new()));
+        collect(child.stdout.take().unwrap(), Arc::clone(&output));
+        collect(child.stderr.take().unwrap(), Arc::clone(&output));
+        let address = eventually("the proxy to listen", || {
+            let text = output.lock().unwrap();
+            let ended = child.try_wait().unwrap();
+            assert!(
+                ended.is_none(),
+                "the proxy ended with {}:\n{text}",
+                ended.unwrap()
+            );
+            listening(&text)
+        });
+        Self {
+            child,
+            address,
+            output,
+        }
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// A GET on a connection of its own, with no other field than `Host`.
+    pub(crate) fn get(&self, target: &str) -> Response {
+        self.connect().get(target)
+    }
+
+    /// A GET with more field lines.
+    pub(crate) fn get_with(&self, target: &str, fields: &[&str]) -> Response {
+        self.send("GET", target, fields)
+    }
+
+    /// A request without a body, on a connection of its own.
+    pub(crate) fn send(&self, method: &str, target: &str, fields: &[&str]) -> Response {
+        let mut client = self.connect();
+        client.send(request(method, target, fields));
+        if method == "HEAD" {
+            client.response_to_head()
+        } else {
+            client.response()
+        }
+    }
+
+    /// Sends a GET on a connection of its own, without waiting for the answer.
+    pub(crate) fn ask(&self, target: &str) -> Client {
+        self.ask_with(target, &[])
+    }
+
+    /// The same with more field lines.
+    pub(crate) fn ask_with(&self, target: &str, fields: &[&str]) -> Client {
+        let mut client = self.connect();
+        client.send(request("GET", target, fields));
+        client
+    }
+
+    /// Gives whatever was sent before the time to be noticed: answers that need no origin come
+    /// after it, on the same threads.
+    pub(crate) fn settle(&self) {
+        for _ in 0..20 {
+            assert_eq!(
+                self.get_with("/settle", &["Cache-Control: only-if-cached"])
+                    .status,
+                504
+            );
+        }
+    }
+
+    /// The response to exactly these bytes, on a connection of its own.
+    pub(crate) fn request(&self, raw: impl AsRef<[u8]>) -> Response {
+        let mut client = self.connect();
+        client.send(raw);
+        client.response()
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// All it wrote so far.
+    pub(crate) fn output(&self) -> String {
+        self.output.lock().unwrap().clone()
+    }
+
+    /// Bytes of memory that are really in use.
+    pub(crate) fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmRSS:"))
+            .expect("VmRSS");
+        let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        kib * 1024
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let pid = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// Waits for the process to end.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        eventually("the proxy to end", || self.child.try_wait().unwrap())
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        if thread::panicking() {
+            eprintln!("--- the proxy's output ---\n{}", self.output());
+        }
+    }
+}
+
+/// The bytes of a request without a body.
+pub(crate) fn request(method: &str, target: &str, fields: &[&str]) -> String {
+    let mut text = format!("{method} {target} HTTP/1.1\r\nHost: example.com\r\n");
+    for line in fields {
+        write!(text, "{line}\r\n").unwrap();
+    }
+    text.push_str("\r\n");
+    text
+}
+
+fn config_file(text: &str) -> PathBuf {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::SeqCst);
+    let name = format!("{}-{number}.toml", std::process::id());
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn collect(from: impl Read + Send + 'static, into: Arc<Mutex<String>>) {
+    thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            let mut text = into.lock().unwrap();
+            text.push_str(&line);
+            text.push('\n');
+        }
+    });
+}
+
+fn listening(output: &str) -> Option<SocketAddr> {
+    let (_, rest) = output.split_once("listening on http://")?;
+    rest.split_whitespace().next()?.parse().ok()
+}
