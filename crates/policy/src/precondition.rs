@@ -79,11 +79,9 @@ fn any_tag(
     name: &str,
     matches: impl Fn(EntityTag<'_>) -> bool,
 ) -> Option<bool> {
-    request.contains(name).then(|| {
-        request
-            .all(name)
-            .any(|line| line == b"*" || etag::list(line).any(&matches))
-    })
+    let mut lines = request.all(name).peekable();
+    lines.peek()?;
+    Some(lines.any(|line| line == b"*" || etag::list(line).any(&matches)))
 }
 
 /// True unless `If-Unmodified-Since` holds a date before the last modification.

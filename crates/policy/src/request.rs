@@ -211,7 +211,7 @@ impl<'a> Seen<'a> {
             self.upgrade |=
                 split_list(value).any(|protocol| !protocol.eq_ignore_ascii_case(b"h2c"));
         } else if is("accept") {
-            self.event_stream |= split_list(value).any(is_event_stream);
+            self.event_stream |= value.split(|&b| b == b',').any(is_event_stream);
         } else {
             self.conditional |= is("if-none-match")
                 || is("if-modified-since")
@@ -221,12 +221,13 @@ impl<'a> Seen<'a> {
     }
 }
 
-fn is_event_stream(media_range: &[u8]) -> bool {
-    let media_type = media_range
+/// Whether a media type, whatever its parameters, is that of an event stream.
+pub(crate) fn is_event_stream(media_type: &[u8]) -> bool {
+    let essence = media_type
         .split(|&b| b == b';')
         .next()
-        .unwrap_or(media_range);
-    media_type
+        .unwrap_or(media_type);
+    essence
         .trim_ascii()
         .eq_ignore_ascii_case(b"text/event-stream")
 }

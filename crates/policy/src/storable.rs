@@ -6,7 +6,7 @@ use crate::freshness::{self, Freshness, InForce, Windows};
 use crate::lifetime::{
     FOR_AUTHORIZATION, FOR_COOKIES, HAS_VALIDATOR, IMMUTABLE, Lifetime, MUST_VALIDATE,
 };
-use crate::request::{Credentials, Handling, RequestFacts};
+use crate::request::{Credentials, Handling, RequestFacts, is_event_stream};
 use crate::rules::{Rules, SetCookie};
 use crate::targeted;
 use crate::time::Time;
@@ -131,7 +131,7 @@ fn refusal(
         Some(NotStorable::SetCookie)
     } else if vary::of_response(response) == Vary::Any {
         Some(NotStorable::VaryAny)
-    } else if is_event_stream(response) {
+    } else if response.get("content-type").is_some_and(is_event_stream) {
         Some(NotStorable::EventStream)
     } else {
         None
@@ -206,15 +206,6 @@ const fn is_understood(status: u16) -> bool {
         status,
         200..=205 | 207 | 208 | 226 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421..=426 | 428 | 429 | 431 | 451 | 500..=508 | 510 | 511
     )
-}
-
-fn is_event_stream(response: Fields<'_>) -> bool {
-    response.get("content-type").is_some_and(|value| {
-        let media_type = value.split(|&b| b == b';').next().unwrap_or(value);
-        media_type
-            .trim_ascii()
-            .eq_ignore_ascii_case(b"text/event-stream")
-    })
 }
 
 #[cfg(test)]

@@ -132,10 +132,12 @@ impl Negotiated {
         }
     }
 
-    /// The members of the field in canonical order; `None` if one is malformed.
+    /// The members of the field in canonical order; `None` if it is absent, or if one is malformed.
     fn read(self, request: Fields<'_>) -> Option<Members<'_>> {
         let mut members = Members::new();
+        let mut present = false;
         for line in request.all(self.name()) {
+            present = true;
             for member in split_list(line) {
                 members.push(weighted(member)?);
                 if members.len() > MAX_MEMBERS {
@@ -148,15 +150,12 @@ impl Negotiated {
             // The order among equals stays: many origins take the first.
             Self::Language => members.sort_by_key(|member| std::cmp::Reverse(member.weight)),
         }
-        Some(members)
+        present.then_some(members)
     }
 }
 
 fn push_negotiated(out: &mut Selection, negotiated: Negotiated, request: Fields<'_>) {
-    let read = negotiated
-        .read(request)
-        .filter(|_| request.contains(negotiated.name()));
-    let Some(members) = read else {
+    let Some(members) = negotiated.read(request) else {
         out.push(0);
         return;
     };
