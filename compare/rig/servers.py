@@ -55,8 +55,8 @@ class Server:
 class Rig:
     """The directory, the ports, the programs and the origin that all contenders share."""
 
-    def __init__(self, sizes, log):
-        self.sizes, self.log, self.next_port = [str(size) for size in sizes], log, FIRST_PORT
+    def __init__(self, sizes):
+        self.sizes, self.next_port = [str(size) for size in sizes], FIRST_PORT
         self.server_core, self.load_core = machine.cores()
         self.file_limit = machine.raise_file_limit()
         self.microcache = None
@@ -80,12 +80,6 @@ class Rig:
 
     def __exit__(self, *_):
         self.stack.close()
-
-    def build_microcache(self):
-        """Builds the program as a user would; CARGO_TARGET_DIR is obeyed."""
-        self.log("building Microcache")
-        run(["cargo", "build", "--release", "--locked", "--bin", "microcache"], cwd=ROOT)
-        self.microcache = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "microcache"
 
     def port(self):
         """The next port, from a range below the one the kernel gives to clients; in use is told, not worked around."""
@@ -137,6 +131,12 @@ class Rig:
                 return
             if time.monotonic() > deadline:
                 raise RigError(f"{server.name} never answers {path} from its cache")
+
+
+def build_microcache():
+    """Builds the program as a user would, and returns it; CARGO_TARGET_DIR is obeyed."""
+    run(["cargo", "build", "--release", "--locked", "--bin", "microcache"], cwd=ROOT)
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "microcache"
 
 
 def run(command, cwd=None):
