@@ -19,8 +19,9 @@ const SECONDS_PER_DAY: i64 = 86_400;
 /// The last second a four-digit year can express.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// Reads a date in any of its three forms. Names match in any case, as RFC 9111 §4.2 asks of a cache; everything else is strict.
-/// `now` decides the century of a two-digit year. A date before 1970 reads as [`Time`] zero: long past.
+/// Reads a date in any of its three forms. Names match in any case, as RFC 9111 §4.2 asks of a
+/// cache; everything else is strict. `now` decides the century of a two-digit year. A date before
+/// 1970 reads as [`Time`] zero: long past.
 pub fn parse(value: &[u8], now: Time) -> Option<Time> {
     let seconds = imf_fixdate(value)
         .or_else(|| rfc850(value, now))
@@ -28,7 +29,8 @@ pub fn parse(value: &[u8], now: Time) -> Option<Time> {
     Some(Time::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }
 
-/// Writes a date as `Sun, 06 Nov 1994 08:49:37 GMT`. A time beyond the year 9999 is written as that year's last second.
+/// Writes a date as `Sun, 06 Nov 1994 08:49:37 GMT`. A time beyond the year 9999 is written as that
+/// year's last second.
 pub fn format(time: Time) -> [u8; 29] {
     let seconds = time.as_secs().min(LAST_SECOND);
     let days = seconds / SECONDS_PER_DAY.unsigned_abs();
@@ -134,7 +136,8 @@ fn seconds(year: i64, month: usize, day: i64, clock: i64) -> Option<i64> {
         .then(|| days_from_civil(year, month, day) * SECONDS_PER_DAY + clock)
 }
 
-/// Days since 1970-01-01 in the Gregorian calendar, counting years from March so that the leap day comes last.
+/// Days since 1970-01-01 in the Gregorian calendar, counting years from March so that the leap day
+/// comes last.
 const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

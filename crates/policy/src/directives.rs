@@ -1,7 +1,8 @@
 //! Cache directives as they are written in `Cache-Control` (RFC 9111 §5.2).
 //!
-//! Where a value is invalid, missing, or given twice with different values, §4.2.1 lets a cache consider the response stale:
-//! that is what zero says here. A window that is written wrongly is none.
+//! Where a value is invalid, missing, or given twice with different values, §4.2.1 lets a cache
+//! consider the response stale: that is what zero says here. A window that is written wrongly is
+//! none.
 
 use crate::fields::{Fields, split_list};
 use crate::time::Millis;
@@ -94,7 +95,8 @@ fn set_once(slot: &mut Option<Millis>, argument: Argument<'_>) {
     };
 }
 
-/// What the client says about the response it wants. `max-stale` is not among it: how stale an answer may be is not the clients' to say.
+/// What the client says about the response it wants. `max-stale` is not among it: how stale an
+/// answer may be is not the clients' to say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestDirectives {
     pub(crate) max_age: Option<Millis>,
@@ -105,7 +107,8 @@ pub(crate) struct RequestDirectives {
 }
 
 impl RequestDirectives {
-    /// Takes in one line of `Cache-Control`. An invalid number says nothing; of two the stricter counts.
+    /// Takes in one line of `Cache-Control`. An invalid number says nothing; of two the stricter
+    /// counts.
     pub(crate) fn note_line(&mut self, value: &[u8]) {
         for (name, argument) in line_directives(value) {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
@@ -135,7 +138,8 @@ impl<'a> Argument<'a> {
         }
     }
 
-    /// Whether this qualifies `private` or `no-cache`: it names at least one field and nothing else.
+    /// Whether this qualifies `private` or `no-cache`: it names at least one field and nothing
+    /// else.
     fn names_fields(self) -> bool {
         let mut names = self.field_names().peekable();
         names.peek().is_some() && names.all(is_token)
@@ -192,7 +196,8 @@ pub(crate) fn directives<'a>(
     fields.all(name).flat_map(line_directives)
 }
 
-/// The directives of one line. If its quotes do not pair up, every comma separates, so that no restriction hides behind a stray quote.
+/// The directives of one line. If its quotes do not pair up, every comma separates, so that no
+/// restriction hides behind a stray quote.
 fn line_directives(value: &[u8]) -> impl Iterator<Item = (&[u8], Argument<'_>)> {
     let paired = quotes_pair_up(value);
     let minding = paired.then(|| split_list(value)).into_iter().flatten();
@@ -275,7 +280,10 @@ mod tests {
 
     #[test]
     fn duplicates_in_several_lines_conflict_too() {
-        let fields = Fields::new(b"Cache-Control: max-age=5\r\nCache-control: s-maxage=3\r\nCACHE-CONTROL: max-age=1\r\n");
+        let fields = Fields::new(
+            b"Cache-Control: max-age=5\r\n\
+              Cache-control: s-maxage=3\r\nCACHE-CONTROL: max-age=1\r\n",
+        );
         let all = ResponseDirectives::read(fields);
         assert_eq!((all.max_age, all.s_maxage), (Some(0), Some(3_000)));
     }

@@ -23,7 +23,8 @@ pub(crate) fn push_with_len<A: Array<Item = u8>>(
     out[start - LEN_BYTES..start].copy_from_slice(&len.to_le_bytes());
 }
 
-/// Appends whether a field is there, and its value: that of all its lines, combined (RFC 9110 §5.3).
+/// Appends whether a field is there, and its value: that of all its lines, combined (RFC 9110
+/// §5.3).
 pub(crate) fn push_field<A: Array<Item = u8>>(
     out: &mut SmallVec<A>,
     fields: Fields<'_>,

@@ -1,6 +1,7 @@
 //! Entity tags (RFC 9110 §8.8.3).
 
-/// One entity tag. A value that is none, such as one without quotes, never compares equal to anything.
+/// One entity tag. A value that is none, such as one without quotes, never compares equal to
+/// anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntityTag<'a> {
     weak: bool,
@@ -46,8 +47,8 @@ impl<'a> EntityTag<'a> {
     }
 }
 
-/// The entity tags of a list. What is none is skipped up to the next comma. A backslash is an ordinary character
-/// here, so this is not the splitting of other lists.
+/// The entity tags of a list. What is none is skipped up to the next comma. A backslash is an
+/// ordinary character here, so this is not the splitting of other lists.
 pub fn list(value: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     let mut rest = value;
     std::iter::from_fn(move || {

@@ -6,8 +6,8 @@ use crate::fields::Fields;
 use crate::rules::Rules;
 use crate::time::{Millis, Time};
 
-/// A `Date` counts whole seconds, and clocks drift: an apparent age below this says nothing, and would make
-/// half of all one-second responses stale on arrival.
+/// A `Date` counts whole seconds, and clocks drift: an apparent age below this says nothing, and
+/// would make half of all one-second responses stale on arrival.
 const DATE_RESOLUTION: Millis = 2_000;
 
 /// Statuses that the route's `ttl` or a heuristic may make fresh when the origin says nothing.
@@ -20,7 +20,8 @@ pub(crate) enum Freshness {
     Explicit(Millis),
     /// A guess from its dates, likewise (§4.2.2).
     Heuristic(Millis),
-    /// The operator's word, counted from the receipt: it speaks of this cache, not of those before it.
+    /// The operator's word, counted from the receipt: it speaks of this cache, not of those before
+    /// it.
     Operator(Millis),
     /// Nobody's: the origin says nothing, and the status is not one to guess about.
     Unknown,
@@ -33,7 +34,8 @@ pub(crate) struct InForce {
     pub(crate) targeted: bool,
 }
 
-/// Who says how long the response is fresh: targeted field, `s-maxage`, `max-age`, `Expires`, then the route.
+/// Who says how long the response is fresh: targeted field, `s-maxage`, `max-age`, `Expires`, then
+/// the route.
 pub(crate) fn freshness(
     in_force: &InForce,
     status: u16,
@@ -58,7 +60,8 @@ pub(crate) fn freshness(
     }
 }
 
-/// A response may be used only after validation, every time. Without a word on freshness, an old `Pragma: no-cache` says so too.
+/// A response may be used only after validation, every time. Without a word on freshness, an old
+/// `Pragma: no-cache` says so too.
 pub(crate) fn must_validate(in_force: &InForce, response: Fields<'_>, received: Time) -> bool {
     let pragma = || {
         let silent = !response.contains("cache-control")
@@ -137,9 +140,9 @@ pub(crate) struct Windows {
     pub(crate) if_error: Millis,
 }
 
-/// The stale windows: the response's own, else the route's. `must-revalidate`, `proxy-revalidate` and `s-maxage` allow none
-/// (§4.2.4, §5.2.2.10). An origin that gives no freshness at all does not want its response reused, so the route's window to
-/// revalidate behind the client's back is not added to it.
+/// The stale windows: the response's own, else the route's. `must-revalidate`, `proxy-revalidate`
+/// and `s-maxage` allow none (§4.2.4, §5.2.2.10). An origin that says zero does not want its
+/// response reused unasked, so the route's window for serving it during a refresh is not added.
 pub(crate) fn windows(
     directives: &ResponseDirectives,
     freshness: Freshness,

@@ -13,12 +13,14 @@ const SAFE: [&str; 9] = [
 /// Path and query of the urls that a response names.
 pub type Locations = SmallVec<[Vec<u8>; 2]>;
 
-/// Whether a response to this method invalidates what is stored for its target. An error changed nothing.
+/// Whether a response to this method invalidates what is stored for its target. An error changed
+/// nothing.
 pub fn invalidates(method: &http::Method, status: u16) -> bool {
     !SAFE.contains(&method.as_str()) && (200..400).contains(&status)
 }
 
-/// Path and query of `Location` and `Content-Location`, as far as they have the origin of the request. Others' urls are not ours to invalidate.
+/// Path and query of `Location` and `Content-Location`, as far as they have the origin of the
+/// request. Others' urls are not ours to invalidate.
 pub fn locations(
     response: Fields<'_>,
     scheme: Scheme,
@@ -32,7 +34,8 @@ pub fn locations(
         .collect()
 }
 
-/// Resolves a reference against the target of the request (RFC 3986 §5.2). `None` if it leads to another origin.
+/// Resolves a reference against the target of the request (RFC 3986 §5.2). `None` if it leads to
+/// another origin.
 fn resolve(reference: &[u8], scheme: Scheme, host: &[u8], base: &[u8]) -> Option<Vec<u8>> {
     let reference = reference.split(|&b| b == b'#').next()?;
     let (base_path, base_query) = split_query(base);

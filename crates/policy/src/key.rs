@@ -1,7 +1,8 @@
 //! The cache key: scheme, host, raw path and raw query, and what the operator adds.
 //!
-//! Nothing is decoded and nothing cut off: two urls that any origin could tell apart have two keys (web cache deception). Every
-//! component stands behind its length, so that none can pass for another.
+//! Nothing is decoded and nothing cut off: two urls that any origin could tell apart have two keys
+//! (web cache deception). Every component stands behind its length, so that none can pass for
+//! another.
 
 use smallvec::SmallVec;
 
@@ -57,7 +58,8 @@ impl Scheme {
     }
 }
 
-/// Writes the key of a request in the place of what is in `out`. `host` may be in any case and carry the default port.
+/// Writes the key of a request in the place of what is in `out`. `host` may be in any case and
+/// carry the default port.
 pub fn build(
     out: &mut KeyBuf,
     scheme: Scheme,
@@ -101,7 +103,8 @@ pub fn url_of(key: &[u8]) -> Option<UrlParts<'_>> {
     Some((scheme, host, path, query))
 }
 
-/// `example.com:80` names the same host as `example.com`, and so does `example.com:` (RFC 3986 §6.2.3).
+/// `example.com:80` names the same host as `example.com`, and so does `example.com:` (RFC 3986
+/// §6.2.3).
 pub(crate) fn without_default_port(scheme: Scheme, host: &[u8]) -> &[u8] {
     match memchr::memrchr(b':', host) {
         Some(colon)

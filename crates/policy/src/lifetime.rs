@@ -3,7 +3,8 @@
 use crate::request::Credentials;
 use crate::time::{Millis, Time};
 
-/// A response that can be validated is worth keeping this long after its receipt, however short its freshness.
+/// A response that can be validated is worth keeping this long after its receipt, however short its
+/// freshness.
 pub const KEPT_FOR_VALIDATION: Millis = 86_400_000;
 
 /// Everything that reuse needs to know of a stored response.
@@ -64,7 +65,8 @@ impl Lifetime {
         self.flags |= MUST_VALIDATE;
     }
 
-    /// From then on it is good for nothing: neither fresh, nor within a stale window, nor worth validating.
+    /// From then on it is good for nothing: neither fresh, nor within a stale window, nor worth
+    /// validating.
     pub fn usable_until(&self) -> Time {
         let stale = self.stale_while_revalidate.max(self.stale_if_error);
         let window = self

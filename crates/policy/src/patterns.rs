@@ -1,12 +1,14 @@
 //! Lists of names with an optional `*` at the end, as an operator writes them.
 
-/// Names to match exactly, or by what they begin with where a pattern ends in `*`. Case counts, as it does for cookies and
-/// query parameters. A look-up costs two binary searches, however many patterns there are.
+/// Names to match exactly, or by what they begin with where a pattern ends in `*`. Case counts, as
+/// it does for cookies and query parameters. A look-up costs two binary searches, however many
+/// patterns there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patterns {
     /// Sorted.
     exact: Vec<Vec<u8>>,
-    /// Sorted, and none begins with another: so the greatest one not above a name is the only one the name can begin with.
+    /// Sorted, and none begins with another: so the greatest one not above a name is the only one
+    /// the name can begin with.
     prefixes: Vec<Vec<u8>>,
 }
 
@@ -101,12 +103,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_search_finds_what_a_look_at_each_pattern_finds(all in prop::collection::vec("[ab]{0,3}[*]?", 0..6), name in "[ab]{0,4}") {
+        fn the_search_finds_what_a_look_at_each_pattern_finds(
+            all in prop::collection::vec("[ab]{0,3}[*]?", 0..6),
+            name in "[ab]{0,4}",
+        ) {
             let one_matches = |pattern: &String| match pattern.strip_suffix('*') {
                 Some(prefix) => name.starts_with(prefix),
                 None => *pattern == name,
             };
-            prop_assert_eq!(Patterns::from_iter(&all).matches(name.as_bytes()), all.iter().any(one_matches));
+            let found = Patterns::from_iter(&all).matches(name.as_bytes());
+            prop_assert_eq!(found, all.iter().any(one_matches));
         }
     }
 }

@@ -17,7 +17,8 @@ pub enum Precondition {
     Failed,
 }
 
-/// Evaluates them in the order of RFC 9110 §13.2.2. Only a 200 has a representation they could speak of.
+/// Evaluates them in the order of RFC 9110 §13.2.2. Only a 200 has a representation they could
+/// speak of.
 pub fn precondition(
     request: Fields<'_>,
     facts: &RequestFacts<'_>,
@@ -50,8 +51,9 @@ pub fn precondition(
     }
 }
 
-/// Which stored fields go into a 304: all but the metadata of a representation that is not sent (RFC 9110 §15.4.5).
-/// `Content-Location` and `Last-Modified` stay, as guidance for the client's cache.
+/// Which stored fields go into a 304: all but the metadata of a representation that is not sent
+/// (RFC 9110 §15.4.5). `Content-Location` and `Last-Modified` stay, as guidance for the client's
+/// cache.
 pub fn not_modified_keeps(name: &[u8]) -> bool {
     const REPRESENTATION: [&str; 13] = [
         "accept-ranges",
@@ -73,7 +75,8 @@ pub fn not_modified_keeps(name: &[u8]) -> bool {
         .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
 }
 
-/// Whether a list of entity tags holds one that `matches`, or `*`; `None` if there is no such field.
+/// Whether a list of entity tags holds one that `matches`, or `*`; `None` if there is no such
+/// field.
 fn any_tag(
     request: Fields<'_>,
     name: &str,
@@ -95,8 +98,8 @@ fn unmodified_since(request: Fields<'_>, stored: Fields<'_>, now: Time) -> bool 
         .is_none_or(|(since, modified)| modified <= since)
 }
 
-/// True unless `If-Modified-Since` holds a date since which nothing changed. Without a modification date, what was made before is taken for
-/// unchanged (RFC 9111 §4.3.2).
+/// True unless `If-Modified-Since` holds a date since which nothing changed. Without a modification
+/// date, what was made before is taken for unchanged (RFC 9111 §4.3.2).
 fn modified_since(request: Fields<'_>, stored: Fields<'_>, now: Time) -> bool {
     let since = only_date(request, "if-modified-since", now);
     let changed = stored.get("last-modified").or_else(|| stored.get("date"));
@@ -106,7 +109,8 @@ fn modified_since(request: Fields<'_>, stored: Fields<'_>, now: Time) -> bool {
         .is_none_or(|(since, changed)| changed > since)
 }
 
-/// The date in a field that must have exactly one line with a valid date to count (RFC 9110 §13.1.3).
+/// The date in a field that must have exactly one line with a valid date to count (RFC 9110
+/// §13.1.3).
 fn only_date(request: Fields<'_>, name: &str, now: Time) -> Option<Time> {
     let mut lines = request.all(name);
     match (lines.next(), lines.next()) {

@@ -22,8 +22,8 @@ pub enum RangeVerdict {
     Unsatisfiable,
 }
 
-/// Decides. Several ranges, other units and malformed values are ignored, as §14.2 permits. Preconditions come first: this is for
-/// requests that pass them.
+/// Decides. Several ranges, other units and malformed values are ignored, as §14.2 permits.
+/// Preconditions come first: this is for requests that pass them.
 pub fn range(
     request: Fields<'_>,
     facts: &RequestFacts<'_>,
@@ -109,7 +109,8 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// `If-Range` wants the very same representation: a strong entity tag, or a date that is strong enough (RFC 9110 §13.1.5).
+/// `If-Range` wants the very same representation: a strong entity tag, or a date that is strong
+/// enough (RFC 9110 §13.1.5).
 fn if_range_holds(request: Fields<'_>, stored: Fields<'_>, now: Time) -> bool {
     let mut lines = request.all("if-range");
     match (lines.next(), lines.next()) {
@@ -125,7 +126,8 @@ fn if_range_holds(request: Fields<'_>, stored: Fields<'_>, now: Time) -> bool {
     }
 }
 
-/// A modification date identifies one representation only if the response was made at least a second later (RFC 9110 §8.8.2.2).
+/// A modification date identifies one representation only if the response was made at least a
+/// second later (RFC 9110 §8.8.2.2).
 fn same_strong_date(wanted: &[u8], stored: Fields<'_>, now: Time) -> bool {
     let date_in = |name| stored.get(name).and_then(|value| date::parse(value, now));
     let (Some(modified), Some(made)) = (date_in("last-modified"), date_in("date")) else {
@@ -252,7 +254,8 @@ mod tests {
 
     #[test]
     fn if_range_compares_strongly() {
-        const STORED: &str = "ETag: \"a\"\nLast-Modified: Sun, 06 Nov 1994 08:00:00 GMT\nDate: Sun, 06 Nov 1994 08:00:01 GMT";
+        const STORED: &str = "ETag: \"a\"\n\
+            Last-Modified: Sun, 06 Nov 1994 08:00:00 GMT\nDate: Sun, 06 Nov 1994 08:00:01 GMT";
         const HASTY: &str =
             "Last-Modified: Sun, 06 Nov 1994 08:00:00 GMT\nDate: Sun, 06 Nov 1994 08:00:00 GMT";
         for (stored, if_range, holds) in [

@@ -1,8 +1,9 @@
 //! What a request asks of a cache, read in one pass over its fields.
 //!
-//! A client can ask for less: `max-age`, `min-fresh`, `no-store` and `only-if-cached` are honoured. It cannot ask for more, nor send
-//! the origin work at will: `max-stale` is ignored, and so is a reload (`no-cache`, `Pragma: no-cache`, and the `max-age=0` that
-//! browsers send for it) unless the route says otherwise.
+//! A client can ask for less: `max-age`, `min-fresh`, `no-store` and `only-if-cached` are honoured.
+//! It cannot ask for more, nor send the origin work at will: `max-stale` is ignored, and so is a
+//! reload (`no-cache`, `Pragma: no-cache`, and the `max-age=0` that browsers send for it) unless
+//! the route says otherwise.
 
 use http::Method;
 
@@ -17,7 +18,8 @@ use crate::time::Millis;
 pub enum Handling {
     /// Look it up, collapse it with others, store the response.
     Cache,
-    /// It has credentials that count. Only a response that says it can be shared may answer it, or be stored; it is never collapsed.
+    /// It has credentials that count. Only a response that says it can be shared may answer it, or
+    /// be stored; it is never collapsed.
     Credentialed,
     /// Straight to the origin.
     Pass(PassReason),
@@ -34,7 +36,8 @@ pub enum PassReason {
     Upgrade,
     /// It wants a stream of events.
     EventStream,
-    /// `Connection` names fields that the origin will not see, so that it would answer another request than the one looked up.
+    /// `Connection` names fields that the origin will not see, so that it would answer another
+    /// request than the one looked up.
     Connection,
     /// The client's own `no-store`.
     NoStore,
@@ -153,7 +156,8 @@ impl<'a> RequestFacts<'a> {
         self.range
     }
 
-    /// Whether there is a precondition: `If-Match`, `If-None-Match`, `If-Modified-Since` or `If-Unmodified-Since`.
+    /// Whether there is a precondition: `If-Match`, `If-None-Match`, `If-Modified-Since` or
+    /// `If-Unmodified-Since`.
     pub const fn is_conditional(&self) -> bool {
         self.conditional
     }

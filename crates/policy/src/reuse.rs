@@ -45,7 +45,8 @@ impl Why {
     }
 }
 
-/// Decides. A client that names `max-age` or `min-fresh` gets no stale answer (§5.2.1.1); without either, the stale window counts.
+/// Decides. A client that names `max-age` or `min-fresh` gets no stale answer (§5.2.1.1); without
+/// either, the stale window counts.
 pub fn reuse(lifetime: &Lifetime, request: &RequestFacts<'_>, now: Time) -> Reuse {
     if !lifetime.is_shareable(request.credentials()) {
         return Reuse::NotShareable;
@@ -66,8 +67,8 @@ pub fn reuse(lifetime: &Lifetime, request: &RequestFacts<'_>, now: Time) -> Reus
     }
 }
 
-/// May a stored response answer when the origin fails: an error (500, 502, 503, 504), a time-out, a disconnect? What must be validated
-/// before use never does.
+/// May a stored response answer when the origin fails: an error (500, 502, 503, 504), a time-out, a
+/// disconnect? What must be validated before use never does.
 pub fn on_error(lifetime: &Lifetime, request: &RequestFacts<'_>, now: Time) -> bool {
     let ttl = lifetime.ttl(now);
     lifetime.is_shareable(request.credentials())

@@ -13,15 +13,17 @@ pub struct Rules {
     pub ttl: Millis,
     /// The same per status. A status named here is storable without explicit freshness.
     pub status_ttl: Vec<(u16, Millis)>,
-    /// Replaces whatever the origin says about *how long*: `max-age`, `s-maxage`, `Expires`, a plain `no-cache`.
-    /// It never decides *whether*: `private`, `no-store`, `Set-Cookie`, credentials, `Vary: *` and the list of
-    /// storable statuses keep their say, and `must-revalidate` still forbids stale answers.
+    /// Replaces whatever the origin says about *how long*: `max-age`, `s-maxage`, `Expires`, a
+    /// plain `no-cache`. It never decides *whether*: `private`, `no-store`, `Set-Cookie`,
+    /// credentials, `Vary: *` and the list of storable statuses keep their say, and
+    /// `must-revalidate` still forbids stale answers.
     pub forced_ttl: Option<Millis>,
     /// The stale-while-revalidate window where the response names none.
     pub stale_while_revalidate: Millis,
     /// The stale-if-error window where the response names none.
     pub stale_if_error: Millis,
-    /// Percent of the time since the last modification, as RFC 9111 §4.2.2 suggests, instead of `ttl`.
+    /// Percent of the time since the last modification, as RFC 9111 §4.2.2 suggests, instead of
+    /// `ttl`.
     pub heuristic: Option<u8>,
     /// Targeted fields (RFC 9213) that speak to this cache, most important first.
     pub targeted: Vec<String>,
@@ -103,7 +105,8 @@ fn impersonal_cookies() -> CookiePatterns {
     IMPERSONAL_COOKIES.iter().copied().collect()
 }
 
-/// The documented default of [`Rules::cookies_ignored`]. A name is here only if no application would plausibly use it for itself.
+/// The documented default of [`Rules::cookies_ignored`]. A name is here only if no application
+/// would plausibly use it for itself.
 pub const IMPERSONAL_COOKIES: &[&str] = &[
     // Google
     "_ga*",

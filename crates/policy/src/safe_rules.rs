@@ -1,4 +1,5 @@
-//! The rules of `microcache http://localhost:3000`, one test each: what is safe when nobody has configured anything.
+//! The rules of `microcache http://localhost:3000`, one test each: what is safe when nobody has
+//! configured anything.
 
 use http::Method;
 

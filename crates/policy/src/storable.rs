@@ -64,7 +64,8 @@ impl NotStorable {
     }
 }
 
-/// Judges the response to a GET (a HEAD that was sent on as a GET counts as one). `response` is what the origin sent.
+/// Judges the response to a GET (a HEAD that was sent on as a GET counts as one). `response` is
+/// what the origin sent.
 pub fn storable(
     request: &RequestFacts<'_>,
     status: u16,
@@ -93,7 +94,8 @@ pub fn storable(
     }
 }
 
-/// The directives that count: those of the first valid targeted field, else those of `Cache-Control` (RFC 9213 §2.2).
+/// The directives that count: those of the first valid targeted field, else those of
+/// `Cache-Control` (RFC 9213 §2.2).
 fn in_force(response: Fields<'_>, rules: &Rules) -> InForce {
     match targeted::select(response, &rules.targeted) {
         Some(members) => InForce {
@@ -189,8 +191,8 @@ fn lifetime(
     })
 }
 
-/// With which credentials the response can be shared: for `Authorization` by RFC 9111 §3.5, for cookies if the origin
-/// speaks of shared caches.
+/// With which credentials the response can be shared: for `Authorization` by RFC 9111 §3.5, for
+/// cookies if the origin speaks of shared caches.
 fn shared_with(in_force: &InForce) -> Credentials {
     let directives = &in_force.directives;
     let shared = directives.says(Directive::Public) || directives.s_maxage.is_some();
@@ -204,7 +206,10 @@ fn shared_with(in_force: &InForce) -> Credentials {
 const fn is_understood(status: u16) -> bool {
     matches!(
         status,
-        200..=205 | 207 | 208 | 226 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421..=426 | 428 | 429 | 431 | 451 | 500..=508 | 510 | 511
+        200..=205 | 207 | 208 | 226
+        | 300..=303 | 305 | 307 | 308
+        | 400..=417 | 421..=426 | 428 | 429 | 431 | 451
+        | 500..=508 | 510 | 511
     )
 }
 

@@ -6,9 +6,10 @@ use crate::hop;
 use crate::rules::{Rules, SetCookie};
 use crate::targeted;
 
-/// The fields to store with a response, in their order and case. Left out are those of one connection, those that
-/// `private="…"` and `no-cache="…"` name, and `Set-Cookie` unless the operator wants it; `Age`, which has become part of the
-/// lifetime; and what frames the body, whose length the store knows.
+/// The fields to store with a response, in their order and case. Left out are those of one
+/// connection, those that `private="…"` and `no-cache="…"` name, and `Set-Cookie` unless the
+/// operator wants it; `Age`, which has become part of the lifetime; and what frames the body, whose
+/// length the store knows.
 pub fn fields_to_store(response: Fields<'_>, rules: &Rules) -> FieldsBuf {
     let qualified = qualified_names(response, rules);
     response
@@ -67,8 +68,8 @@ mod tests {
     fn framing_age_and_hop_by_hop_fields_are_not_stored() {
         check(
             SetCookie::Refuse,
-            "Date: x\r\nAge: 5\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\nTrailer: T\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\
-             x-A: 1\r\nETag: \"a\"\r\nX-a: 2\r\n",
+            "Date: x\r\nAge: 5\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\
+             Trailer: T\r\nConnection: X-Hop\r\nX-Hop: 1\r\nx-A: 1\r\nETag: \"a\"\r\nX-a: 2\r\n",
             "Date: x\r\nx-A: 1\r\nETag: \"a\"\r\nX-a: 2\r\n",
         );
     }
@@ -77,12 +78,14 @@ mod tests {
     fn fields_named_by_private_and_no_cache_are_not_stored() {
         check(
             SetCookie::Store,
-            "Cache-Control: private=\"X-User, x-b\", no-cache=Set-Cookie\r\nx-user: me\r\nX-B: 1\r\nX-C: 2\r\nSet-Cookie: a=b\r\n",
+            "Cache-Control: private=\"X-User, x-b\", no-cache=Set-Cookie\r\n\
+             x-user: me\r\nX-B: 1\r\nX-C: 2\r\nSet-Cookie: a=b\r\n",
             "Cache-Control: private=\"X-User, x-b\", no-cache=Set-Cookie\r\nX-C: 2\r\n",
         );
         check(
             SetCookie::Refuse,
-            "CDN-Cache-Control: private=\"x-b\"\r\nCache-Control: private=\"x-c\"\r\nX-B: 1\r\nX-C: 2\r\n",
+            "CDN-Cache-Control: private=\"x-b\"\r\nCache-Control: private=\"x-c\"\r\n\
+             X-B: 1\r\nX-C: 2\r\n",
             "CDN-Cache-Control: private=\"x-b\"\r\nCache-Control: private=\"x-c\"\r\nX-C: 2\r\n",
         );
     }

@@ -1,4 +1,5 @@
-//! Targeted cache control (RFC 9213): fields such as `CDN-Cache-Control` that speak to one kind of cache.
+//! Targeted cache control (RFC 9213): fields such as `CDN-Cache-Control` that speak to one kind of
+//! cache.
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
@@ -8,7 +9,8 @@ use crate::fields::Fields;
 /// The member of a targeted field, in the types its directives have.
 type Members = Dictionary;
 
-/// The first of the `targeted` fields that is there, valid and not empty. It speaks in the place of `Cache-Control` and `Expires`.
+/// The first of the `targeted` fields that is there, valid and not empty. It speaks in the place of
+/// `Cache-Control` and `Expires`.
 pub(crate) fn select(response: Fields<'_>, targeted: &[String]) -> Option<Members> {
     targeted.iter().find_map(|name| members(response, name))
 }

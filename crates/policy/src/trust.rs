@@ -1,7 +1,8 @@
 //! Fields that only a proxy in front of us may set.
 
-/// Whether a client could use this field to make the origin see another url, method, host or peer than the cache does, and so poison what is
-/// stored for everyone. From any but a trusted peer it is overwritten or removed.
+/// Whether a client could use this field to make the origin see another url, method, host or peer
+/// than the cache does, and so poison what is stored for everyone. From any but a trusted peer it
+/// is overwritten or removed.
 pub fn only_from_trusted_peers(name: &[u8]) -> bool {
     const PREFIX: &[u8] = b"x-forwarded-";
     const NAMES: [&str; 11] = [

@@ -11,7 +11,8 @@ use crate::time::Time;
 
 pub use crate::precondition::{Precondition, not_modified_keeps, precondition};
 
-/// Adds to a request what makes it conditional on the stored response (§4.3.1). Returns whether there was anything to add.
+/// Adds to a request what makes it conditional on the stored response (§4.3.1). Returns whether
+/// there was anything to add.
 pub fn add_validators(stored: Fields<'_>, out: &mut FieldsBuf) -> bool {
     let tag = stored.get("etag").filter(|value| !value.is_empty());
     let modified = stored
@@ -26,7 +27,8 @@ pub fn add_validators(stored: Fields<'_>, out: &mut FieldsBuf) -> bool {
     tag.is_some() || modified.is_some()
 }
 
-/// Whether a client's field asks for something else than the whole response, and so must not go with a request that fills.
+/// Whether a client's field asks for something else than the whole response, and so must not go
+/// with a request that fills.
 pub fn is_conditional_field(name: &[u8]) -> bool {
     const CONDITIONAL: [&str; 6] = [
         "if-match",
@@ -41,7 +43,8 @@ pub fn is_conditional_field(name: &[u8]) -> bool {
         .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
 }
 
-/// Whether a 304 speaks of this stored response (§4.3.4). One without any validator answers the condition we set, and that named this one.
+/// Whether a 304 speaks of this stored response (§4.3.4). One without any validator answers the
+/// condition we set, and that named this one.
 pub fn same_representation(stored: Fields<'_>, fresh: Fields<'_>) -> bool {
     let (stored_tag, fresh_tag) = (stored.get("etag"), fresh.get("etag"));
     if let (Some(stored), Some(fresh)) = (stored_tag, fresh_tag) {
@@ -57,8 +60,8 @@ pub fn same_representation(stored: Fields<'_>, fresh: Fields<'_>) -> bool {
     }
 }
 
-/// The stored fields after a 304, ready to be stored (§3.2): each field of `fresh` replaces those of its name, but for what describes the
-/// stored body's framing.
+/// The stored fields after a 304, ready to be stored (§3.2): each field of `fresh` replaces those
+/// of its name, but for what describes the stored body's framing.
 pub fn merge_not_modified(stored: Fields<'_>, fresh: Fields<'_>, rules: &Rules) -> FieldsBuf {
     fields_to_store(merge(stored, fresh, rules).fields(), rules)
 }
@@ -72,7 +75,8 @@ pub struct Refreshed {
     pub storable: Storable,
 }
 
-/// Merges a 304 into a stored response of `status` and judges the result, with the age that the 304 has.
+/// Merges a 304 into a stored response of `status` and judges the result, with the age that the 304
+/// has.
 pub fn refreshed(
     request: &RequestFacts<'_>,
     status: u16,
@@ -126,8 +130,9 @@ pub fn head_update(
     }
 }
 
-/// Stored and fresh fields together, still with the fresh `Age`. A stored `Date` does not outlive the response it dated, and a cookie in a 304
-/// is for one client: it joins the stored ones only if the operator replays them.
+/// Stored and fresh fields together, still with the fresh `Age`. A stored `Date` does not outlive
+/// the response it dated, and a cookie in a 304 is for one client: it joins the stored ones only if
+/// the operator replays them.
 fn merge(stored: Fields<'_>, fresh: Fields<'_>, rules: &Rules) -> FieldsBuf {
     let fresh = hop::end_to_end(fresh);
     let fresh = fresh.fields();
@@ -147,7 +152,8 @@ fn merge(stored: Fields<'_>, fresh: Fields<'_>, rules: &Rules) -> FieldsBuf {
     kept.chain(new).collect()
 }
 
-/// Fields that say how the stored bytes are to be read; replacing them would corrupt what they describe.
+/// Fields that say how the stored bytes are to be read; replacing them would corrupt what they
+/// describe.
 fn describes_framing(name: &[u8]) -> bool {
     const FRAMING: [&str; 4] = [
         "content-encoding",
@@ -217,9 +223,10 @@ mod tests {
         check_merge(
             &Rules::default(),
             "A: 1\nContent-Type: text/plain\nContent-Encoding: gzip\nB: 1\na: 2\nETag: \"a\"\nDate: x",
-            "Date: y\na: 3\nA: 4\nContent-Type: text/html\nContent-Encoding: br\nContent-Length: 0\nContent-Range: z\nC: 1\nAge: 5\n\
-             Transfer-Encoding: chunked\nCache-Control: max-age=9",
-            "Content-Encoding: gzip\nB: 1\nETag: \"a\"\nDate: y\na: 3\nA: 4\nContent-Type: text/html\nC: 1\nCache-Control: max-age=9",
+            "Date: y\na: 3\nA: 4\nContent-Type: text/html\nContent-Encoding: br\n\
+             Content-Length: 0\nContent-Range: z\nC: 1\nAge: 5\nTransfer-Encoding: chunked\nCache-Control: max-age=9",
+            "Content-Encoding: gzip\nB: 1\nETag: \"a\"\nDate: y\na: 3\nA: 4\n\
+             Content-Type: text/html\nC: 1\nCache-Control: max-age=9",
         );
     }
 

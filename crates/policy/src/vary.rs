@@ -23,7 +23,8 @@ pub enum Vary {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct VaryNames(Box<[u8]>);
 
-/// What a request says in the fields of some [`VaryNames`]: equal for requests that the same stored response answers, and for no others.
+/// What a request says in the fields of some [`VaryNames`]: equal for requests that the same stored
+/// response answers, and for no others.
 pub type Selection = SmallVec<[u8; 128]>;
 
 impl VaryNames {
@@ -71,8 +72,9 @@ pub fn of_response(response: Fields<'_>) -> Vary {
     Vary::Names(VaryNames(names.join(&b',').into()))
 }
 
-/// Writes what `request` says in the fields `names`, in the place of what is in `out`. `Accept-Encoding` and `Accept-Language` are
-/// normalised first; a malformed one counts as absent, so [`drop_malformed`] belongs before the request that fills.
+/// Writes what `request` says in the fields `names`, in the place of what is in `out`.
+/// `Accept-Encoding` and `Accept-Language` are normalised first; a malformed one counts as absent,
+/// so [`drop_malformed`] belongs before the request that fills.
 pub fn select(names: &VaryNames, request: Fields<'_>, out: &mut Selection) {
     out.clear();
     if names.is_empty() {
@@ -87,8 +89,9 @@ pub fn select(names: &VaryNames, request: Fields<'_>, out: &mut Selection) {
     }
 }
 
-/// Removes from a request to the origin what [`select`] counts as absent. Otherwise an origin that reads it more kindly would
-/// choose a response for it that then answers those who did not ask for anything.
+/// Removes from a request to the origin what [`select`] counts as absent. Otherwise an origin that
+/// reads it more kindly would choose a response for it that then answers those who did not ask for
+/// anything.
 pub fn drop_malformed(request: &mut FieldsBuf) {
     for negotiated in [Negotiated::Encoding, Negotiated::Language] {
         if request.fields().contains(negotiated.name())
@@ -166,7 +169,8 @@ fn push_negotiated(out: &mut Selection, negotiated: Negotiated, request: Fields<
     });
 }
 
-/// Codings are a set: their order says nothing, and a refusal counts against any acceptance of the same coding.
+/// Codings are a set: their order says nothing, and a refusal counts against any acceptance of the
+/// same coding.
 fn sort_codings(members: &mut Members<'_>) {
     for member in members.iter_mut() {
         // RFC 9110 §8.4.1: these are to be taken for the same.
@@ -180,7 +184,8 @@ fn sort_codings(members: &mut Members<'_>) {
     members.dedup_by(|later, first| later.token.eq_ignore_ascii_case(first.token));
 }
 
-/// `identity` is acceptable unless it is refused, by name or by `*` (RFC 9110 §12.5.3), so only its refusal is written.
+/// `identity` is acceptable unless it is refused, by name or by `*` (RFC 9110 §12.5.3), so only its
+/// refusal is written.
 fn push_codings(out: &mut Selection, members: &Members<'_>) {
     let weight_of = |token: &[u8]| {
         members
