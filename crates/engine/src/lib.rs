@@ -1,10 +1,14 @@
 //! One request's way through the cache. [`serve`] is the place to start reading.
 
+mod alone;
+mod ask;
 pub mod body;
 mod clock;
-mod fetch;
+mod failure;
 mod fill;
 pub mod flight;
+mod keep;
+mod lead;
 mod message;
 pub mod origin;
 pub mod outcome;

@@ -11,6 +11,7 @@ use crate::body::Body;
 use crate::fill::FillReader;
 use crate::flight::Filling;
 use crate::message::Response;
+use crate::origin::OriginResponse;
 use crate::outcome::Outcome;
 
 /// A response that may be reused.
@@ -141,6 +142,30 @@ fn with_content_range(stored: Fields<'_>, value: &str) -> Bytes {
     let mut fields = FieldsBuf::from(stored);
     fields.set("Content-Range", value);
     fields.into_block().into()
+}
+
+/// The origin's answer, for this client alone.
+pub(crate) fn passed_on(
+    origin: OriginResponse,
+    facts: &RequestFacts<'_>,
+    mut cache_status: CacheStatus,
+    outcome: Outcome,
+) -> Response {
+    cache_status.fwd_status = Some(origin.status);
+    Response {
+        status: origin.status,
+        fields: origin.fields.into_block().into(),
+        age: None,
+        cache_status,
+        length: origin.length,
+        body: if facts.is_head() {
+            Body::Empty
+        } else {
+            origin.body
+        },
+        tunnel: origin.tunnel,
+        outcome,
+    }
 }
 
 /// A short plain page of our own.

@@ -1,8 +1,8 @@
 //! Every step of a request, in order.
 //!
 //! [`Engine::serve`] is all there is to a hit: route, facts, key, look-up, verdict, answer; no
-//! await, no lock held. What it cannot answer becomes a [`Question`], and [`Engine::ask`] in
-//! `fetch.rs` takes it to the origin.
+//! await, no lock held. What it cannot answer becomes a [`Question`], and [`Engine::ask`]
+//! takes it to the origin.
 
 use std::sync::Arc;
 

@@ -1,3 +1,11 @@
-//! Under construction.
+//! The server around the engine: configuration, listeners, client connections, upstreams.
+
+pub mod config;
+mod connection;
+mod forwarding;
 pub mod h1;
+mod listener;
+mod server;
 pub mod upstream;
+
+pub use server::{Server, ServerError, Summary};

@@ -44,7 +44,9 @@ impl Shared {
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// An address is not free.
-    #[error("cannot listen on {address}: {error} (is another server running there? choose another address with --listen)")]
+    #[error(
+        "cannot listen on {address}: {error} (is another server running there? choose another address with --listen)"
+    )]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -117,7 +119,15 @@ impl Server {
     pub fn run(self) -> Result<Summary, ServerError> {
         let drain = self.config.timeouts.drain;
         let room = Arc::new(Semaphore::new(connection_limit(&self.config)));
-        let shared = Arc::new(shared(&self.config));
+        // This thread waits for signals, and looks after the origins' names and health.
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ServerError::Thread)?;
+        let shared = {
+            let _tasks_go_there = runtime.enter();
+            Arc::new(shared(&self.config))
+        };
         let (stop, stopped) = watch::channel(false);
         let mut threads = Vec::new();
         for (number, listeners) in self.listeners.into_iter().enumerate() {
@@ -129,10 +139,6 @@ impl Server {
             threads.push(thread);
         }
         drop(stopped);
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(ServerError::Thread)?;
         runtime.block_on(wait_for_stop(&shared, &stop));
         for thread in threads {
             // A thread that panicked has said so; the others still finish.
@@ -208,7 +214,10 @@ fn shared(config: &Config) -> Shared {
         .iter()
         .map(|settings| Group::start(settings.clone()))
         .collect();
-    let default_host = config.upstreams.first().and_then(|group| group.servers.first());
+    let default_host = config
+        .upstreams
+        .first()
+        .and_then(|group| group.servers.first());
     Shared {
         engine: Arc::new(engine(config, &groups)),
         head_limits: HeadLimits {
@@ -273,7 +282,9 @@ fn engine(config: &Config, groups: &[Arc<Group>]) -> Engine {
     let find = move |request: &Request<'_>| {
         // The last route takes everything, so there always is one.
         let takes = |route: &crate::config::Route| {
-            route.matcher.matches(request.method, request.host, request.target)
+            route
+                .matcher
+                .matches(request.method, request.host, request.target)
         };
         let route = table.iter().position(takes).unwrap_or(table.len() - 1);
         Found {
@@ -296,11 +307,24 @@ fn connection_limit(config: &Config) -> usize {
         limit = getrlimit(Resource::Nofile);
     }
     let descriptors = limit.current.unwrap_or(1 << 20);
-    let origin: usize = config.upstreams.iter().map(|group| group.max_concurrent).sum();
+    let origin: usize = config
+        .upstreams
+        .iter()
+        .map(|group| group.max_concurrent)
+        .sum();
     let reserved = RESERVED_DESCRIPTORS.saturating_add(origin as u64);
-    let left = descriptors.saturating_sub(reserved).max(descriptors / 2).max(1);
-    let allowed = usize::try_from(left).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-    config.limits.max_connections.unwrap_or(allowed).min(allowed)
+    let left = descriptors
+        .saturating_sub(reserved)
+        .max(descriptors / 2)
+        .max(1);
+    let allowed = usize::try_from(left)
+        .unwrap_or(usize::MAX)
+        .min(Semaphore::MAX_PERMITS);
+    config
+        .limits
+        .max_connections
+        .unwrap_or(allowed)
+        .min(allowed)
 }
 
 fn summary(engine: &Engine) -> Summary {

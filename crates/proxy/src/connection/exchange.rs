@@ -237,9 +237,7 @@ fn push_frame(
     }
 }
 
-async fn poll_once(
-    body: &mut Body,
-) -> Poll<Option<Result<Frame, microcache_engine::BodyError>>> {
+async fn poll_once(body: &mut Body) -> Poll<Option<Result<Frame, microcache_engine::BodyError>>> {
     poll_fn(|cx| Poll::Ready(body.poll_frame(cx))).await
 }
 

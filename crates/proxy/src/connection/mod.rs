@@ -135,9 +135,7 @@ impl Connection {
                     sent.is_ok() && after == AfterSend::Continue
                 }
                 // Boxed: what a miss needs must not be carried by every idle connection.
-                Next::Ask(question, pending) => {
-                    Box::pin(self.exchange(*question, *pending)).await
-                }
+                Next::Ask(question, pending) => Box::pin(self.exchange(*question, *pending)).await,
                 Next::Refuse(bad) => {
                     let page = refusal(bad.status(), bad.reason());
                     let output = Output::bytes(page);
@@ -280,7 +278,11 @@ impl Connection {
                     target: Bytes::copy_from_slice(&target),
                     fields: Bytes::copy_from_slice(head.fields.as_block()),
                     method,
-                    framing: if has_body { head.framing } else { Framing::None },
+                    framing: if has_body {
+                        head.framing
+                    } else {
+                        Framing::None
+                    },
                     upgrade: head.upgrade,
                     expects_continue: head.expect_continue && has_body,
                     asked,
@@ -306,7 +308,7 @@ impl Connection {
             Target::Absolute {
                 authority, path, ..
             } => Ok((authority.into(), path)),
-            Target::Authority(_) => Err(BadRequest::CONNECT),
+            Target::Authority(_) => Err(BadRequest::METHOD),
         }
     }
 
@@ -328,7 +330,12 @@ impl Connection {
             host: Bytes::copy_from_slice(request.host),
             target: Bytes::copy_from_slice(request.target),
             fields: request.fields.into(),
-            outgoing: outgoing(request, request.host, self.peer, &self.shared.trusted_proxies),
+            outgoing: outgoing(
+                request,
+                request.host,
+                self.peer,
+                &self.shared.trusted_proxies,
+            ),
             body,
             length,
             upgrade: request.upgrade,

@@ -94,22 +94,16 @@ impl Pump {
         {
             return;
         }
-        while let Some(frames) = &self.frames {
+        while let Some(frames) = self.frames.take() {
             let Ok(room) = frames.reserve().await else {
                 return;
             };
             match self.next(socket, buffer).await {
                 Some(Ok(frame)) => room.send(Ok(frame)),
-                Some(Err(error)) => {
-                    room.send(Err(error));
-                    return;
-                }
-                None => {
-                    drop(room);
-                    self.frames = None;
-                    complete.store(true, Ordering::Relaxed);
-                }
+                Some(Err(error)) => return room.send(Err(error)),
+                None => return complete.store(true, Ordering::Relaxed),
             }
+            self.frames = Some(frames);
         }
     }
 

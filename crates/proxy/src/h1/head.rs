@@ -101,6 +101,11 @@ impl BadRequest {
         status: 431,
         reason: "too many fields",
     };
+    /// A method that is not taken.
+    pub(crate) const METHOD: Self = Self {
+        status: 405,
+        reason: "this method is not taken here",
+    };
     const HEAD_TOO_LARGE: Self = Self {
         status: 431,
         reason: "the head is too large",
@@ -121,7 +126,7 @@ impl BadRequest {
         }
     }
 
-    /// The status to answer with: 400, 414, 431, 501 or 505.
+    /// The status to answer with: 400, 405, 414, 431, 501 or 505.
     pub const fn status(&self) -> u16 {
         self.status
     }

@@ -1,0 +1,262 @@
+//! A request that memory could not answer: it leads a fetch, joins one, or goes alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use microcache_policy::vary::{self, Selection};
+use microcache_policy::{CacheStatus, RequestFacts, Reuse, on_error, reuse};
+use microcache_store::Hit;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use crate::failure::failed;
+use crate::flight::{Answer, Entry, Failure, Leader, Progress};
+use crate::lead::{Fetch, Own};
+use crate::message::{Incoming, Response};
+use crate::origin::{OriginError, Urgency};
+use crate::outcome::Outcome;
+use crate::respond::{Reusable, passed_on};
+use crate::serve::{Engine, Question, Refresh, Served, Wanted, Way, answer};
+
+/// How often a request looks again because what it waited for turned out to be another variant.
+const MAX_ROUNDS: usize = 4;
+
+impl Engine {
+    /// Answers a request that [`Engine::serve`] could not.
+    pub async fn ask(self: Arc<Self>, mut question: Question, incoming: Incoming) -> Response {
+        let first_forward = question.forward;
+        if let Way::Alone(_) = question.way {
+            return self.alone(question, incoming).await;
+        }
+        let incoming = Arc::new(incoming);
+        let deadline = Instant::now() + Duration::from_millis(self.settings.wait_timeout);
+        let mut failed_before = false;
+        for _ in 0..MAX_ROUNDS {
+            let Way::Together(wanted) = &question.way else {
+                break;
+            };
+            let told = match self.flights.enter(&wanted.key, &wanted.selection) {
+                Entry::Full => break,
+                Entry::Lead(leader) => {
+                    let own = self.start_fetch(leader, &question, &incoming);
+                    return self.answer_leader(question, &incoming, own).await;
+                }
+                Entry::Join(ticket) => timeout_at(deadline, ticket).await,
+            };
+            match told {
+                Ok(Progress::Answer(answer)) => match self.share(&answer, &question, &incoming) {
+                    Shared::Response(response) => return *response,
+                    Shared::NotForThisRequest => break,
+                    Shared::OtherVariant => {}
+                },
+                Ok(Progress::Released) => break,
+                Ok(Progress::Failed(failure)) => {
+                    if let Some(response) = self.stale_on_error(&question, &incoming, &failure) {
+                        return response;
+                    }
+                    if failed_before {
+                        return failed(&failure, question.forward);
+                    }
+                    failed_before = true;
+                }
+                Ok(Progress::Waiting) | Err(_) => {
+                    let timeout = Failure::Origin(OriginError::Timeout);
+                    return failed(&timeout, question.forward);
+                }
+            }
+            match self.serve(&incoming.as_request(), self.clock.now()) {
+                Served::Now(response) | Served::NowAndRefresh(response, _) => return response,
+                Served::Ask(next) => question = next,
+            }
+        }
+        let key = match question.way {
+            Way::Together(wanted) => Some(wanted.key),
+            Way::Alone(key) => key,
+        };
+        let alone = Question {
+            route: question.route,
+            forward: first_forward,
+            detail: question.detail.or(Some("uncollapsed")),
+            way: Way::Alone(key),
+        };
+        let incoming =
+            Arc::into_inner(incoming).expect("only a leader shares it, and leads to the end");
+        self.alone(alone, incoming).await
+    }
+
+    /// Renews a stored response in the background, unless somebody is at it already.
+    pub fn refresh(self: &Arc<Self>, refresh: Refresh, incoming: Incoming) {
+        let Refresh { route, wanted } = refresh;
+        if let Entry::Lead(leader) = self.flights.enter(&wanted.key, &wanted.selection) {
+            let demand = wanted.stored.as_ref().map(|hit| Arc::clone(hit.demand()));
+            let fetch = Fetch {
+                route,
+                stored: wanted.stored,
+                urgency: demand.map_or(Urgency::Client, Urgency::Refresh),
+                incoming: Arc::new(incoming),
+            };
+            let (own, _) = oneshot::channel();
+            tokio::spawn(Arc::clone(self).lead(leader, fetch, own));
+        }
+    }
+
+    /// The fetch runs as a task of its own: a client that leaves does not take it along.
+    fn start_fetch(
+        self: &Arc<Self>,
+        leader: Leader,
+        question: &Question,
+        incoming: &Arc<Incoming>,
+    ) -> oneshot::Receiver<Own> {
+        let stored = match &question.way {
+            Way::Together(wanted) => wanted.stored.clone(),
+            Way::Alone(_) => None,
+        };
+        let fetch = Fetch {
+            route: question.route,
+            stored,
+            urgency: Urgency::Client,
+            incoming: Arc::clone(incoming),
+        };
+        let (own, receiver) = oneshot::channel();
+        tokio::spawn(Arc::clone(self).lead(leader, fetch, own));
+        receiver
+    }
+
+    async fn answer_leader(
+        &self,
+        question: Question,
+        incoming: &Incoming,
+        own: oneshot::Receiver<Own>,
+    ) -> Response {
+        let facts = self.facts(question.route, incoming);
+        let mut cache_status = CacheStatus {
+            fwd: Some(question.forward),
+            detail: question.detail,
+            ..CacheStatus::default()
+        };
+        match own.await {
+            Ok(Own::Filling(filling, reader)) => {
+                cache_status.fwd_status = Some(filling.status);
+                cache_status.stored = true;
+                let fields = incoming.fields.fields();
+                let now = self.clock.now();
+                let mut response = Reusable::filling(&filling, reader).respond(
+                    fields,
+                    &facts,
+                    now,
+                    cache_status,
+                    Outcome::Miss,
+                );
+                response.age = response.age.filter(|&age| age > 0);
+                response
+            }
+            Ok(Own::Confirmed(hit)) => {
+                cache_status.fwd_status = Some(304);
+                cache_status.stored = true;
+                self.confirmed(&hit, incoming, &facts, cache_status)
+            }
+            Ok(Own::Private(origin, why)) => {
+                cache_status.detail = Some(why);
+                passed_on(origin, &facts, cache_status, Outcome::Miss)
+            }
+            Ok(Own::Failed(failure, page)) => {
+                if let Some(response) = self.stale_on_error(&question, incoming, &failure) {
+                    return response;
+                }
+                match page {
+                    Some(page) => passed_on(page, &facts, cache_status, Outcome::Miss),
+                    None => failed(&failure, question.forward),
+                }
+            }
+            Err(_) => failed(&Failure::Abandoned, question.forward),
+        }
+    }
+
+    fn confirmed(
+        &self,
+        hit: &Hit,
+        incoming: &Incoming,
+        facts: &RequestFacts<'_>,
+        cache_status: CacheStatus,
+    ) -> Response {
+        let now = self.clock.now();
+        let fields = incoming.fields.fields();
+        Reusable::stored(hit).respond(fields, facts, now, cache_status, Outcome::Revalidated)
+    }
+
+    /// What somebody who waited makes of the answer.
+    fn share(&self, answer: &Answer, question: &Question, incoming: &Incoming) -> Shared {
+        let facts = self.facts(question.route, incoming);
+        let (lifetime, vary, selected) = match answer {
+            Answer::Filling(filling) => (&filling.lifetime, &filling.vary, &filling.selection),
+            Answer::Confirmed(hit) => (&hit.lifetime, &hit.vary, &hit.selection),
+        };
+        let fields = incoming.fields.fields();
+        let mut selection = Selection::new();
+        vary::select(vary, fields, &mut selection);
+        if selection[..] != selected[..] {
+            return Shared::OtherVariant;
+        }
+        let now = self.clock.now();
+        // An answer that no request may reuse without asking is not for those who waited either.
+        if !matches!(reuse(lifetime, &facts, now), Reuse::Fresh | Reuse::Stale) {
+            return Shared::NotForThisRequest;
+        }
+        let mut cache_status = CacheStatus {
+            fwd: Some(question.forward),
+            collapsed: true,
+            ..CacheStatus::default()
+        };
+        let response = match answer {
+            Answer::Confirmed(hit) => {
+                cache_status.fwd_status = Some(304);
+                self.confirmed(hit, incoming, &facts, cache_status)
+            }
+            Answer::Filling(filling) => {
+                let Some(reader) = filling.fill.reader() else {
+                    return Shared::NotForThisRequest;
+                };
+                cache_status.fwd_status = Some(filling.status);
+                let reusable = Reusable::filling(filling, reader);
+                reusable.respond(fields, &facts, now, cache_status, Outcome::Collapsed)
+            }
+        };
+        Shared::Response(Box::new(response))
+    }
+
+    /// The stale copy, if there is one that may be used when the origin fails.
+    fn stale_on_error(
+        &self,
+        question: &Question,
+        incoming: &Incoming,
+        failure: &Failure,
+    ) -> Option<Response> {
+        let Way::Together(Wanted {
+            stored: Some(hit), ..
+        }) = &question.way
+        else {
+            return None;
+        };
+        let facts = self.facts(question.route, incoming);
+        let now = self.clock.now();
+        on_error(&hit.lifetime, &facts, now).then(|| {
+            let mut response = answer(hit, &incoming.as_request(), &facts, now, Outcome::Stale);
+            response.cache_status.detail = Some(failure.as_str());
+            response
+        })
+    }
+
+    pub(crate) fn facts<'a>(&self, route: usize, incoming: &'a Incoming) -> RequestFacts<'a> {
+        let request = incoming.as_request();
+        let rules = &self.routes[route].rules;
+        RequestFacts::read(request.method, request.fields, request.has_body, rules)
+    }
+}
+
+enum Shared {
+    Response(Box<Response>),
+    /// The answer is for requests that differ in a field it varies on.
+    OtherVariant,
+    /// The answer must not, or can no longer, be given to this request.
+    NotForThisRequest,
+}

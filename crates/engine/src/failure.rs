@@ -1,0 +1,49 @@
+//! What the client is told when the origin gave no proper answer.
+
+use microcache_policy::{CacheStatus, Forward};
+
+use crate::flight::Failure;
+use crate::message::Response;
+use crate::origin::OriginError;
+use crate::respond::plain;
+
+impl Failure {
+    pub(crate) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Origin(OriginError::Timeout) => "origin-timeout",
+            Self::Origin(OriginError::Busy) => "origin-busy",
+            Self::Origin(OriginError::Connect(_) | OriginError::Down) => "origin-unreachable",
+            Self::Origin(OriginError::Disconnected) => "origin-disconnected",
+            Self::Origin(OriginError::Malformed(_)) => "origin-malformed",
+            Self::Origin(OriginError::RequestBody) => "request-body",
+            Self::Status(_) => "origin-error",
+            Self::Abandoned => "fetch-abandoned",
+        }
+    }
+}
+
+/// An error of our own, where nothing better is to be had.
+pub(crate) fn failed(failure: &Failure, forward: Forward) -> Response {
+    let (status, text) = match failure {
+        Failure::Origin(OriginError::Busy) => (
+            503,
+            "The application is at its limit. Please try again in a moment.",
+        ),
+        Failure::Origin(OriginError::Down) => (
+            503,
+            "The application is not available. Please try again in a moment.",
+        ),
+        Failure::Origin(OriginError::Timeout) => (504, "The application did not answer in time."),
+        Failure::Origin(OriginError::RequestBody) => (400, "The request body was malformed."),
+        Failure::Status(_) | Failure::Origin(_) => {
+            (502, "The application did not give a proper answer.")
+        }
+        Failure::Abandoned => (500, "This request failed. The others go on."),
+    };
+    let cache_status = CacheStatus {
+        fwd: Some(forward),
+        detail: Some(failure.as_str()),
+        ..CacheStatus::default()
+    };
+    plain(status, text, cache_status)
+}

@@ -1,0 +1,146 @@
+//! From the origin's answer to the store: may it be kept, and then body and head into both the
+//! clients and memory.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use microcache_policy::vary::{self, Selection, Vary, VaryNames};
+use microcache_policy::{
+    Fields, FieldsBuf, Lifetime, RequestFacts, Storable, Time, date, fields_to_store, storable,
+};
+use microcache_store::Stored;
+
+use crate::body::{Body, BodyError, Frame};
+use crate::fill::{Fill, FillReader};
+use crate::flight::{Filling, Leader};
+use crate::origin::OriginResponse;
+use crate::serve::{Engine, Route};
+
+impl Engine {
+    pub(crate) fn object_limit(&self, route: &Route) -> u64 {
+        route.max_object.min(self.memory.limits().object)
+    }
+    /// The beginning of a response that everyone may read, and the first reader.
+    pub(crate) fn begin_fill(
+        &self,
+        route: &Route,
+        response: OriginResponse,
+        lifetime: Lifetime,
+        request: Fields<'_>,
+    ) -> (Arc<Filling>, FillReader, Body) {
+        let vary = match vary::of_response(response.fields.fields()) {
+            Vary::Names(names) => names,
+            Vary::None | Vary::Any => VaryNames::default(),
+        };
+        let mut selection = Selection::new();
+        vary::select(&vary, request, &mut selection);
+        let fields = fields_to_store(response.fields.fields(), &route.rules);
+        let fill = Fill::new(&self.fill_budget);
+        let reader = fill.reader().expect("nothing has been let go of yet");
+        let filling = Filling {
+            status: response.status,
+            fields: fields.into_block().into(),
+            length: response.length,
+            lifetime,
+            vary,
+            selection: Bytes::copy_from_slice(&selection),
+            fill,
+        };
+        (Arc::new(filling), reader, response.body)
+    }
+
+    /// Pumps the body into the fill, and the whole into the store.
+    pub(crate) async fn fill(&self, leader: Leader, filling: &Filling, mut body: Body, limit: u64) {
+        let fill = &filling.fill;
+        let mut keep = true;
+        let end = loop {
+            if poll_fn(|cx| fill.poll_ready(cx)).await.is_err() {
+                break Err(BodyError::Disconnected);
+            }
+            match body.frame().await {
+                None => break Ok(None),
+                Some(Ok(Frame::Data(chunk))) => {
+                    let still = fill.push(chunk, limit);
+                    if keep && !still {
+                        leader.close();
+                    }
+                    keep = still;
+                }
+                Some(Ok(Frame::Trailers(trailers))) => break Ok(Some(trailers)),
+                Some(Err(error)) => break Err(error),
+            }
+        };
+        // The length was verified by whoever read the body; this is the last place to notice.
+        let whole = filling
+            .length
+            .is_none_or(|length| length == fill.received());
+        let end = if whole {
+            end
+        } else {
+            end.and(Err(BodyError::Incomplete))
+        };
+        if keep && end.is_ok() {
+            let stored = Stored::new(
+                filling.status,
+                &filling.fields,
+                fill.collect(),
+                filling.lifetime,
+                filling.vary.clone(),
+                &filling.selection,
+            );
+            let key: Box<[u8]> = leader.key().into();
+            leader.finish(|| self.memory.put(&key, stored, self.clock.now()));
+        }
+        fill.finish(end);
+    }
+}
+
+/// Whether an answer may be kept; if not, why not.
+pub(crate) fn judge(
+    engine: &Engine,
+    route: &Route,
+    facts: &RequestFacts<'_>,
+    response: &OriginResponse,
+    request_time: Time,
+    now: Time,
+) -> Result<Lifetime, &'static str> {
+    if response
+        .length
+        .is_some_and(|length| length > engine.object_limit(route))
+    {
+        return Err("too-large");
+    }
+    let fields = response.fields.fields();
+    match storable(
+        facts,
+        response.status,
+        fields,
+        request_time,
+        now,
+        &route.rules,
+    ) {
+        Storable::Yes(lifetime) => Ok(lifetime),
+        Storable::No(why) => Err(why.as_str()),
+    }
+}
+
+/// A stored response with what the origin has confirmed of it.
+pub(crate) fn renewed(stored: &Stored, fields: &FieldsBuf, lifetime: Lifetime) -> Stored {
+    Stored::new(
+        stored.status,
+        fields.fields().as_block(),
+        stored.body.clone(),
+        lifetime,
+        stored.vary.clone(),
+        &stored.selection,
+    )
+}
+
+/// What a recipient adds to a response (RFC 9110 §6.6.1, §7.6.3).
+pub(crate) fn complete(fields: &mut FieldsBuf, now: Time) {
+    if !fields.fields().contains("date") {
+        fields.push("Date", date::format(now));
+    }
+    fields.push("Via", "1.1 microcache");
+}

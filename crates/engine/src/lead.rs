@@ -1,0 +1,222 @@
+//! One fetch for everyone who wants the same: asks, judges the answer, and tells.
+
+use std::sync::Arc;
+
+use http::Method;
+use microcache_policy::{
+    FieldsBuf, Handling, RequestFacts, Storable, Time, add_validators, is_conditional_field,
+    merge_not_modified, on_error, same_representation, storable,
+};
+use microcache_store::{Hit, Memory, Stored};
+use tokio::sync::oneshot;
+
+use crate::body::Body;
+use crate::fill::FillReader;
+use crate::flight::{Answer, Failure, Filling, Leader};
+use crate::keep::{complete, judge, renewed};
+use crate::message::Incoming;
+use crate::origin::{OriginError, OriginRequest, OriginResponse, Urgency};
+use crate::serve::{Engine, Route};
+
+/// What the one who leads a fetch gets out of it.
+pub(crate) enum Own {
+    /// A storable response.
+    Filling(Arc<Filling>, FillReader),
+    /// The stored response, confirmed.
+    Confirmed(Hit),
+    /// A response that is nobody else's.
+    Private(OriginResponse, &'static str),
+    /// No answer; the origin's error page, if it sent one.
+    Failed(Failure, Option<OriginResponse>),
+}
+
+/// One collapsed fetch.
+pub(crate) struct Fetch {
+    pub(crate) route: usize,
+    pub(crate) stored: Option<Hit>,
+    pub(crate) urgency: Urgency,
+    pub(crate) incoming: Arc<Incoming>,
+}
+
+impl Engine {
+    /// Fetches for everyone: asks, judges the answer, and tells.
+    pub(crate) async fn lead(
+        self: Arc<Self>,
+        leader: Leader,
+        mut fetch: Fetch,
+        own: oneshot::Sender<Own>,
+    ) {
+        let route = &self.routes[fetch.route];
+        let request_time = self.clock.now();
+        let mut response = match self.fetch_once(route, &fetch).await {
+            Ok(response) => response,
+            Err(error) => {
+                let failure = Failure::Origin(error);
+                leader.fail(failure.clone());
+                let _ = own.send(Own::Failed(failure, None));
+                return;
+            }
+        };
+        let now = self.clock.now();
+        complete(&mut response.fields, now);
+
+        let request = fetch.incoming.fields.fields();
+        let facts = RequestFacts::read(&Method::GET, request, false, &route.rules);
+        if response.status == 304 {
+            let confirmed = fetch.stored.take().and_then(|stored| {
+                Self::confirm(route, &stored, &facts, &response, request_time, now)
+            });
+            return self.tell_confirmed(leader, confirmed, own, now);
+        }
+        let keeps_stale = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
+        let server_error = matches!(response.status, 500 | 502 | 503 | 504);
+        if server_error && fetch.stored.as_ref().is_some_and(keeps_stale) {
+            return fail_with_page(&leader, own, response);
+        }
+        match judge(&self, route, &facts, &response, request_time, now) {
+            Ok(lifetime) => {
+                let (filling, reader, body) = self.begin_fill(route, response, lifetime, request);
+                if !filling.vary.is_empty() && !leader.is_purged() {
+                    self.memory.learn_vary(leader.key(), &filling.vary);
+                }
+                leader.answer(Answer::Filling(Arc::clone(&filling)));
+                let _ = own.send(Own::Filling(Arc::clone(&filling), reader));
+                self.fill(leader, &filling, body, self.object_limit(route))
+                    .await;
+            }
+            Err(_) if server_error => fail_with_page(&leader, own, response),
+            Err(why) => {
+                let background = matches!(fetch.urgency, Urgency::Refresh(_));
+                self.not_for_sharing(&leader, &facts, background, now);
+                let _ = own.send(Own::Private(response, why));
+            }
+        }
+    }
+
+    async fn fetch_once(
+        &self,
+        route: &Route,
+        fetch: &Fetch,
+    ) -> Result<OriginResponse, OriginError> {
+        let mut stored = fetch.stored.as_ref();
+        loop {
+            let (fields, conditional) = fill_fields(&fetch.incoming.outgoing, stored);
+            let request = OriginRequest {
+                method: Method::GET,
+                target: fetch.incoming.target.clone(),
+                fields,
+                body: Body::Empty,
+                length: None,
+                upgrade: false,
+                interim: fetch.incoming.interim.clone(),
+                urgency: fetch.urgency.clone(),
+            };
+            self.counters.count_origin_request();
+            let response = route.origin.fetch(request).await?;
+            if response.status != 304 {
+                return Ok(response);
+            }
+            // A 304 that nobody asked for answers nothing. One that confirms some other
+            // representation (RFC 9111 §4.3.4) means that the whole response has to be fetched.
+            match stored.take().filter(|_| conditional) {
+                None => return Err(OriginError::Malformed("304 without a condition")),
+                Some(hit) if same_representation(hit.fields(), response.fields.fields()) => {
+                    return Ok(response);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// RFC 9111 §4.3.4: the stored response with what the 304 says, and a new lifetime.
+    fn confirm(
+        route: &Route,
+        stored: &Hit,
+        facts: &RequestFacts<'_>,
+        response: &OriginResponse,
+        request_time: Time,
+        now: Time,
+    ) -> Option<Stored> {
+        let fields = merge_not_modified(stored.fields(), response.fields.fields(), &route.rules);
+        let status = stored.status;
+        match storable(
+            facts,
+            status,
+            fields.fields(),
+            request_time,
+            now,
+            &route.rules,
+        ) {
+            Storable::Yes(lifetime) => Some(renewed(stored, &fields, lifetime)),
+            Storable::No(_) => None,
+        }
+    }
+
+    fn tell_confirmed(
+        &self,
+        leader: Leader,
+        confirmed: Option<Stored>,
+        own: oneshot::Sender<Own>,
+        now: Time,
+    ) {
+        let Some(stored) = confirmed else {
+            // The 304 forbids storing. Nobody has a body then: everyone fetches for themselves.
+            self.purge_marked(leader.key(), now);
+            leader.fail(Failure::Abandoned);
+            let _ = own.send(Own::Failed(Failure::Abandoned, None));
+            return;
+        };
+        let key: Box<[u8]> = leader.key().into();
+        let answered = Memory::hold(stored);
+        leader.answer(Answer::Confirmed(answered.clone()));
+        leader.finish(|| {
+            self.memory
+                .put(&key, answered.with_lifetime(answered.lifetime), now)
+        });
+        let _ = own.send(Own::Confirmed(answered));
+    }
+
+    /// The origin's latest word is that this is not to be shared: what was stored goes, and for a
+    /// while nobody waits for somebody else's answer.
+    fn not_for_sharing(
+        &self,
+        leader: &Leader,
+        facts: &RequestFacts<'_>,
+        background: bool,
+        now: Time,
+    ) {
+        // Somebody's credentials may be the reason. They say nothing about what others get.
+        let credentialed = matches!(facts.handling(), Handling::Credentialed);
+        if !(background && credentialed) {
+            self.purge_marked(leader.key(), now);
+        }
+        leader.release();
+    }
+
+    fn purge_marked(&self, key: &[u8], now: Time) {
+        self.memory.remove(key);
+        self.memory
+            .mark_uncacheable(key, now.plus(self.settings.hit_for_miss));
+    }
+}
+
+fn fail_with_page(leader: &Leader, own: oneshot::Sender<Own>, page: OriginResponse) {
+    let failure = Failure::Status(page.status);
+    leader.fail(failure.clone());
+    let _ = own.send(Own::Failed(failure, Some(page)));
+}
+
+/// What a fetch for everyone sends: nothing that asks for a part, for another client's condition,
+/// or past the caches of the origin; and the validators of what is stored. Says whether there are
+/// any.
+fn fill_fields(outgoing: &FieldsBuf, stored: Option<&Hit>) -> (FieldsBuf, bool) {
+    let mut fields = outgoing.clone();
+    fields.retain(|name, _| {
+        !is_conditional_field(name)
+            && !name.eq_ignore_ascii_case(b"cache-control")
+            && !name.eq_ignore_ascii_case(b"pragma")
+            && !name.eq_ignore_ascii_case(b"expect")
+    });
+    let conditional = stored.is_some_and(|hit| add_validators(hit.fields(), &mut fields));
+    (fields, conditional)
+}

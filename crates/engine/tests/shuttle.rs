@@ -1,0 +1,140 @@
+//! `flight` under shuttle: every test runs some thousand times, each time with the threads
+//! meeting in another order. `RUSTFLAGS="--cfg shuttle" cargo test -p microcache-engine --test shuttle`
+#![cfg(shuttle)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use microcache_engine::flight::{Entry, Failure, FlightLimits, Flights, Leader, Progress};
+use shuttle::sync::Mutex;
+use shuttle::{future, thread};
+
+const RUNS: usize = 3_000;
+const KEY: &[u8] = b"key";
+
+fn check(run: impl Fn(&Arc<Flights>) + Send + Sync + 'static) {
+    let limits = FlightLimits {
+        fetches: 1000,
+        waiters: 1000,
+    };
+    let run = Arc::new(run);
+    let run = move || {
+        let flights = Flights::new(limits);
+        run(&flights);
+        assert_eq!(flights.under_way(), 0, "a fetch was left behind");
+    };
+    shuttle::check_pct(run, RUNS, 3);
+}
+
+fn in_threads(
+    flights: &Arc<Flights>,
+    count: usize,
+    work: impl Fn(&Arc<Flights>) + Send + Sync + 'static,
+) {
+    let work = Arc::new(work);
+    let threads: Vec<_> = (0..count)
+        .map(|_| {
+            let (flights, work) = (Arc::clone(flights), Arc::clone(&work));
+            thread::spawn(move || work(&flights))
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("no thread panics");
+    }
+}
+
+/// Leads or waits; a joiner that never hears anything hangs here, and shuttle says so.
+fn enter(flights: &Arc<Flights>, lead: impl FnOnce(Leader)) -> Option<Progress> {
+    match flights.enter(KEY, b"") {
+        Entry::Lead(leader) => {
+            lead(leader);
+            None
+        }
+        Entry::Join(ticket) => Some(future::block_on(ticket)),
+        Entry::Full => panic!("no bound is near"),
+    }
+}
+
+#[test]
+fn only_one_leads_at_a_time_and_everyone_is_told() {
+    check(|flights| {
+        let leading = Arc::new(AtomicUsize::new(0));
+        in_threads(flights, 3, move |flights| {
+            let told = enter(flights, |leader| {
+                assert_eq!(leading.fetch_add(1, Ordering::SeqCst), 0, "two lead");
+                thread::yield_now();
+                leading.fetch_sub(1, Ordering::SeqCst);
+                leader.release();
+            });
+            assert!(matches!(told, None | Some(Progress::Released)));
+        });
+    });
+}
+
+#[test]
+fn after_a_failure_one_of_those_who_waited_leads() {
+    check(|flights| {
+        let fetches = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&fetches);
+        in_threads(flights, 3, move |flights| {
+            let lead = |leader: Leader| {
+                if counted.fetch_add(1, Ordering::SeqCst) == 0 {
+                    leader.fail(Failure::Abandoned);
+                } else {
+                    leader.release();
+                }
+            };
+            if let Some(Progress::Failed(_)) = enter(flights, lead) {
+                let told = enter(flights, lead);
+                assert!(matches!(told, None | Some(Progress::Released)));
+            }
+        });
+        assert!(fetches.load(Ordering::SeqCst) <= 3);
+    });
+}
+
+#[test]
+fn a_leader_that_vanishes_is_a_failure() {
+    check(|flights| {
+        in_threads(flights, 3, |flights| {
+            let told = enter(flights, drop);
+            assert!(matches!(
+                told,
+                None | Some(Progress::Failed(Failure::Abandoned))
+            ));
+        });
+    });
+}
+
+#[test]
+fn a_purge_is_never_undone_by_a_fetch_that_began_before_it() {
+    check(|flights| {
+        let stored = Arc::new(Mutex::new(true));
+        let Entry::Lead(leader) = flights.enter(KEY, b"") else {
+            panic!("nobody else is there");
+        };
+        let keeps = Arc::clone(&stored);
+        let fetch = thread::spawn(move || {
+            leader.finish(|| *keeps.lock().unwrap() = true);
+        });
+        let flights = Arc::clone(flights);
+        let removes = Arc::clone(&stored);
+        let purge = thread::spawn(move || {
+            flights.purge(KEY, || *removes.lock().unwrap() = false);
+        });
+        fetch.join().unwrap();
+        purge.join().unwrap();
+        assert!(!*stored.lock().unwrap());
+    });
+}
+
+#[test]
+fn a_waiter_that_leaves_takes_nothing_along() {
+    check(|flights| {
+        in_threads(flights, 3, |flights| match flights.enter(KEY, b"") {
+            Entry::Lead(leader) => leader.release(),
+            Entry::Join(ticket) => drop(ticket),
+            Entry::Full => panic!("no bound is near"),
+        });
+    });
+}
