@@ -19,3 +19,6 @@ mod upload;
 pub use balance::Standing;
 pub use group::{Group, GroupSnapshot, ServerSnapshot};
 pub use settings::{GroupSettings, HealthCheck, ServerSettings};
+
+#[cfg(test)]
+mod tests;

@@ -181,7 +181,11 @@ impl Upload {
             return Ok(Poll::Pending);
         };
         match frame.transpose().map_err(|_| OriginError::RequestBody)? {
-            Some(Frame::Data(data)) => self.out = stream.frame(data)?,
+            Some(Frame::Data(data)) => {
+                self.out = stream.frame(data)?;
+                // A body of known length is over with its last byte, whenever the client says so.
+                self.ended = stream.left == Some(0);
+            }
             Some(Frame::Trailers(fields)) => {
                 if stream.left.is_none() {
                     let mut out = Vec::new();

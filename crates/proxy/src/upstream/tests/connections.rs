@@ -1,0 +1,240 @@
+//! When a connection is used again, and when it must not be.
+
+use super::*;
+
+const SECOND: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond";
+
+#[tokio::test]
+async fn connections_are_used_again() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+    let serving = async {
+        let mut peer = origin.accept().await;
+        for answer in [OK, chunked, OK] {
+            peer.head().await;
+            peer.send(answer).await;
+        }
+        peer
+    };
+    let asking = async {
+        for _ in 0..3 {
+            assert_eq!(get(&group).await, Ok(got(200, "ok")));
+            assert_eq!(group.snapshot().servers[0].idle, 1);
+        }
+    };
+    tokio::join!(asking, serving);
+    assert!(!origin.is_called().await);
+    assert_eq!(group.snapshot().servers[0].standing.requests, 3);
+}
+
+/// After this first answer, the next request comes on a new connection.
+async fn check_used_once(first: &str, body: &str, change: impl FnOnce(&mut GroupSettings)) {
+    let origin = Origin::start().await;
+    let group = origin.group_with(change);
+    let serving = async {
+        let mut peer = origin.serve(first).await;
+        let next = origin.serve(SECOND).await;
+        assert!(peer.is_closed().await, "{first:?}");
+        next
+    };
+    let asking = async {
+        assert_eq!(get(&group).await, Ok(got(200, body)), "{first:?}");
+        assert_eq!(group.snapshot().active, 0);
+        assert_eq!(get(&group).await, Ok(got(200, "second")), "{first:?}");
+    };
+    tokio::join!(asking, serving);
+}
+
+#[tokio::test]
+async fn a_connection_that_cannot_be_trusted_is_used_once() {
+    for (first, body) in [
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+            "ok",
+        ),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "ok"),
+        // Too long; a second answer; what was not asked for.
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok, then", "ok"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+            "ok",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n\r\n",
+            "ok",
+        ),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nx", ""),
+    ] {
+        check_used_once(first, body, |_| {}).await;
+    }
+    check_used_once(OK, "ok", |settings| settings.max_idle = 0).await;
+    check_used_once(OK, "ok", |settings| settings.idle_timeout = Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn an_answer_nobody_asked_for_is_nobodys_answer() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let (ask_again, asked_again) = tokio::sync::oneshot::channel();
+    let serving = async {
+        let mut peer = origin.serve(OK).await;
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+            .await;
+        ask_again.send(()).unwrap();
+        origin.serve(SECOND).await
+    };
+    let asking = async {
+        assert_eq!(get(&group).await, Ok(got(200, "ok")));
+        asked_again.await.unwrap();
+        assert_eq!(get(&group).await, Ok(got(200, "second")));
+    };
+    tokio::join!(asking, serving);
+}
+
+/// The origin takes a second request on its connection and closes instead of answering.
+async fn hang_up_on_the_second(origin: &Origin) {
+    let mut peer = origin.serve(OK).await;
+    assert!(peer.head().await.contains(" / HTTP/1.1\r\n"));
+}
+
+#[tokio::test]
+async fn a_get_that_met_a_closing_connection_is_sent_again() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let serving = async {
+        hang_up_on_the_second(&origin).await;
+        origin.serve(SECOND).await
+    };
+    let asking = async {
+        assert_eq!(get(&group).await, Ok(got(200, "ok")));
+        assert_eq!(get(&group).await, Ok(got(200, "second")));
+    };
+    tokio::join!(asking, serving);
+    assert_eq!(group.snapshot().servers[0].standing.failures, 0);
+}
+
+#[tokio::test]
+async fn a_put_with_a_whole_body_is_sent_again_too() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let mut put = post("body");
+    put.method = Method::PUT;
+    let serving = async {
+        hang_up_on_the_second(&origin).await;
+        let mut peer = origin.accept().await;
+        assert!(peer.until("\r\n\r\nbody").await.starts_with("PUT / "));
+        peer.send(SECOND).await;
+        peer
+    };
+    let asking = async {
+        assert_eq!(get(&group).await, Ok(got(200, "ok")));
+        assert_eq!(fetch(&group, put).await, Ok(got(200, "second")));
+    };
+    tokio::join!(asking, serving);
+}
+
+#[tokio::test]
+async fn a_post_that_met_a_closing_connection_is_not_sent_again() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let asking = async {
+        assert_eq!(get(&group).await, Ok(got(200, "ok")));
+        assert_eq!(
+            fetch(&group, post("x")).await,
+            Err(OriginError::Disconnected)
+        );
+    };
+    tokio::join!(asking, hang_up_on_the_second(&origin));
+    assert!(!origin.is_called().await);
+}
+
+#[tokio::test]
+async fn a_connection_known_to_be_closed_is_passed_over() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let (answer, peer) = tokio::join!(get(&group), origin.serve(OK));
+    assert_eq!(answer, Ok(got(200, "ok")));
+    drop(peer);
+    let (answer, _) = tokio::join!(fetch(&group, post("x")), origin.serve(SECOND));
+    assert_eq!(answer, Ok(got(200, "second")));
+}
+
+#[tokio::test]
+async fn what_was_answered_in_part_is_not_sent_again() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let serving = async {
+        let mut peer = origin.serve(OK).await;
+        peer.head().await;
+        peer.send("HTTP/1.1 2").await;
+    };
+    let asking = async {
+        assert_eq!(get(&group).await, Ok(got(200, "ok")));
+        assert_eq!(get(&group).await, Err(OriginError::Disconnected));
+    };
+    tokio::join!(asking, serving);
+    assert!(!origin.is_called().await);
+}
+
+#[tokio::test]
+async fn giving_an_answer_up_closes_its_connection() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let serving = async {
+        let mut peer = origin
+            .serve("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbegin")
+            .await;
+        assert!(peer.is_closed().await);
+    };
+    let asking = async {
+        let mut response = within(group.fetch(request(Method::GET, "/")))
+            .await
+            .unwrap();
+        assert!(matches!(within(response.body.frame()).await, Some(Ok(_))));
+        assert_eq!(group.snapshot().active, 1);
+        drop(response);
+        let snapshot = group.snapshot();
+        assert_eq!(
+            (snapshot.active, snapshot.servers[0].standing.outstanding),
+            (0, 0)
+        );
+    };
+    tokio::join!(asking, serving);
+}
+
+#[tokio::test]
+async fn unused_connections_are_closed_in_time() {
+    let origin = Origin::start().await;
+    let group = origin.group_with(|settings| settings.idle_timeout = Duration::from_millis(10));
+    let (answer, mut peer) = tokio::join!(get(&group), origin.serve(OK));
+    assert_eq!(answer, Ok(got(200, "ok")));
+    assert!(peer.is_closed().await);
+    assert_eq!(group.snapshot().servers[0].idle, 0);
+}
+
+#[tokio::test]
+async fn a_connection_stays_with_its_runtime() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let (answer, mut peer) = tokio::join!(get(&group), origin.serve(OK));
+    assert_eq!(answer, Ok(got(200, "ok")));
+    let elsewhere = Arc::clone(&group);
+    let (done, is_done) = tokio::sync::oneshot::channel();
+    let other = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        done.send(runtime.block_on(get(&elsewhere))).unwrap();
+    });
+    let (answer, _other_peer) = tokio::join!(within(is_done), origin.serve(SECOND));
+    assert_eq!(answer.unwrap(), Ok(got(200, "second")));
+    other.join().unwrap();
+    let serving = async {
+        peer.head().await;
+        peer.send(OK).await;
+    };
+    let (answer, ()) = tokio::join!(get(&group), serving);
+    assert_eq!(answer, Ok(got(200, "ok")));
+}

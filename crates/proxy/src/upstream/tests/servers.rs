@@ -1,0 +1,167 @@
+//! Groups of several servers, and how much is asked of them at a time.
+
+use super::*;
+use crate::upstream::HealthCheck;
+
+/// A port nobody listens on.
+async fn dead() -> ServerSettings {
+    Origin::start().await.server()
+}
+
+#[tokio::test]
+async fn who_cannot_be_reached_is_passed_over() {
+    let origin = Origin::start().await;
+    let group = Group::start(GroupSettings::new(
+        "test",
+        vec![dead().await, origin.server()],
+    ));
+    let serving = async {
+        let mut peer = origin.serve(OK).await;
+        for _ in 0..7 {
+            peer.head().await;
+            peer.send(OK).await;
+        }
+        peer
+    };
+    let asking = async {
+        for _ in 0..8 {
+            // Nothing was sent to the dead one, so even a POST may go to the next.
+            assert_eq!(fetch(&group, post("")).await, Ok(got(200, "ok")));
+        }
+    };
+    tokio::join!(asking, serving);
+    let servers = group.snapshot().servers;
+    assert!(!servers[0].standing.up && servers[1].standing.up);
+    assert_eq!(servers[0].standing.failures, 3, "then it was out");
+}
+
+#[tokio::test]
+async fn with_nobody_to_reach_there_is_an_error_each_time() {
+    let server = dead().await;
+    let port = server.port;
+    let group = Group::start(GroupSettings::new("test", vec![server]));
+    for _ in 0..6 {
+        let error = get(&group).await.unwrap_err();
+        let expected = format!("cannot connect to the origin: 127.0.0.1:{port}: ");
+        assert!(error.to_string().starts_with(&expected), "{error}");
+    }
+    assert!(!group.snapshot().servers[0].standing.up);
+    let empty = Group::start(GroupSettings::new("test", Vec::new()));
+    assert_eq!(get(&empty).await, Err(OriginError::Down));
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_is_found() {
+    let origin = Origin::start().await;
+    let server = origin.server();
+    drop(origin);
+    let mut settings = GroupSettings::new("test", vec![server.clone()]);
+    settings.fail_limit = 1;
+    let group = Group::start(settings);
+    assert!(get(&group).await.is_err());
+    let listener = TcpListener::bind(("127.0.0.1", server.port)).await.unwrap();
+    let origin = Origin { listener };
+    let (answer, _) = tokio::join!(get(&group), origin.serve(OK));
+    assert_eq!(answer, Ok(got(200, "ok")));
+    assert!(group.snapshot().servers[0].standing.up);
+}
+
+#[tokio::test]
+async fn the_bound_holds_until_the_body_has_been_read() {
+    let origin = Origin::start().await;
+    let group = origin.group_with(|settings| settings.max_concurrent = 1);
+    let first = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nha";
+    let begin = async {
+        within(group.fetch(request(Method::GET, "/")))
+            .await
+            .unwrap()
+    };
+    let (response, mut peer) = tokio::join!(begin, origin.serve(first));
+    let waiting = Arc::clone(&group);
+    let second = tokio::spawn(async move { get(&waiting).await });
+    while group.snapshot().queued == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(
+        !origin.is_called().await,
+        "it waits here, not at the origin"
+    );
+    let finish = async {
+        peer.send("lf").await;
+        peer.head().await;
+        peer.send(OK).await;
+        peer
+    };
+    let (whole, _peer) = tokio::join!(read(response), finish);
+    assert_eq!(whole, got(200, "half"));
+    assert_eq!(within(second).await.unwrap(), Ok(got(200, "ok")));
+    assert_eq!(group.snapshot().active, 0);
+}
+
+#[tokio::test]
+async fn who_finds_the_queue_full_or_waits_too_long_is_told_so() {
+    let origin = Origin::start().await;
+    let group = origin.group_with(|settings| {
+        settings.max_concurrent = 1;
+        settings.max_queue = 1;
+        settings.queue_timeout = Duration::from_millis(50);
+    });
+    let asking = Arc::clone(&group);
+    let first = tokio::spawn(async move { get(&asking).await });
+    let mut peer = origin.accept().await;
+    peer.head().await;
+    let (one, other) = tokio::join!(get(&group), get(&group));
+    assert_eq!(
+        (one, other),
+        (Err(OriginError::Busy), Err(OriginError::Busy))
+    );
+    peer.send(OK).await;
+    assert_eq!(within(first).await.unwrap(), Ok(got(200, "ok")));
+}
+
+#[tokio::test]
+async fn giving_a_request_up_gives_its_place_up() {
+    let origin = Origin::start().await;
+    let group = origin.group_with(|settings| settings.max_concurrent = 1);
+    let asking = Arc::clone(&group);
+    let first = tokio::spawn(async move { get(&asking).await });
+    let mut peer = origin.accept().await;
+    peer.head().await;
+    first.abort();
+    assert!(peer.is_closed().await);
+    let (answer, _) = tokio::join!(get(&group), origin.serve(OK));
+    assert_eq!(answer, Ok(got(200, "ok")));
+}
+
+#[tokio::test]
+async fn servers_are_asked_whether_they_are_well() {
+    let origin = Origin::start().await;
+    let group = origin.group_with(|settings| {
+        settings.health = Some(HealthCheck {
+            path: "/healthz".to_owned(),
+            interval: Duration::from_millis(10),
+            timeout: HANG,
+            fall: 2,
+            rise: 1,
+            ..HealthCheck::default()
+        });
+    });
+    let up = || group.snapshot().servers[0].standing.up;
+    let sick = "HTTP/1.1 503 Sick\r\nContent-Length: 0\r\n\r\n";
+    let mut peer = origin.accept().await;
+    let head = peer.head().await;
+    let host = format!("\r\nHost: 127.0.0.1:{}\r\n", origin.server().port);
+    assert!(head.starts_with("GET /healthz HTTP/1.1\r\n") && head.contains(&host));
+    peer.send(sick).await;
+    // When the next check comes, the last one has been counted.
+    let mut peer = origin.accept().await;
+    assert!(up());
+    peer.head().await;
+    peer.send(sick).await;
+    let mut peer = origin.accept().await;
+    assert!(!up());
+    peer.head().await;
+    peer.send(OK).await;
+    origin.accept().await;
+    assert!(up());
+}

@@ -1,0 +1,245 @@
+//! Requests with bodies, and answers that do not wait for them.
+
+use super::*;
+use std::task::{Context, Poll};
+
+use microcache_engine::body::Source;
+use tokio::sync::mpsc;
+
+/// A request body that the test feeds.
+struct Fed(mpsc::Receiver<Result<Frame, BodyError>>);
+
+impl Source for Fed {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        self.0.poll_recv(cx)
+    }
+}
+
+type Feed = mpsc::Sender<Result<Frame, BodyError>>;
+
+fn upload(length: Option<u64>) -> (OriginRequest, Feed) {
+    let (feed, frames) = mpsc::channel(16);
+    let mut request = request(Method::POST, "/");
+    request.body = Body::Stream(Box::new(Fed(frames)));
+    request.length = length;
+    (request, feed)
+}
+
+const fn data(text: &'static str) -> Frame {
+    Frame::Data(Bytes::from_static(text.as_bytes()))
+}
+
+#[tokio::test]
+async fn a_body_without_a_length_goes_in_chunks_with_its_trailers() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let (asked, feed) = upload(None);
+    let mut trailers = FieldsBuf::new();
+    trailers.push("X-Sum", "1");
+    for frame in [
+        data("hello"),
+        data(" world of chunks"),
+        Frame::Trailers(trailers),
+    ] {
+        feed.send(Ok(frame)).await.unwrap();
+    }
+    drop(feed);
+    let serving = async {
+        let mut peer = origin.accept().await;
+        let head = peer.head().await;
+        assert!(
+            head.contains("\r\nTransfer-Encoding: chunked\r\n"),
+            "{head}"
+        );
+        assert_eq!(
+            peer.head().await,
+            "5\r\nhello\r\n10\r\n world of chunks\r\n0\r\nX-Sum: 1\r\n\r\n"
+        );
+        peer.send(OK).await;
+        peer
+    };
+    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    assert_eq!(answer, Ok(got(200, "ok")));
+    assert_eq!(group.snapshot().servers[0].idle, 1);
+}
+
+#[tokio::test]
+async fn a_body_with_a_length_goes_as_it_is() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let (asked, feed) = upload(Some(10));
+    let serving = async {
+        let mut peer = origin.accept().await;
+        assert!(peer.head().await.contains("\r\nContent-Length: 10\r\n"));
+        feed.send(Ok(data("hello"))).await.unwrap();
+        assert_eq!(peer.until("hello").await, "hello");
+        feed.send(Ok(data("world"))).await.unwrap();
+        drop(feed);
+        assert_eq!(peer.until("world").await, "world");
+        peer.send(OK).await;
+        peer
+    };
+    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    assert_eq!(answer, Ok(got(200, "ok")));
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_its_word_breaks_the_connection() {
+    let failed = Err(BodyError::Disconnected);
+    for (length, frame) in [
+        (Some(3), Ok(data("hi"))),
+        (Some(3), Ok(data("hello"))),
+        (None, failed),
+    ] {
+        let origin = Origin::start().await;
+        let group = origin.group();
+        let (asked, feed) = upload(length);
+        feed.send(frame).await.unwrap();
+        drop(feed);
+        let serving = async {
+            let mut peer = origin.accept().await;
+            let received = peer.until("never").await;
+            assert!(!received.contains("hello") && !received.ends_with("0\r\n\r\n"));
+        };
+        let (answer, ()) = tokio::join!(fetch(&group, asked), serving);
+        assert_eq!(answer, Err(OriginError::RequestBody));
+        assert_eq!(group.snapshot().servers[0].standing.failures, 0);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_does_not_wait_for_the_body() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let (asked, feed) = upload(None);
+    feed.send(Ok(data("begin"))).await.unwrap();
+    let refusal = "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig";
+    let (answer, peer) = tokio::join!(fetch(&group, asked), origin.serve(refusal));
+    assert_eq!(answer, Ok(got(413, "big")));
+    assert!(feed.is_closed(), "nobody waits for the rest");
+    drop(peer);
+    assert_eq!(group.snapshot().servers[0].idle, 0);
+}
+
+#[tokio::test]
+async fn a_server_that_answers_and_closes_is_heard_while_it_is_being_sent_to() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let mut asked = post("");
+    asked.body = Body::Full(Bytes::from(vec![b'x'; 32 << 20]));
+    let serving = async {
+        let mut peer = origin.accept().await;
+        peer.head().await;
+        peer.send("HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig")
+            .await;
+        peer.stream.shutdown().await.unwrap();
+        peer
+    };
+    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    assert_eq!(answer, Ok(got(413, "big")));
+    assert_eq!(group.snapshot().servers[0].idle, 0);
+}
+
+#[tokio::test]
+async fn the_body_goes_on_while_the_answer_is_read() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let (asked, feed) = upload(None);
+    let serving = async {
+        let mut peer = origin
+            .serve("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            .await;
+        for word in ["one", "two", "six"] {
+            feed.send(Ok(data(word))).await.unwrap();
+            let chunk = format!("3\r\n{word}\r\n");
+            assert_eq!(peer.until(&chunk).await, chunk);
+            peer.send(&chunk).await;
+        }
+        drop(feed);
+        assert_eq!(peer.head().await, "0\r\n\r\n");
+        peer.send("0\r\n\r\n").await;
+        peer
+    };
+    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    assert_eq!(answer, Ok(got(200, "onetwosix")));
+    assert_eq!(group.snapshot().servers[0].idle, 1);
+}
+
+#[tokio::test]
+async fn a_slow_client_is_not_the_servers_fault() {
+    let origin = Origin::start().await;
+    let group =
+        origin.group_with(|settings| settings.first_byte_timeout = Duration::from_millis(20));
+    let (asked, feed) = upload(None);
+    let serving = async {
+        let mut peer = origin.accept().await;
+        peer.head().await;
+        // Longer than the server itself may be silent.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        feed.send(Ok(data("late"))).await.unwrap();
+        drop(feed);
+        peer.until("0\r\n\r\n").await;
+        peer.send(OK).await;
+        peer
+    };
+    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    assert_eq!(answer, Ok(got(200, "ok")));
+}
+
+#[tokio::test]
+async fn the_body_is_not_touched_before_the_server_says_continue() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let (mut asked, feed) = upload(Some(5));
+    asked.fields.push("Expect", "100-continue");
+    let serving = async {
+        let mut peer = origin.accept().await;
+        assert!(peer.head().await.contains("\r\nExpect: 100-continue\r\n"));
+        feed.send(Ok(data("hello"))).await.unwrap();
+        assert_eq!(feed.capacity(), 15, "it waits where it is");
+        peer.send("HTTP/1.1 100 Continue\r\n\r\n").await;
+        assert_eq!(peer.until("hello").await, "hello");
+        peer.send(OK).await;
+        peer
+    };
+    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    assert_eq!(answer, Ok(got(200, "ok")));
+    assert_eq!(group.snapshot().servers[0].idle, 1);
+}
+
+#[tokio::test]
+async fn a_final_answer_instead_of_continue_spares_the_body() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let (mut asked, feed) = upload(Some(5));
+    asked.fields.push("Expect", "100-continue");
+    feed.send(Ok(data("hello"))).await.unwrap();
+    let refusal = "HTTP/1.1 417 No\r\nContent-Length: 2\r\n\r\nno";
+    let serving = async {
+        let mut peer = origin.serve(refusal).await;
+        assert!(
+            peer.is_closed().await,
+            "not a byte of the body, and no reuse"
+        );
+    };
+    let (answer, ()) = tokio::join!(fetch(&group, asked), serving);
+    assert_eq!(answer, Ok(got(417, "no")));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_know_continue_gets_the_body_after_a_while() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let (mut asked, feed) = upload(Some(5));
+    asked.fields.push("Expect", "100-continue");
+    feed.send(Ok(data("hello"))).await.unwrap();
+    let serving = async {
+        let mut peer = origin.accept().await;
+        peer.head().await;
+        assert_eq!(peer.until("hello").await, "hello");
+        peer.send(OK).await;
+        peer
+    };
+    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    assert_eq!(answer, Ok(got(200, "ok")));
+}
