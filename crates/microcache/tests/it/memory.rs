@@ -25,7 +25,7 @@ fn a_million_urls_stay_within_64_mib() {
         for connection in 0..CONNECTIONS {
             let proxy = &proxy;
             scope.spawn(move || {
-                ask_for_many(proxy, connection * URLS / CONNECTIONS, URLS / CONNECTIONS)
+                ask_for_many(proxy, connection * URLS / CONNECTIONS, URLS / CONNECTIONS);
             });
         }
     });
