@@ -288,6 +288,10 @@ mod tests {
             "Cache-Control: max-age=1\nDate: Sun, 06 Nov 1994 08:49:36 GMT",
             1,
         );
+        check(
+            "Cache-Control: max-age=60\nDate: Sun, 06 Nov 1994 08:49:35 GMT",
+            58,
+        );
     }
 
     #[test]
