@@ -1,15 +1,18 @@
 //! Slow clients, too few file descriptors, signals.
 
+use std::io::ErrorKind;
+
 use crate::support::{Client, Gate, Origin, Proxy, Reply, eventually};
 
 const HOST: &str = "Host: example.com\r\n";
 
-/// An answer that says so, or none; and the connection is closed.
-fn is_timed_out(mut client: Client) -> bool {
+/// The client is told so, or not; in any case the connection is closed.
+fn assert_timed_out(mut client: Client) {
     match client.try_response() {
-        Ok(response) => response.status == 408 && client.is_closed(),
-        Err(error) => error.kind() != std::io::ErrorKind::TimedOut,
+        Ok(response) => assert_eq!(response.status, 408, "{response:?}"),
+        Err(error) => assert_ne!(error.kind(), ErrorKind::TimedOut),
     }
+    assert!(client.is_closed());
 }
 
 #[test]
@@ -23,7 +26,7 @@ fn a_slow_head_is_timed_out() {
     ] {
         let mut client = proxy.connect();
         client.send(start);
-        assert!(is_timed_out(client), "{start:?}");
+        assert_timed_out(client);
     }
     assert!(origin.requests().is_empty());
 }
@@ -61,7 +64,7 @@ fn a_connection_that_never_says_anything_is_closed() {
         "200ms",
     ];
     let proxy = Proxy::start(&origin, &flags);
-    assert!(is_timed_out(proxy.connect()));
+    assert_timed_out(proxy.connect());
 }
 
 #[test]
@@ -74,7 +77,7 @@ fn a_slow_body_is_timed_out() {
         "POST / HTTP/1.1\r\n{HOST}Content-Length: 10\r\n\r\nsome"
     ));
     let connection = origin.wait_for("/", 1).connection;
-    assert!(is_timed_out(client));
+    assert_timed_out(client);
     origin.wait_for_close(connection);
 }
 

@@ -64,7 +64,6 @@ fn status_lines_that_are_none() {
                 "a line without end",
                 Reply::raw("HTTP/1.1 200 ").send("x".repeat(1_000_000)),
             ),
-            ("closed at once", Reply::hang_up()),
             ("closed within the line", Reply::raw("HTTP/1.1 2").close()),
         ],
         502,
@@ -138,6 +137,19 @@ fn framing_that_is_none() {
         ],
         502,
     );
+}
+
+#[test]
+fn a_new_connection_that_is_closed_at_once() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &[]);
+    origin
+        .on("/")
+        .reply(Reply::hang_up())
+        .reply(Reply::new(200).body("good"));
+    // One that was used before may have been idle for too long: that is tried again.
+    assert_eq!(proxy.get("/").status, 502);
+    proxy.get("/").assert_is(200, "good");
 }
 
 #[test]

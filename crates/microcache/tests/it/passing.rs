@@ -437,20 +437,6 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn a_client_that_has_said_all_still_gets_its_answer() {
-    let (origin, proxy) = start();
-    let gate = Gate::default();
-    origin.on("/").reply(Reply::new(200).body("x").after(&gate));
-    let mut client = proxy.connect();
-    client.send(format!("GET / HTTP/1.1\r\n{HOST}Connection: close\r\n\r\n"));
-    client.finish();
-    origin.wait_for("/", 1);
-    gate.open();
-    client.response().assert_is(200, "x");
-    assert!(client.is_closed());
-}
-
-#[test]
 fn requests_sent_byte_by_byte() {
     let (origin, proxy) = start();
     origin.on("/").reply(Reply::new(200).body("x"));

@@ -2,6 +2,9 @@
 
 use crate::support::{Gate, Origin, Proxy, Reply, eventually};
 
+/// Fields of a response that is stale when it comes, and worth keeping for its validator.
+const OVERDUE: [&str; 3] = ["Cache-Control: max-age=10", "Age: 20", "ETag: \"a\""];
+
 /// Asks until the answer is stale, which every answer meanwhile must allow.
 fn until_stale(proxy: &Proxy, target: &str, body: &str) {
     eventually("the stored response to become stale", || {
@@ -68,10 +71,9 @@ fn the_default_window_hides_the_expiry() {
 fn a_refresh_is_conditional_when_it_can_be() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--stale-while-revalidate", "1h"]);
-    let stale = ["Cache-Control: max-age=10", "Age: 20", "ETag: \"a\""];
     origin
         .on("/")
-        .reply(Reply::new(200).with_all(&stale).body("hello"))
+        .reply(Reply::new(200).with_all(&OVERDUE).body("hello"))
         .reply(Reply::new(304).with_all(&[
             "Cache-Control: max-age=100",
             "ETag: \"a\"",
@@ -130,11 +132,7 @@ fn a_refresh_runs_although_the_client_left() {
     let gate = Gate::default();
     origin
         .on("/")
-        .reply(
-            Reply::new(200)
-                .with_all(&["Cache-Control: max-age=10", "Age: 20"])
-                .body("old"),
-        )
+        .reply(Reply::new(200).with_all(&OVERDUE).body("old"))
         .reply(
             Reply::new(200)
                 .with("Cache-Control: max-age=100")
@@ -232,11 +230,7 @@ fn after_failure(flags: &[&str], failure: Reply) -> (u16, String) {
     );
     origin
         .on("/")
-        .reply(
-            Reply::new(200)
-                .with_all(&["Cache-Control: max-age=10", "Age: 20"])
-                .body("old"),
-        )
+        .reply(Reply::new(200).with_all(&OVERDUE).body("old"))
         .reply(failure);
     proxy.get("/").assert_is(200, "old");
     let next = proxy.get("/");
@@ -287,11 +281,9 @@ fn a_window_of_zero_shows_the_failure() {
 fn stale_is_served_when_the_origin_is_gone() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--stale-while-revalidate", "0s"]);
-    origin.on("/").reply(
-        Reply::new(200)
-            .with_all(&["Cache-Control: max-age=10", "Age: 20"])
-            .body("old"),
-    );
+    origin
+        .on("/")
+        .reply(Reply::new(200).with_all(&OVERDUE).body("old"));
     proxy.get("/").assert_is(200, "old");
     origin.stop();
     for _ in 0..20 {
@@ -313,11 +305,9 @@ fn stale_is_served_when_the_queue_is_full() {
     ];
     let proxy = Proxy::start(&origin, &flags);
     let gate = Gate::default();
-    origin.on("/").reply(
-        Reply::new(200)
-            .with_all(&["Cache-Control: max-age=10", "Age: 20"])
-            .body("old"),
-    );
+    origin
+        .on("/")
+        .reply(Reply::new(200).with_all(&OVERDUE).body("old"));
     origin
         .on("/busy")
         .reply(Reply::new(200).body("busy").after(&gate));
@@ -347,11 +337,7 @@ fn joiners_of_a_failed_fetch_get_stale() {
     let gate = Gate::default();
     origin
         .on("/")
-        .reply(
-            Reply::new(200)
-                .with_all(&["Cache-Control: max-age=10", "Age: 20"])
-                .body("old"),
-        )
+        .reply(Reply::new(200).with_all(&OVERDUE).body("old"))
         .reply(Reply::hang_up().after(&gate));
     proxy.get("/").assert_is(200, "old");
     let mut clients: Vec<_> = (0..10).map(|_| proxy.ask("/")).collect();

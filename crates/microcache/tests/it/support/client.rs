@@ -1,7 +1,7 @@
 //! A client that sends what it is told and takes answers apart strictly.
 
 use std::io::{self, ErrorKind};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 
 use super::wire::{Framing, Head, Wire, malformed};
 
@@ -101,11 +101,6 @@ impl Client {
             // A reset is how a close looks when what we sent last was not read.
             Err(error) => error.kind() != ErrorKind::TimedOut,
         }
-    }
-
-    /// Says that nothing more will be sent; answers can still be read.
-    pub(crate) fn finish(&self) {
-        self.wire.stream().shutdown(Shutdown::Write).unwrap();
     }
 
     pub(crate) fn stream(&self) -> &TcpStream {
