@@ -48,6 +48,8 @@ class Load:
         completed = re.search(r"(\d+) requests in", text)
         rate = re.search(r"Requests/sec:\s+([\d.]+)", text)
         trouble = re.search(r"(Socket errors|Non-2xx or 3xx responses):.*", text)
-        if done.returncode or trouble or not completed or not rate or int(completed[1]) == 0:
+        if done.returncode or trouble or not completed or not rate:
             raise RigError(f"wrk on {url}: {trouble[0] if trouble else text + done.stderr}")
+        if int(completed[1]) == 0:
+            raise RigError(f"wrk on {url}: no request completed in {self.seconds} s; the server hangs, or other programs have the cores")
         return int(completed[1]), float(rate[1])
