@@ -56,7 +56,7 @@ class Table:
         for mark in self.marks:
             ratio = self.ratio(subject, mark.versus)
             if ratio is not None:
-                yield [self.title, mark.versus, f"≤ {mark.factor:.2f}", f"{ratio:.2f}", "met" if ratio <= mark.factor else "missed"]
+                yield [self.title, mark.versus, f"≤ {mark.factor:.2f}", f"{ratio:.3f}", "met" if ratio <= mark.factor else "missed"]
 
     def rows(self, subject):
         for server in self.samples:
