@@ -14,7 +14,7 @@ use crate::keep::{complete, judge, renewed};
 use crate::message::{Incoming, Response};
 use crate::origin::{OriginRequest, OriginResponse, Urgency};
 use crate::outcome::Outcome;
-use crate::respond::{Reusable, passed_on};
+use crate::respond::passed_on;
 use crate::serve::{Engine, Question, Route, Way};
 
 impl Engine {
@@ -52,7 +52,7 @@ impl Engine {
         self.update_from_head(route, &incoming, &response, request_time, now);
 
         let facts = self.facts(question.route, &incoming);
-        let mut cache_status = CacheStatus {
+        let cache_status = CacheStatus {
             fwd: Some(question.forward),
             fwd_status: Some(response.status),
             detail: question.detail,
@@ -62,17 +62,13 @@ impl Engine {
             && !facts.is_head()
             && let Ok(lifetime) = judge(&self, route, &facts, &response, request_time, now)
         {
-            cache_status.stored = true;
             let fields = incoming.fields.fields();
-            let (filling, reader, body) = self.begin_fill(route, response, lifetime, fields);
-            let filling_too = Arc::clone(&filling);
+            let (first, body) = self.begin_fill(route, response, lifetime, fields);
+            let filling = Arc::clone(&first.filling);
             let limit = self.object_limit(route);
             let engine = Arc::clone(&self);
-            tokio::spawn(async move { engine.fill(leader, &filling_too, body, limit).await });
-            let reusable = Reusable::filling(&filling, reader);
-            let mut response = reusable.respond(fields, &facts, now, cache_status, Outcome::Miss);
-            response.age = response.age.filter(|&age| age > 0);
-            return response;
+            tokio::spawn(async move { engine.fill(leader, &filling, body, limit).await });
+            return first.respond(fields, &facts, now, cache_status);
         }
         passed_on(response, &facts, cache_status, Outcome::Pass)
     }

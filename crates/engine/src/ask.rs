@@ -135,20 +135,9 @@ impl Engine {
             ..CacheStatus::default()
         };
         match own.await {
-            Ok(Own::Filling(filling, reader)) => {
-                cache_status.fwd_status = Some(filling.status);
-                cache_status.stored = true;
-                let fields = incoming.fields.fields();
+            Ok(Own::First(first)) => {
                 let now = self.clock.now();
-                let mut response = Reusable::filling(&filling, reader).respond(
-                    fields,
-                    &facts,
-                    now,
-                    cache_status,
-                    Outcome::Miss,
-                );
-                response.age = response.age.filter(|&age| age > 0);
-                response
+                first.respond(incoming.fields.fields(), &facts, now, cache_status)
             }
             Ok(Own::Confirmed(hit)) => {
                 cache_status.fwd_status = Some(304);

@@ -2,6 +2,7 @@
 
 use microcache_policy::{CacheStatus, Forward};
 
+use crate::body::BodyError;
 use crate::flight::Failure;
 use crate::message::Response;
 use crate::origin::OriginError;
@@ -15,7 +16,7 @@ impl Failure {
             Self::Origin(OriginError::Connect(_) | OriginError::Down) => "origin-unreachable",
             Self::Origin(OriginError::Disconnected) => "origin-disconnected",
             Self::Origin(OriginError::Malformed(_)) => "origin-malformed",
-            Self::Origin(OriginError::RequestBody) => "request-body",
+            Self::Origin(OriginError::RequestBody(_)) => "request-body",
             Self::Status(_) => "origin-error",
             Self::Abandoned => "fetch-abandoned",
         }
@@ -34,7 +35,10 @@ pub(crate) fn failed(failure: &Failure, forward: Forward) -> Response {
             "The application is not available. Please try again in a moment.",
         ),
         Failure::Origin(OriginError::Timeout) => (504, "The application did not answer in time."),
-        Failure::Origin(OriginError::RequestBody) => (400, "The request body was malformed."),
+        Failure::Origin(OriginError::RequestBody(BodyError::Timeout)) => {
+            (408, "The request body did not arrive in time.")
+        }
+        Failure::Origin(OriginError::RequestBody(_)) => (400, "The request body was malformed."),
         Failure::Status(_) | Failure::Origin(_) => {
             (502, "The application did not give a proper answer.")
         }

@@ -7,28 +7,60 @@ use std::sync::Arc;
 use bytes::Bytes;
 use microcache_policy::vary::{self, Selection, Vary, VaryNames};
 use microcache_policy::{
-    Fields, FieldsBuf, Lifetime, RequestFacts, Storable, Time, date, fields_to_store, storable,
+    CacheStatus, Fields, FieldsBuf, Lifetime, RequestFacts, Storable, Time, date, fields_to_store,
+    storable,
 };
 use microcache_store::Stored;
 
 use crate::body::{Body, BodyError, Frame};
 use crate::fill::{Fill, FillReader};
 use crate::flight::{Filling, Leader};
+use crate::message::Response;
 use crate::origin::OriginResponse;
+use crate::outcome::Outcome;
+use crate::respond::Reusable;
 use crate::serve::{Engine, Route};
+
+/// A response that may be kept, as the one gets it who asked for it. Others do not see the fields
+/// that must not be replayed.
+pub(crate) struct First {
+    pub(crate) filling: Arc<Filling>,
+    reader: FillReader,
+    fields: Bytes,
+}
+
+impl First {
+    /// The answer for the one who asked.
+    pub(crate) fn respond(
+        self,
+        request: Fields<'_>,
+        facts: &RequestFacts<'_>,
+        now: Time,
+        mut cache_status: CacheStatus,
+    ) -> Response {
+        cache_status.fwd_status = Some(self.filling.status);
+        cache_status.stored = true;
+        let reusable = Reusable::first(&self.filling, &self.fields, self.reader);
+        let mut response = reusable.respond(request, facts, now, cache_status, Outcome::Miss);
+        // It comes from the origin: its age is only worth a word if it was in another cache.
+        response.age = response.age.filter(|&age| age > 0);
+        response
+    }
+}
 
 impl Engine {
     pub(crate) fn object_limit(&self, route: &Route) -> u64 {
         route.max_object.min(self.memory.limits().object)
     }
+
     /// The beginning of a response that everyone may read, and the first reader.
     pub(crate) fn begin_fill(
         &self,
         route: &Route,
-        response: OriginResponse,
+        mut response: OriginResponse,
         lifetime: Lifetime,
         request: Fields<'_>,
-    ) -> (Arc<Filling>, FillReader, Body) {
+    ) -> (First, Body) {
         let vary = match vary::of_response(response.fields.fields()) {
             Vary::Names(names) => names,
             Vary::None | Vary::Any => VaryNames::default(),
@@ -47,7 +79,13 @@ impl Engine {
             selection: Bytes::copy_from_slice(&selection),
             fill,
         };
-        (Arc::new(filling), reader, response.body)
+        response.fields.remove("age");
+        let first = First {
+            filling: Arc::new(filling),
+            reader,
+            fields: response.fields.into_block().into(),
+        };
+        (first, response.body)
     }
 
     /// Pumps the body into the fill, and the whole into the store.

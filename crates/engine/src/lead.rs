@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::{
-    FieldsBuf, Handling, RequestFacts, Storable, Time, add_validators, is_conditional_field,
-    merge_not_modified, on_error, same_representation, storable,
+    FieldsBuf, Handling, Refreshed, RequestFacts, Storable, Time, add_validators,
+    is_conditional_field, on_error, refreshed, same_representation, vary,
 };
-use microcache_store::{Hit, Memory, Stored};
+use microcache_store::{Hit, Memory};
 use tokio::sync::oneshot;
 
 use crate::body::Body;
-use crate::fill::FillReader;
-use crate::flight::{Answer, Failure, Filling, Leader};
-use crate::keep::{complete, judge, renewed};
+use crate::flight::{Answer, Failure, Leader};
+use crate::keep::{First, complete, judge, renewed};
 use crate::message::Incoming;
 use crate::origin::{OriginError, OriginRequest, OriginResponse, Urgency};
 use crate::serve::{Engine, Route};
@@ -21,7 +20,7 @@ use crate::serve::{Engine, Route};
 /// What the one who leads a fetch gets out of it.
 pub(crate) enum Own {
     /// A storable response.
-    Filling(Arc<Filling>, FillReader),
+    First(First),
     /// The stored response, confirmed.
     Confirmed(Hit),
     /// A response that is nobody else's.
@@ -63,10 +62,19 @@ impl Engine {
         let request = fetch.incoming.fields.fields();
         let facts = RequestFacts::read(&Method::GET, request, false, &route.rules);
         if response.status == 304 {
-            let confirmed = fetch.stored.take().and_then(|stored| {
-                Self::confirm(route, &stored, &facts, &response, request_time, now)
-            });
-            return self.tell_confirmed(leader, confirmed, own, now);
+            let Some(stored) = fetch.stored.take() else {
+                return;
+            };
+            let merged = refreshed(
+                &facts,
+                stored.status,
+                stored.fields(),
+                response.fields.fields(),
+                request_time,
+                now,
+                &route.rules,
+            );
+            return self.tell_confirmed(leader, &stored, &merged, own, now);
         }
         let keeps_stale = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
         let server_error = matches!(response.status, 500 | 502 | 503 | 504);
@@ -75,12 +83,13 @@ impl Engine {
         }
         match judge(&self, route, &facts, &response, request_time, now) {
             Ok(lifetime) => {
-                let (filling, reader, body) = self.begin_fill(route, response, lifetime, request);
+                let (first, body) = self.begin_fill(route, response, lifetime, request);
+                let filling = Arc::clone(&first.filling);
                 if !filling.vary.is_empty() && !leader.is_purged() {
                     self.memory.learn_vary(leader.key(), &filling.vary);
                 }
                 leader.answer(Answer::Filling(Arc::clone(&filling)));
-                let _ = own.send(Own::Filling(Arc::clone(&filling), reader));
+                let _ = own.send(Own::First(first));
                 self.fill(leader, &filling, body, self.object_limit(route))
                     .await;
             }
@@ -128,52 +137,31 @@ impl Engine {
         }
     }
 
-    /// RFC 9111 §4.3.4: the stored response with what the 304 says, and a new lifetime.
-    fn confirm(
-        route: &Route,
-        stored: &Hit,
-        facts: &RequestFacts<'_>,
-        response: &OriginResponse,
-        request_time: Time,
-        now: Time,
-    ) -> Option<Stored> {
-        let fields = merge_not_modified(stored.fields(), response.fields.fields(), &route.rules);
-        let status = stored.status;
-        match storable(
-            facts,
-            status,
-            fields.fields(),
-            request_time,
-            now,
-            &route.rules,
-        ) {
-            Storable::Yes(lifetime) => Some(renewed(stored, &fields, lifetime)),
-            Storable::No(_) => None,
-        }
-    }
-
+    /// The origin has confirmed what is stored. It may forbid to keep it at the same time: then it
+    /// answers the one who asked, and the others ask for themselves.
     fn tell_confirmed(
         &self,
         leader: Leader,
-        confirmed: Option<Stored>,
+        stored: &Hit,
+        merged: &Refreshed,
         own: oneshot::Sender<Own>,
         now: Time,
     ) {
-        let Some(stored) = confirmed else {
-            // The 304 forbids storing. Nobody has a body then: everyone fetches for themselves.
+        let Storable::Yes(lifetime) = merged.storable else {
             self.purge_marked(leader.key(), now);
-            leader.fail(Failure::Abandoned);
-            let _ = own.send(Own::Failed(Failure::Abandoned, None));
+            leader.release();
+            let last = renewed(stored, &merged.fields, stored.lifetime);
+            let _ = own.send(Own::Confirmed(Memory::hold(last)));
             return;
         };
+        let confirmed = Memory::hold(renewed(stored, &merged.fields, lifetime));
+        leader.answer(Answer::Confirmed(confirmed.clone()));
         let key: Box<[u8]> = leader.key().into();
-        let answered = Memory::hold(stored);
-        leader.answer(Answer::Confirmed(answered.clone()));
         leader.finish(|| {
             self.memory
-                .put(&key, answered.with_lifetime(answered.lifetime), now)
+                .put(&key, confirmed.with_lifetime(lifetime), now)
         });
-        let _ = own.send(Own::Confirmed(answered));
+        let _ = own.send(Own::Confirmed(confirmed));
     }
 
     /// The origin's latest word is that this is not to be shared: what was stored goes, and for a
@@ -217,6 +205,7 @@ fn fill_fields(outgoing: &FieldsBuf, stored: Option<&Hit>) -> (FieldsBuf, bool) 
             && !name.eq_ignore_ascii_case(b"pragma")
             && !name.eq_ignore_ascii_case(b"expect")
     });
+    vary::drop_malformed(&mut fields);
     let conditional = stored.is_some_and(|hit| add_validators(hit.fields(), &mut fields));
     (fields, conditional)
 }

@@ -11,7 +11,7 @@ use microcache_policy::FieldsBuf;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
-use crate::body::Body;
+use crate::body::{Body, BodyError};
 
 /// A request to the origin. Its fields are end-to-end ones, plus `Expect`, `Upgrade` and what the
 /// proxy adds; framing fields are written by the connection.
@@ -110,8 +110,8 @@ pub enum OriginError {
     #[error("no healthy server")]
     Down,
     /// The client's own request body failed on its way.
-    #[error("the request body failed")]
-    RequestBody,
+    #[error("the request body failed: {0}")]
+    RequestBody(BodyError),
 }
 
 /// A boxed future.

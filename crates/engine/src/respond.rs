@@ -40,9 +40,14 @@ impl<'a> Reusable<'a> {
     }
 
     pub(crate) fn filling(filling: &'a Filling, reader: FillReader) -> Self {
+        Self::first(filling, &filling.fields, reader)
+    }
+
+    /// The same with fields of its own.
+    pub(crate) fn first(filling: &'a Filling, fields: &'a Bytes, reader: FillReader) -> Self {
         Self {
             status: filling.status,
-            fields: &filling.fields,
+            fields,
             lifetime: &filling.lifetime,
             length: filling.length,
             content: Content::Arriving(reader),

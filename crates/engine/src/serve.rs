@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::request::{Handling, PassReason};
-use microcache_policy::reuse::{Reuse, reuse};
+use microcache_policy::reuse::{Reuse, Why, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
 use microcache_policy::vary::{self, Selection};
 use microcache_policy::{Millis, RequestFacts, Rules, Time};
@@ -203,8 +203,9 @@ impl Engine {
                     let route = found.route;
                     return Served::NowAndRefresh(response, Refresh { route, wanted });
                 }
-                Reuse::Revalidate(_) => Forward::Stale,
-                Reuse::NotShareable => Forward::Request,
+                Reuse::Revalidate(Why::Expired | Why::NoCache) => Forward::Stale,
+                Reuse::Revalidate(Why::MaxAge | Why::MinFresh | Why::Reload)
+                | Reuse::NotShareable => Forward::Request,
             },
             (Some(object), None) if !object.variants().is_empty() => Forward::VaryMiss,
             _ => Forward::UriMiss,

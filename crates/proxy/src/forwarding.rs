@@ -3,27 +3,18 @@
 use std::net::IpAddr;
 
 use microcache_engine::Request;
-use microcache_policy::{Fields, FieldsBuf, end_to_end};
+use microcache_policy::{Fields, FieldsBuf, end_to_end, only_from_trusted_peers};
 
 use crate::config::Cidr;
 
-/// Fields that say where a request comes from. Only a trusted proxy may have set them; anybody
-/// else could make the origin believe anything, and the cache keep it for everyone.
-const FORWARDING: [&str; 5] = [
+/// Fields that are written anew, whoever asks.
+const OURS: [&str; 6] = [
+    "host",
+    "content-length",
     "forwarded",
     "x-forwarded-for",
     "x-forwarded-host",
     "x-forwarded-proto",
-    "x-forwarded-port",
-];
-
-/// Fields that make some applications answer another request than the one that was keyed.
-const OVERRIDES: [&str; 5] = [
-    "x-original-url",
-    "x-rewrite-url",
-    "x-http-method-override",
-    "x-http-method",
-    "x-method-override",
 ];
 
 /// The fields to send to the origin for a request of `peer`.
@@ -38,9 +29,7 @@ pub(crate) fn outgoing(
     let mut fields = FieldsBuf::new();
     fields.push("Host", host);
     for (name, value) in end_to_end(request.fields).fields() {
-        let dropped = is_one_of(name, &["host", "content-length"])
-            || is_one_of(name, &FORWARDING)
-            || !trusted && is_one_of(name, &OVERRIDES);
+        let dropped = is_one_of(name, &OURS) || !trusted && only_from_trusted_peers(name);
         if !dropped {
             fields.push(name, value);
         }
@@ -62,7 +51,10 @@ pub(crate) fn outgoing(
 
 fn push_forwarding(fields: &mut FieldsBuf, known: Fields<'_>, host: &[u8], peer: IpAddr) {
     let address = peer.to_string();
-    fields.push("X-Forwarded-For", appended(known, "x-forwarded-for", &address));
+    fields.push(
+        "X-Forwarded-For",
+        appended(known, "x-forwarded-for", &address),
+    );
     fields.push(
         "X-Forwarded-Proto",
         known.get("x-forwarded-proto").unwrap_or(b"http"),
@@ -71,9 +63,6 @@ fn push_forwarding(fields: &mut FieldsBuf, known: Fields<'_>, host: &[u8], peer:
         "X-Forwarded-Host",
         known.get("x-forwarded-host").unwrap_or(host),
     );
-    if let Some(port) = known.get("x-forwarded-port") {
-        fields.push("X-Forwarded-Port", port);
-    }
     // RFC 7239 §6: an IPv6 address is bracketed and therefore quoted.
     let node = match peer {
         IpAddr::V4(v4) => v4.to_string(),

@@ -22,7 +22,11 @@ const NO_DESCRIPTOR_PAUSE: Duration = Duration::from_millis(50);
 
 /// A listening socket that shares its address with those of the other threads.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     if address.is_ipv6() {
@@ -40,7 +44,11 @@ pub(crate) fn is_taken(address: SocketAddr) -> io::Result<bool> {
     if address.port() == 0 {
         return Ok(false);
     }
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     socket.set_reuse_address(true)?;
     match socket.bind(&address.into()) {
         Ok(()) => Ok(false),
@@ -79,7 +87,9 @@ impl Connections {
             }
         }
         drop(open);
-        idle.into_iter().for_each(|task| task.abort());
+        for task in idle {
+            task.abort();
+        }
         left
     }
 

@@ -67,13 +67,15 @@ impl Connection {
             let mut reading = pin!(read_side(reader, &mut self.input, pump, &body_complete));
 
             let answer = client.wait_for(answer, interims, expectation);
-            let Some(Ok(mut response)) = until_gone(&mut reading, answer).await else {
+            let waiting = until_gone(&mut reading, Box::pin(answer));
+            let Some(Ok(mut response)) = waiting.await else {
                 return false;
             };
             engine.counters.count(response.outcome);
             let tunnel = response.tunnel.take();
             // A body that the origin did not want to the end leaves the connection in its middle.
             let unread = !body_complete.load(Ordering::Relaxed);
+            client.asked.keep_alive &= !self.shared.is_draining();
             client.asked.keep_alive &= !unread || matches!(response.body, Body::Stream(_));
             match until_gone(&mut reading, client.respond(response)).await {
                 Some(Ok(Ended::Open)) => {}
@@ -262,7 +264,7 @@ async fn read_side(
             Ok(_) => {}
         }
     }
-    pending().await
+    pending::<()>().await;
 }
 
 /// The future's result, or `None` if the client left before.

@@ -9,6 +9,7 @@ mod head;
 mod request_body;
 mod send;
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -300,7 +301,7 @@ impl Connection {
     fn target<'a>(
         &'a self,
         head: &RequestHead<'a>,
-    ) -> Result<(std::borrow::Cow<'a, [u8]>, std::borrow::Cow<'a, [u8]>), BadRequest> {
+    ) -> Result<(Cow<'a, [u8]>, Cow<'a, [u8]>), BadRequest> {
         let host = head.host.unwrap_or(self.shared.default_host.as_bytes());
         match split_target(head.method, head.target)? {
             Target::Origin(target) => Ok((host.into(), target.into())),
@@ -386,7 +387,7 @@ impl Connection {
         body: Bytes,
         after: AfterSend,
     ) -> Option<Next> {
-        let rest = send::write_now(&mut self.stream, cx, out, body);
+        let rest = send::write_now(&mut self.stream, cx, out, &body);
         out.clear();
         match rest {
             Ok(None) if after == AfterSend::Continue => None,

@@ -99,7 +99,12 @@ impl Pump {
                 return;
             };
             match self.next(socket, buffer).await {
-                Some(Ok(frame)) => room.send(Ok(frame)),
+                Some(Ok(frame)) => {
+                    room.send(Ok(frame));
+                    if self.decoder.is_end() {
+                        return complete.store(true, Ordering::Relaxed);
+                    }
+                }
                 Some(Err(error)) => return room.send(Err(error)),
                 None => return complete.store(true, Ordering::Relaxed),
             }

@@ -78,7 +78,7 @@ pub(crate) fn write_now(
     stream: &mut (impl AsyncWrite + Unpin),
     cx: &mut Context<'_>,
     head: &[u8],
-    body: Bytes,
+    body: &Bytes,
 ) -> io::Result<Option<Output>> {
     let total = head.len() + body.len();
     let mut done = 0;

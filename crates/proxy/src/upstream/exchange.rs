@@ -146,8 +146,7 @@ fn take_head(
     let Some((head, taken)) = parsed else {
         return Ok(None);
     };
-    let mut fields = hop::end_to_end(head.fields);
-    fields.remove("content-length");
+    let mut fields = without_length(hop::end_to_end(head.fields));
     if head.status == 101 {
         for protocol in head.fields.all("upgrade") {
             fields.push("Upgrade", protocol);
@@ -162,4 +161,22 @@ fn take_head(
     };
     connection.buf.advance(taken);
     Ok(Some(answer))
+}
+
+/// Takes `Content-Length` out where it stands: the other lines are already as they should be, so
+/// nothing is written anew.
+fn without_length(fields: FieldsBuf) -> FieldsBuf {
+    let mut block = fields.into_block();
+    let mut at = 0;
+    while at < block.len() {
+        let end = memchr::memchr(b'\n', &block[at..]).map_or(block.len(), |i| at + i + 1);
+        let line = &block[at..end];
+        let name = memchr::memchr(b':', line).map_or(line, |colon| &line[..colon]);
+        if name.eq_ignore_ascii_case(b"content-length") {
+            block.drain(at..end);
+        } else {
+            at = end;
+        }
+    }
+    FieldsBuf::from_block(block)
 }

@@ -139,7 +139,7 @@ impl Group {
                         _turn: turn,
                         permit: Some(permit),
                     };
-                    return Ok(self.deliver(exchange, answer));
+                    return self.deliver(exchange, answer);
                 }
                 Err(error @ OriginError::Connect(_)) => {
                     turn.failed(Instant::now());
@@ -197,7 +197,11 @@ impl Group {
     }
 
     /// Hands an answer over: at once if all of it is there, else as it comes.
-    fn deliver(&self, mut exchange: Exchange, answer: Answer) -> OriginResponse {
+    fn deliver(
+        &self,
+        mut exchange: Exchange,
+        answer: Answer,
+    ) -> Result<OriginResponse, OriginError> {
         let mut response = OriginResponse {
             status: answer.status,
             fields: answer.fields,
@@ -214,12 +218,14 @@ impl Group {
                 early: buf.split().freeze(),
                 io: Box::new(stream),
             });
-            return response;
+            return Ok(response);
         }
         if let Some(body) = whole_body(&mut exchange.connection, answer.framing) {
-            exchange.finish();
+            exchange
+                .finish()
+                .map_err(|_| OriginError::Malformed("bytes after the answer"))?;
             response.body = body;
-            return response;
+            return Ok(response);
         }
         let mut silence = self.settings.between_bytes_timeout;
         if is_event_stream(response.fields.fields()) {
@@ -236,7 +242,7 @@ impl Group {
             exchange: Some(exchange),
             silence,
         }));
-        response
+        Ok(response)
     }
 }
 

@@ -36,23 +36,31 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// The answer is over. The connection can be used again only if nothing is left over on it,
-    /// neither of the answer nor of the request.
-    pub(super) fn finish(self) {
-        if self.keep_alive && self.upload.is_complete() && self.connection.buf.is_empty() {
+    /// The answer is over. The connection can be used again if nothing of the request is left
+    /// over. Bytes behind the answer mean that its length was a lie: no part of it is to be
+    /// believed.
+    pub(super) fn finish(self) -> Result<(), BodyError> {
+        if !self.connection.buf.is_empty() {
+            return Err(BodyError::Malformed("bytes after its end"));
+        }
+        if self.keep_alive && self.upload.is_complete() {
             self.server.idle.put(self.connection);
         }
+        Ok(())
     }
 }
 
 impl Source for ResponseBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        let polled = self.poll(cx);
+        let mut polled = self.poll(cx);
         // The consumer may know the length and never ask for the end, so it is not waited for.
         if self.decoder.is_end()
             && let Some(exchange) = self.exchange.take()
         {
-            exchange.finish();
+            polled = match exchange.finish() {
+                Ok(()) => polled,
+                Err(error) => Poll::Ready(Err(error)),
+            };
         }
         if let Poll::Ready(Err(_)) = polled {
             self.exchange = None;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http::Method;
-use microcache_engine::body::{Body, Frame};
+use microcache_engine::body::{Body, BodyError, Frame};
 use microcache_engine::origin::{OriginError, OriginRequest};
 use tokio::time::{Sleep, sleep};
 
@@ -180,7 +180,7 @@ impl Upload {
         let Poll::Ready(frame) = stream.body.poll_frame(cx) else {
             return Ok(Poll::Pending);
         };
-        match frame.transpose().map_err(|_| OriginError::RequestBody)? {
+        match frame.transpose().map_err(OriginError::RequestBody)? {
             Some(Frame::Data(data)) => {
                 self.out = stream.frame(data)?;
                 // A body of known length is over with its last byte, whenever the client says so.
@@ -195,7 +195,7 @@ impl Upload {
                 }
             }
             None if stream.left.is_some_and(|left| left > 0) => {
-                return Err(OriginError::RequestBody);
+                return Err(OriginError::RequestBody(BodyError::Incomplete));
             }
             None => {
                 if stream.left.is_none() {
@@ -214,7 +214,9 @@ impl Stream {
         if let Some(left) = &mut self.left {
             *left = left
                 .checked_sub(length as u64)
-                .ok_or(OriginError::RequestBody)?;
+                .ok_or(OriginError::RequestBody(BodyError::Malformed(
+                    "longer than announced",
+                )))?;
             return Ok(Pieces {
                 data,
                 ..Pieces::default()
