@@ -2,7 +2,8 @@
 
 /// Whether a client could use this field to make the origin see another url, method, host or peer
 /// than the cache does, and so poison what is stored for everyone. From any but a trusted peer it
-/// is overwritten or removed.
+/// is overwritten or removed. CGI's environment has no hyphens, so `x_forwarded_host` and
+/// `X-Forwarded-Host` are one field to many applications.
 pub fn only_from_trusted_peers(name: &[u8]) -> bool {
     const PREFIX: &[u8] = b"x-forwarded-";
     const NAMES: [&str; 11] = [
@@ -18,11 +19,12 @@ pub fn only_from_trusted_peers(name: &[u8]) -> bool {
         "x-real-ip",
         "x-rewrite-url",
     ];
-    let forwarded = name
-        .get(..PREFIX.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX));
-    forwarded
+    let same = |a: u8, b: u8| a.to_ascii_lowercase() == b || a == b'_' && b == b'-';
+    let starts_with = |start: &[u8]| {
+        name.len() >= start.len() && name.iter().zip(start).all(|(&a, &b)| same(a, b))
+    };
+    starts_with(PREFIX)
         || NAMES
             .iter()
-            .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
+            .any(|one| name.len() == one.len() && starts_with(one.as_bytes()))
 }

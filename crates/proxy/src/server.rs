@@ -134,7 +134,7 @@ impl Server {
             let (shared, room, stopped) = (Arc::clone(&shared), Arc::clone(&room), stopped.clone());
             let thread = thread::Builder::new()
                 .name(format!("serve-{number}"))
-                .spawn(move || serve_thread(listeners, shared, room, stopped, drain))
+                .spawn(move || serve_thread(listeners, &shared, &room, stopped, drain))
                 .map_err(ServerError::Thread)?;
             threads.push(thread);
         }
@@ -179,8 +179,8 @@ async fn wait_for_stop(shared: &Shared, stop: &watch::Sender<bool>) {
 
 fn serve_thread(
     listeners: Vec<TcpListener>,
-    shared: Arc<Shared>,
-    room: Arc<Semaphore>,
+    shared: &Arc<Shared>,
+    room: &Arc<Semaphore>,
     mut stopped: watch::Receiver<bool>,
     drain: Duration,
 ) -> io::Result<()> {
@@ -190,7 +190,7 @@ fn serve_thread(
         let mut accepting = Vec::new();
         for listener in listeners {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            let (shared, room) = (Arc::clone(&shared), Arc::clone(&room));
+            let (shared, room) = (Arc::clone(shared), Arc::clone(room));
             let accept = accept(listener, shared, Arc::clone(&connections), room);
             accepting.push(tokio::spawn(accept));
         }

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use super::head::{Asked, Ending, ending, write_head, write_interim};
 use super::request_body::{Expectation, Pump, request_body};
 use super::send::Output;
-use super::{Connection, Pending};
+use super::{BATCH, Connection, Pending};
 use crate::h1::{Framing, encode};
 
 /// 1xx responses that may wait for the client; more of them are dropped.
@@ -178,17 +178,24 @@ impl Client<'_> {
         let mut output = Output::bytes(head.into());
         let bodiless = self.asked.head_only || matches!(response.status, 101 | 204 | 304);
         let mut ended = bodiless;
+        let mut nothing_sent = true;
         while !ended {
             // The head waits for the first piece of the body only if that is there already.
             let frame = match poll_once(&mut body).await {
                 Poll::Ready(frame) => frame,
                 Poll::Pending => {
+                    nothing_sent = false;
                     self.send(std::mem::take(&mut output)).await?;
                     body.frame().await
                 }
             };
-            ended = !push_frame(&mut output, frame, ending)?;
-            if output.len() >= MAX_AHEAD {
+            ended = match push_frame(&mut output, frame, ending) {
+                Ok(more) => !more,
+                Err(_) if nothing_sent => return self.broke_off().await,
+                Err(error) => return Err(error),
+            };
+            if output.len() >= BATCH {
+                nothing_sent = false;
                 self.send(std::mem::take(&mut output)).await?;
             }
         }
@@ -198,6 +205,26 @@ impl Client<'_> {
         } else {
             Ended::Close
         })
+    }
+
+    /// The answer of the origin turned out to be broken before any of it was sent on.
+    async fn broke_off(&mut self) -> std::io::Result<Ended> {
+        let cache_status = CacheStatus {
+            detail: Some("origin-malformed"),
+            ..CacheStatus::default()
+        };
+        let text = "The application did not give a proper answer.";
+        let page = plain_response(502, text, cache_status);
+        self.asked.keep_alive = false;
+        let mut output = Vec::new();
+        write_head(&mut output, &page, self.asked, Ending::Counted);
+        if let Body::Full(body) = &page.body
+            && !self.asked.head_only
+        {
+            output.extend_from_slice(body);
+        }
+        self.send(Output::bytes(output.into())).await?;
+        Ok(Ended::Close)
     }
 }
 

@@ -88,6 +88,9 @@ enum AfterSend {
     Close,
 }
 
+/// Host and target.
+type Addressed<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
 /// A request that is under way: its head, copied out of the shared buffer.
 struct Pending {
     method: Method,
@@ -220,12 +223,12 @@ impl Connection {
                 }
             }
             if out.len() > BATCH && next.is_none() {
-                next = self.flush(cx, out, Bytes::new(), AfterSend::Continue);
+                next = self.flush(cx, out, &Bytes::new(), AfterSend::Continue);
             }
         }
         if !out.is_empty() {
             // Answers that are ready go first, whatever comes next.
-            let flushed = self.flush(cx, out, Bytes::new(), AfterSend::Continue);
+            let flushed = self.flush(cx, out, &Bytes::new(), AfterSend::Continue);
             next = match (flushed, next) {
                 (None, next) => next,
                 (Some(unsent), None) => Some(unsent),
@@ -298,10 +301,7 @@ impl Connection {
     }
 
     /// Host and target as the request means them, whatever its form.
-    fn target<'a>(
-        &'a self,
-        head: &RequestHead<'a>,
-    ) -> Result<(Cow<'a, [u8]>, Cow<'a, [u8]>), BadRequest> {
+    fn target<'a>(&'a self, head: &RequestHead<'a>) -> Result<Addressed<'a>, BadRequest> {
         let host = head.host.unwrap_or(self.shared.default_host.as_bytes());
         match split_target(head.method, head.target)? {
             Target::Origin(target) => Ok((host.into(), target.into())),
@@ -376,7 +376,7 @@ impl Connection {
             out.clear();
             return Some(Next::Send(output, after));
         }
-        self.flush(cx, out, body, after)
+        self.flush(cx, out, &body, after)
     }
 
     /// Writes what is ready. What the socket does not take is to be sent later.
@@ -384,10 +384,10 @@ impl Connection {
         &mut self,
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
-        body: Bytes,
+        body: &Bytes,
         after: AfterSend,
     ) -> Option<Next> {
-        let rest = send::write_now(&mut self.stream, cx, out, &body);
+        let rest = send::write_now(&mut self.stream, cx, out, body);
         out.clear();
         match rest {
             Ok(None) if after == AfterSend::Continue => None,
