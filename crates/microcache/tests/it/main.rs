@@ -2,6 +2,7 @@
 
 mod bad_days;
 mod bad_origin;
+mod chaos;
 mod collapse;
 mod memory;
 mod passing;

@@ -8,7 +8,7 @@ use crate::support::{Origin, Proxy, Reply, request};
 
 /// What the process may take beside what `--memory` bounds: code, stacks, buffers of connections,
 /// and what the allocator keeps.
-const BASE: u64 = 48 << 20;
+const BASE: u64 = 32 << 20;
 
 /// What the million pages say: a line, so that it is quickly found.
 const BODY: &[u8] = b"end\n";
@@ -96,6 +96,26 @@ fn large_bodies_stay_within_the_bound_too() {
     }
     let resident = proxy.resident();
     assert!(resident <= (16 << 20) + BASE, "{} MiB", resident >> 20);
+}
+
+#[test]
+fn an_announced_size_takes_no_memory() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--memory", "16MiB"]);
+    let huge = "Content-Length: 1099511627776";
+    origin
+        .on("/down")
+        .reply(Reply::new(200).with(huge).send("a little").hold());
+    origin.on("/up").reply(Reply::new(200).body("x"));
+    let mut upload = proxy.connect();
+    upload.send(request("POST", "/up", &[huge]));
+    let mut download = proxy.ask("/down");
+    assert_eq!(
+        download.head().field("content-length"),
+        Some("1099511627776")
+    );
+    assert_eq!(download.bytes(8), b"a little");
+    assert!(proxy.resident() < BASE, "{} MiB", proxy.resident() >> 20);
 }
 
 #[test]

@@ -82,6 +82,38 @@ fn an_upload_streams() {
 }
 
 #[test]
+fn an_upload_that_breaks_off_is_not_taken_for_a_whole_one() {
+    let (origin, proxy) = start();
+    for framing in ["Content-Length: 100", "Transfer-Encoding: chunked"] {
+        origin.on("/").reply(Reply::new(200).body("done"));
+        let before = origin.count("/");
+        let mut client = proxy.connect();
+        client.send(format!(
+            "POST / HTTP/1.1\r\n{HOST}{framing}\r\n\r\n5\r\nsome!\r\n"
+        ));
+        let seen = origin.wait_for("/", before + 1);
+        drop(client);
+        origin.wait_for_close(seen.connection);
+        assert!(!seen.is_complete(), "{framing}");
+    }
+}
+
+#[test]
+fn a_client_that_wants_to_close_is_told_so_and_closed() {
+    let (origin, proxy) = start();
+    origin
+        .on("/")
+        .reply(Reply::new(200).with("Cache-Control: max-age=100").body("x"));
+    for _ in 0..2 {
+        let mut client = proxy.ask_with("/", &["Connection: close"]);
+        let response = client.response();
+        response.assert_is(200, "x");
+        assert_eq!(response.field("connection"), Some("close"));
+        assert!(client.is_closed());
+    }
+}
+
+#[test]
 fn a_slow_origin_holds_a_fast_upload_back() {
     let (origin, proxy) = start();
     let gate = Gate::default();

@@ -486,6 +486,51 @@ fn a_hit_says_its_age() {
 }
 
 #[test]
+fn what_comes_from_an_older_cache_keeps_its_age() {
+    let origin = Origin::start();
+    let proxy = exact(&origin);
+    origin.on("/kept").reply(
+        Reply::new(200)
+            .with_all(&["Cache-Control: max-age=100", "Age: 40"])
+            .body("x"),
+    );
+    origin.on("/passed").reply(
+        Reply::new(200)
+            .with_all(&["Cache-Control: private", "Age: 40"])
+            .body("x"),
+    );
+    for target in ["/kept", "/passed"] {
+        let first = proxy.get(target);
+        let ages = first.head.all("age");
+        assert!(
+            ages.len() == 1 && (40..45).contains(&ages[0].parse().unwrap()),
+            "{first:?}"
+        );
+    }
+}
+
+#[test]
+fn a_confirmed_response_is_young_again() {
+    let origin = Origin::start();
+    let proxy = exact(&origin);
+    origin
+        .on("/")
+        .reply(
+            Reply::new(200)
+                .with_all(&["Cache-Control: max-age=10", "Age: 50", "ETag: \"a\""])
+                .body("x"),
+        )
+        .reply(Reply::new(304).with_all(&["Cache-Control: max-age=100", "ETag: \"a\""]));
+    proxy.get("/");
+    for response in [proxy.get("/"), proxy.get("/")] {
+        response.assert_is(200, "x");
+        let age: u64 = response.field("age").unwrap_or("0").parse().unwrap();
+        assert!(age < 10, "{response:?}");
+    }
+    assert_eq!(origin.count("/"), 2);
+}
+
+#[test]
 fn a_missing_date_is_added() {
     let origin = Origin::start();
     let proxy = exact(&origin);

@@ -230,6 +230,43 @@ fn a_fill_asks_for_the_whole_and_answers_the_part() {
 }
 
 #[test]
+fn a_range_of_a_body_of_unknown_length_gets_the_whole() {
+    let origin = Origin::start();
+    let proxy = exact(&origin);
+    let head = ["Cache-Control: max-age=100", "Transfer-Encoding: chunked"];
+    origin.on("/").reply(
+        Reply::new(200)
+            .with_all(&head)
+            .chunk("01234")
+            .chunk("56789")
+            .send("0\r\n\r\n"),
+    );
+    let first = proxy.get_with("/", &["Range: bytes=2-3"]);
+    assert!(
+        first.status == 200 && first.text() == BODY || first.status == 206 && first.text() == "23",
+        "{first:?}"
+    );
+    proxy
+        .get_with("/", &["Range: bytes=2-3"])
+        .assert_is(206, "23");
+    assert_eq!(origin.count("/"), 1);
+}
+
+#[test]
+fn a_range_beyond_the_end_on_a_miss_still_fills() {
+    let origin = Origin::start();
+    let proxy = exact(&origin);
+    origin.on("/").reply(
+        Reply::new(200)
+            .with("Cache-Control: max-age=100")
+            .body(BODY),
+    );
+    assert_eq!(proxy.get_with("/", &["Range: bytes=10-"]).status, 416);
+    proxy.get("/").assert_is(200, BODY);
+    assert_eq!(origin.count("/"), 1);
+}
+
+#[test]
 fn a_range_on_a_miss_is_a_206() {
     let origin = Origin::start();
     let proxy = exact(&origin);

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub(crate) use client::{Client, Response};
 pub(crate) use date::{asctime, http_date, rfc850_date};
 pub(crate) use gate::Gate;
-pub(crate) use origin::Origin;
+pub(crate) use origin::{Origin, Seen};
 pub(crate) use proxy::{Proxy, request};
 pub(crate) use reply::Reply;
 

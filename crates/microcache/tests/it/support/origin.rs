@@ -189,6 +189,11 @@ impl Seen {
         })
     }
 
+    /// Whether the body came to its end.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.body.lock().unwrap().complete
+    }
+
     /// How much of the body has come so far.
     pub(crate) fn body_length(&self) -> u64 {
         self.body.lock().unwrap().length
