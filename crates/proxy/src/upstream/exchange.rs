@@ -180,3 +180,27 @@ fn without_length(fields: FieldsBuf) -> FieldsBuf {
     }
     FieldsBuf::from_block(block)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_length_is_taken_out() {
+        for (block, left) in [
+            ("", ""),
+            ("content-length: 1\r\n", ""),
+            (
+                "A: 1\r\nCONTENT-LENGTH: 1\r\nB: Content-Length: 2\r\n",
+                "A: 1\r\nB: Content-Length: 2\r\n",
+            ),
+            (
+                "X-Content-Length: 1\r\nContent-Length-X: 2\r\n",
+                "X-Content-Length: 1\r\nContent-Length-X: 2\r\n",
+            ),
+        ] {
+            let fields = FieldsBuf::from_block(block.as_bytes().to_vec());
+            assert_eq!(without_length(fields).into_block(), left.as_bytes());
+        }
+    }
+}
