@@ -47,49 +47,62 @@ async fn check_used_once(first: &str, body: &str, change: impl FnOnce(&mut Group
 }
 
 #[tokio::test]
-async fn a_connection_that_cannot_be_trusted_is_used_once() {
-    for (first, body) in [
-        (
-            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
-            "ok",
-        ),
-        ("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "ok"),
-        // Too long; a second answer; what was not asked for.
-        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok, then", "ok"),
-        (
-            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
-            "ok",
-        ),
-        (
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n\r\n",
-            "ok",
-        ),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nx", ""),
+async fn a_connection_that_is_not_to_be_kept_is_used_once() {
+    for first in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+        "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
     ] {
-        check_used_once(first, body, |_| {}).await;
+        check_used_once(first, "ok", |_| {}).await;
     }
     check_used_once(OK, "ok", |settings| settings.max_idle = 0).await;
     check_used_once(OK, "ok", |settings| settings.idle_timeout = Duration::ZERO).await;
+}
+
+/// Bytes behind the end of an answer: it is refused, and so is its connection.
+#[tokio::test]
+async fn an_answer_with_more_behind_it_is_not_believed() {
+    let late = Got {
+        end: Err(BodyError::Malformed("bytes after its end")),
+        ..got(200, "ok")
+    };
+    let whole = || Err(OriginError::Malformed("bytes after the answer"));
+    for (sent, expected) in [
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok, then",
+            whole(),
+        ),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nx", whole()),
+        ("HTTP/1.1 204 None\r\n\r\nx", whole()),
+        ("HTTP/1.1 304 Same\r\nContent-Length: 1\r\n\r\nx", whole()),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+            whole(),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n\r\n",
+            Ok(late),
+        ),
+    ] {
+        let origin = Origin::start().await;
+        let group = origin.group();
+        let (answer, mut peer) = tokio::join!(get(&group), origin.serve(sent));
+        assert_eq!(answer, expected, "{sent:?}");
+        assert!(peer.is_closed().await, "{sent:?}");
+        assert_eq!(group.snapshot().active, 0);
+    }
 }
 
 #[tokio::test]
 async fn an_answer_nobody_asked_for_is_nobodys_answer() {
     let origin = Origin::start().await;
     let group = origin.group();
-    let (ask_again, asked_again) = tokio::sync::oneshot::channel();
-    let serving = async {
-        let mut peer = origin.serve(OK).await;
-        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
-            .await;
-        ask_again.send(()).unwrap();
-        origin.serve(SECOND).await
-    };
-    let asking = async {
-        assert_eq!(get(&group).await, Ok(got(200, "ok")));
-        asked_again.await.unwrap();
-        assert_eq!(get(&group).await, Ok(got(200, "second")));
-    };
-    tokio::join!(asking, serving);
+    let (answer, mut peer) = tokio::join!(get(&group), origin.serve(OK));
+    assert_eq!(answer, Ok(got(200, "ok")));
+    assert_eq!(group.snapshot().servers[0].idle, 1);
+    peer.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+        .await;
+    let (answer, _) = tokio::join!(get(&group), origin.serve(SECOND));
+    assert_eq!(answer, Ok(got(200, "second")));
 }
 
 /// The origin takes a second request on its connection and closes instead of answering.
