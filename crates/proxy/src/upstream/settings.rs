@@ -18,9 +18,9 @@ pub struct GroupSettings {
     pub queue_timeout: Duration,
     /// How long resolving a name and connecting to one of its addresses may take.
     pub connect_timeout: Duration,
-    /// How long a server may be silent before its answer.
+    /// How long a server may neither take more of the request nor begin its answer.
     pub first_byte_timeout: Duration,
-    /// How long a server may be silent within its answer, or not take what is sent to it.
+    /// How long a server may be silent within its answer.
     pub between_bytes_timeout: Duration,
     /// How long an event stream may be silent: it has nothing to say until something happens.
     pub event_stream_timeout: Duration,
