@@ -116,6 +116,9 @@ fn slow_clients_hold_nobody_up() {
 fn with_no_descriptor_left_it_keeps_serving_and_accepts_again() {
     let origin = Origin::start();
     let proxy = Proxy::with_descriptors(64, &origin, &["--threads", "2"]);
+    origin
+        .on("/miss")
+        .reply(Reply::new(200).with("Cache-Control: no-store").body("x"));
     origin.on("/").reply(
         Reply::new(200)
             .with("Cache-Control: max-age=1000")
@@ -128,6 +131,8 @@ fn with_no_descriptor_left_it_keeps_serving_and_accepts_again() {
         for _ in 0..10 {
             client.get("/").assert_is(200, "x");
         }
+        let miss = client.get("/miss").status;
+        assert!(matches!(miss, 200 | 502 | 503), "{miss}");
         drop(crowd);
         eventually("a new connection to be served", || {
             let mut late = proxy.connect();

@@ -1,6 +1,6 @@
 //! Origins that do not speak quite HTTP: 502, 504 or stale; and never a hit made of it.
 
-use crate::support::{Origin, Proxy, Reply};
+use crate::support::{Gate, Origin, Proxy, Reply, eventually};
 
 const TIMEOUTS: [&str; 4] = [
     "--first-byte-timeout",
@@ -299,18 +299,23 @@ fn bytes_after_a_response_are_nobodys_answer() {
 fn a_late_second_response_is_not_read_either() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
-    let gate = crate::support::Gate::default();
+    let gate = Gate::default();
     let second = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
-    origin
-        .on("/a")
-        .reply(Reply::new(200).body("hello").pause(&gate).send(second));
+    origin.on("/a").reply(
+        Reply::new(200)
+            .body("hello")
+            .pause(&gate)
+            .send(second)
+            .flood(1),
+    );
     origin
         .on("/next")
         .reply(Reply::new(200).with("Cache-Control: no-store").body("next"));
     proxy.get("/a").assert_is(200, "hello");
-    let connection = origin.seen("/a")[0].connection;
     gate.open();
-    origin.wait_for_close(connection);
+    eventually("all of it to be sent", || {
+        (origin.flooded() == 1).then_some(())
+    });
     for _ in 0..3 {
         proxy.get("/next").assert_is(200, "next");
     }

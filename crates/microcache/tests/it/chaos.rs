@@ -62,9 +62,9 @@ fn ask(proxy: &Proxy, client: u64, request: u64) -> bool {
     let target = target(chance % PAGES);
     let user = format!("user-{client}-{request}");
     let (cookie, visitor) = (format!("Cookie: {user}=1"), "Cookie: _ga=1".to_owned());
-    let personal = chance >> 8 & 3 == 0;
+    let personal = (chance >> 8).is_multiple_of(4);
     let mut connection = proxy.ask_with(&target, &[if personal { &cookie } else { &visitor }]);
-    if chance >> 16 & 15 == 0 {
+    if (chance >> 16).is_multiple_of(16) {
         return false; // This one does not wait for the answer.
     }
     let Ok(response) = connection.try_response() else {
@@ -109,7 +109,7 @@ fn answer(request: &Seen, chance: u64) -> Reply {
     );
     let half = &body[..body.len() / 2];
     let announced = format!("Content-Length: {}", body.len());
-    match chance >> 32 & 15 {
+    match (chance >> 32) % 16 {
         0 => Reply::hang_up(),
         1 => Reply::new(503).body("busy"),
         2 => Reply::new(200).with(&announced).send(half).close(),

@@ -359,6 +359,28 @@ fn an_event_stream_is_not_held_back() {
 }
 
 #[test]
+fn event_streams_do_not_eat_the_bound() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--max-concurrent", "1"]);
+    origin.on("/events").reply(
+        Reply::new(200)
+            .with_all(&[
+                "Content-Type: text/event-stream",
+                "Transfer-Encoding: chunked",
+            ])
+            .chunk(":\n\n")
+            .hold(),
+    );
+    origin.on("/").reply(Reply::new(200).body("x"));
+    let mut streams: Vec<_> = (0..3).map(|_| proxy.ask("/events")).collect();
+    for stream in &mut streams {
+        stream.head();
+        assert_eq!(stream.chunk(), ":\n\n");
+    }
+    proxy.get("/").assert_is(200, "x");
+}
+
+#[test]
 fn http_1_0_clients() {
     let (origin, proxy) = start();
     origin.on("/").reply(

@@ -74,6 +74,32 @@ fn pass() {
 }
 
 #[test]
+fn what_passes_keeps_its_conditions_and_ranges() {
+    let origin = Origin::start();
+    let proxy = one_route(&origin, "pass = true");
+    origin.on("/").reply(
+        Reply::new(206)
+            .with("Content-Range: bytes 0-1/4")
+            .body("pa"),
+    );
+    let fields = [
+        "Range: bytes=0-1",
+        "If-Range: \"a\"",
+        "If-None-Match: \"b\"",
+        "Cache-Control: no-cache",
+    ];
+    proxy.get_with("/", &fields).assert_is(206, "pa");
+    let seen = &origin.seen("/")[0];
+    for (name, value) in [
+        ("range", "bytes=0-1"),
+        ("if-range", "\"a\""),
+        ("if-none-match", "\"b\""),
+    ] {
+        assert_eq!(seen.field(name), Some(value));
+    }
+}
+
+#[test]
 fn bypass_conditions() {
     let origin = Origin::start();
     let proxy = one_route(&origin, r#"bypass = ["header:X-Debug", "query:draft=1"]"#);

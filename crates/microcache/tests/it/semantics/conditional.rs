@@ -195,6 +195,32 @@ fn conditions_of_requests_that_pass_reach_the_origin() {
 }
 
 #[test]
+fn personal_requests_keep_their_conditions_and_ranges() {
+    let origin = Origin::start();
+    let proxy = exact(&origin);
+    origin.on("/").answer(|request| {
+        match (request.field("if-none-match"), request.field("range")) {
+            (Some("\"mine\""), _) => Reply::new(304).with("ETag: \"mine\""),
+            (_, Some("bytes=0-1")) => Reply::new(206)
+                .with("Content-Range: bytes 0-1/4")
+                .body("mi"),
+            _ => Reply::new(200).with("ETag: \"mine\"").body("mine"),
+        }
+    });
+    let personal = |line: &str| proxy.get_with("/", &["Cookie: session=1", line]);
+    assert_eq!(personal("If-None-Match: \"mine\"").status, 304);
+    personal("If-None-Match: \"other\"").assert_is(200, "mine");
+    personal("Range: bytes=0-1").assert_is(206, "mi");
+    personal("X-Plain: 1").assert_is(200, "mine");
+    let head = proxy.send("HEAD", "/", &["Cookie: session=1"]);
+    assert_eq!(
+        (head.status, head.field("content-length")),
+        (200, Some("4")),
+        "{head:?}"
+    );
+}
+
+#[test]
 fn conditions_do_not_apply_to_errors() {
     let origin = Origin::start();
     let proxy = exact(&origin);

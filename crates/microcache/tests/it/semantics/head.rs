@@ -1,7 +1,7 @@
 //! HEAD: answered from a stored GET, and what it tells about one. RFC 9111 §4.3.5.
 
 use super::exact;
-use crate::support::{Origin, Reply};
+use crate::support::{Origin, Reply, request};
 
 const FRESH: &str = "Cache-Control: max-age=100";
 const EXPIRED: &str = "Cache-Control: max-age=0";
@@ -48,6 +48,41 @@ fn a_head_miss_stores_no_body_that_never_came() {
     );
     proxy.get("/").assert_is(200, "hello");
     proxy.get("/").assert_is(200, "hello");
+}
+
+#[test]
+fn answers_without_a_body_leave_the_connection_in_step() {
+    let origin = Origin::start();
+    let proxy = exact(&origin);
+    for target in ["/kept", "/passed"] {
+        let fields = if target == "/kept" {
+            [FRESH, "ETag: \"a\""]
+        } else {
+            ["Cache-Control: private", "ETag: \"a\""]
+        };
+        origin
+            .on(target)
+            .reply(Reply::new(200).with_all(&fields).body("hello"));
+    }
+    origin.on("/empty").reply(Reply::new(204).with(FRESH));
+    let mut client = proxy.connect();
+    for target in ["/kept", "/passed"] {
+        for _ in 0..2 {
+            client.send(request("HEAD", target, &[]));
+            assert_eq!(
+                client.response_to_head().field("content-length"),
+                Some("5"),
+                "{target}"
+            );
+            client.get(target).assert_is(200, "hello");
+        }
+    }
+    client.send(request("GET", "/kept", &["If-None-Match: \"a\""]));
+    assert_eq!(client.response().status, 304);
+    for _ in 0..2 {
+        client.get("/empty").assert_is(204, "");
+    }
+    client.get("/kept").assert_is(200, "hello");
 }
 
 #[test]

@@ -128,6 +128,23 @@ fn even_errors_of_our_own_have_it() {
 }
 
 #[test]
+fn pages_of_our_own_have_a_date() {
+    // RFC 9110 §6.6.1: who makes a 4xx has to date it.
+    let origin = Origin::start();
+    let proxy = exact(&origin);
+    origin.on("/").reply(Reply::hang_up());
+    let bad = "GET / HTTP/1.1\r\nHost: a b\r\n\r\n";
+    for response in [
+        proxy.get("/"),
+        proxy.get_with("/absent", &["Cache-Control: only-if-cached"]),
+        proxy.request(bad),
+    ] {
+        let date = response.field("date").unwrap_or_default();
+        assert!(date.ends_with(" GMT"), "{response:?}");
+    }
+}
+
+#[test]
 fn via_on_both_sides() {
     let origin = Origin::start();
     let proxy = exact(&origin);
