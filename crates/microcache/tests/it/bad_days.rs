@@ -214,6 +214,17 @@ fn a_signal_lets_requests_under_way_finish() {
 }
 
 #[test]
+fn a_signal_right_after_the_start_is_heard() {
+    let origin = Origin::start();
+    for _ in 0..20 {
+        let mut proxy = Proxy::start(&origin, &[]);
+        proxy.terminate();
+        let status = proxy.wait();
+        assert!(status.success(), "{status}");
+    }
+}
+
+#[test]
 fn a_second_signal_ends_it() {
     let origin = Origin::start();
     let mut proxy = Proxy::start(&origin, &[]);

@@ -491,6 +491,43 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
+fn a_client_that_pipelines_and_does_not_read_is_held_back() {
+    let (origin, proxy) = start();
+    let body = vec![b'x'; 50_000];
+    origin.on("/").reply(
+        Reply::new(200)
+            .with("Cache-Control: max-age=100")
+            .body(&body),
+    );
+    proxy.get("/");
+    let mut client = proxy.connect();
+    let (mut sender, mut taken) = (client.stream().try_clone().unwrap(), 0);
+    sender.set_nonblocking(true).unwrap();
+    let batch = request("GET", "/", &[]).repeat(1000);
+    let mut rest: &[u8] = &[];
+    let standstill = standstill(|| {
+        if rest.is_empty() {
+            rest = batch.as_bytes();
+        }
+        if let Ok(n) = sender.write(rest) {
+            rest = &rest[n..];
+            taken += n as u64;
+        }
+        taken
+    });
+    assert!(
+        standstill < BUFFERS,
+        "{} MiB of requests were taken",
+        standstill >> 20
+    );
+    assert!(proxy.resident() < BUFFERS, "{} MiB", proxy.resident() >> 20);
+    client.stream().set_nonblocking(false).unwrap();
+    for _ in 0..100 {
+        assert_eq!(client.response().body.len(), body.len());
+    }
+}
+
+#[test]
 fn requests_sent_byte_by_byte() {
     let (origin, proxy) = start();
     origin.on("/").reply(Reply::new(200).body("x"));
