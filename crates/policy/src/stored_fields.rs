@@ -15,15 +15,39 @@ pub fn fields_to_store(response: Fields<'_>, rules: &Rules) -> FieldsBuf {
     response
         .iter()
         .filter(|(name, _)| {
-            let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-            let left_out = is("age")
-                || is("content-length")
-                || is("trailer")
-                || (is("set-cookie") && rules.set_cookie != SetCookie::Store)
+            let is_cookie = name.eq_ignore_ascii_case(b"set-cookie");
+            let left_out = is_never_stored(name)
+                || (is_cookie && rules.set_cookie != SetCookie::Store)
                 || qualified.iter().any(|one| one.eq_ignore_ascii_case(name));
             !left_out && hop::travels(response, name)
         })
         .collect()
+}
+
+/// Whether a block can be sent as it stands in a response's head: whole lines, none of which frames
+/// a body or speaks of a connection. For blocks that were kept where others can write.
+pub fn is_stored_form(block: &[u8]) -> bool {
+    block.split_inclusive(|&b| b == b'\n').all(|line| {
+        let Some((line, colon)) = line
+            .strip_suffix(b"\r\n")
+            .and_then(|line| Some((line, memchr::memchr(b':', line)?)))
+        else {
+            return false;
+        };
+        let (name, value) = (&line[..colon], &line[colon..]);
+        directives::is_token(name)
+            && value
+                .iter()
+                .all(|&b| b == b'\t' || (b >= b' ' && b != 0x7f))
+            && !is_never_stored(name)
+            && hop::travels(Fields::default(), name)
+    })
+}
+
+fn is_never_stored(name: &[u8]) -> bool {
+    ["age", "content-length", "trailer"]
+        .iter()
+        .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
 }
 
 /// The names in `private="…"` and `no-cache="…"` (RFC 9111 §5.2.2.4, §5.2.2.7).
@@ -62,6 +86,7 @@ mod tests {
             expected,
             "{response:?}"
         );
+        assert!(is_stored_form(expected.as_bytes()));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
+use microcache_policy::stored_fields::is_stored_form;
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{Fields, Lifetime, Millis, Time};
 use xxhash_rust::xxh3::xxh3_64;
@@ -198,7 +199,8 @@ impl Stored {
         }
         let lifetime = Lifetime::from_bytes(&lifetime).ok_or(Corrupt::Value)?;
         let vary = VaryNames::from_bytes(&vary).ok_or(Corrupt::Value)?;
-        if !(200..=599).contains(&status) || !is_field_block(&fields) {
+        // A checksum is no proof of origin: a shared tier may hold what somebody else wrote.
+        if !(200..=599).contains(&status) || !is_stored_form(&fields) {
             return Err(Corrupt::Value);
         }
         Ok((
@@ -216,23 +218,6 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Corrupt> {
 
 fn head_checksum(head: &[u8], parts: &[u8]) -> u64 {
     xxh3_64(head) ^ xxh3_64(parts).rotate_left(1)
-}
-
-/// Whether these are whole lines that can go out as they are. A checksum is no proof of origin:
-/// a shared tier may hold what somebody else wrote.
-fn is_field_block(block: &[u8]) -> bool {
-    block.is_empty()
-        || block.ends_with(b"\r\n")
-            && block[..block.len() - 2].split(|&b| b == b'\n').all(|line| {
-                let line = line.strip_suffix(b"\r").unwrap_or(line);
-                !line.is_empty()
-                    && !line.contains(&b'\r')
-                    && !line.contains(&0)
-                    && line
-                        .iter()
-                        .position(|&b| b == b':')
-                        .is_some_and(|at| at > 0)
-            })
 }
 
 #[cfg(test)]
@@ -278,8 +263,15 @@ mod tests {
             &b"A: b"[..],
             b"A: b\r\n\r\n",
             b"A: b\rc\r\n",
+            b"A: b\nC: d\r\n",
+            b"A: b\r\n c: d\r\n",
+            b"A : b\r\n",
+            b"A: \0\r\n",
             b": b\r\n",
             b"A\r\n",
+            b"Content-Length: 5\r\n",
+            b"transfer-encoding: chunked\r\n",
+            b"Connection: close\r\n",
         ] {
             let bytes = stored(bad, vec![], b"").encode(b"key");
             assert_eq!(

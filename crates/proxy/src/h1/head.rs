@@ -260,7 +260,10 @@ fn fits(bytes: &[u8], pattern: &[u8]) -> bool {
     bytes
         .iter()
         .zip(pattern)
-        .all(|(byte, expected)| byte == expected || (*expected == b'#' && byte.is_ascii_digit()))
+        .all(|(byte, expected)| match expected {
+            b'#' => byte.is_ascii_digit(),
+            _ => byte == expected,
+        })
 }
 
 /// Reads the response head at the front of `buf`, and how many bytes it took; `None` while it is

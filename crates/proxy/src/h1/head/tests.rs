@@ -249,6 +249,7 @@ fn malformed_responses_are_refused() {
         b"HTTP/1.1 200OK\r\n\r\n",
         b"HTTP/1.1 2000\r\n\r\n",
         b"HTTP/1.1 20 OK\r\n\r\n",
+        b"HTTP/1.1 20# OK\r\n\r\n",
         b"HTTP/1.1 099 x\r\n\r\n",
         b"HTTP/1.1 600 x\r\n\r\n",
         b"HTTP/1.1  200 OK\r\n\r\n",
