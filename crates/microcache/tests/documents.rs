@@ -1,0 +1,253 @@
+//! The documents, held against what there is: paths, links, flags, commands, configurations, and
+//! what `Cache-Status` can say.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const GUIDE: [&str; 10] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/README.md",
+    "docs/getting-started.md",
+    "docs/caching-rules.md",
+    "docs/operations.md",
+    "docs/security.md",
+    "docs/real-application.md",
+];
+
+const DECISIONS: &str = "docs/decisions";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Every document by path, with its text.
+fn documents() -> Vec<(String, String)> {
+    let decisions = fs::read_dir(root().join(DECISIONS)).expect("there are decisions");
+    let decisions = decisions.map(|entry| {
+        let name = entry.expect("an entry").file_name();
+        format!("{DECISIONS}/{}", name.to_string_lossy())
+    });
+    GUIDE
+        .iter()
+        .map(|&path| path.to_owned())
+        .chain(decisions)
+        .map(|path| (path.clone(), read(&path)))
+        .collect()
+}
+
+/// The text between `open` and `close`, wherever that stands.
+fn between<'a>(text: &'a str, open: &'a str, close: &'a str) -> impl Iterator<Item = &'a str> {
+    text.split(open)
+        .skip(1)
+        .filter_map(move |rest| rest.split_once(close).map(|(inner, _)| inner))
+}
+
+/// The blocks of code in this language.
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let fenced = text.split("```").skip(1).step_by(2);
+    fenced
+        .filter_map(|block| block.split_once('\n'))
+        .filter(|(name, _)| *name == language)
+        .map(|(_, code)| code)
+        .collect()
+}
+
+/// What stands in backticks within a line.
+fn code_spans(text: &str) -> Vec<&str> {
+    let prose = text.split("```").step_by(2);
+    prose
+        .flat_map(str::lines)
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .collect()
+}
+
+/// The shell's lines: whole blocks of `sh`, and what follows a prompt.
+fn commands(text: &str) -> Vec<&str> {
+    let typed = blocks(text, "console")
+        .into_iter()
+        .flat_map(str::lines)
+        .filter_map(|line| line.strip_prefix("$ "));
+    let scripts = blocks(text, "sh").into_iter().flat_map(str::lines);
+    typed.chain(scripts).chain(code_spans(text)).collect()
+}
+
+fn microcache(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_microcache"))
+        .args(arguments)
+        .output()
+        .expect("the binary runs")
+}
+
+#[test]
+fn every_path_that_the_architecture_names_exists() {
+    let text = read("ARCHITECTURE.md");
+    let is_path = |span: &&str| span.contains('/') && !span.contains([' ', ':']);
+    let named: BTreeSet<&str> = code_spans(&text).into_iter().filter(is_path).collect();
+    assert!(named.len() > 20, "{named:?}");
+    for path in named {
+        assert!(root().join(path).exists(), "{path} does not exist");
+    }
+    for member in fs::read_dir(root().join("crates")).expect("there are crates") {
+        let name = member.expect("an entry").file_name();
+        let path = format!("crates/{}", name.to_string_lossy());
+        assert!(text.contains(&path), "{path} is not in ARCHITECTURE.md");
+    }
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    for (path, text) in documents() {
+        let folder = root().join(&path);
+        let folder = folder.parent().expect("a document is in a folder");
+        let links = between(&text, "](", ")").filter(|link| !link.starts_with("http"));
+        for link in links {
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = folder.join(file);
+            assert!(target.exists(), "{path}: {link} does not exist");
+            if !heading.is_empty() {
+                let text = fs::read_to_string(&target).expect("a document");
+                let found = headings(&text).any(|slug| slug == heading);
+                assert!(found, "{path}: {link} has no such heading");
+            }
+        }
+    }
+}
+
+/// The names by which headings are linked.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    text.lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| {
+            let title = line.trim_start_matches('#').trim().to_lowercase();
+            title
+                .chars()
+                .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-'))
+                .map(|c| if c == ' ' { '-' } else { c })
+                .collect()
+        })
+}
+
+#[test]
+fn every_flag_is_one() {
+    let mut known: BTreeSet<String> = ["--config", "--sample", "--reference", "--version"]
+        .map(str::to_owned)
+        .into();
+    let help = String::from_utf8(microcache(&["--help"]).stdout).expect("help is text");
+    let words = help.split_whitespace();
+    known.extend(words.filter(|w| w.starts_with("--")).map(str::to_owned));
+    known.insert("--help".to_owned());
+    let mut seen = 0;
+    for (path, text) in documents() {
+        for command in commands(&text) {
+            let ours = match command.split_once("-- ") {
+                Some((cargo, ours)) if cargo.starts_with("cargo run") => ours,
+                _ if command.starts_with("cargo") => continue,
+                _ if command.contains("microcache --") => command,
+                _ if command.starts_with("--") => command,
+                _ => continue,
+            };
+            for word in ours.split_whitespace().filter(|w| w.starts_with("--")) {
+                seen += 1;
+                let flag = word.split('=').next().unwrap_or(word);
+                assert!(known.contains(flag), "{path}: {flag} in `{command}`");
+            }
+        }
+    }
+    assert!(seen > 10, "{seen}");
+}
+
+#[test]
+fn every_target_of_make_is_one() {
+    let makefile = read("Makefile");
+    let mut seen = 0;
+    for (path, text) in documents() {
+        for command in commands(&text) {
+            let Some(rest) = command.strip_prefix("make ") else {
+                continue;
+            };
+            seen += 1;
+            let target = rest.split_whitespace().next().unwrap_or_default();
+            let rule = format!("\n{target}:");
+            assert!(makefile.contains(&rule), "{path}: `make {target}`");
+        }
+    }
+    assert!(seen > 3, "{seen}");
+}
+
+#[test]
+fn every_configuration_is_fine() {
+    let mut seen = 0;
+    for (path, text) in documents() {
+        for (number, code) in blocks(&text, "toml").into_iter().enumerate() {
+            seen += 1;
+            let name = format!("microcache-documents-{}-{seen}.toml", std::process::id());
+            let file = std::env::temp_dir().join(name);
+            fs::write(&file, code).expect("the file is written");
+            let output = microcache(&["check", file.to_str().expect("the path is UTF-8")]);
+            fs::remove_file(&file).expect("the file is removed");
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{path}, block {number}: {told}");
+        }
+    }
+    assert!(seen > 1, "{seen}");
+}
+
+#[test]
+fn every_option_that_is_named_is_one() {
+    let reference = read("docs/configuration.md");
+    let operations = read("docs/operations.md");
+    let bounds = operations
+        .split_once("## What happens at each bound")
+        .expect("there is such a section")
+        .1;
+    let mut seen = 0;
+    for row in bounds.lines().filter(|line| line.starts_with("| `")) {
+        let cell = row.split('|').nth(1).expect("a row has cells");
+        for option in code_spans(cell) {
+            seen += 1;
+            let heading = format!("### `{option}`");
+            assert!(reference.contains(&heading), "{option} is no option");
+        }
+    }
+    assert!(seen > 15, "{seen}");
+}
+
+/// Where the words come from that `detail` in `Cache-Status` can be.
+const DETAILS: [&str; 6] = [
+    "crates/policy/src/request.rs",
+    "crates/policy/src/storable.rs",
+    "crates/engine/src/failure.rs",
+    "crates/engine/src/keep.rs",
+    "crates/engine/src/serve.rs",
+    "crates/proxy/src/connection/exchange.rs",
+];
+
+#[test]
+fn every_detail_of_cache_status_is_explained() {
+    let rules = read("docs/caching-rules.md");
+    let mut details = BTreeSet::from(["uncollapsed".to_owned()]);
+    for path in DETAILS {
+        let source = read(path);
+        let code = source
+            .split("#[cfg(test)]")
+            .next()
+            .expect("there is a first part");
+        for (before, after) in [("=> \"", "\","), ("Some(\"", "\")"), ("Err(\"", "\")")] {
+            details.extend(between(code, before, after).map(str::to_owned));
+        }
+    }
+    assert!(details.len() > 20, "{details:?}");
+    for detail in &details {
+        let row = format!("\n| `{detail}` |");
+        assert!(rules.contains(&row), "{detail} is not explained");
+    }
+}
