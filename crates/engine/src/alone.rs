@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::{
-    CacheStatus, HeadUpdate, KeyBuf, RequestFacts, Storable, Time, head_update, key, storable,
+    CacheStatus, Fields, HeadUpdate, KeyBuf, RequestFacts, Storable, Time, head_update, key,
+    storable,
 };
 
 use crate::body::Body;
@@ -62,7 +63,7 @@ impl Engine {
             && !facts.is_head()
             && let Ok(lifetime) = judge(&self, route, &facts, &response, request_time, now)
         {
-            let fields = incoming.fields.fields();
+            let fields = Fields::new(&incoming.fields);
             let (first, body) = self.begin_fill(route, response, lifetime, fields);
             let filling = Arc::clone(&first.filling);
             let limit = self.object_limit(route);

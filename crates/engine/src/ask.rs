@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use microcache_policy::vary::{self, Selection};
-use microcache_policy::{CacheStatus, RequestFacts, Reuse, on_error, reuse};
+use microcache_policy::{CacheStatus, Fields, RequestFacts, Reuse, on_error, reuse};
 use microcache_store::Hit;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -137,7 +137,7 @@ impl Engine {
         match own.await {
             Ok(Own::First(first)) => {
                 let now = self.clock.now();
-                first.respond(incoming.fields.fields(), &facts, now, cache_status)
+                first.respond(Fields::new(&incoming.fields), &facts, now, cache_status)
             }
             Ok(Own::Confirmed(hit)) => {
                 cache_status.fwd_status = Some(304);
@@ -169,7 +169,7 @@ impl Engine {
         cache_status: CacheStatus,
     ) -> Response {
         let now = self.clock.now();
-        let fields = incoming.fields.fields();
+        let fields = Fields::new(&incoming.fields);
         Reusable::stored(hit).respond(fields, facts, now, cache_status, Outcome::Revalidated)
     }
 
@@ -180,7 +180,7 @@ impl Engine {
             Answer::Filling(filling) => (&filling.lifetime, &filling.vary, &filling.selection),
             Answer::Confirmed(hit) => (&hit.lifetime, &hit.vary, &hit.selection),
         };
-        let fields = incoming.fields.fields();
+        let fields = Fields::new(&incoming.fields);
         let mut selection = Selection::new();
         vary::select(vary, fields, &mut selection);
         if selection[..] != selected[..] {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::{
-    FieldsBuf, Handling, Refreshed, RequestFacts, Storable, Time, add_validators,
+    Fields, FieldsBuf, Handling, Refreshed, RequestFacts, Storable, Time, add_validators,
     is_conditional_field, on_error, refreshed, same_representation, vary,
 };
 use microcache_store::{Hit, Memory};
@@ -59,7 +59,7 @@ impl Engine {
         let now = self.clock.now();
         complete(&mut response.fields, now);
 
-        let request = fetch.incoming.fields.fields();
+        let request = Fields::new(&fetch.incoming.fields);
         let facts = RequestFacts::read(&Method::GET, request, false, &route.rules);
         if response.status == 304 {
             let Some(stored) = fetch.stored.take() else {

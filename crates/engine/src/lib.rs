@@ -7,6 +7,7 @@ mod clock;
 mod failure;
 mod fill;
 pub mod flight;
+mod interim;
 mod keep;
 mod lead;
 mod message;
@@ -20,9 +21,10 @@ mod sync;
 pub use body::{Body, BodyError, Frame, Source};
 pub use clock::Clock;
 pub use fill::FillReader;
+pub use interim::{Interim, Interims};
 pub use message::{Incoming, Request, Response};
 pub use origin::{
-    BoxFuture, Duplex, Interim, Origin, OriginError, OriginRequest, OriginResponse, Tunnel, Urgency,
+    BoxFuture, Duplex, Origin, OriginError, OriginRequest, OriginResponse, Tunnel, Urgency,
 };
 pub use outcome::{Counters, Outcome};
 pub use respond::plain as plain_response;

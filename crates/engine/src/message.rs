@@ -5,10 +5,10 @@ use http::Method;
 use microcache_policy::key::Scheme;
 use microcache_policy::status::CacheStatus;
 use microcache_policy::{Fields, FieldsBuf};
-use tokio::sync::mpsc;
 
 use crate::body::Body;
-use crate::origin::{Interim, Tunnel};
+use crate::interim::Interims;
+use crate::origin::Tunnel;
 use crate::outcome::Outcome;
 
 /// A request head where it was read: all that a hit needs.
@@ -42,7 +42,7 @@ pub struct Incoming {
     /// The raw path and query.
     pub target: Bytes,
     /// The client's field lines.
-    pub fields: FieldsBuf,
+    pub fields: Bytes,
     /// The field lines to send on.
     pub outgoing: FieldsBuf,
     /// The body.
@@ -52,7 +52,7 @@ pub struct Incoming {
     /// The client wants to leave HTTP.
     pub upgrade: bool,
     /// Takes 1xx responses on their way to the client.
-    pub interim: Option<mpsc::Sender<Interim>>,
+    pub interim: Option<Interims>,
 }
 
 impl Incoming {
@@ -63,7 +63,7 @@ impl Incoming {
             scheme: self.scheme,
             host: &self.host,
             target: &self.target,
-            fields: self.fields.fields(),
+            fields: Fields::new(&self.fields),
             has_body: !matches!(self.body, Body::Empty),
             upgrade: self.upgrade,
         }

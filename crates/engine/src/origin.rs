@@ -9,9 +9,9 @@ use bytes::Bytes;
 use http::Method;
 use microcache_policy::FieldsBuf;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
 
 use crate::body::{Body, BodyError};
+use crate::interim::Interims;
 
 /// A request to the origin. Its fields are end-to-end ones, plus `Expect`, `Upgrade` and what the
 /// proxy adds; framing fields are written by the connection.
@@ -30,18 +30,9 @@ pub struct OriginRequest {
     /// The client asked for another protocol (`Upgrade` is among the fields).
     pub upgrade: bool,
     /// Takes 1xx responses on their way to the client.
-    pub interim: Option<mpsc::Sender<Interim>>,
+    pub interim: Option<Interims>,
     /// Who is waiting for the answer.
     pub urgency: Urgency,
-}
-
-/// A 1xx response.
-#[derive(Debug)]
-pub struct Interim {
-    /// 102, 103 and the like; never 101.
-    pub status: u16,
-    /// Its fields.
-    pub fields: FieldsBuf,
 }
 
 /// Who is waiting for the origin's answer.

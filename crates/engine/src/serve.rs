@@ -100,16 +100,16 @@ pub struct Question {
 /// How a question goes to the origin.
 pub(crate) enum Way {
     /// On its own. With a key, a response that turns out storable is stored under it.
-    Alone(Option<KeyBuf>),
+    Alone(Option<Box<[u8]>>),
     /// As one fetch for everyone who wants the same.
     Together(Wanted),
 }
 
 /// What a collapsed fetch is for.
 pub(crate) struct Wanted {
-    pub(crate) key: KeyBuf,
+    pub(crate) key: Box<[u8]>,
     /// What the request says in the fields that the latest response varied on.
-    pub(crate) selection: Selection,
+    pub(crate) selection: Box<[u8]>,
     /// A stored response that the origin may confirm.
     pub(crate) stored: Option<Hit>,
 }
@@ -199,7 +199,7 @@ impl Engine {
                     if !hit.claim_refresh(now, self.settings.refresh_pause) {
                         return Served::Now(response);
                     }
-                    let wanted = wanted(key, object.as_deref(), Some(hit.clone()), request);
+                    let wanted = wanted(&key, object.as_deref(), Some(hit.clone()), request);
                     let route = found.route;
                     return Served::NowAndRefresh(response, Refresh { route, wanted });
                 }
@@ -216,17 +216,29 @@ impl Engine {
             return Served::Now(only_if_cached(forward));
         }
         if !together {
-            return ask(Forward::Request, Some("credentials"), Way::Alone(Some(key)));
+            return ask(
+                Forward::Request,
+                Some("credentials"),
+                Way::Alone(Some(key[..].into())),
+            );
         }
         let marked = object.as_ref().is_some_and(|o| now < o.uncacheable_until);
         if marked && hit.is_none() {
-            return ask(forward, Some("hit-for-miss"), Way::Alone(Some(key)));
+            return ask(
+                forward,
+                Some("hit-for-miss"),
+                Way::Alone(Some(key[..].into())),
+            );
         }
         let full = |o: &Arc<Object>| o.variants().len() >= self.settings.memory.variants;
         if hit.is_none() && object.as_ref().is_some_and(full) {
-            return ask(forward, Some("too-many-variants"), Way::Alone(Some(key)));
+            return ask(
+                forward,
+                Some("too-many-variants"),
+                Way::Alone(Some(key[..].into())),
+            );
         }
-        let wanted = wanted(key, object.as_deref(), hit, request);
+        let wanted = wanted(&key, object.as_deref(), hit, request);
         ask(forward, None, Way::Together(wanted))
     }
 
@@ -236,7 +248,7 @@ impl Engine {
 }
 
 fn wanted(
-    key: KeyBuf,
+    key: &[u8],
     object: Option<&Object>,
     stored: Option<Hit>,
     request: &Request<'_>,
@@ -246,8 +258,8 @@ fn wanted(
         vary::select(&object.vary, request.fields, &mut selection);
     }
     Wanted {
-        key,
-        selection,
+        key: key.into(),
+        selection: selection[..].into(),
         stored,
     }
 }

@@ -141,6 +141,14 @@ impl FieldsBuf {
         Self { block: Vec::new() }
     }
 
+    /// No lines yet, and room for a block of this size.
+    pub fn with_capacity(block: usize) -> Self {
+        // The space after a colon may be ours, not the network's; so may some more lines.
+        Self {
+            block: Vec::with_capacity(block + 256),
+        }
+    }
+
     /// Takes over a block that is already lines of `Name: value\r\n`.
     pub const fn from_block(block: Vec<u8>) -> Self {
         Self { block }
@@ -162,9 +170,11 @@ impl FieldsBuf {
         self.block.extend_from_slice(b": ");
         let start = self.block.len();
         self.block.extend_from_slice(value.as_ref());
-        for byte in &mut self.block[start..] {
-            if matches!(byte, b'\r' | b'\n' | 0) {
-                *byte = b' ';
+        if memchr::memchr3(b'\r', b'\n', 0, &self.block[start..]).is_some() {
+            for byte in &mut self.block[start..] {
+                if matches!(byte, b'\r' | b'\n' | 0) {
+                    *byte = b' ';
+                }
             }
         }
         self.block.extend_from_slice(b"\r\n");

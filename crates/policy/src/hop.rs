@@ -1,5 +1,7 @@
 //! Fields that concern one connection only (RFC 9110 §7.6.1).
 
+use smallvec::SmallVec;
+
 use crate::fields::{Fields, FieldsBuf};
 
 /// Fields that never travel further, named in `Connection` or not.
@@ -60,23 +62,30 @@ const PROTECTED: &[&str] = &[
 
 /// The fields that go on to the next hop, in their order and case.
 pub fn end_to_end(fields: Fields<'_>) -> FieldsBuf {
-    fields
-        .iter()
-        .filter(|(name, _)| travels(fields, name))
-        .collect()
+    let nominated = Nominated::by(fields);
+    let mut kept = FieldsBuf::with_capacity(fields.as_block().len());
+    for (name, value) in fields {
+        if !is_hop_by_hop(name) && !nominated.contains(name) {
+            kept.push(name, value);
+        }
+    }
+    kept
 }
 
-/// Whether the field called `name` goes on to the next hop.
-pub(crate) fn travels(fields: Fields<'_>, name: &[u8]) -> bool {
-    if is_one_of(name, HOP_BY_HOP) {
-        return false;
+/// The fields that `Connection` names and is allowed to: mostly none.
+pub struct Nominated<'a>(SmallVec<[&'a [u8]; 2]>);
+
+impl<'a> Nominated<'a> {
+    /// Those of a message with these fields.
+    pub fn by(fields: Fields<'a>) -> Self {
+        let options = fields.members("connection");
+        Self(options.filter(|option| is_removable(option)).collect())
     }
-    let nominated = || {
-        fields
-            .members("connection")
-            .any(|option| option.eq_ignore_ascii_case(name))
-    };
-    is_protected(name) || !nominated()
+
+    /// Whether `name` is one of them.
+    pub fn contains(&self, name: &[u8]) -> bool {
+        self.0.iter().any(|one| one.eq_ignore_ascii_case(name))
+    }
 }
 
 /// Whether `Connection` holds this option, in any of its lines and in any case.
@@ -89,8 +98,16 @@ pub fn connection_has(fields: Fields<'_>, token: &str) -> bool {
 /// Whether a `Connection` value names a field that would be removed: the origin then sees another
 /// request than the cache does.
 pub(crate) fn names_fields(connection: &[u8]) -> bool {
-    crate::fields::split_list(connection)
-        .any(|option| !is_one_of(option, PLAIN_OPTIONS) && !is_protected(option))
+    crate::fields::split_list(connection).any(is_removable)
+}
+
+/// Whether `name` is one of those that never travel further.
+pub fn is_hop_by_hop(name: &[u8]) -> bool {
+    is_one_of(name, HOP_BY_HOP)
+}
+
+fn is_removable(option: &[u8]) -> bool {
+    !is_one_of(option, PLAIN_OPTIONS) && !is_protected(option)
 }
 
 /// Targeted fields (RFC 9213) are known by their ending: what may be stored is not for `Connection`

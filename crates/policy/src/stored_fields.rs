@@ -2,7 +2,7 @@
 
 use crate::directives;
 use crate::fields::{Fields, FieldsBuf};
-use crate::hop;
+use crate::hop::{Nominated, is_hop_by_hop};
 use crate::rules::{Rules, SetCookie};
 use crate::targeted;
 
@@ -12,16 +12,20 @@ use crate::targeted;
 /// length the store knows.
 pub fn fields_to_store(response: Fields<'_>, rules: &Rules) -> FieldsBuf {
     let qualified = qualified_names(response, rules);
-    response
-        .iter()
-        .filter(|(name, _)| {
-            let is_cookie = name.eq_ignore_ascii_case(b"set-cookie");
-            let left_out = is_never_stored(name)
-                || (is_cookie && rules.set_cookie != SetCookie::Store)
-                || qualified.iter().any(|one| one.eq_ignore_ascii_case(name));
-            !left_out && hop::travels(response, name)
-        })
-        .collect()
+    let nominated = Nominated::by(response);
+    let mut kept = FieldsBuf::with_capacity(response.as_block().len());
+    for (name, value) in response {
+        let is_cookie = name.eq_ignore_ascii_case(b"set-cookie");
+        let left_out = is_never_stored(name)
+            || is_hop_by_hop(name)
+            || nominated.contains(name)
+            || (is_cookie && rules.set_cookie != SetCookie::Store)
+            || qualified.iter().any(|one| one.eq_ignore_ascii_case(name));
+        if !left_out {
+            kept.push(name, value);
+        }
+    }
+    kept
 }
 
 /// Whether a block can be sent as it stands in a response's head: whole lines, none of which frames
@@ -40,7 +44,7 @@ pub fn is_stored_form(block: &[u8]) -> bool {
                 .iter()
                 .all(|&b| b == b'\t' || (b >= b' ' && b != 0x7f))
             && !is_never_stored(name)
-            && hop::travels(Fields::default(), name)
+            && !is_hop_by_hop(name)
     })
 }
 

@@ -2,8 +2,7 @@
 
 use std::net::IpAddr;
 
-use microcache_engine::Request;
-use microcache_policy::{Fields, FieldsBuf, end_to_end, only_from_trusted_peers};
+use microcache_policy::{Fields, FieldsBuf, hop, only_from_trusted_peers};
 
 use crate::config::Cidr;
 
@@ -17,33 +16,35 @@ const OURS: [&str; 6] = [
     "x-forwarded-proto",
 ];
 
-/// The fields to send to the origin for a request of `peer`.
+/// The fields to send to the origin for a request of `peer`, with those of an upgrade if it is to be
+/// passed on.
 pub(crate) fn outgoing(
-    request: &Request<'_>,
+    request: Fields<'_>,
+    upgrade: bool,
     host: &[u8],
     peer: IpAddr,
     trusted: &[Cidr],
 ) -> FieldsBuf {
     let peer = peer.to_canonical();
     let trusted = trusted.iter().any(|range| range.contains(peer));
-    let mut fields = FieldsBuf::new();
+    let mut fields = FieldsBuf::with_capacity(request.as_block().len() + host.len());
     fields.push("Host", host);
-    for (name, value) in end_to_end(request.fields).fields() {
-        let dropped = is_one_of(name, &OURS) || !trusted && only_from_trusted_peers(name);
+    let nominated = hop::Nominated::by(request);
+    for (name, value) in request {
+        let dropped = is_one_of(name, &OURS)
+            || hop::is_hop_by_hop(name)
+            || nominated.contains(name)
+            || !trusted && only_from_trusted_peers(name);
         if !dropped {
             fields.push(name, value);
         }
     }
-    if request.upgrade {
-        for value in request.fields.all("upgrade") {
+    if upgrade {
+        for value in request.all("upgrade") {
             fields.push("Upgrade", value);
         }
     }
-    let known = if trusted {
-        request.fields
-    } else {
-        Fields::default()
-    };
+    let known = if trusted { request } else { Fields::default() };
     push_forwarding(&mut fields, known, host, peer);
     fields.push("Via", "1.1 microcache");
     fields
@@ -92,21 +93,11 @@ fn is_one_of(name: &[u8], names: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::Method;
-    use microcache_policy::Scheme;
 
     fn check(block: &str, peer: &str, trusted: &[&str], expected: &[&str]) {
-        let request = Request {
-            method: &Method::GET,
-            scheme: Scheme::Http,
-            host: b"h",
-            target: b"/",
-            fields: Fields::new(block.as_bytes()),
-            has_body: false,
-            upgrade: false,
-        };
+        let request = Fields::new(block.as_bytes());
         let trusted: Vec<Cidr> = trusted.iter().map(|t| t.parse().unwrap()).collect();
-        let fields = outgoing(&request, b"h", peer.parse().unwrap(), &trusted);
+        let fields = outgoing(request, false, b"h", peer.parse().unwrap(), &trusted);
         let lines: Vec<_> = std::str::from_utf8(fields.fields().as_block())
             .unwrap()
             .lines()

@@ -5,26 +5,24 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use microcache_engine::{
-    Body, Frame, Interim, Question, Request, Response, Tunnel, plain_response,
+    Body, BoxFuture, Frame, Interim, Interims, Question, Response, Tunnel, plain_response,
 };
-use microcache_policy::{CacheStatus, Fields, Scheme};
+use microcache_policy::CacheStatus;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::sync::mpsc;
+use tokio::sync::oneshot;
 
 use super::head::{Asked, Ending, ending, write_head, write_interim};
 use super::request_body::{Expectation, Pump, request_body};
 use super::send::Output;
-use super::{BATCH, Connection, Pending};
+use super::{BATCH, COPY, Connection, Pending};
 use crate::h1::{Framing, encode};
 
-/// 1xx responses that may wait for the client; more of them are dropped.
-const INTERIM_QUEUE: usize = 8;
 /// What a client may send ahead while it waits for an answer.
 const MAX_AHEAD: usize = 64 * 1024;
 
@@ -34,25 +32,14 @@ impl Connection {
         let timeouts = self.shared.timeouts;
         let (body, pump, expectation) =
             request_body(pending.framing, pending.expects_continue, timeouts.body);
-        let request = Request {
-            method: &pending.method,
-            scheme: Scheme::Http,
-            host: &pending.host,
-            target: &pending.target,
-            fields: Fields::new(&pending.fields),
-            has_body: pump.is_some(),
-            upgrade: pending.upgrade,
-        };
         let length = match pending.framing {
             Framing::Length(length) => Some(length),
             _ => None,
         };
-        let mut incoming = self.incoming(&request, body, length);
-        let (interim, interims) = mpsc::channel(INTERIM_QUEUE);
-        incoming.interim = Some(interim);
-
+        let interims = Interims::default();
+        let incoming = self.incoming(pending.head, body, length, Some(interims.clone()));
         let engine = Arc::clone(&self.shared.engine);
-        let answer = caught(Arc::clone(&engine).ask(question, incoming));
+        let answer = Caught(Box::pin(Arc::clone(&engine).ask(question, incoming)));
         let body_complete = AtomicBool::new(pump.is_none());
         let tunnel = {
             let (reader, writer) = self.stream.split();
@@ -66,9 +53,8 @@ impl Connection {
             }
             let mut reading = pin!(read_side(reader, &mut self.input, pump, &body_complete));
 
-            let answer = client.wait_for(answer, interims, expectation);
-            let waiting = until_gone(&mut reading, Box::pin(answer));
-            let Some(Ok(mut response)) = waiting.await else {
+            let answer = client.wait_for(answer, &interims, expectation);
+            let Some(Ok(mut response)) = until_gone(&mut reading, answer).await else {
                 return false;
             };
             engine.counters.count(response.outcome);
@@ -126,47 +112,37 @@ impl Client<'_> {
     /// Waits for the final answer; passes 1xx on, and the permission to send the body.
     async fn wait_for(
         &mut self,
-        answer: impl Future<Output = Response>,
-        mut interims: mpsc::Receiver<Interim>,
-        expectation: Option<Expectation>,
+        mut answer: Caught,
+        interims: &Interims,
+        mut expectation: Option<Expectation>,
     ) -> std::io::Result<Response> {
-        let mut answer = pin!(answer);
-        let (mut wanted, mut go) = match expectation {
-            Some(Expectation { wanted, go }) => (Some(wanted), Some(go)),
-            None => (None, None),
-        };
-        let mut interims_open = true;
-        loop {
-            let body_wanted = async {
-                match &mut wanted {
-                    Some(wanted) => wanted.await.is_ok(),
-                    None => pending().await,
+        let response = loop {
+            match poll_fn(|cx| poll_event(cx, &mut answer, interims, &mut expectation)).await {
+                Event::Answer(response) => break *response,
+                Event::Interim(interim) => self.pass_interim(&interim).await?,
+                Event::BodyWanted(go) => {
+                    let proceed = Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n");
+                    self.send(Output::bytes(proceed)).await?;
+                    // The pump is gone only if the whole exchange is.
+                    let _ = go.send(());
                 }
-            };
-            tokio::select! {
-                // A 1xx that came before the answer is sent before it.
-                biased;
-                interim = interims.recv(), if interims_open => match interim {
-                    Some(interim) if !self.asked.http10 => {
-                        let mut out = Vec::new();
-                        write_interim(&mut out, &interim);
-                        self.send(Output::bytes(out.into())).await?;
-                    }
-                    Some(_) => {}
-                    None => interims_open = false,
-                },
-                is_wanted = body_wanted => {
-                    wanted = None;
-                    if is_wanted && let Some(go) = go.take() {
-                        let proceed = Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n");
-                        self.send(Output::bytes(proceed)).await?;
-                        // The pump is gone only if the whole exchange is.
-                        let _ = go.send(());
-                    }
-                }
-                response = &mut answer => return Ok(response),
             }
+        };
+        // One that arrived together with the answer still comes first.
+        while let Some(interim) = interims.take() {
+            self.pass_interim(&interim).await?;
         }
+        Ok(response)
+    }
+
+    async fn pass_interim(&mut self, interim: &Interim) -> std::io::Result<()> {
+        // HTTP/1.0 knows no interim responses.
+        if self.asked.http10 {
+            return Ok(());
+        }
+        let mut out = Vec::new();
+        write_interim(&mut out, interim);
+        self.send(Output::bytes(out.into())).await
     }
 
     /// Writes head and body.
@@ -175,9 +151,15 @@ impl Client<'_> {
         let mut head = Vec::with_capacity(1024);
         write_head(&mut head, &response, self.asked, ending);
         let mut body = response.body;
+        let mut ended = self.asked.head_only || matches!(response.status, 101 | 204 | 304);
+        if let Body::Full(whole) = &body
+            && whole.len() <= COPY
+            && !ended
+        {
+            head.extend_from_slice(whole);
+            ended = true;
+        }
         let mut output = Output::bytes(head.into());
-        let bodiless = self.asked.head_only || matches!(response.status, 101 | 204 | 304);
-        let mut ended = bodiless;
         let mut nothing_sent = true;
         while !ended {
             // The head waits for the first piece of the body only if that is there already.
@@ -294,26 +276,56 @@ async fn read_side(
     pending::<()>().await;
 }
 
+/// What may happen while a client waits for its answer.
+enum Event {
+    Interim(Interim),
+    BodyWanted(oneshot::Sender<()>),
+    Answer(Box<Response>),
+}
+
+fn poll_event(
+    cx: &mut Context<'_>,
+    answer: &mut Caught,
+    interims: &Interims,
+    expectation: &mut Option<Expectation>,
+) -> Poll<Event> {
+    if let Poll::Ready(interim) = interims.poll_next(cx) {
+        return Poll::Ready(Event::Interim(interim));
+    }
+    if let Some(Expectation { wanted, .. }) = expectation
+        && let Poll::Ready(wanted) = Pin::new(wanted).poll(cx)
+        && let Some(Expectation { go, .. }) = expectation.take()
+        && wanted.is_ok()
+    {
+        return Poll::Ready(Event::BodyWanted(go));
+    }
+    let answer = Pin::new(answer).poll(cx);
+    answer.map(|response| Event::Answer(Box::new(response)))
+}
+
 /// The future's result, or `None` if the client left before.
 async fn until_gone<T>(
     gone: &mut Pin<&mut impl Future<Output = ()>>,
     work: impl Future<Output = T>,
 ) -> Option<T> {
-    tokio::select! {
-        biased;
-        done = work => Some(done),
-        () = gone => None,
-    }
-}
-
-/// A panic in one request is that request's alone.
-async fn caught(answer: impl Future<Output = Response>) -> Response {
-    let mut answer = pin!(answer);
-    poll_fn(|cx| {
-        catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(cx)))
-            .unwrap_or_else(|_| Poll::Ready(panicked()))
+    let mut work = pin!(work);
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => gone.as_mut().poll(cx).map(|()| None),
     })
     .await
+}
+
+/// The engine's answer. A panic in one request is that request's alone.
+struct Caught(BoxFuture<'static, Response>);
+
+impl Future for Caught {
+    type Output = Response;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
+        catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx)))
+            .unwrap_or_else(|_| Poll::Ready(panicked()))
+    }
 }
 
 /// The answer to a request that ran into a fault of ours. The panic itself is in the log.

@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::Method;
-use microcache_engine::{Body, Question, Refresh, Request, Response, Served};
-use microcache_policy::{Scheme, Time};
+use microcache_engine::{Body, Incoming, Interims, Question, Refresh, Request, Response, Served};
+use microcache_policy::{Fields, Scheme, Time};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
@@ -77,7 +77,7 @@ enum Next {
     /// The socket takes no more for now, or the answer needs more than a hit.
     Send(Output, AfterSend),
     /// The origin must be asked.
-    Ask(Box<Question>, Box<Pending>),
+    Ask(Box<(Question, Pending)>),
     /// The request cannot be read.
     Refuse(BadRequest),
 }
@@ -91,14 +91,19 @@ enum AfterSend {
 /// Host and target.
 type Addressed<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// A request that is under way: its head, copied out of the shared buffer.
-struct Pending {
+/// A request head, copied out of the shared buffer.
+struct Head {
     method: Method,
     host: Bytes,
     target: Bytes,
     fields: Bytes,
-    framing: Framing,
     upgrade: bool,
+}
+
+/// A request that is under way.
+struct Pending {
+    head: Head,
+    framing: Framing,
     expects_continue: bool,
     asked: Asked,
     /// Answers to earlier requests that the socket has not taken yet.
@@ -139,7 +144,10 @@ impl Connection {
                     sent.is_ok() && after == AfterSend::Continue
                 }
                 // Boxed: what a miss needs must not be carried by every idle connection.
-                Next::Ask(question, pending) => Box::pin(self.exchange(*question, *pending)).await,
+                Next::Ask(asked) => {
+                    let (question, pending) = *asked;
+                    Box::pin(self.exchange(question, pending)).await
+                }
                 Next::Refuse(bad) => {
                     let page = refusal(bad.status(), bad.reason());
                     let output = Output::bytes(page);
@@ -278,21 +286,17 @@ impl Connection {
             }
             Ok(Served::Ask(question)) => {
                 let pending = Pending {
-                    host: Bytes::copy_from_slice(&host),
-                    target: Bytes::copy_from_slice(&target),
-                    fields: Bytes::copy_from_slice(head.fields.as_block()),
-                    method,
+                    head: Head::copied(&request),
                     framing: if has_body {
                         head.framing
                     } else {
                         Framing::None
                     },
-                    upgrade: head.upgrade,
                     expects_continue: head.expect_continue && has_body,
                     asked,
                     unsent: Output::default(),
                 };
-                return Some(Next::Ask(Box::new(question), Box::new(pending)));
+                return Some(Next::Ask(Box::new((question, pending))));
             }
             Err(_) => exchange::panicked(),
         };
@@ -314,33 +318,31 @@ impl Connection {
     }
 
     fn refresh(&self, refresh: Refresh, request: &Request<'_>) {
-        let incoming = self.incoming(request, Body::Empty, None);
+        let incoming = self.incoming(Head::copied(request), Body::Empty, None, None);
         self.shared.engine.refresh(refresh, incoming);
     }
 
     /// What the engine needs to ask the origin.
     fn incoming(
         &self,
-        request: &Request<'_>,
+        head: Head,
         body: Body,
         length: Option<u64>,
-    ) -> microcache_engine::Incoming {
-        microcache_engine::Incoming {
-            method: request.method.clone(),
-            scheme: request.scheme,
-            host: Bytes::copy_from_slice(request.host),
-            target: Bytes::copy_from_slice(request.target),
-            fields: request.fields.into(),
-            outgoing: outgoing(
-                request,
-                request.host,
-                self.peer,
-                &self.shared.trusted_proxies,
-            ),
+        interim: Option<Interims>,
+    ) -> Incoming {
+        let fields = Fields::new(&head.fields);
+        let trusted = &self.shared.trusted_proxies;
+        Incoming {
+            outgoing: outgoing(fields, head.upgrade, &head.host, self.peer, trusted),
+            method: head.method,
+            scheme: Scheme::Http,
+            host: head.host,
+            target: head.target,
+            fields: head.fields,
             body,
             length,
-            upgrade: request.upgrade,
-            interim: None,
+            upgrade: head.upgrade,
+            interim,
         }
     }
 
@@ -418,14 +420,34 @@ impl Connection {
     }
 }
 
+impl Head {
+    /// One allocation for all of it.
+    fn copied(request: &Request<'_>) -> Self {
+        let fields = request.fields.as_block();
+        let mut all =
+            BytesMut::with_capacity(fields.len() + request.host.len() + request.target.len());
+        all.extend_from_slice(fields);
+        all.extend_from_slice(request.host);
+        all.extend_from_slice(request.target);
+        let mut all = all.freeze();
+        Self {
+            method: request.method.clone(),
+            fields: all.split_to(fields.len()),
+            host: all.split_to(request.host.len()),
+            target: all,
+            upgrade: request.upgrade,
+        }
+    }
+}
+
 impl Next {
     /// The same, once `unsent` answers to earlier requests are out.
     fn after(self, unsent: Output) -> Self {
         match self {
             Self::Send(output, after) => Self::Send(unsent.and(output), after),
-            Self::Ask(question, mut pending) => {
-                pending.unsent = unsent;
-                Self::Ask(question, pending)
+            Self::Ask(mut asked) => {
+                asked.1.unsent = unsent;
+                Self::Ask(asked)
             }
             Self::Refuse(bad) => Self::Send(
                 unsent.and(Output::bytes(refusal(bad.status(), bad.reason()))),

@@ -1,6 +1,7 @@
 //! Bytes on their way to the client.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -52,7 +53,18 @@ impl Output {
                 *slice = IoSlice::new(piece);
             }
             let count = self.pieces.len().min(slices.len());
-            let written = timeout(stall, stream.write_vectored(&slices[..count])).await??;
+            let slices = &slices[..count];
+            // Mostly the socket takes it at once, and no timer is needed.
+            let at_once = poll_fn(|cx| {
+                Poll::Ready(match slices {
+                    [one] => Pin::new(&mut *stream).poll_write(cx, one),
+                    many => Pin::new(&mut *stream).poll_write_vectored(cx, many),
+                })
+            });
+            let written = match at_once.await {
+                Poll::Ready(written) => written?,
+                Poll::Pending => timeout(stall, stream.write_vectored(slices)).await??,
+            };
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }

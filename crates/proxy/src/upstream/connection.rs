@@ -56,6 +56,13 @@ impl Connection {
         pin!(self.stream.read_buf(&mut self.buf)).poll(cx)
     }
 
+    /// Makes ready for the next exchange. The buffer stays, unless frames still hold on to it.
+    pub(super) fn rest(&mut self) {
+        if !self.buf.try_reclaim(READ_MIN) {
+            self.buf = BytesMut::new();
+        }
+    }
+
     pub(super) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bytes::Buf;
 use http::Method;
-use microcache_engine::origin::{Interim, OriginError, OriginRequest};
+use microcache_engine::origin::{OriginError, OriginRequest};
+use microcache_engine::{Interim, Interims};
 use microcache_policy::{FieldsBuf, hop};
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::connection::Connection;
@@ -19,12 +19,19 @@ use crate::h1::{Framing, Limits, parse_response};
 /// The 1xx responses to one request; each may put the deadline off.
 const MAX_INTERIM: usize = 32;
 
+/// Applications are trusted with larger heads than clients: some set a cookie for every module.
+const ANSWER_LIMITS: Limits = Limits {
+    head: 128 * 1024,
+    target: 0,
+    fields: 1000,
+};
+
 /// What an answer is to be understood by.
 #[derive(Debug)]
 pub(super) struct Question {
     to_head: bool,
     upgrade: bool,
-    interim: Option<mpsc::Sender<Interim>>,
+    interim: Option<Interims>,
 }
 
 impl Question {
@@ -76,9 +83,8 @@ pub(super) async fn exchange(
             101 if question.upgrade && upload.is_complete() => return Ok(answer),
             101 => return Err(malformed("switched protocols unasked")),
             102..=199 => {
-                if let Some(interim) = &question.interim {
-                    // An early hint that the client is too slow for is not worth waiting for.
-                    let _ = interim.try_send(Interim {
+                if let Some(interims) = &question.interim {
+                    interims.push(Interim {
                         status: answer.status,
                         fields: answer.fields,
                     });
@@ -141,7 +147,7 @@ fn take_head(
     if connection.buf.is_empty() {
         return Ok(None);
     }
-    let parsed = parse_response(&connection.buf, question.to_head, &Limits::default())
+    let parsed = parse_response(&connection.buf, question.to_head, &ANSWER_LIMITS)
         .map_err(OriginError::Malformed)?;
     let Some((head, taken)) = parsed else {
         return Ok(None);

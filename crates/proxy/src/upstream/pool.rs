@@ -60,8 +60,7 @@ impl Pool {
 
     /// Takes back a connection that is between two exchanges.
     pub(super) fn put(&self, mut connection: Connection) {
-        // Frames may still hold on to the buffer, and idle connections need none.
-        connection.buf = bytes::BytesMut::new();
+        connection.rest();
         let idle = Idle {
             since: Instant::now(),
             connection,

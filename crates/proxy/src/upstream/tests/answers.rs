@@ -1,7 +1,9 @@
 //! What servers send: right, wrong, and not at all.
 
+use std::future::poll_fn;
+
 use super::*;
-use microcache_engine::origin::Interim;
+use microcache_engine::Interims;
 use tokio::sync::mpsc;
 
 /// One answer, sent to a GET on a new connection that is closed after it.
@@ -178,15 +180,16 @@ async fn interim_responses_go_to_who_wants_them() {
         HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nConnection: x\r\n\r\n\
         HTTP/1.1 102 Processing\r\n\r\n\
         HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-    let (interim, mut hints) = mpsc::channel::<Interim>(1);
+    let hints = Interims::default();
     let mut asked = request(Method::GET, "/");
-    asked.interim = Some(interim);
+    asked.interim = Some(hints.clone());
     let (answer, _) = tokio::join!(fetch(&group, asked), origin.serve(answer));
     assert_eq!(answer, Ok(got(200, "ok")));
-    let hint = hints.recv().await.expect("the first hint");
+    let hint = poll_fn(|cx| hints.poll_next(cx)).await;
     assert_eq!(hint.status, 103);
     assert_eq!(hint.fields.fields().as_block(), b"Link: </a>\r\n");
-    assert!(hints.recv().await.is_none(), "there was room for one");
+    let processing = poll_fn(|cx| hints.poll_next(cx)).await;
+    assert_eq!(processing.status, 102);
 }
 
 #[tokio::test]

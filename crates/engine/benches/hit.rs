@@ -1,0 +1,170 @@
+//! What a hit costs in [`Engine::serve`]: route, facts, key, look-up, verdict, answer.
+
+mod support;
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Method;
+use microcache_engine::flight::FlightLimits;
+use microcache_engine::{
+    BoxFuture, Engine, Found, Origin, OriginError, OriginRequest, OriginResponse, Request, Route,
+    Served, Settings,
+};
+use microcache_policy::vary::{self, Selection, Vary};
+use microcache_policy::{
+    Fields, KeyBuf, RequestFacts, Rules, Scheme, Storable, Time, VaryNames, key, storable,
+};
+use microcache_store::{MemoryLimits, Stored};
+use support::{BROWSER_FIELDS, Case};
+
+const HOST: &[u8] = b"www.example.com";
+const TARGET: &[u8] = b"/articles/2026/a-page-worth-caching?page=2";
+const RECEIVED: Time = Time::from_secs(1_800_000_000);
+/// Fields that are enough for a request of curl or of a load generator.
+const PLAIN_FIELDS: &str = "User-Agent: curl/8.14.1\r\nAccept: */*\r\n";
+const RESPONSE_FIELDS: &str = "\
+    Date: Fri, 15 Jan 2027 08:00:00 GMT\r\n\
+    Content-Type: text/html; charset=utf-8\r\n\
+    Cache-Control: max-age=60, stale-while-revalidate=600\r\n\
+    ETag: \"5f1e-63a0c7\"\r\n\
+    Last-Modified: Thu, 14 Jan 2027 17:31:05 GMT\r\n";
+
+/// Nobody is asked here.
+struct NoOrigin;
+
+impl Origin for NoOrigin {
+    fn fetch(&self, _: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
+        Box::pin(async { Err(OriginError::Down) })
+    }
+}
+
+/// A cache with one page of 1 KB under [`TARGET`], in as many variants as there are codings.
+fn engine(codings: &[&str]) -> Engine {
+    let settings = Settings {
+        memory: MemoryLimits {
+            capacity: 64 << 20,
+            object: 4 << 20,
+            variants: 16,
+        },
+        fill_memory: 16 << 20,
+        flights: FlightLimits {
+            fetches: 1024,
+            waiters: 1024,
+        },
+        hit_for_miss: 2_000,
+        refresh_pause: 3_600_000,
+        wait_timeout: 30_000,
+    };
+    let route = Route {
+        name: "all".to_owned(),
+        rules: Rules::default(),
+        pass: false,
+        max_object: 4 << 20,
+        origin: Arc::new(NoOrigin),
+    };
+    let find = |_: &Request<'_>| Found {
+        route: 0,
+        bypass: false,
+    };
+    let engine = Engine::new(settings, vec![route], Box::new(find));
+    if codings.is_empty() {
+        store(&engine, "", "");
+    }
+    for coding in codings {
+        let request = format!("Accept-Encoding: {coding}\r\n");
+        store(&engine, "Vary: Accept-Encoding\r\n", &request);
+    }
+    engine
+}
+
+fn store(engine: &Engine, more_fields: &str, request: &str) {
+    let rules = Rules::default();
+    let block = [RESPONSE_FIELDS, more_fields].concat();
+    let fields = Fields::new(block.as_bytes());
+    let request = Fields::new(request.as_bytes());
+    let facts = RequestFacts::read(&Method::GET, request, false, &rules);
+    let Storable::Yes(lifetime) = storable(&facts, 200, fields, RECEIVED, RECEIVED, &rules) else {
+        panic!("this response can be stored")
+    };
+    let names = match vary::of_response(fields) {
+        Vary::Names(names) => names,
+        _ => VaryNames::default(),
+    };
+    let mut selection = Selection::new();
+    vary::select(&names, request, &mut selection);
+    let body = Bytes::from(vec![b'x'; 1024]);
+    let stored = Stored::new(200, fields.as_block(), body, lifetime, names, &selection);
+    let mut key = KeyBuf::new();
+    key::build(&mut key, Scheme::Http, HOST, TARGET, request, &rules.key);
+    let kept = engine.memory().put(&key, stored, RECEIVED);
+    kept.expect("there is room");
+}
+
+/// One request after the other, this many seconds after the response was received.
+fn round(engine: Engine, fields: String, after: u64, status: u16) -> Box<dyn FnMut()> {
+    let fields = ["Host: www.example.com\r\n", &fields].concat();
+    let now = RECEIVED.plus(after * 1_000);
+    let mut checked = false;
+    Box::new(move || {
+        let request = Request {
+            method: &Method::GET,
+            scheme: Scheme::Http,
+            host: HOST,
+            target: TARGET,
+            fields: Fields::new(fields.as_bytes()),
+            has_body: false,
+            upgrade: false,
+        };
+        let served = black_box(engine.serve(black_box(&request), now));
+        if !checked {
+            // The first one asked for a stale page is told to refresh it; the others are not.
+            let (Served::Now(response) | Served::NowAndRefresh(response, _)) = served else {
+                panic!("not a hit")
+            };
+            assert_eq!(response.status, status);
+            checked = true;
+        }
+    })
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "fresh hit",
+        prepare: || round(engine(&[]), PLAIN_FIELDS.to_owned(), 1, 200),
+    },
+    Case {
+        name: "fresh hit, fields of a browser",
+        prepare: || round(engine(&[]), BROWSER_FIELDS.to_owned(), 1, 200),
+    },
+    Case {
+        name: "fresh hit, one of two codings",
+        prepare: || {
+            let page = engine(&["gzip, deflate, br, zstd", "gzip"]);
+            round(page, BROWSER_FIELDS.to_owned(), 1, 200)
+        },
+    },
+    Case {
+        name: "304 to If-None-Match",
+        prepare: || {
+            let fields = format!("{PLAIN_FIELDS}If-None-Match: \"5f1e-63a0c7\"\r\n");
+            round(engine(&[]), fields, 1, 304)
+        },
+    },
+    Case {
+        name: "range",
+        prepare: || {
+            let fields = format!("{PLAIN_FIELDS}Range: bytes=100-199\r\n");
+            round(engine(&[]), fields, 1, 206)
+        },
+    },
+    Case {
+        name: "stale hit, refreshed by another",
+        prepare: || round(engine(&[]), PLAIN_FIELDS.to_owned(), 61, 200),
+    },
+];
+
+fn main() {
+    support::main("A hit in `Engine::serve`", CASES);
+}

@@ -1,0 +1,63 @@
+//! 1xx responses on their way from the origin's exchange to the client's.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use microcache_policy::FieldsBuf;
+
+use crate::sync::Mutex;
+
+/// A 1xx response.
+#[derive(Debug)]
+pub struct Interim {
+    /// 102, 103 and the like; never 101.
+    pub status: u16,
+    /// Its fields.
+    pub fields: FieldsBuf,
+}
+
+/// The 1xx responses to one request. Every request has one of these and hardly any uses it, so it
+/// is small; a channel would take a kilobyte.
+#[derive(Clone, Debug, Default)]
+pub struct Interims {
+    queue: Arc<Mutex<Queue>>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Vec<Interim>,
+    waker: Option<Waker>,
+}
+
+impl Interims {
+    /// How many may wait for a slow client. An early hint that comes late is worth nothing, so
+    /// more of them are dropped.
+    const MAX_WAITING: usize = 8;
+
+    /// Passes one on.
+    pub fn push(&self, interim: Interim) {
+        let mut queue = self.queue.lock();
+        if queue.waiting.len() < Self::MAX_WAITING {
+            queue.waiting.push(interim);
+        }
+        let waker = queue.waker.take();
+        drop(queue);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// One that is there already.
+    pub fn take(&self) -> Option<Interim> {
+        let mut queue = self.queue.lock();
+        (!queue.waiting.is_empty()).then(|| queue.waiting.remove(0))
+    }
+
+    /// The next one.
+    pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Interim> {
+        let mut queue = self.queue.lock();
+        if queue.waiting.is_empty() {
+            queue.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(queue.waiting.remove(0))
+    }
+}
