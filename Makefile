@@ -1,17 +1,23 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build test lint deny compare-hit tools
+.PHONY: build test shuttle lint fuzz bench-instructions deny compare-hit tools
 
 build:
 	cargo build --release --locked
 
-test: tools
+test: tools shuttle
 	cargo test --workspace --locked --no-fail-fast
+
+# Collapsing under every order of threads; built apart, because its locks and threads are shuttle's.
+shuttle: tools
+	RUSTFLAGS="--cfg shuttle" cargo test --locked -p microcache-engine --test shuttle --target-dir target/shuttle
 
 lint: tools deny
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo clippy --manifest-path fuzz/Cargo.toml --locked --no-default-features --target-dir target/fuzz -- -D warnings
 	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c
 	python3 compare/hit --help >/dev/null
 
@@ -22,6 +28,17 @@ deny:
 	else \
 		echo "left out: licences and sources of the dependencies (cargo-deny is not installed: cargo install cargo-deny --locked)"; \
 	fi
+
+# Every fuzz target for so long: make fuzz SECONDS_EACH=600
+SECONDS_EACH ?= 10
+fuzz: PACKAGES = c++:g++
+fuzz: tools
+	SECONDS_EACH=$(SECONDS_EACH) fuzz/run
+
+# What a hit costs in instructions, written into docs/.
+bench-instructions: PACKAGES = valgrind:valgrind
+bench-instructions: tools
+	crates/engine/benches/record docs/benchmarks/instructions.md
 
 # Options in ARGS: make compare-hit ARGS='--quick'
 compare-hit:
@@ -34,6 +51,7 @@ tools:
 	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	command -v python3 >/dev/null || missing="$$missing python3"; \
 	[ -x /bin/kill ] || [ -x /usr/bin/kill ] || missing="$$missing procps"; \
+	for needed in $(PACKAGES); do command -v "$${needed%:*}" >/dev/null || missing="$$missing $${needed#*:}"; done; \
 	[ -z "$$missing" ] && exit 0; \
 	command -v apt-get >/dev/null || { echo "please install:$$missing" >&2; exit 1; }; \
 	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \

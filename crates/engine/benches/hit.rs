@@ -103,8 +103,8 @@ fn store(engine: &Engine, more_fields: &str, request: &str) {
 }
 
 /// One request after the other, this many seconds after the response was received.
-fn round(engine: Engine, fields: String, after: u64, status: u16) -> Box<dyn FnMut()> {
-    let fields = ["Host: www.example.com\r\n", &fields].concat();
+fn round(engine: Engine, fields: &str, after: u64, status: u16) -> Box<dyn FnMut()> {
+    let fields = ["Host: www.example.com\r\n", fields].concat();
     let now = RECEIVED.plus(after * 1_000);
     let mut checked = false;
     Box::new(move || {
@@ -132,36 +132,36 @@ fn round(engine: Engine, fields: String, after: u64, status: u16) -> Box<dyn FnM
 const CASES: &[Case] = &[
     Case {
         name: "fresh hit",
-        prepare: || round(engine(&[]), PLAIN_FIELDS.to_owned(), 1, 200),
+        prepare: || round(engine(&[]), PLAIN_FIELDS, 1, 200),
     },
     Case {
         name: "fresh hit, fields of a browser",
-        prepare: || round(engine(&[]), BROWSER_FIELDS.to_owned(), 1, 200),
+        prepare: || round(engine(&[]), BROWSER_FIELDS, 1, 200),
     },
     Case {
         name: "fresh hit, one of two codings",
         prepare: || {
             let page = engine(&["gzip, deflate, br, zstd", "gzip"]);
-            round(page, BROWSER_FIELDS.to_owned(), 1, 200)
+            round(page, BROWSER_FIELDS, 1, 200)
         },
     },
     Case {
         name: "304 to If-None-Match",
         prepare: || {
             let fields = format!("{PLAIN_FIELDS}If-None-Match: \"5f1e-63a0c7\"\r\n");
-            round(engine(&[]), fields, 1, 304)
+            round(engine(&[]), &fields, 1, 304)
         },
     },
     Case {
         name: "range",
         prepare: || {
             let fields = format!("{PLAIN_FIELDS}Range: bytes=100-199\r\n");
-            round(engine(&[]), fields, 1, 206)
+            round(engine(&[]), &fields, 1, 206)
         },
     },
     Case {
         name: "stale hit, refreshed by another",
-        prepare: || round(engine(&[]), PLAIN_FIELDS.to_owned(), 61, 200),
+        prepare: || round(engine(&[]), PLAIN_FIELDS, 61, 200),
     },
 ];
 
