@@ -226,7 +226,9 @@ impl<'a> FromIterator<(&'a [u8], &'a [u8])> for FieldsBuf {
 
 impl<'a> From<Fields<'a>> for FieldsBuf {
     fn from(fields: Fields<'a>) -> Self {
-        fields.iter().collect()
+        Self {
+            block: fields.as_block().to_vec(),
+        }
     }
 }
 

@@ -89,24 +89,23 @@ fn any_tag(
 
 /// True unless `If-Unmodified-Since` holds a date before the last modification.
 fn unmodified_since(request: Fields<'_>, stored: Fields<'_>, now: Time) -> bool {
-    let since = only_date(request, "if-unmodified-since", now);
-    let modified = stored
-        .get("last-modified")
-        .and_then(|value| date::parse(value, now));
-    since
-        .zip(modified)
-        .is_none_or(|(since, modified)| modified <= since)
+    only_date(request, "if-unmodified-since", now).is_none_or(|since| {
+        let modified = stored.get("last-modified");
+        modified
+            .and_then(|value| date::parse(value, now))
+            .is_none_or(|modified| modified <= since)
+    })
 }
 
 /// True unless `If-Modified-Since` holds a date since which nothing changed. Without a modification
 /// date, what was made before is taken for unchanged (RFC 9111 §4.3.2).
 fn modified_since(request: Fields<'_>, stored: Fields<'_>, now: Time) -> bool {
-    let since = only_date(request, "if-modified-since", now);
-    let changed = stored.get("last-modified").or_else(|| stored.get("date"));
-    let changed = changed.and_then(|value| date::parse(value, now));
-    since
-        .zip(changed)
-        .is_none_or(|(since, changed)| changed > since)
+    only_date(request, "if-modified-since", now).is_none_or(|since| {
+        let changed = stored.get("last-modified").or_else(|| stored.get("date"));
+        changed
+            .and_then(|value| date::parse(value, now))
+            .is_none_or(|changed| changed > since)
+    })
 }
 
 /// The date in a field that must have exactly one line with a valid date to count (RFC 9110

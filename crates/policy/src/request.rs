@@ -227,13 +227,14 @@ impl<'a> Seen<'a> {
 
 /// Whether a media type, whatever its parameters, is that of an event stream.
 pub(crate) fn is_event_stream(media_type: &[u8]) -> bool {
-    let essence = media_type
-        .split(|&b| b == b';')
-        .next()
-        .unwrap_or(media_type);
-    essence
-        .trim_ascii()
-        .eq_ignore_ascii_case(b"text/event-stream")
+    const EVENT_STREAM: &[u8] = b"text/event-stream";
+    media_type
+        .trim_ascii_start()
+        .split_at_checked(EVENT_STREAM.len())
+        .is_some_and(|(essence, rest)| {
+            essence.eq_ignore_ascii_case(EVENT_STREAM)
+                && matches!(rest.trim_ascii_start(), [] | [b';', ..])
+        })
 }
 
 /// Whether a `Cookie` line holds a cookie that is neither ignored nor part of the key.
@@ -313,6 +314,25 @@ mod tests {
             false,
             Handling::Cache,
         );
+    }
+
+    #[test]
+    fn event_streams_are_known_by_their_media_type_alone() {
+        for (accept, expected) in [
+            ("text/event-stream", true),
+            ("text/html, \tText/Event-Stream ; q=0.5", true),
+            ("text/event-stream;q=1", true),
+            ("text/event-streams", false),
+            ("text/event-stream x", false),
+            ("text/event", false),
+            ("application/text/event-stream", false),
+            ("", false),
+        ] {
+            let request = fields(&format!("Accept: {accept}"));
+            let handling = get(&request, &Rules::default()).handling();
+            let is_stream = handling == Handling::Pass(PassReason::EventStream);
+            assert_eq!(is_stream, expected, "{accept}");
+        }
     }
 
     #[test]
