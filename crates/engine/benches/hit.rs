@@ -116,6 +116,7 @@ fn round(engine: Engine, fields: &str, after: u64, status: u16) -> Box<dyn FnMut
             fields: Fields::new(fields.as_bytes()),
             has_body: false,
             upgrade: false,
+            vouched: false,
         };
         let served = black_box(engine.serve(black_box(&request), now));
         if !checked {

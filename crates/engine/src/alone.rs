@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::{
-    CacheStatus, Fields, HeadUpdate, KeyBuf, RequestFacts, Storable, Time, head_update, key,
-    storable,
+    CacheStatus, Fields, HeadUpdate, RequestFacts, Storable, Time, head_update, storable,
 };
 
 use crate::body::Body;
@@ -16,7 +15,7 @@ use crate::message::{Incoming, Response};
 use crate::origin::{OriginRequest, OriginResponse, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::passed_on;
-use crate::serve::{Engine, Question, Route, Way};
+use crate::serve::{Engine, Question, Route, Way, key_of};
 
 impl Engine {
     /// To the origin without waiting for anybody. With a key, what comes back may be stored.
@@ -41,16 +40,18 @@ impl Engine {
             Way::Alone(key) => key,
             Way::Together(wanted) => Some(wanted.key),
         };
-        let leader = key.map(|key| self.flights.lead_alone(&key));
+        let purges = self.flights.purges();
         self.counters.count_origin_request();
         let mut response = match route.origin.fetch(request).await {
             Ok(response) => response,
-            Err(error) => return failed(&Failure::Origin(error), question.forward),
+            Err(error) => {
+                return failed(&Failure::Origin(error), question.forward, self.clock.now());
+            }
         };
         let now = self.clock.now();
         complete(&mut response.fields, now);
         self.invalidate_after(&incoming, response.status, response.fields.fields());
-        self.update_from_head(route, &incoming, &response, request_time, now);
+        self.update_from_head(route, &incoming, &response, (request_time, now), purges);
 
         let facts = self.facts(question.route, &incoming);
         let cache_status = CacheStatus {
@@ -59,8 +60,9 @@ impl Engine {
             detail: question.detail,
             ..CacheStatus::default()
         };
-        if let Some(leader) = leader
+        if let Some(key) = key
             && !facts.is_head()
+            && let Some(leader) = self.flights.lead_alone(&key, purges)
             && let Ok(lifetime) = judge(&self, route, &facts, &response, request_time, now)
         {
             let fields = Fields::new(&incoming.fields);
@@ -80,23 +82,15 @@ impl Engine {
         route: &Route,
         incoming: &Incoming,
         response: &OriginResponse,
-        request_time: Time,
-        now: Time,
+        (request_time, now): (Time, Time),
+        purges: u64,
     ) {
         if incoming.method != Method::HEAD || response.status != 200 {
             return;
         }
         let request = incoming.as_request();
-        let mut key = KeyBuf::new();
         let rules = &route.rules;
-        key::build(
-            &mut key,
-            request.scheme,
-            request.host,
-            request.target,
-            request.fields,
-            &rules.key,
-        );
+        let key = key_of(&request, &rules.key);
         let Some(hit) = self
             .memory
             .get(&key)
@@ -123,9 +117,9 @@ impl Engine {
                 );
                 if let Storable::Yes(lifetime) = verdict {
                     let renewed = renewed(&hit, &fields, lifetime);
-                    self.flights
-                        .lead_alone(&key)
-                        .finish(|| self.memory.put(&key, renewed, now));
+                    if let Some(leader) = self.flights.lead_alone(&key, purges) {
+                        leader.finish(|| self.memory.put(&key, renewed, now));
+                    }
                 }
             }
         }

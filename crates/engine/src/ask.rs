@@ -55,13 +55,13 @@ impl Engine {
                         return response;
                     }
                     if failed_before {
-                        return failed(&failure, question.forward);
+                        return failed(&failure, question.forward, self.clock.now());
                     }
                     failed_before = true;
                 }
                 Ok(Progress::Waiting) | Err(_) => {
                     let timeout = Failure::Origin(OriginError::Timeout);
-                    return failed(&timeout, question.forward);
+                    return failed(&timeout, question.forward, self.clock.now());
                 }
             }
             match self.serve(&incoming.as_request(), self.clock.now()) {
@@ -154,10 +154,10 @@ impl Engine {
                 }
                 match page {
                     Some(page) => passed_on(page, &facts, cache_status, Outcome::Miss),
-                    None => failed(&failure, question.forward),
+                    None => failed(&failure, question.forward, self.clock.now()),
                 }
             }
-            Err(_) => failed(&Failure::Abandoned, question.forward),
+            Err(_) => failed(&Failure::Abandoned, question.forward, self.clock.now()),
         }
     }
 

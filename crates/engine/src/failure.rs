@@ -1,6 +1,6 @@
 //! What the client is told when the origin gave no proper answer.
 
-use microcache_policy::{CacheStatus, Forward};
+use microcache_policy::{CacheStatus, Forward, Time};
 
 use crate::body::BodyError;
 use crate::flight::Failure;
@@ -24,12 +24,13 @@ impl Failure {
 }
 
 /// An error of our own, where nothing better is to be had.
-pub(crate) fn failed(failure: &Failure, forward: Forward) -> Response {
+pub(crate) fn failed(failure: &Failure, forward: Forward, now: Time) -> Response {
     let (status, text) = match failure {
         Failure::Origin(OriginError::Busy) => (
             503,
             "The application is at its limit. Please try again in a moment.",
         ),
+        Failure::Origin(OriginError::Connect(_)) => (502, "The application cannot be reached."),
         Failure::Origin(OriginError::Down) => (
             503,
             "The application is not available. Please try again in a moment.",
@@ -49,5 +50,5 @@ pub(crate) fn failed(failure: &Failure, forward: Forward) -> Response {
         detail: Some(failure.as_str()),
         ..CacheStatus::default()
     };
-    plain(status, text, cache_status)
+    plain(status, text, cache_status, now)
 }

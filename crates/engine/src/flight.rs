@@ -5,6 +5,7 @@ use std::future::Future;
 use std::hash::BuildHasher;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -75,6 +76,7 @@ pub struct Flights {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     limits: FlightLimits,
+    purges: AtomicU64,
 }
 
 /// The bounds of [`Flights`].
@@ -129,6 +131,7 @@ impl Flights {
                 .collect(),
             hasher: RandomState::default(),
             limits,
+            purges: AtomicU64::new(0),
         })
     }
 
@@ -156,14 +159,23 @@ impl Flights {
         Entry::Lead(self.start(&mut shard, key, flight))
     }
 
-    /// Registers a fetch that nobody can join, so that a purge finds it.
-    pub fn lead_alone(self: &Arc<Self>, key: &[u8]) -> Leader {
-        self.start(&mut self.shard(key), key, Flight::new(None))
+    /// How many purges there were. A fetch that nobody can join notes it when it begins.
+    pub fn purges(&self) -> u64 {
+        self.purges.load(Ordering::SeqCst)
+    }
+
+    /// Registers a fetch that nobody can join, so that a purge finds it from now on. Most such
+    /// fetches bring nothing to store, so they register only once they have something; `None` if
+    /// there was a purge of any key since `purges` was noted.
+    pub fn lead_alone(self: &Arc<Self>, key: &[u8], purges: u64) -> Option<Leader> {
+        let leader = self.start(&mut self.shard(key), key, Flight::new(None));
+        (self.purges() == purges).then_some(leader)
     }
 
     /// Runs `remove` such that no fetch of `key` which began before can be stored after it; whoever
     /// comes later starts a new one.
     pub fn purge(&self, key: &[u8], remove: impl FnOnce()) {
+        self.purges.fetch_add(1, Ordering::SeqCst);
         let mut shard = self.shard(key);
         for flight in shard.keys.remove(key).unwrap_or_default() {
             flight.state.lock().purged = true;

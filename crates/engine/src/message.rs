@@ -28,6 +28,8 @@ pub struct Request<'a> {
     pub has_body: bool,
     /// The client wants to leave HTTP.
     pub upgrade: bool,
+    /// The peer is a trusted proxy, and is believed what it says of the client's request.
+    pub vouched: bool,
 }
 
 /// A request that cannot be answered at once: the same, and what it takes to ask the origin.
@@ -51,6 +53,8 @@ pub struct Incoming {
     pub length: Option<u64>,
     /// The client wants to leave HTTP.
     pub upgrade: bool,
+    /// The peer is a trusted proxy.
+    pub vouched: bool,
     /// Takes 1xx responses on their way to the client.
     pub interim: Option<Interims>,
 }
@@ -66,6 +70,7 @@ impl Incoming {
             fields: Fields::new(&self.fields),
             has_body: !matches!(self.body, Body::Empty),
             upgrade: self.upgrade,
+            vouched: self.vouched,
         }
     }
 }

@@ -3,10 +3,9 @@
 use http::Method;
 use microcache_policy::Fields;
 use microcache_policy::invalidate;
-use microcache_policy::key::{self, KeyBuf};
 
 use crate::message::{Incoming, Request};
-use crate::serve::Engine;
+use crate::serve::{Engine, key_of};
 
 impl Engine {
     /// Forgets every response of a key. A fetch under way is still given to those who wait for
@@ -39,15 +38,7 @@ impl Engine {
             target,
             ..incoming.as_request()
         };
-        let mut key = KeyBuf::new();
-        key::build(
-            &mut key,
-            get.scheme,
-            get.host,
-            get.target,
-            get.fields,
-            &self.route(&get).rules.key,
-        );
+        let key = key_of(&get, &self.route(&get).rules.key);
         self.purge_key(&key);
     }
 }

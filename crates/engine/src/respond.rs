@@ -4,7 +4,7 @@ use bytes::Bytes;
 use microcache_policy::range::{RangeVerdict, range};
 use microcache_policy::status::CacheStatus;
 use microcache_policy::validate::{Precondition, not_modified_keeps, precondition};
-use microcache_policy::{Fields, FieldsBuf, Lifetime, RequestFacts, Time};
+use microcache_policy::{Fields, FieldsBuf, Lifetime, RequestFacts, Time, date};
 use microcache_store::Stored;
 
 use crate::body::Body;
@@ -174,8 +174,9 @@ pub(crate) fn passed_on(
 }
 
 /// A short plain page of our own.
-pub fn plain(status: u16, text: &str, cache_status: CacheStatus) -> Response {
+pub fn plain(status: u16, text: &str, cache_status: CacheStatus, now: Time) -> Response {
     let mut fields = FieldsBuf::new();
+    fields.push("Date", date::format(now));
     fields.push("Content-Type", "text/plain; charset=utf-8");
     fields.push("Cache-Control", "no-store");
     if status == 503 {

@@ -11,7 +11,7 @@ use microcache_policy::request::{Handling, PassReason};
 use microcache_policy::reuse::{Reuse, Why, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
 use microcache_policy::vary::{self, Selection};
-use microcache_policy::{Millis, RequestFacts, Rules, Time};
+use microcache_policy::{KeyRules, Millis, RequestFacts, Rules, Time};
 use microcache_store::{Hit, Memory, MemoryLimits, Object};
 
 use crate::clock::Clock;
@@ -173,16 +173,7 @@ impl Engine {
         };
 
         // 2. The key, and what is known about it.
-        let mut key = KeyBuf::new();
-        let rules = &route.rules.key;
-        key::build(
-            &mut key,
-            request.scheme,
-            request.host,
-            request.target,
-            request.fields,
-            rules,
-        );
+        let key = key_of(request, &route.rules.key);
         let object = self.memory.get(&key);
         let hit = object
             .as_ref()
@@ -213,7 +204,7 @@ impl Engine {
 
         // 4. The origin has to be asked: together with everyone who wants the same, or alone.
         if facts.only_if_cached() {
-            return Served::Now(only_if_cached(forward));
+            return Served::Now(only_if_cached(forward, now));
         }
         if !together {
             return ask(
@@ -247,6 +238,23 @@ impl Engine {
     }
 }
 
+/// The key of a request on a route with these rules.
+pub(crate) fn key_of(request: &Request<'_>, rules: &KeyRules) -> KeyBuf {
+    let mut key = KeyBuf::new();
+    key::build(
+        &mut key,
+        request.scheme,
+        request.host,
+        request.target,
+        request.fields,
+        rules,
+    );
+    if request.vouched {
+        key::push_vouched(&mut key, request.fields);
+    }
+    key
+}
+
 fn wanted(
     key: &[u8],
     object: Option<&Object>,
@@ -264,14 +272,14 @@ fn wanted(
     }
 }
 
-fn only_if_cached(forward: Forward) -> Response {
+fn only_if_cached(forward: Forward, now: Time) -> Response {
     let cache_status = CacheStatus {
         fwd: Some(forward),
         detail: Some("only-if-cached"),
         ..CacheStatus::default()
     };
     let text = "This response is not in the cache, and the request wanted no other.";
-    plain(504, text, cache_status)
+    plain(504, text, cache_status, now)
 }
 
 fn forward(why: PassReason) -> Forward {

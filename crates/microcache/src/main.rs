@@ -9,11 +9,16 @@ use std::process::ExitCode;
 
 use microcache_proxy::config::{Config, Input, Report};
 use microcache_proxy::{Server, ServerError};
+use tikv_jemallocator::Jemalloc;
 
 use cli::{Answer, Job, Start};
 
 /// The exit code for what the operator has to put right.
 const BAD_USAGE: u8 = 2;
+
+/// docs/decisions/allocator.md has the measurement.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     let done = match cli::parse(std::env::args_os()) {

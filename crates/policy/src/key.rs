@@ -10,6 +10,7 @@ use crate::encoding::{push_component, push_field, push_with_len, take_component}
 use crate::fields::Fields;
 use crate::request::cookies;
 use crate::rules::{KeyRules, Query};
+use crate::trust::only_from_trusted_peers;
 
 /// A key. Those of ordinary urls need no allocation.
 pub type KeyBuf = SmallVec<[u8; 256]>;
@@ -87,6 +88,43 @@ pub fn build(
         push_component(out, name.as_bytes());
         push_cookie(out, fields, name);
     }
+}
+
+/// Adds to the key what a trusted proxy says of the client's request: an origin that builds its
+/// links from it answers differently for each. Addresses are left out; every client has his own.
+pub fn push_vouched(out: &mut KeyBuf, fields: Fields<'_>) {
+    const ADDRESSES: [&[u8]; 2] = [b"x-forwarded-for", b"x-real-ip"];
+    for (name, value) in fields {
+        if !only_from_trusted_peers(name) || ADDRESSES.iter().any(|a| name.eq_ignore_ascii_case(a))
+        {
+            continue;
+        }
+        push_with_len(out, |out| {
+            out.extend(name.iter().map(u8::to_ascii_lowercase));
+        });
+        if name.eq_ignore_ascii_case(b"forwarded") {
+            push_with_len(out, |out| {
+                let parameters = value.split(|b| matches!(b, b',' | b';'));
+                for parameter in parameters.map(<[u8]>::trim_ascii) {
+                    if !is_node(parameter) {
+                        out.extend_from_slice(parameter);
+                        out.push(b';');
+                    }
+                }
+            });
+        } else {
+            push_component(out, value);
+        }
+    }
+}
+
+/// Whether a parameter of `Forwarded` names one of the machines on the way.
+fn is_node(parameter: &[u8]) -> bool {
+    [&b"for="[..], b"by="].iter().any(|name| {
+        parameter
+            .get(..name.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(name))
+    })
 }
 
 /// Reads scheme, host, path and query back from a key.

@@ -6,6 +6,24 @@ use microcache_policy::{Fields, FieldsBuf, hop, only_from_trusted_peers};
 
 use crate::config::Cidr;
 
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    address: IpAddr,
+    /// It is a proxy of the operator's.
+    pub(crate) trusted: bool,
+}
+
+impl Peer {
+    pub(crate) fn new(address: IpAddr, trusted: &[Cidr]) -> Self {
+        let address = address.to_canonical();
+        Self {
+            address,
+            trusted: trusted.iter().any(|range| range.contains(address)),
+        }
+    }
+}
+
 /// Fields that are written anew, whoever asks.
 const OURS: [&str; 6] = [
     "host",
@@ -18,15 +36,7 @@ const OURS: [&str; 6] = [
 
 /// The fields to send to the origin for a request of `peer`, with those of an upgrade if it is to be
 /// passed on.
-pub(crate) fn outgoing(
-    request: Fields<'_>,
-    upgrade: bool,
-    host: &[u8],
-    peer: IpAddr,
-    trusted: &[Cidr],
-) -> FieldsBuf {
-    let peer = peer.to_canonical();
-    let trusted = trusted.iter().any(|range| range.contains(peer));
+pub(crate) fn outgoing(request: Fields<'_>, upgrade: bool, host: &[u8], peer: Peer) -> FieldsBuf {
     let mut fields = FieldsBuf::with_capacity(request.as_block().len() + host.len());
     fields.push("Host", host);
     let nominated = hop::Nominated::by(request);
@@ -34,7 +44,7 @@ pub(crate) fn outgoing(
         let dropped = is_one_of(name, &OURS)
             || hop::is_hop_by_hop(name)
             || nominated.contains(name)
-            || !trusted && only_from_trusted_peers(name);
+            || !peer.trusted && only_from_trusted_peers(name);
         if !dropped {
             fields.push(name, value);
         }
@@ -44,8 +54,12 @@ pub(crate) fn outgoing(
             fields.push("Upgrade", value);
         }
     }
-    let known = if trusted { request } else { Fields::default() };
-    push_forwarding(&mut fields, known, host, peer);
+    let known = if peer.trusted {
+        request
+    } else {
+        Fields::default()
+    };
+    push_forwarding(&mut fields, known, host, peer.address);
     fields.push("Via", "1.1 microcache");
     fields
 }
@@ -54,7 +68,7 @@ fn push_forwarding(fields: &mut FieldsBuf, known: Fields<'_>, host: &[u8], peer:
     let address = peer.to_string();
     fields.push(
         "X-Forwarded-For",
-        appended(known, "x-forwarded-for", &address),
+        appended(known, "x-forwarded-for", address.clone().into_bytes()),
     );
     fields.push(
         "X-Forwarded-Proto",
@@ -64,23 +78,37 @@ fn push_forwarding(fields: &mut FieldsBuf, known: Fields<'_>, host: &[u8], peer:
         "X-Forwarded-Host",
         known.get("x-forwarded-host").unwrap_or(host),
     );
+    let mut element = Vec::with_capacity(64 + host.len());
+    element.extend_from_slice(b"for=");
     // RFC 7239 §6: an IPv6 address is bracketed and therefore quoted.
-    let node = match peer {
-        IpAddr::V4(v4) => v4.to_string(),
-        IpAddr::V6(v6) => format!("\"[{v6}]\""),
+    let (before, after): (&[u8], &[u8]) = match peer {
+        IpAddr::V4(_) => (b"", b""),
+        IpAddr::V6(_) => (b"\"[", b"]\""),
     };
-    let host = host.escape_ascii();
-    let element = format!("for={node};host=\"{host}\";proto=http");
-    fields.push("Forwarded", appended(known, "forwarded", &element));
+    for part in [
+        before,
+        address.as_bytes(),
+        after,
+        b";host=\"",
+        host,
+        b"\";proto=http",
+    ] {
+        element.extend_from_slice(part);
+    }
+    fields.push("Forwarded", appended(known, "forwarded", element));
 }
 
-fn appended(known: Fields<'_>, name: &str, last: &str) -> Vec<u8> {
+fn appended(known: Fields<'_>, name: &str, last: Vec<u8>) -> Vec<u8> {
+    let mut lines = known.all(name).peekable();
+    if lines.peek().is_none() {
+        return last;
+    }
     let mut value = Vec::new();
-    for line in known.all(name) {
+    for line in lines {
         value.extend_from_slice(line);
         value.extend_from_slice(b", ");
     }
-    value.extend_from_slice(last.as_bytes());
+    value.extend_from_slice(&last);
     value
 }
 
@@ -97,7 +125,12 @@ mod tests {
     fn check(block: &str, peer: &str, trusted: &[&str], expected: &[&str]) {
         let request = Fields::new(block.as_bytes());
         let trusted: Vec<Cidr> = trusted.iter().map(|t| t.parse().unwrap()).collect();
-        let fields = outgoing(request, false, b"h", peer.parse().unwrap(), &trusted);
+        let fields = outgoing(
+            request,
+            false,
+            b"h",
+            Peer::new(peer.parse().unwrap(), &trusted),
+        );
         let lines: Vec<_> = std::str::from_utf8(fields.fields().as_block())
             .unwrap()
             .lines()

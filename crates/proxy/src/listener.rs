@@ -127,7 +127,8 @@ impl Drop for Leave {
     }
 }
 
-/// Accepts for ever. With as many connections open as allowed, the next ones wait in the kernel.
+/// Accepts for ever. With as many connections open as allowed, every listener holds one more back
+/// and the next ones wait in the kernel.
 pub(crate) async fn accept(
     listener: tokio::net::TcpListener,
     shared: Arc<Shared>,
@@ -135,13 +136,13 @@ pub(crate) async fn accept(
     room: Arc<Semaphore>,
 ) {
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, peer)) => {
                 // Without it a small answer behind a large one waits for an acknowledgement.
                 let _ = stream.set_nodelay(true);
+                let Ok(place) = Arc::clone(&room).acquire_owned().await else {
+                    return;
+                };
                 let busy = Arc::new(AtomicBool::new(false));
                 let connection =
                     Connection::new(stream, peer, Arc::clone(&shared), Arc::clone(&busy), place);

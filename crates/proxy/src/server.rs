@@ -11,8 +11,8 @@ use microcache_engine::flight::FlightLimits;
 use microcache_engine::{Engine, Found, Origin, Request, Route, Settings};
 use microcache_store::MemoryLimits;
 use rustix::process::{Resource, getrlimit, setrlimit};
-use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -77,6 +77,31 @@ pub struct Server {
     /// For every thread its listeners.
     listeners: Vec<Vec<TcpListener>>,
     config: Config,
+    /// Waits for signals, and looks after the origins' names and health.
+    runtime: Runtime,
+    signals: Signals,
+}
+
+/// The signals to stop. Listened for from the start, so that none is missed.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 impl Server {
@@ -102,10 +127,20 @@ impl Server {
             }
             addresses.push(address);
         }
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ServerError::Thread)?;
+        let signals = {
+            let _of_this = runtime.enter();
+            Signals::listen().map_err(ServerError::Thread)?
+        };
         Ok(Self {
             addresses,
             listeners,
             config,
+            runtime,
+            signals,
         })
     }
 
@@ -119,11 +154,7 @@ impl Server {
     pub fn run(self) -> Result<Summary, ServerError> {
         let drain = self.config.timeouts.drain;
         let room = Arc::new(Semaphore::new(connection_limit(&self.config)));
-        // This thread waits for signals, and looks after the origins' names and health.
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(ServerError::Thread)?;
+        let runtime = self.runtime;
         let shared = {
             let _tasks_go_there = runtime.enter();
             Arc::new(shared(&self.config))
@@ -139,7 +170,7 @@ impl Server {
             threads.push(thread);
         }
         drop(stopped);
-        runtime.block_on(wait_for_stop(&shared, &stop));
+        runtime.block_on(wait_for_stop(&shared, &stop, self.signals));
         for thread in threads {
             // A thread that panicked has said so; the others still finish.
             if let Ok(result) = thread.join() {
@@ -151,19 +182,11 @@ impl Server {
 }
 
 /// Waits for the signal to stop, or for the threads to end by themselves.
-async fn wait_for_stop(shared: &Shared, stop: &watch::Sender<bool>) {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-    ) else {
-        // Without handlers the signals do what they do by default: end the process.
-        return stop.closed().await;
-    };
+async fn wait_for_stop(shared: &Shared, stop: &watch::Sender<bool>, mut signals: Signals) {
     let mut asked_before = false;
     loop {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            () = signals.next() => {}
             () = stop.closed() => return,
         }
         if asked_before {

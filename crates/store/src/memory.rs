@@ -301,7 +301,8 @@ struct CountEvictions(Arc<AtomicU64>);
 
 impl Lifecycle<Key, Arc<Object>> for CountEvictions {
     type RequestState = ();
-    fn on_evict(&self, (): &mut (), _: Key, _: Arc<Object>) {
+    /// Unlike `on_evict`, this is not called for what is replaced.
+    fn before_evict(&self, (): &mut (), _: &Key, _: &mut Arc<Object>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }

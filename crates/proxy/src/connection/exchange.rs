@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use microcache_engine::{
-    Body, BoxFuture, Frame, Interim, Interims, Question, Response, Tunnel, plain_response,
+    Body, BoxFuture, Clock, Frame, Interim, Interims, Question, Response, Tunnel, plain_response,
 };
-use microcache_policy::CacheStatus;
+use microcache_policy::{CacheStatus, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
 
-use super::head::{Asked, Ending, ending, write_head, write_interim};
+use super::head::{Asked, Ending, ending, whole, write_head, write_interim};
 use super::request_body::{Expectation, Pump, request_body};
 use super::send::Output;
 use super::{BATCH, COPY, Connection, Pending};
@@ -39,7 +39,10 @@ impl Connection {
         let interims = Interims::default();
         let incoming = self.incoming(pending.head, body, length, Some(interims.clone()));
         let engine = Arc::clone(&self.shared.engine);
-        let answer = Caught(Box::pin(Arc::clone(&engine).ask(question, incoming)));
+        let answer = Caught {
+            answer: Box::pin(Arc::clone(&engine).ask(question, incoming)),
+            clock: engine.clock,
+        };
         let body_complete = AtomicBool::new(pump.is_none());
         let tunnel = {
             let (reader, writer) = self.stream.split();
@@ -53,8 +56,11 @@ impl Connection {
             }
             let mut reading = pin!(read_side(reader, &mut self.input, pump, &body_complete));
 
-            let answer = client.wait_for(answer, &interims, expectation);
-            let Some(Ok(mut response)) = until_gone(&mut reading, answer).await else {
+            let waited = {
+                let answer = pin!(client.wait_for(answer, &interims, expectation));
+                until_gone(&mut reading, answer).await
+            };
+            let Some(Ok(mut response)) = waited else {
                 return false;
             };
             engine.counters.count(response.outcome);
@@ -63,7 +69,8 @@ impl Connection {
             let unread = !body_complete.load(Ordering::Relaxed);
             client.asked.keep_alive &= !self.shared.is_draining();
             client.asked.keep_alive &= !unread || matches!(response.body, Body::Stream(_));
-            match until_gone(&mut reading, client.respond(response)).await {
+            let sending = pin!(client.respond(response, engine.clock.now()));
+            match until_gone(&mut reading, sending).await {
                 Some(Ok(Ended::Open)) => {}
                 Some(Ok(Ended::Close)) if tunnel.is_some() => {}
                 _ => return false,
@@ -146,7 +153,7 @@ impl Client<'_> {
     }
 
     /// Writes head and body.
-    async fn respond(&mut self, response: Response) -> std::io::Result<Ended> {
+    async fn respond(&mut self, response: Response, now: Time) -> std::io::Result<Ended> {
         let ending = ending(&response, self.asked);
         let mut head = Vec::with_capacity(1024);
         write_head(&mut head, &response, self.asked, ending);
@@ -173,7 +180,7 @@ impl Client<'_> {
             };
             ended = match push_frame(&mut output, frame, ending) {
                 Ok(more) => !more,
-                Err(_) if nothing_sent => return self.broke_off().await,
+                Err(_) if nothing_sent => return self.broke_off(now).await,
                 Err(error) => return Err(error),
             };
             if output.len() >= BATCH {
@@ -190,22 +197,15 @@ impl Client<'_> {
     }
 
     /// The answer of the origin turned out to be broken before any of it was sent on.
-    async fn broke_off(&mut self) -> std::io::Result<Ended> {
+    async fn broke_off(&mut self, now: Time) -> std::io::Result<Ended> {
         let cache_status = CacheStatus {
             detail: Some("origin-malformed"),
             ..CacheStatus::default()
         };
         let text = "The application did not give a proper answer.";
-        let page = plain_response(502, text, cache_status);
+        let page = plain_response(502, text, cache_status, now);
         self.asked.keep_alive = false;
-        let mut output = Vec::new();
-        write_head(&mut output, &page, self.asked, Ending::Counted);
-        if let Body::Full(body) = &page.body
-            && !self.asked.head_only
-        {
-            output.extend_from_slice(body);
-        }
-        self.send(Output::bytes(output.into())).await?;
+        self.send(Output::bytes(whole(&page, self.asked))).await?;
         Ok(Ended::Close)
     }
 }
@@ -306,9 +306,8 @@ fn poll_event(
 /// The future's result, or `None` if the client left before.
 async fn until_gone<T>(
     gone: &mut Pin<&mut impl Future<Output = ()>>,
-    work: impl Future<Output = T>,
+    mut work: Pin<&mut impl Future<Output = T>>,
 ) -> Option<T> {
-    let mut work = pin!(work);
     poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(Some(done)),
         Poll::Pending => gone.as_mut().poll(cx).map(|()| None),
@@ -317,22 +316,30 @@ async fn until_gone<T>(
 }
 
 /// The engine's answer. A panic in one request is that request's alone.
-struct Caught(BoxFuture<'static, Response>);
+struct Caught {
+    answer: BoxFuture<'static, Response>,
+    clock: Clock,
+}
 
 impl Future for Caught {
     type Output = Response;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
-        catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx)))
-            .unwrap_or_else(|_| Poll::Ready(panicked()))
+        catch_unwind(AssertUnwindSafe(|| self.answer.as_mut().poll(cx)))
+            .unwrap_or_else(|_| Poll::Ready(panicked(self.clock.now())))
     }
 }
 
 /// The answer to a request that ran into a fault of ours. The panic itself is in the log.
-pub(super) fn panicked() -> Response {
+pub(super) fn panicked(now: Time) -> Response {
     let cache_status = CacheStatus {
         detail: Some("internal-error"),
         ..CacheStatus::default()
     };
-    plain_response(500, "This request failed. The others go on.", cache_status)
+    plain_response(
+        500,
+        "This request failed. The others go on.",
+        cache_status,
+        now,
+    )
 }

@@ -1,10 +1,11 @@
 //! Response heads as they go out.
 
-use std::io::Write;
-
 use bytes::Bytes;
 use http::StatusCode;
-use microcache_engine::{Interim, Response};
+use microcache_engine::{Body, Interim, Response, plain_response};
+use microcache_policy::{CacheStatus, Time};
+
+use crate::h1::BadRequest;
 
 /// How the end of a response body is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,16 +77,31 @@ pub(crate) fn write_interim(out: &mut Vec<u8>, interim: &Interim) {
 }
 
 /// The response to a request that cannot be read, the last one on its connection.
-pub(crate) fn refusal(status: u16, reason: &str) -> Bytes {
-    let mut out = Vec::with_capacity(256);
-    write_status_line(&mut out, status);
-    let length = reason.len() + 1;
-    // Writing to a Vec does not fail.
-    let _ = write!(
-        out,
-        "Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n\
-         Content-Length: {length}\r\nConnection: close\r\n\r\n{reason}\n"
-    );
+pub(crate) fn refusal(bad: BadRequest, now: Time) -> Bytes {
+    let cache_status = CacheStatus {
+        detail: Some("bad-request"),
+        ..CacheStatus::default()
+    };
+    let page = plain_response(bad.status(), bad.reason(), cache_status, now);
+    whole(&page, LAST)
+}
+
+/// The last answer on a connection.
+pub(crate) const LAST: Asked = Asked {
+    head_only: false,
+    http10: false,
+    keep_alive: false,
+};
+
+/// Head and body of a response of our own.
+pub(crate) fn whole(page: &Response, asked: Asked) -> Bytes {
+    let mut out = Vec::with_capacity(512);
+    write_head(&mut out, page, asked, Ending::Counted);
+    if let Body::Full(body) = &page.body
+        && !asked.head_only
+    {
+        out.extend_from_slice(body);
+    }
     out.into()
 }
 

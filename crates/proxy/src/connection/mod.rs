@@ -12,7 +12,7 @@ mod send;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,14 +22,16 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::Method;
-use microcache_engine::{Body, Incoming, Interims, Question, Refresh, Request, Response, Served};
+use microcache_engine::{
+    Body, Incoming, Interims, Outcome, Question, Refresh, Request, Response, Served,
+};
 use microcache_policy::{Fields, Scheme, Time};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, timeout};
 
-use crate::forwarding::outgoing;
+use crate::forwarding::{Peer, outgoing};
 use crate::h1::{BadRequest, Framing, RequestHead, Target, parse_request, split_target};
 use crate::server::Shared;
 use head::{Asked, Ending, ending, refusal, write_head};
@@ -48,10 +50,18 @@ thread_local! {
     static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// HTTP/2 in clear text is not spoken here, and to pass the offer on would let client and origin
+/// agree on it behind the cache's back.
+fn wants_http2(fields: Fields<'_>) -> bool {
+    fields
+        .members("upgrade")
+        .any(|protocol| protocol.eq_ignore_ascii_case(b"h2c"))
+}
+
 /// A client's connection.
 pub(crate) struct Connection {
     stream: TcpStream,
-    peer: IpAddr,
+    peer: Peer,
     shared: Arc<Shared>,
     /// Set while a request is under way, for those who want to close idle connections.
     busy: Arc<AtomicBool>,
@@ -122,7 +132,7 @@ impl Connection {
         let now = shared.engine.clock.now();
         Self {
             stream,
-            peer: peer.ip(),
+            peer: Peer::new(peer.ip(), &shared.trusted_proxies),
             busy,
             input: BytesMut::new(),
             patience: Patience::new(now, idle),
@@ -149,8 +159,7 @@ impl Connection {
                     Box::pin(self.exchange(question, pending)).await
                 }
                 Next::Refuse(bad) => {
-                    let page = refusal(bad.status(), bad.reason());
-                    let output = Output::bytes(page);
+                    let output = Output::bytes(self.refuse(bad));
                     let write = self.shared.timeouts.write;
                     let _ = output.send(&mut self.stream, write).await;
                     false
@@ -186,7 +195,11 @@ impl Connection {
                         Poll::Ready(_) => return Poll::Ready(Next::Close),
                         Poll::Pending => {
                             ready!(self.patience.poll_over(cx, &self.shared));
-                            return Poll::Ready(Next::Close);
+                            return Poll::Ready(if self.input.is_empty() {
+                                Next::Close
+                            } else {
+                                Next::Refuse(BadRequest::TIMEOUT)
+                            });
                         }
                     }
                     if !self.input.is_empty() {
@@ -270,7 +283,8 @@ impl Connection {
             target: &target,
             fields: head.fields,
             has_body,
-            upgrade: head.upgrade,
+            upgrade: head.upgrade && !wants_http2(head.fields),
+            vouched: self.peer.trusted,
         };
         let asked = Asked {
             head_only: method == Method::HEAD,
@@ -298,7 +312,7 @@ impl Connection {
                 };
                 return Some(Next::Ask(Box::new((question, pending))));
             }
-            Err(_) => exchange::panicked(),
+            Err(_) => exchange::panicked(now),
         };
         self.shared.engine.counters.count(response.outcome);
         self.answer(cx, response, asked, has_body, out)
@@ -317,6 +331,12 @@ impl Connection {
         }
     }
 
+    /// The page for a request that cannot be read.
+    fn refuse(&self, bad: BadRequest) -> Bytes {
+        self.shared.engine.counters.count(Outcome::Error);
+        refusal(bad, self.shared.engine.clock.now())
+    }
+
     fn refresh(&self, refresh: Refresh, request: &Request<'_>) {
         let incoming = self.incoming(Head::copied(request), Body::Empty, None, None);
         self.shared.engine.refresh(refresh, incoming);
@@ -331,9 +351,8 @@ impl Connection {
         interim: Option<Interims>,
     ) -> Incoming {
         let fields = Fields::new(&head.fields);
-        let trusted = &self.shared.trusted_proxies;
         Incoming {
-            outgoing: outgoing(fields, head.upgrade, &head.host, self.peer, trusted),
+            outgoing: outgoing(fields, head.upgrade, &head.host, self.peer),
             method: head.method,
             scheme: Scheme::Http,
             host: head.host,
@@ -342,6 +361,7 @@ impl Connection {
             body,
             length,
             upgrade: head.upgrade,
+            vouched: self.peer.trusted,
             interim,
         }
     }
@@ -449,10 +469,8 @@ impl Next {
                 asked.1.unsent = unsent;
                 Self::Ask(asked)
             }
-            Self::Refuse(bad) => Self::Send(
-                unsent.and(Output::bytes(refusal(bad.status(), bad.reason()))),
-                AfterSend::Close,
-            ),
+            // The answers before it are not taken, so this one would not be either.
+            Self::Refuse(_) => Self::Send(unsent, AfterSend::Close),
             Self::Close => Self::Close,
         }
     }

@@ -1,6 +1,5 @@
 //! Bytes on their way to the client.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,13 +7,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use smallvec::SmallVec;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 /// Bytes that are still to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
-    pieces: VecDeque<Bytes>,
+    pieces: SmallVec<[Bytes; 4]>,
 }
 
 impl Output {
@@ -26,7 +26,7 @@ impl Output {
 
     pub(crate) fn push(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
-            self.pieces.push_back(bytes);
+            self.pieces.push(bytes);
         }
     }
 
@@ -74,13 +74,15 @@ impl Output {
     }
 
     fn advance(&mut self, mut written: usize) {
-        while let Some(first) = self.pieces.front_mut() {
-            if written < first.len() {
-                first.advance(written);
-                return;
-            }
-            written -= first.len();
-            self.pieces.pop_front();
+        let gone = self.pieces.iter().take_while(|piece| {
+            let whole = piece.len() <= written;
+            written -= if whole { piece.len() } else { 0 };
+            whole
+        });
+        let gone = gone.count();
+        self.pieces.drain(..gone);
+        if let Some(first) = self.pieces.first_mut() {
+            first.advance(written);
         }
     }
 }

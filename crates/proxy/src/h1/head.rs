@@ -106,6 +106,11 @@ impl BadRequest {
         status: 405,
         reason: "this method is not taken here",
     };
+    /// The head did not arrive in time.
+    pub(crate) const TIMEOUT: Self = Self {
+        status: 408,
+        reason: "the request head did not arrive in time",
+    };
     const HEAD_TOO_LARGE: Self = Self {
         status: 431,
         reason: "the head is too large",
@@ -126,7 +131,7 @@ impl BadRequest {
         }
     }
 
-    /// The status to answer with: 400, 405, 414, 431, 501 or 505.
+    /// The status to answer with: 400, 405, 408, 414, 431, 501 or 505.
     pub const fn status(&self) -> u16 {
         self.status
     }

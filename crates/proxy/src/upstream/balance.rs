@@ -20,6 +20,8 @@ pub(super) struct Balance {
 
 #[derive(Debug, Default)]
 struct Entry {
+    /// How the log calls it.
+    name: String,
     weight: u64,
     backup: bool,
     outstanding: u64,
@@ -64,6 +66,7 @@ pub(super) struct Turn {
 impl Balance {
     pub(super) fn new(settings: &GroupSettings) -> Arc<Self> {
         let entry = |server: &ServerSettings| Entry {
+            name: format!("origin {}:{}", server.host, server.port),
             weight: u64::from(server.weight.max(1)),
             backup: server.backup,
             ..Entry::default()
@@ -115,6 +118,11 @@ impl Balance {
         if entry.checks_in_a_row >= if well { check.rise } else { check.fall } {
             entry.unwell = !well;
             entry.checks_in_a_row = 0;
+            let state = if well { "well again" } else { "not well" };
+            eprintln!(
+                "microcache: {} is {state}, its health check says",
+                entry.name
+            );
         }
     }
 
@@ -180,9 +188,11 @@ impl Turn {
         let mut book = self.balance.book.lock();
         let entry = &mut book[self.index];
         entry.failures_in_a_row = 0;
-        entry.out_until = None;
         entry.on_trial = false;
         self.trial = false;
+        if entry.out_until.take().is_some() {
+            eprintln!("microcache: {} is up again", entry.name);
+        }
     }
 
     /// The server could not be reached, went silent, or hung up.
@@ -193,7 +203,15 @@ impl Turn {
         entry.failures_in_a_row = entry.failures_in_a_row.saturating_add(1);
         entry.last_failure = Some(now);
         if entry.failures_in_a_row >= self.balance.fail_limit {
-            entry.out_until = now.checked_add(self.balance.fail_pause);
+            let pause = self.balance.fail_pause;
+            if entry.out_until.is_none() {
+                let (name, failures) = (&entry.name, entry.failures_in_a_row);
+                eprintln!(
+                    "microcache: {name} is down after {failures} failures in a row; \
+                     one request tries it every {pause:?}"
+                );
+            }
+            entry.out_until = now.checked_add(pause);
         }
         if self.trial {
             entry.on_trial = false;

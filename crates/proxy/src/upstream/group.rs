@@ -241,6 +241,7 @@ impl Group {
             decoder: Decoder::new(answer.framing),
             exchange: Some(exchange),
             silence,
+            received: 0,
         }));
         Ok(response)
     }

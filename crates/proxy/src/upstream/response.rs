@@ -15,12 +15,17 @@ use super::queue::Permit;
 use super::upload::{Sending, Upload};
 use crate::h1::{Decoded, Decoder};
 
+/// An answer longer than this is a download, not a page: it gives its place among the group's
+/// requests back, so that slow readers of large files cannot keep everyone else waiting.
+const LARGEST_PAGE: u64 = 1024 * 1024;
+
 /// A body that is being received. Dropping it early closes the connection.
 pub(super) struct ResponseBody {
     pub(super) decoder: Decoder,
     /// Gone once the last byte was read.
     pub(super) exchange: Option<Exchange>,
     pub(super) silence: Duration,
+    pub(super) received: u64,
 }
 
 /// What an exchange holds on to until its end.
@@ -78,7 +83,15 @@ impl ResponseBody {
         let mut sending = Sending::Done;
         loop {
             match self.decoder.decode(&mut connection.buf)? {
-                Decoded::Frame(frame) => return Poll::Ready(Ok(Some(frame))),
+                Decoded::Frame(frame) => {
+                    if let Frame::Data(data) = &frame {
+                        self.received += data.len() as u64;
+                    }
+                    if self.received > LARGEST_PAGE {
+                        exchange.permit = None;
+                    }
+                    return Poll::Ready(Ok(Some(frame)));
+                }
                 Decoded::End => return Poll::Ready(Ok(None)),
                 Decoded::NeedMore => {}
             }
