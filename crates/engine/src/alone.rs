@@ -62,8 +62,8 @@ impl Engine {
         };
         if let Some(key) = key
             && !facts.is_head()
-            && let Some(leader) = self.flights.lead_alone(&key, purges)
             && let Ok(lifetime) = judge(&self, route, &facts, &response, request_time, now)
+            && let Some(leader) = self.flights.lead_alone(&key, purges)
         {
             let fields = Fields::new(&incoming.fields);
             let (first, body) = self.begin_fill(route, response, lifetime, fields);
@@ -94,7 +94,7 @@ impl Engine {
         let Some(hit) = self
             .memory
             .get(&key)
-            .and_then(|object| object.select(request.fields))
+            .and_then(|object| object.select(request.fields).ok())
         else {
             return;
         };

@@ -170,7 +170,13 @@ impl Engine {
     ) -> Response {
         let now = self.clock.now();
         let fields = Fields::new(&incoming.fields);
-        Reusable::stored(hit).respond(fields, facts, now, cache_status, Outcome::Revalidated)
+        Reusable::stored(hit.clone()).respond(
+            fields,
+            facts,
+            now,
+            cache_status,
+            Outcome::Revalidated,
+        )
     }
 
     /// What somebody who waited makes of the answer.
@@ -229,7 +235,13 @@ impl Engine {
         let facts = self.facts(question.route, incoming);
         let now = self.clock.now();
         on_error(&hit.lifetime, &facts, now).then(|| {
-            let mut response = answer(hit, &incoming.as_request(), &facts, now, Outcome::Stale);
+            let mut response = answer(
+                hit.clone(),
+                &incoming.as_request(),
+                &facts,
+                now,
+                Outcome::Stale,
+            );
             response.cache_status.detail = Some(failure.as_str());
             response
         })

@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use microcache_policy::FieldsBuf;
+use microcache_store::Hit;
 
 use crate::fill::FillReader;
 
@@ -46,6 +47,8 @@ pub enum Body {
     Empty,
     /// All of it at once.
     Full(Bytes),
+    /// The whole body of a stored response.
+    Stored(Hit),
     /// A response that is being fetched; other requests may be reading it as well.
     Fill(FillReader),
     /// Straight from the other side.
@@ -61,6 +64,10 @@ impl Body {
                 let bytes = std::mem::take(bytes);
                 *self = Self::Empty;
                 Poll::Ready((!bytes.is_empty()).then_some(Ok(Frame::Data(bytes))))
+            }
+            Self::Stored(hit) => {
+                *self = Self::Full(hit.body.clone());
+                self.poll_frame(cx)
             }
             Self::Fill(reader) => reader.poll_frame(cx),
             Self::Stream(source) => source.poll_frame(cx),
@@ -78,6 +85,7 @@ impl std::fmt::Debug for Body {
         match self {
             Self::Empty => f.write_str("Empty"),
             Self::Full(bytes) => write!(f, "Full({} bytes)", bytes.len()),
+            Self::Stored(hit) => write!(f, "Stored({} bytes)", hit.body.len()),
             Self::Fill(_) => f.write_str("Fill"),
             Self::Stream(_) => f.write_str("Stream"),
         }

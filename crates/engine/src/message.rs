@@ -80,8 +80,9 @@ impl Incoming {
 pub struct Response {
     /// The status code.
     pub status: u16,
-    /// End-to-end field lines but for those that follow here.
-    pub fields: Bytes,
+    /// End-to-end field lines but for those that follow here; `None` if they are those of the
+    /// stored response that is the body. A hit then holds on to one thing only.
+    pub fields: Option<Bytes>,
     /// `Age` in seconds, of a response that was stored.
     pub age: Option<u64>,
     /// What the cache did.
@@ -94,4 +95,15 @@ pub struct Response {
     pub tunnel: Option<Tunnel>,
     /// What this request counts as.
     pub outcome: Outcome,
+}
+
+impl Response {
+    /// The field lines.
+    pub fn fields(&self) -> Fields<'_> {
+        Fields::new(match (&self.fields, &self.body) {
+            (Some(fields), _) => fields,
+            (None, Body::Stored(hit)) => &hit.fields,
+            (None, _) => &[],
+        })
+    }
 }

@@ -5,7 +5,7 @@ use microcache_policy::range::{RangeVerdict, range};
 use microcache_policy::status::CacheStatus;
 use microcache_policy::validate::{Precondition, not_modified_keeps, precondition};
 use microcache_policy::{Fields, FieldsBuf, Lifetime, RequestFacts, Time, date};
-use microcache_store::Stored;
+use microcache_store::Hit;
 
 use crate::body::Body;
 use crate::fill::FillReader;
@@ -17,25 +17,26 @@ use crate::outcome::Outcome;
 /// A response that may be reused.
 pub(crate) struct Reusable<'a> {
     status: u16,
-    fields: &'a Bytes,
-    lifetime: &'a Lifetime,
+    /// `None`: those of the stored response.
+    fields: Option<&'a Bytes>,
+    lifetime: Lifetime,
     length: Option<u64>,
     content: Content,
 }
 
 enum Content {
-    Whole(Bytes),
+    Stored(Hit),
     Arriving(FillReader),
 }
 
 impl<'a> Reusable<'a> {
-    pub(crate) fn stored(stored: &'a Stored) -> Self {
+    pub(crate) fn stored(hit: Hit) -> Self {
         Self {
-            status: stored.status,
-            fields: &stored.fields,
-            lifetime: &stored.lifetime,
-            length: Some(stored.body.len() as u64),
-            content: Content::Whole(stored.body.clone()),
+            status: hit.status,
+            fields: None,
+            lifetime: hit.lifetime,
+            length: Some(hit.body.len() as u64),
+            content: Content::Stored(hit),
         }
     }
 
@@ -47,8 +48,8 @@ impl<'a> Reusable<'a> {
     pub(crate) fn first(filling: &'a Filling, fields: &'a Bytes, reader: FillReader) -> Self {
         Self {
             status: filling.status,
-            fields,
-            lifetime: &filling.lifetime,
+            fields: Some(fields),
+            lifetime: filling.lifetime,
             length: filling.length,
             content: Content::Arriving(reader),
         }
@@ -65,7 +66,7 @@ impl<'a> Reusable<'a> {
     ) -> Response {
         let mut response = Response {
             status: self.status,
-            fields: Bytes::new(),
+            fields: None,
             age: Some(self.lifetime.age(now) / 1000),
             cache_status,
             length: self.length,
@@ -73,14 +74,14 @@ impl<'a> Reusable<'a> {
             tunnel: None,
             outcome,
         };
-        let stored = Fields::new(self.fields);
+        let stored = self.fields();
         if facts.is_conditional() {
             match precondition(request, facts, self.status, stored, now) {
                 Precondition::Send => {}
                 Precondition::NotModified => {
                     response.status = 304;
                     response.length = None;
-                    response.fields = not_modified_fields(stored);
+                    response.fields = Some(not_modified_fields(stored));
                     return response;
                 }
                 Precondition::Failed => {
@@ -100,34 +101,46 @@ impl<'a> Reusable<'a> {
                     part = Some((first, last));
                     response.status = 206;
                     response.length = Some(last - first + 1);
-                    response.fields =
-                        with_content_range(stored, &format!("bytes {first}-{last}/{length}"));
+                    let range = format!("bytes {first}-{last}/{length}");
+                    response.fields = Some(with_content_range(stored, &range));
                 }
                 RangeVerdict::Unsatisfiable => {
                     response.status = 416;
                     response.length = Some(0);
-                    response.fields =
-                        with_content_range(Fields::default(), &format!("bytes */{length}"));
+                    let range = format!("bytes */{length}");
+                    response.fields = Some(with_content_range(Fields::default(), &range));
                     return response;
                 }
             }
         }
         if part.is_none() {
-            response.fields = self.fields.clone();
+            response.fields = match &self.content {
+                Content::Stored(hit) if facts.is_head() => Some(hit.fields.clone()),
+                Content::Stored(_) => None,
+                Content::Arriving(_) => self.fields.cloned(),
+            };
         }
         if !facts.is_head() {
             response.body = self.content.part(part);
         }
         response
     }
+
+    fn fields(&self) -> Fields<'_> {
+        Fields::new(match (&self.content, self.fields) {
+            (_, Some(fields)) => fields,
+            (Content::Stored(hit), None) => &hit.fields,
+            (Content::Arriving(_), None) => &[],
+        })
+    }
 }
 
 impl Content {
     fn part(self, part: Option<(u64, u64)>) -> Body {
         match (self, part) {
-            (Self::Whole(bytes), None) => Body::Full(bytes),
-            (Self::Whole(bytes), Some((first, last))) => {
-                Body::Full(bytes.slice(first as usize..=last as usize))
+            (Self::Stored(hit), None) => Body::Stored(hit),
+            (Self::Stored(hit), Some((first, last))) => {
+                Body::Full(hit.body.slice(first as usize..=last as usize))
             }
             (Self::Arriving(reader), None) => Body::Fill(reader),
             (Self::Arriving(reader), Some((first, last))) => Body::Fill(reader.slice(first, last)),
@@ -136,10 +149,12 @@ impl Content {
 }
 
 fn not_modified_fields(stored: Fields<'_>) -> Bytes {
-    let kept: FieldsBuf = stored
-        .iter()
-        .filter(|(name, _)| not_modified_keeps(name))
-        .collect();
+    let mut kept = FieldsBuf::with_capacity(stored.as_block().len());
+    for (name, value) in stored {
+        if not_modified_keeps(name) {
+            kept.push(name, value);
+        }
+    }
     kept.into_block().into()
 }
 
@@ -159,7 +174,7 @@ pub(crate) fn passed_on(
     cache_status.fwd_status = Some(origin.status);
     Response {
         status: origin.status,
-        fields: origin.fields.into_block().into(),
+        fields: Some(origin.fields.into_block().into()),
         age: None,
         cache_status,
         length: origin.length,
@@ -185,7 +200,7 @@ pub fn plain(status: u16, text: &str, cache_status: CacheStatus, now: Time) -> R
     let body = Bytes::from(format!("{text}\n"));
     Response {
         status,
-        fields: fields.into_block().into(),
+        fields: Some(fields.into_block().into()),
         age: None,
         cache_status,
         length: Some(body.len() as u64),

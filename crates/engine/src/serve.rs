@@ -174,63 +174,80 @@ impl Engine {
 
         // 2. The key, and what is known about it.
         let key = key_of(request, &route.rules.key);
-        let object = self.memory.get(&key);
-        let hit = object
-            .as_ref()
-            .and_then(|object| object.select(request.fields));
+        let known = match self.memory.get(&key) {
+            Some(object) => object
+                .select(request.fields)
+                .map_or_else(Known::Key, Known::Response),
+            None => Known::Nothing,
+        };
 
         // 3. May the stored response be used?
-        let forward = match (&object, &hit) {
-            (_, Some(hit)) => match reuse(&hit.lifetime, &facts, now) {
+        let (known, forward) = match known {
+            Known::Response(hit) => match reuse(&hit.lifetime, &facts, now) {
                 Reuse::Fresh => {
                     return Served::Now(answer(hit, request, &facts, now, Outcome::Hit));
                 }
                 Reuse::Stale => {
-                    let response = answer(hit, request, &facts, now, Outcome::Stale);
-                    if !hit.claim_refresh(now, self.settings.refresh_pause) {
-                        return Served::Now(response);
-                    }
-                    let wanted = wanted(&key, object.as_deref(), Some(hit.clone()), request);
-                    let route = found.route;
-                    return Served::NowAndRefresh(response, Refresh { route, wanted });
+                    return self.serve_stale(hit, &key, found.route, request, &facts, now);
                 }
-                Reuse::Revalidate(Why::Expired | Why::NoCache) => Forward::Stale,
+                Reuse::Revalidate(Why::Expired | Why::NoCache) => {
+                    (Known::Response(hit), Forward::Stale)
+                }
                 Reuse::Revalidate(Why::MaxAge | Why::MinFresh | Why::Reload)
-                | Reuse::NotShareable => Forward::Request,
+                | Reuse::NotShareable => (Known::Response(hit), Forward::Request),
             },
-            (Some(object), None) if !object.variants().is_empty() => Forward::VaryMiss,
-            _ => Forward::UriMiss,
+            Known::Key(object) if !object.variants().is_empty() => {
+                (Known::Key(object), Forward::VaryMiss)
+            }
+            known => (known, Forward::UriMiss),
         };
 
         // 4. The origin has to be asked: together with everyone who wants the same, or alone.
         if facts.only_if_cached() {
             return Served::Now(only_if_cached(forward, now));
         }
-        if !together {
-            return ask(
-                Forward::Request,
-                Some("credentials"),
-                Way::Alone(Some(key[..].into())),
-            );
+        let alone = if together {
+            self.why_alone(&known, now)
+        } else {
+            Some("credentials")
+        };
+        let way = match alone {
+            Some(_) => Way::Alone(Some(key[..].into())),
+            None => Way::Together(wanted(&key, known, request)),
+        };
+        ask(forward, alone, way)
+    }
+
+    /// The stale copy; and if nobody has been asked to renew it lately, the caller is.
+    fn serve_stale(
+        &self,
+        hit: Hit,
+        key: &[u8],
+        route: usize,
+        request: &Request<'_>,
+        facts: &RequestFacts<'_>,
+        now: Time,
+    ) -> Served {
+        if !hit.claim_refresh(now, self.settings.refresh_pause) {
+            return Served::Now(answer(hit, request, facts, now, Outcome::Stale));
         }
-        let marked = object.as_ref().is_some_and(|o| now < o.uncacheable_until);
-        if marked && hit.is_none() {
-            return ask(
-                forward,
-                Some("hit-for-miss"),
-                Way::Alone(Some(key[..].into())),
-            );
+        let wanted = wanted(key, Known::Response(hit.clone()), request);
+        let response = answer(hit, request, facts, now, Outcome::Stale);
+        Served::NowAndRefresh(response, Refresh { route, wanted })
+    }
+
+    /// Why a request should not wait for somebody else's fetch of the same.
+    fn why_alone(&self, known: &Known, now: Time) -> Option<&'static str> {
+        let Known::Key(object) = known else {
+            return None;
+        };
+        if now < object.uncacheable_until {
+            Some("hit-for-miss")
+        } else if object.variants().len() >= self.settings.memory.variants {
+            Some("too-many-variants")
+        } else {
+            None
         }
-        let full = |o: &Arc<Object>| o.variants().len() >= self.settings.memory.variants;
-        if hit.is_none() && object.as_ref().is_some_and(full) {
-            return ask(
-                forward,
-                Some("too-many-variants"),
-                Way::Alone(Some(key[..].into())),
-            );
-        }
-        let wanted = wanted(&key, object.as_deref(), hit, request);
-        ask(forward, None, Way::Together(wanted))
     }
 
     pub(crate) fn route(&self, request: &Request<'_>) -> &Route {
@@ -255,16 +272,26 @@ pub(crate) fn key_of(request: &Request<'_>, rules: &KeyRules) -> KeyBuf {
     key
 }
 
-fn wanted(
-    key: &[u8],
-    object: Option<&Object>,
-    stored: Option<Hit>,
-    request: &Request<'_>,
-) -> Wanted {
+/// What memory knows of a request's key.
+enum Known {
+    Nothing,
+    /// No response that the request selects.
+    Key(Arc<Object>),
+    Response(Hit),
+}
+
+fn wanted(key: &[u8], known: Known, request: &Request<'_>) -> Wanted {
     let mut selection = Selection::new();
-    if let Some(object) = object {
+    if let Known::Key(object) = &known {
         vary::select(&object.vary, request.fields, &mut selection);
     }
+    let stored = match known {
+        Known::Response(hit) => {
+            vary::select(&hit.object().vary, request.fields, &mut selection);
+            Some(hit)
+        }
+        Known::Nothing | Known::Key(_) => None,
+    };
     Wanted {
         key: key.into(),
         selection: selection[..].into(),
@@ -291,7 +318,7 @@ fn forward(why: PassReason) -> Forward {
 
 /// The answer from a stored response.
 pub(crate) fn answer(
-    hit: &Hit,
+    hit: Hit,
     request: &Request<'_>,
     facts: &RequestFacts<'_>,
     now: Time,

@@ -71,10 +71,12 @@ pub fn build(
 ) {
     let (path, query) = split_query(path_and_query);
     out.clear();
+    out.reserve(host.len() + path_and_query.len() + 32);
     out.push(scheme.as_byte());
     push_with_len(out, |out| {
-        let host = without_default_port(scheme, host);
-        out.extend(host.iter().map(u8::to_ascii_lowercase));
+        let start = out.len();
+        out.extend_from_slice(without_default_port(scheme, host));
+        out[start..].make_ascii_lowercase();
     });
     push_component(out, if path.is_empty() { b"/" } else { path });
     push_query(out, query, &rules.query);

@@ -7,9 +7,11 @@ use microcache_policy::{Fields, FieldsBuf, hop, only_from_trusted_peers};
 use crate::config::Cidr;
 
 /// Who is at the other end of a connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Peer {
-    address: IpAddr,
+    /// His address, as it is written in every request that goes on.
+    text: Box<str>,
+    is_v6: bool,
     /// It is a proxy of the operator's.
     pub(crate) trusted: bool,
 }
@@ -18,7 +20,8 @@ impl Peer {
     pub(crate) fn new(address: IpAddr, trusted: &[Cidr]) -> Self {
         let address = address.to_canonical();
         Self {
-            address,
+            text: address.to_string().into(),
+            is_v6: address.is_ipv6(),
             trusted: trusted.iter().any(|range| range.contains(address)),
         }
     }
@@ -36,7 +39,7 @@ const OURS: [&str; 6] = [
 
 /// The fields to send to the origin for a request of `peer`, with those of an upgrade if it is to be
 /// passed on.
-pub(crate) fn outgoing(request: Fields<'_>, upgrade: bool, host: &[u8], peer: Peer) -> FieldsBuf {
+pub(crate) fn outgoing(request: Fields<'_>, upgrade: bool, host: &[u8], peer: &Peer) -> FieldsBuf {
     let mut fields = FieldsBuf::with_capacity(request.as_block().len() + host.len());
     fields.push("Host", host);
     let nominated = hop::Nominated::by(request);
@@ -59,16 +62,16 @@ pub(crate) fn outgoing(request: Fields<'_>, upgrade: bool, host: &[u8], peer: Pe
     } else {
         Fields::default()
     };
-    push_forwarding(&mut fields, known, host, peer.address);
+    push_forwarding(&mut fields, known, host, peer);
     fields.push("Via", "1.1 microcache");
     fields
 }
 
-fn push_forwarding(fields: &mut FieldsBuf, known: Fields<'_>, host: &[u8], peer: IpAddr) {
-    let address = peer.to_string();
+fn push_forwarding(fields: &mut FieldsBuf, known: Fields<'_>, host: &[u8], peer: &Peer) {
+    let address = peer.text.as_bytes();
     fields.push(
         "X-Forwarded-For",
-        appended(known, "x-forwarded-for", address.clone().into_bytes()),
+        appended(known, "x-forwarded-for", address.to_vec()),
     );
     fields.push(
         "X-Forwarded-Proto",
@@ -81,18 +84,12 @@ fn push_forwarding(fields: &mut FieldsBuf, known: Fields<'_>, host: &[u8], peer:
     let mut element = Vec::with_capacity(64 + host.len());
     element.extend_from_slice(b"for=");
     // RFC 7239 §6: an IPv6 address is bracketed and therefore quoted.
-    let (before, after): (&[u8], &[u8]) = match peer {
-        IpAddr::V4(_) => (b"", b""),
-        IpAddr::V6(_) => (b"\"[", b"]\""),
+    let (before, after): (&[u8], &[u8]) = if peer.is_v6 {
+        (b"\"[", b"]\"")
+    } else {
+        (b"", b"")
     };
-    for part in [
-        before,
-        address.as_bytes(),
-        after,
-        b";host=\"",
-        host,
-        b"\";proto=http",
-    ] {
+    for part in [before, address, after, b";host=\"", host, b"\";proto=http"] {
         element.extend_from_slice(part);
     }
     fields.push("Forwarded", appended(known, "forwarded", element));
@@ -129,7 +126,7 @@ mod tests {
             request,
             false,
             b"h",
-            Peer::new(peer.parse().unwrap(), &trusted),
+            &Peer::new(peer.parse().unwrap(), &trusted),
         );
         let lines: Vec<_> = std::str::from_utf8(fields.fields().as_block())
             .unwrap()

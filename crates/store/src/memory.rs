@@ -60,8 +60,9 @@ impl Object {
         &self.variants
     }
 
-    /// The response that the request's fields select, the latest if there are several.
-    pub fn select(self: &Arc<Self>, request: Fields<'_>) -> Option<Hit> {
+    /// The response that the request's fields select, the latest if there are several; the object
+    /// again if there is none.
+    pub fn select(self: Arc<Self>, request: Fields<'_>) -> Result<Hit, Arc<Self>> {
         let mut selection = Selection::new();
         let mut computed_for: Option<&VaryNames> = None;
         let index = self.variants.iter().rposition(|stored| {
@@ -74,11 +75,14 @@ impl Object {
                 computed_for = Some(&stored.vary);
             }
             stored.selection[..] == selection[..]
-        })?;
-        Some(Hit {
-            object: Arc::clone(self),
-            index,
-        })
+        });
+        match index {
+            Some(index) => Ok(Hit {
+                object: self,
+                index,
+            }),
+            None => Err(self),
+        }
     }
 }
 
@@ -93,6 +97,13 @@ impl Deref for Hit {
     type Target = Stored;
     fn deref(&self) -> &Stored {
         &self.object.variants[self.index]
+    }
+}
+
+impl Hit {
+    /// What else is known about its key.
+    pub fn object(&self) -> &Object {
+        &self.object
     }
 }
 

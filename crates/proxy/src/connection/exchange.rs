@@ -23,6 +23,8 @@ use super::send::Output;
 use super::{BATCH, COPY, Connection, Pending};
 use crate::h1::{Framing, encode};
 
+/// Room for what a response head has beside its fields.
+const HEAD_ROOM: usize = 256;
 /// What a client may send ahead while it waits for an answer.
 const MAX_AHEAD: usize = 64 * 1024;
 
@@ -155,7 +157,7 @@ impl Client<'_> {
     /// Writes head and body.
     async fn respond(&mut self, response: Response, now: Time) -> std::io::Result<Ended> {
         let ending = ending(&response, self.asked);
-        let mut head = Vec::with_capacity(1024);
+        let mut head = Vec::with_capacity(response.fields().as_block().len() + HEAD_ROOM);
         write_head(&mut head, &response, self.asked, ending);
         let mut body = response.body;
         let mut ended = self.asked.head_only || matches!(response.status, 101 | 204 | 304);
@@ -163,6 +165,7 @@ impl Client<'_> {
             && whole.len() <= COPY
             && !ended
         {
+            head.reserve_exact(whole.len());
             head.extend_from_slice(whole);
             ended = true;
         }

@@ -41,7 +41,7 @@ pub(crate) fn ending(response: &Response, asked: Asked) -> Ending {
 /// Writes the head of a final response.
 pub(crate) fn write_head(out: &mut Vec<u8>, response: &Response, asked: Asked, ending: Ending) {
     write_status_line(out, response.status);
-    out.extend_from_slice(&response.fields);
+    out.extend_from_slice(response.fields().as_block());
     if let Some(age) = response.age {
         out.extend_from_slice(b"Age: ");
         write_number(out, age);

@@ -178,11 +178,14 @@ impl Connection {
     fn poll_hits(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
         INPUT.with_borrow_mut(|scratch| {
             OUTPUT.with_borrow_mut(|out| {
+                // What the clock said when the last requests were read; reading it again costs
+                // as much as parsing one.
+                let mut now = None;
                 loop {
                     out.clear();
                     if !self.input.is_empty() {
                         let mut input = std::mem::take(&mut self.input);
-                        let (used, next) = self.serve_buffer(cx, &input, out);
+                        let (used, next) = self.serve_buffer(cx, &input, out, &mut now);
                         input.advance(used);
                         self.input = input;
                         if let Some(next) = next {
@@ -194,7 +197,8 @@ impl Connection {
                         Poll::Ready(Ok(())) if !read.filled().is_empty() => {}
                         Poll::Ready(_) => return Poll::Ready(Next::Close),
                         Poll::Pending => {
-                            ready!(self.patience.poll_over(cx, &self.shared));
+                            let now = now.unwrap_or_else(|| self.shared.engine.clock.now());
+                            ready!(self.patience.poll_over(cx, now));
                             return Poll::Ready(if self.input.is_empty() {
                                 Next::Close
                             } else {
@@ -206,7 +210,7 @@ impl Connection {
                         self.input.extend_from_slice(read.filled());
                         continue;
                     }
-                    let (used, next) = self.serve_buffer(cx, read.filled(), out);
+                    let (used, next) = self.serve_buffer(cx, read.filled(), out, &mut now);
                     let rest = &read.filled()[used..];
                     if !rest.is_empty() {
                         self.input.extend_from_slice(rest);
@@ -229,8 +233,9 @@ impl Connection {
         cx: &mut Context<'_>,
         input: &[u8],
         out: &mut Vec<u8>,
+        read_at: &mut Option<Time>,
     ) -> (usize, Option<Next>) {
-        let now = self.shared.engine.clock.now();
+        let now = *read_at.insert(self.shared.engine.clock.now());
         let mut used = 0;
         let mut next = None;
         while next.is_none() && used < input.len() {
@@ -315,12 +320,16 @@ impl Connection {
             Err(_) => exchange::panicked(now),
         };
         self.shared.engine.counters.count(response.outcome);
-        self.answer(cx, response, asked, has_body, out)
+        self.answer(cx, &response, asked, has_body, out)
     }
 
     /// Host and target as the request means them, whatever its form.
     fn target<'a>(&'a self, head: &RequestHead<'a>) -> Result<Addressed<'a>, BadRequest> {
         let host = head.host.unwrap_or(self.shared.default_host.as_bytes());
+        // Nearly every target has this form, and the parser has seen that its bytes are right.
+        if head.target.starts_with(b"/") && head.method != b"CONNECT" {
+            return Ok((host.into(), head.target.into()));
+        }
         match split_target(head.method, head.target)? {
             Target::Origin(target) => Ok((host.into(), target.into())),
             Target::Asterisk => Ok((host.into(), b"*".into())),
@@ -352,7 +361,7 @@ impl Connection {
     ) -> Incoming {
         let fields = Fields::new(&head.fields);
         Incoming {
-            outgoing: outgoing(fields, head.upgrade, &head.host, self.peer),
+            outgoing: outgoing(fields, head.upgrade, &head.host, &self.peer),
             method: head.method,
             scheme: Scheme::Http,
             host: head.host,
@@ -370,27 +379,29 @@ impl Connection {
     fn answer(
         &mut self,
         cx: &mut Context<'_>,
-        response: Response,
+        response: &Response,
         mut asked: Asked,
         unread_body: bool,
         out: &mut Vec<u8>,
     ) -> Option<Next> {
         // An answer that leaves a request body unread must be the connection's last.
         asked.keep_alive &= !unread_body;
-        let ending = ending(&response, asked);
+        let ending = ending(response, asked);
         debug_assert_eq!(ending, Ending::Counted, "a stored body has a length");
-        write_head(out, &response, asked, ending);
+        write_head(out, response, asked, ending);
         let after = if asked.keep_alive {
             AfterSend::Continue
         } else {
             AfterSend::Close
         };
-        let body = match response.body {
+        let none = Bytes::new();
+        let body = match &response.body {
+            Body::Stored(hit) => &hit.body,
             Body::Full(body) => body,
-            _ => Bytes::new(),
+            _ => &none,
         };
         if body.len() <= COPY {
-            out.extend_from_slice(&body);
+            out.extend_from_slice(body);
             if after == AfterSend::Continue {
                 return None;
             }
@@ -398,7 +409,7 @@ impl Connection {
             out.clear();
             return Some(Next::Send(output, after));
         }
-        self.flush(cx, out, &body, after)
+        self.flush(cx, out, body, after)
     }
 
     /// Writes what is ready. What the socket does not take is to be sent later.
@@ -495,8 +506,7 @@ impl Patience {
     }
 
     /// Resolves when the client has used its time up.
-    fn poll_over(&mut self, cx: &mut Context<'_>, shared: &Shared) -> Poll<()> {
-        let now = shared.engine.clock.now();
+    fn poll_over(&mut self, cx: &mut Context<'_>, now: Time) -> Poll<()> {
         if now >= self.deadline {
             return Poll::Ready(());
         }

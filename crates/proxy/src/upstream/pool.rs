@@ -1,7 +1,6 @@
 //! Unused connections to one server. A socket belongs to the runtime it was opened on, so each
 //! runtime gets back only its own.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -21,7 +20,19 @@ pub(super) struct Pool {
 struct Shelves {
     count: usize,
     /// Last in, first out: what is used often stays fresh, the rest goes stale at the bottom.
-    by_runtime: HashMap<Id, Vec<Idle>>,
+    by_runtime: Vec<(Id, Vec<Idle>)>,
+}
+
+impl Shelves {
+    /// There are as many as threads that serve; looking through them is quicker than hashing.
+    fn of(&mut self, runtime: Id) -> &mut Vec<Idle> {
+        let known = self.by_runtime.iter().position(|(id, _)| *id == runtime);
+        let at = known.unwrap_or_else(|| {
+            self.by_runtime.push((runtime, Vec::new()));
+            self.by_runtime.len() - 1
+        });
+        &mut self.by_runtime[at].1
+    }
 }
 
 #[derive(Debug)]
@@ -47,7 +58,7 @@ impl Pool {
         loop {
             let connection = {
                 let mut shelves = self.shelves.lock();
-                let own = shelves.by_runtime.get_mut(&runtime)?;
+                let own = shelves.of(runtime);
                 let idle = own.pop_if(|idle| idle.since.elapsed() <= limit)?;
                 shelves.count -= 1;
                 idle.connection
@@ -67,17 +78,24 @@ impl Pool {
         };
         let runtime = idle.connection.runtime;
         let mut shelves = self.shelves.lock();
-        if shelves.count < self.max {
+        shelves.of(runtime).push(idle);
+        // The oldest gives way. If the new one did, a shelf of stale connections would keep every
+        // fresh one out until the next sweep, and each request would open its own.
+        let surplus = if shelves.count < self.max {
             shelves.count += 1;
-            shelves.by_runtime.entry(runtime).or_default().push(idle);
-        }
+            None
+        } else {
+            Some(shelves.of(runtime).remove(0))
+        };
+        drop(shelves);
+        drop(surplus);
     }
 
     /// Closes what is too old.
     pub(super) fn sweep(&self) {
         let mut shelves = self.shelves.lock();
         let mut old = Vec::new();
-        shelves.by_runtime.retain(|_, shelf| {
+        shelves.by_runtime.retain_mut(|(_, shelf)| {
             let fresh = shelf.partition_point(|idle| idle.since.elapsed() > self.keep);
             old.extend(shelf.drain(..fresh));
             !shelf.is_empty()

@@ -251,3 +251,31 @@ async fn a_connection_stays_with_its_runtime() {
     let (answer, ()) = tokio::join!(get(&group), serving);
     assert_eq!(answer, Ok(got(200, "ok")));
 }
+
+#[tokio::test]
+async fn stale_connections_do_not_keep_fresh_ones_out() {
+    let origin = Origin::start().await;
+    let group = origin.group_with(|settings| {
+        settings.max_idle = 1;
+        // So long that the sweep, which comes as often, has not come yet.
+        settings.idle_timeout = Duration::from_secs(2);
+    });
+    let (answer, mut stale) = tokio::join!(get(&group), origin.serve(OK));
+    assert_eq!(answer, Ok(got(200, "ok")));
+    let mut asked = request(Method::POST, "/");
+    asked.length = Some(0);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    // It is too old by now for what cannot be repeated.
+    let serving = async {
+        let mut peer = origin.serve(OK).await;
+        assert!(stale.is_closed().await, "the older one gives way");
+        peer.head().await;
+        peer.send(SECOND).await;
+    };
+    let asking = async {
+        assert_eq!(fetch(&group, asked).await, Ok(got(200, "ok")));
+        assert_eq!(get(&group).await, Ok(got(200, "second")));
+    };
+    tokio::join!(asking, serving);
+    assert!(!origin.is_called().await);
+}
