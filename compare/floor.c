@@ -2,10 +2,11 @@
  * The floor: the least work with which a server on this kernel can read a request and write the same bytes as a cache hit.
  * Every other server's CPU time per request is read as a multiple of this one's. It also is the origin the caches fill from.
  *
- *   floor -p PORT [-t THREADS] [-o] SIZE...
+ *   floor -p PORT [-t THREADS] [-n COPIES] [-o] SIZE...
  *
  * GET /SIZE[/anything] answers with SIZE bytes, for the sizes given; GET /no-store/SIZE[/anything] the same, marked no-store;
- * GET /count tells how many bodies have been sent so far. With -o the heads are an origin's, without it a cache hit's.
+ * With -n there are so many copies of each answer, and GET /SIZE/K takes the K-th: a cache of so many urls has to fetch each
+ * answer from main memory, and so does this server then. GET /count tells how many bodies have been sent so far. With -o the heads are an origin's, without it a cache hit's.
  *
  * What keeps it honest: it reads what the client sends, finds the end of each head, picks the answer by the request's path,
  * takes pipelined requests and heads in pieces, and carries on after partial writes. What it leaves out is everything else.
@@ -36,7 +37,8 @@ struct answer {
 
 static struct {
     size_t body;
-    struct answer storable, no_store;
+    struct answer *storable; /* `copies` of them */
+    struct answer no_store;
 } objects[MAX_SIZES];
 static int object_count;
 
@@ -57,6 +59,7 @@ struct connection {
 static uint16_t port;
 static bool is_origin;
 static int threads = 1;
+static size_t copies = 1;
 
 static _Noreturn void die(const char *what) {
     perror(what);
@@ -103,7 +106,10 @@ static bool choose_answer(struct connection *c, const char *head, int thread) {
     while (*path >= '0' && *path <= '9') size = size * 10 + (*path++ - '0');
     for (int i = 0; i < object_count; i++) {
         if (objects[i].body != size) continue;
-        struct answer *answer = private ? &objects[i].no_store : &objects[i].storable;
+        size_t copy = 0;
+        if (copies > 1 && *path == '/')
+            for (path++; *path >= '0' && *path <= '9'; path++) copy = (copy * 10 + (*path - '0')) % copies;
+        struct answer *answer = private ? &objects[i].no_store : &objects[i].storable[copy];
         c->out = answer->bytes;
         c->out_left = answer->length;
         atomic_ulong *sent = &counters[thread].sent;
@@ -201,19 +207,23 @@ static void *run(void *argument) {
 
 int main(int argc, char **argv) {
     int option;
-    while ((option = getopt(argc, argv, "p:t:o")) != -1) {
+    while ((option = getopt(argc, argv, "p:t:n:o")) != -1) {
         if (option == 'p') port = atoi(optarg);
         else if (option == 't') threads = atoi(optarg);
+        else if (option == 'n') copies = strtoul(optarg, NULL, 10);
         else if (option == 'o') is_origin = true;
         else return 2;
     }
-    if (!port || threads < 1 || threads > MAX_THREADS || optind == argc || argc - optind > MAX_SIZES) {
-        fprintf(stderr, "usage: floor -p PORT [-t THREADS] [-o] SIZE...\n");
+    if (!port || threads < 1 || threads > MAX_THREADS || !copies || optind == argc || argc - optind > MAX_SIZES) {
+        fprintf(stderr, "usage: floor -p PORT [-t THREADS] [-n COPIES] [-o] SIZE...\n");
         return 2;
     }
     for (; optind < argc; optind++, object_count++) {
         objects[object_count].body = strtoul(argv[optind], NULL, 10);
-        objects[object_count].storable = prebuild(objects[object_count].body, "max-age=86400");
+        objects[object_count].storable = malloc(copies * sizeof(struct answer));
+        if (!objects[object_count].storable) die("malloc");
+        for (size_t copy = 0; copy < copies; copy++)
+            objects[object_count].storable[copy] = prebuild(objects[object_count].body, "max-age=86400");
         objects[object_count].no_store = prebuild(objects[object_count].body, "no-store");
     }
     for (int i = 1; i < threads; i++) {

@@ -57,6 +57,7 @@ class Rig:
 
     def __init__(self, sizes):
         self.sizes, self.next_port = [str(size) for size in sizes], FIRST_PORT
+        self.floor_answers = self.sizes
         self.server_core, self.load_core = machine.cores()
         self.file_limit = machine.raise_file_limit()
         self.microcache = None
@@ -154,7 +155,7 @@ def configured(template, home, **words):
 
 
 def floor(rig, _stack, _home, port, threads):
-    return [rig.floor, "-p", port, "-t", threads, *rig.sizes]
+    return [rig.floor, "-p", port, "-t", threads, *rig.floor_answers]
 
 
 def microcache(rig, _stack, _home, port, threads):

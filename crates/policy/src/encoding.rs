@@ -6,6 +6,11 @@ use crate::fields::Fields;
 
 const LEN_BYTES: usize = 4;
 
+/// How the length of a component is written.
+pub(crate) fn length(component: &[u8]) -> [u8; LEN_BYTES] {
+    (component.len() as u32).to_le_bytes()
+}
+
 /// Appends one component.
 pub(crate) fn push_component<A: Array<Item = u8>>(out: &mut SmallVec<A>, bytes: &[u8]) {
     push_with_len(out, |out| out.extend_from_slice(bytes));

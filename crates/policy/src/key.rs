@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use crate::encoding::{push_component, push_field, push_with_len, take_component};
+use crate::encoding::{length, push_component, push_field, push_with_len, take_component};
 use crate::fields::Fields;
 use crate::request::cookies;
 use crate::rules::{KeyRules, Query};
@@ -70,16 +70,15 @@ pub fn build(
     rules: &KeyRules,
 ) {
     let (path, query) = split_query(path_and_query);
-    out.clear();
-    out.reserve(host.len() + path_and_query.len() + 32);
-    out.push(scheme.as_byte());
-    push_with_len(out, |out| {
-        let start = out.len();
-        out.extend_from_slice(without_default_port(scheme, host));
-        out[start..].make_ascii_lowercase();
-    });
-    push_component(out, if path.is_empty() { b"/" } else { path });
-    push_query(out, query, &rules.query);
+    let host = without_default_port(scheme, host);
+    let path = if path.is_empty() { b"/" } else { path };
+    if rules.query == Query::All
+        && let Some(key) = plain(scheme, host, path, query)
+    {
+        *out = key;
+    } else {
+        build_url(out, scheme, host, path, query, &rules.query);
+    }
     for name in &rules.headers {
         push_with_len(out, |out| {
             out.extend(name.bytes().map(|b| b.to_ascii_lowercase()));
@@ -90,6 +89,57 @@ pub fn build(
         push_component(out, name.as_bytes());
         push_cookie(out, fields, name);
     }
+}
+
+/// The key of a url that fits into the buffer, with all of its query: nearly every key, written in
+/// one go. A third of the instructions of a hit were once spent on appending its parts.
+fn plain(scheme: Scheme, host: &[u8], path: &[u8], query: Option<&[u8]>) -> Option<KeyBuf> {
+    const INLINE: usize = 256;
+    let mut buffer = [0; INLINE];
+    let mut rest = &mut buffer[..];
+    let mut put = |bytes: &[u8]| -> Option<()> {
+        let (here, after) = std::mem::take(&mut rest).split_at_mut_checked(bytes.len())?;
+        here.copy_from_slice(bytes);
+        rest = after;
+        Some(())
+    };
+    put(&[scheme.as_byte()])?;
+    put(&length(host))?;
+    put(host)?;
+    put(&length(path))?;
+    put(path)?;
+    match query {
+        None => put(&[0])?,
+        Some(query) => {
+            put(&[1])?;
+            put(&length(query))?;
+            put(query)?;
+        }
+    }
+    let used = INLINE - rest.len();
+    let host_at = 1 + length(host).len();
+    buffer[host_at..host_at + host.len()].make_ascii_lowercase();
+    Some(KeyBuf::from_buf_and_len(buffer, used))
+}
+
+/// The same for any url and any rules.
+fn build_url(
+    out: &mut KeyBuf,
+    scheme: Scheme,
+    host: &[u8],
+    path: &[u8],
+    query: Option<&[u8]>,
+    rules: &Query,
+) {
+    out.clear();
+    out.push(scheme.as_byte());
+    push_with_len(out, |out| {
+        let start = out.len();
+        out.extend_from_slice(host);
+        out[start..].make_ascii_lowercase();
+    });
+    push_component(out, path);
+    push_query(out, query, rules);
 }
 
 /// Adds to the key what a trusted proxy says of the client's request: an origin that builds its
@@ -223,6 +273,21 @@ mod tests {
             rules,
         );
         key
+    }
+
+    #[test]
+    fn a_key_written_in_one_go_is_the_same_key() {
+        for length in [0, 1, 100, 200, 235, 236, 237, 238, 239, 240, 241, 242, 300] {
+            let path = "p".repeat(length);
+            for query in [None, Some(&b""[..]), Some(b"a=1&b=2")] {
+                let (host, path) = (b"Shop.Example", path.as_bytes());
+                let mut long = KeyBuf::new();
+                build_url(&mut long, Scheme::Https, host, path, query, &Query::All);
+                let short = plain(Scheme::Https, host, path, query);
+                assert_eq!(short.is_some(), long.len() <= 256, "{length}");
+                assert!(short.is_none_or(|short| short == long), "{length}");
+            }
+        }
     }
 
     fn check_url(host: &str, target: &str, expected: UrlParts<'_>) {
