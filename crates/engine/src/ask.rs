@@ -65,6 +65,7 @@ impl Engine {
                 }
             }
             match self.serve(&incoming.as_request(), self.clock.now()) {
+                // Whoever asks next after the pause renews it.
                 Served::Now(response) | Served::NowAndRefresh(response, _) => return response,
                 Served::Ask(next) => question = next,
             }

@@ -206,10 +206,10 @@ impl Engine {
         if facts.only_if_cached() {
             return Served::Now(only_if_cached(forward, now));
         }
-        let alone = if together {
-            self.why_alone(&known, now)
+        let (forward, alone) = if together {
+            (forward, self.why_alone(&known, now))
         } else {
-            Some("credentials")
+            (Forward::Request, Some("credentials"))
         };
         let way = match alone {
             Some(_) => Way::Alone(Some(key[..].into())),

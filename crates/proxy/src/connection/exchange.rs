@@ -346,3 +346,18 @@ pub(super) fn panicked(now: Time) -> Response {
         now,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_one_requests_500() {
+        let clock = Clock::start();
+        let answer: BoxFuture<'static, Response> =
+            Box::pin(async { panic!("this panic is part of a test") });
+        let response = Caught { answer, clock }.await;
+        assert_eq!(response.status, 500);
+        assert!(response.fields().contains("date"));
+    }
+}
