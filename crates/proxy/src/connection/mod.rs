@@ -8,6 +8,7 @@ mod exchange;
 mod head;
 mod request_body;
 mod send;
+mod socket;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -26,7 +27,7 @@ use microcache_engine::{
     Body, Incoming, Interims, Outcome, Question, Refresh, Request, Response, Served,
 };
 use microcache_policy::{Fields, Scheme, Time};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, timeout};
@@ -192,10 +193,9 @@ impl Connection {
                             return Poll::Ready(next);
                         }
                     }
-                    let mut read = ReadBuf::new(scratch);
-                    match Pin::new(&mut self.stream).poll_read(cx, &mut read) {
-                        Poll::Ready(Ok(())) if !read.filled().is_empty() => {}
-                        Poll::Ready(_) => return Poll::Ready(Next::Close),
+                    let read = match socket::poll_recv(&self.stream, cx, scratch) {
+                        Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::Close),
+                        Poll::Ready(Ok(length)) => &scratch[..length],
                         Poll::Pending => {
                             let now = now.unwrap_or_else(|| self.shared.engine.clock.now());
                             ready!(self.patience.poll_over(cx, now));
@@ -205,13 +205,13 @@ impl Connection {
                                 Next::Refuse(BadRequest::TIMEOUT)
                             });
                         }
-                    }
+                    };
                     if !self.input.is_empty() {
-                        self.input.extend_from_slice(read.filled());
+                        self.input.extend_from_slice(read);
                         continue;
                     }
-                    let (used, next) = self.serve_buffer(cx, read.filled(), out, &mut now);
-                    let rest = &read.filled()[used..];
+                    let (used, next) = self.serve_buffer(cx, read, out, &mut now);
+                    let rest = &read[used..];
                     if !rest.is_empty() {
                         self.input.extend_from_slice(rest);
                     }
@@ -420,7 +420,7 @@ impl Connection {
         body: &Bytes,
         after: AfterSend,
     ) -> Option<Next> {
-        let rest = send::write_now(&mut self.stream, cx, out, body);
+        let rest = send::write_now(&self.stream, cx, out, body);
         out.clear();
         match rest {
             Ok(None) if after == AfterSend::Continue => None,

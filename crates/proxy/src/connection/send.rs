@@ -9,7 +9,10 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
+
+use super::socket;
 
 /// Bytes that are still to be sent.
 #[derive(Debug, Default)]
@@ -89,7 +92,7 @@ impl Output {
 
 /// Writes `head` and `body` without waiting. Returns what the socket did not take.
 pub(crate) fn write_now(
-    stream: &mut (impl AsyncWrite + Unpin),
+    stream: &TcpStream,
     cx: &mut Context<'_>,
     head: &[u8],
     body: &Bytes,
@@ -101,12 +104,12 @@ pub(crate) fn write_now(
             IoSlice::new(&head[done.min(head.len())..]),
             IoSlice::new(&body[done.saturating_sub(head.len())..]),
         ];
-        let stream = Pin::new(&mut *stream);
-        let written = if body.is_empty() {
-            stream.poll_write(cx, &slices[0])
+        let pieces = if body.is_empty() {
+            &slices[..1]
         } else {
-            stream.poll_write_vectored(cx, &slices)
+            &slices
         };
+        let written = socket::poll_send(stream, cx, pieces);
         match written {
             Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
             Poll::Ready(Ok(n)) => done += n,
