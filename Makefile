@@ -7,7 +7,7 @@ build:
 	cargo build --release --locked
 
 test: tools shuttle
-	cargo test --workspace --locked --no-fail-fast
+	cargo test --workspace --locked --no-fail-fast --lib --bins --tests
 
 # Collapsing under every order of threads; built apart, because its locks and threads are shuttle's.
 shuttle: tools
