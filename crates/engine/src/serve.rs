@@ -11,7 +11,7 @@ use microcache_policy::request::{Handling, PassReason};
 use microcache_policy::reuse::{Reuse, Why, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
 use microcache_policy::vary::{self, Selection};
-use microcache_policy::{KeyRules, Millis, RequestFacts, Rules, Time};
+use microcache_policy::{Fields, KeyRules, Millis, RequestFacts, Rules, Time};
 use microcache_store::{Hit, Memory, MemoryLimits, Object};
 
 use crate::clock::Clock;
@@ -174,12 +174,7 @@ impl Engine {
 
         // 2. The key, and what is known about it.
         let key = key_of(request, &route.rules.key);
-        let known = match self.memory.get(&key) {
-            Some(object) => object
-                .select(request.fields)
-                .map_or_else(Known::Key, Known::Response),
-            None => Known::Nothing,
-        };
+        let known = self.look_up(&key, request.fields);
 
         // 3. May the stored response be used?
         let (known, forward) = match known {
@@ -213,9 +208,17 @@ impl Engine {
         };
         let way = match alone {
             Some(_) => Way::Alone(Some(key[..].into())),
-            None => Way::Together(wanted(&key, known, request)),
+            None => Way::Together(wanted(&key, &known, request)),
         };
         ask(forward, alone, way)
+    }
+
+    fn look_up(&self, key: &[u8], request: Fields<'_>) -> Known {
+        match self.memory.get(key).map(|object| object.select(request)) {
+            Some(Ok(hit)) => Known::Response(hit),
+            Some(Err(object)) => Known::Key(object),
+            None => Known::Nothing,
+        }
     }
 
     /// The stale copy; and if nobody has been asked to renew it lately, the caller is.
@@ -231,7 +234,7 @@ impl Engine {
         if !hit.claim_refresh(now, self.settings.refresh_pause) {
             return Served::Now(answer(hit, request, facts, now, Outcome::Stale));
         }
-        let wanted = wanted(key, Known::Response(hit.clone()), request);
+        let wanted = wanted(key, &Known::Response(hit.clone()), request);
         let response = answer(hit, request, facts, now, Outcome::Stale);
         Served::NowAndRefresh(response, Refresh { route, wanted })
     }
@@ -280,18 +283,16 @@ enum Known {
     Response(Hit),
 }
 
-fn wanted(key: &[u8], known: Known, request: &Request<'_>) -> Wanted {
-    let mut selection = Selection::new();
-    if let Known::Key(object) = &known {
-        vary::select(&object.vary, request.fields, &mut selection);
-    }
-    let stored = match known {
-        Known::Response(hit) => {
-            vary::select(&hit.object().vary, request.fields, &mut selection);
-            Some(hit)
-        }
-        Known::Nothing | Known::Key(_) => None,
+fn wanted(key: &[u8], known: &Known, request: &Request<'_>) -> Wanted {
+    let (vary, stored) = match &known {
+        Known::Nothing => (None, None),
+        Known::Key(object) => (Some(&object.vary), None),
+        Known::Response(hit) => (Some(&hit.object().vary), Some(hit.clone())),
     };
+    let mut selection = Selection::new();
+    if let Some(vary) = vary {
+        vary::select(vary, request.fields, &mut selection);
+    }
     Wanted {
         key: key.into(),
         selection: selection[..].into(),

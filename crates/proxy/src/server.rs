@@ -301,18 +301,14 @@ fn engine(config: &Config, groups: &[Arc<Group>]) -> Engine {
             origin: Arc::clone(&groups[route.upstream]) as Arc<dyn Origin>,
         })
         .collect();
-    let table = config.routes.clone();
+    let config = config.clone();
     let find = move |request: &Request<'_>| {
+        let found = config.route(request.method, request.host, request.target);
         // The last route takes everything, so there always is one.
-        let takes = |route: &crate::config::Route| {
-            route
-                .matcher
-                .matches(request.method, request.host, request.target)
-        };
-        let route = table.iter().position(takes).unwrap_or(table.len() - 1);
+        let route = found.unwrap_or(config.routes.len() - 1);
         Found {
             route,
-            bypass: table[route].bypasses(request.fields, request.target),
+            bypass: config.routes[route].bypasses(request.fields, request.target),
         }
     };
     Engine::new(settings, routes, Box::new(find))

@@ -184,7 +184,7 @@ fn routes_match_in_order_and_inherit() {
     );
     let name = |method: Method, host: &str, target: &str| {
         let route = config.route(&method, host.as_bytes(), target.as_bytes());
-        route.map_or("", |route| route.name.as_str())
+        route.map_or("", |number| config.routes[number].name.as_str())
     };
     assert_eq!(name(Method::GET, "www.blog.com", "/a.css?x=/y"), "css");
     assert_eq!(name(Method::HEAD, "www.blog.com", "/a.css"), "css");
@@ -216,7 +216,7 @@ fn a_default_route_takes_the_rest() {
     let config = read(
         "origin = \"http://a\"\nttl = \"4s\"\n[[routes]]\nmatch = { host = \"x.com\" }\npass = true",
     );
-    let route = config.route(&Method::GET, b"y.com", b"/").unwrap();
+    let route = &config.routes[config.route(&Method::GET, b"y.com", b"/").unwrap()];
     assert_eq!(
         (route.name.as_str(), route.rules.ttl, route.pass),
         ("default", 4000, false)
@@ -244,7 +244,10 @@ fn several_groups_need_a_route_for_the_rest() {
         );
     }
     let config = read(&format!("{route}{rest}")).unwrap();
-    let upstream = |host: &[u8]| config.route(&Method::GET, host, b"/").map(|r| r.upstream);
+    let upstream = |host: &[u8]| {
+        let number = config.route(&Method::GET, host, b"/");
+        number.map(|number| config.routes[number].upstream)
+    };
     assert_eq!((upstream(b"a.com"), upstream(b"c.com")), (Some(0), Some(1)));
 }
 

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use microcache_engine::{
-    Body, BoxFuture, Clock, Frame, Interim, Interims, Question, Response, Tunnel, plain_response,
+    Body, BodyError, BoxFuture, Clock, Frame, Interim, Interims, Question, Response, Tunnel,
 };
-use microcache_policy::{CacheStatus, Time};
+use microcache_policy::Time;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
 
-use super::head::{Asked, Ending, ending, whole, write_head, write_interim};
+use super::head::{Asked, Ending, ending, is_bodiless, own_page, whole, write_head, write_interim};
 use super::request_body::{Expectation, Pump, request_body};
 use super::send::Output;
 use super::{BATCH, COPY, Connection, Pending};
@@ -159,8 +159,9 @@ impl Client<'_> {
         let ending = ending(&response, self.asked);
         let mut head = Vec::with_capacity(response.fields().as_block().len() + HEAD_ROOM);
         write_head(&mut head, &response, self.asked, ending);
+        let bodiless = is_bodiless(&response, self.asked);
         let mut body = response.body;
-        let mut ended = self.asked.head_only || matches!(response.status, 101 | 204 | 304);
+        let mut ended = bodiless;
         if let Body::Full(whole) = &body
             && whole.len() <= COPY
             && !ended
@@ -201,12 +202,8 @@ impl Client<'_> {
 
     /// The answer of the origin turned out to be broken before any of it was sent on.
     async fn broke_off(&mut self, now: Time) -> std::io::Result<Ended> {
-        let cache_status = CacheStatus {
-            detail: Some("origin-malformed"),
-            ..CacheStatus::default()
-        };
         let text = "The application did not give a proper answer.";
-        let page = plain_response(502, text, cache_status, now);
+        let page = own_page(502, text, "origin-malformed", now);
         self.asked.keep_alive = false;
         self.send(Output::bytes(whole(&page, self.asked))).await?;
         Ok(Ended::Close)
@@ -216,7 +213,7 @@ impl Client<'_> {
 /// Adds a frame to what is to be sent. Says whether more may follow.
 fn push_frame(
     output: &mut Output,
-    frame: Option<Result<Frame, microcache_engine::BodyError>>,
+    frame: Option<Result<Frame, BodyError>>,
     ending: Ending,
 ) -> std::io::Result<bool> {
     match frame {
@@ -251,7 +248,7 @@ fn push_frame(
     }
 }
 
-async fn poll_once(body: &mut Body) -> Poll<Option<Result<Frame, microcache_engine::BodyError>>> {
+async fn poll_once(body: &mut Body) -> Poll<Option<Result<Frame, BodyError>>> {
     poll_fn(|cx| Poll::Ready(body.poll_frame(cx))).await
 }
 
@@ -335,16 +332,8 @@ impl Future for Caught {
 
 /// The answer to a request that ran into a fault of ours. The panic itself is in the log.
 pub(super) fn panicked(now: Time) -> Response {
-    let cache_status = CacheStatus {
-        detail: Some("internal-error"),
-        ..CacheStatus::default()
-    };
-    plain_response(
-        500,
-        "This request failed. The others go on.",
-        cache_status,
-        now,
-    )
+    let text = "This request failed. The others go on.";
+    own_page(500, text, "internal-error", now)
 }
 
 #[cfg(test)]

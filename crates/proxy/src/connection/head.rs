@@ -26,10 +26,19 @@ pub(crate) struct Asked {
     pub(crate) keep_alive: bool,
 }
 
+/// Whether no body follows this response's head.
+pub(crate) fn is_bodiless(response: &Response, asked: Asked) -> bool {
+    asked.head_only || never_has_body(response.status)
+}
+
+/// RFC 9112 §6.3: these end with their head, whatever it says.
+fn never_has_body(status: u16) -> bool {
+    matches!(status, 100..=199 | 204 | 304)
+}
+
 /// How the end of this response's body will be marked.
 pub(crate) fn ending(response: &Response, asked: Asked) -> Ending {
-    let bodiless = asked.head_only || matches!(response.status, 100..=199 | 204 | 304);
-    if bodiless || response.length.is_some() {
+    if is_bodiless(response, asked) || response.length.is_some() {
         Ending::Counted
     } else if asked.http10 {
         Ending::Close
@@ -53,7 +62,7 @@ pub(crate) fn write_head(out: &mut Vec<u8>, response: &Response, asked: Asked, e
     if ending == Ending::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     } else if let Some(length) = response.length
-        && !matches!(response.status, 100..=199 | 204 | 304)
+        && !never_has_body(response.status)
     {
         out.extend_from_slice(b"Content-Length: ");
         write_number(out, length);
@@ -78,12 +87,19 @@ pub(crate) fn write_interim(out: &mut Vec<u8>, interim: &Interim) {
 
 /// The response to a request that cannot be read, the last one on its connection.
 pub(crate) fn refusal(bad: BadRequest, now: Time) -> Bytes {
+    whole(
+        &own_page(bad.status(), bad.reason(), "bad-request", now),
+        LAST,
+    )
+}
+
+/// A page of the connection's own: the engine was not asked, or gave no answer.
+pub(crate) fn own_page(status: u16, text: &str, detail: &'static str, now: Time) -> Response {
     let cache_status = CacheStatus {
-        detail: Some("bad-request"),
+        detail: Some(detail),
         ..CacheStatus::default()
     };
-    let page = plain_response(bad.status(), bad.reason(), cache_status, now);
-    whole(&page, LAST)
+    plain_response(status, text, cache_status, now)
 }
 
 /// The last answer on a connection.

@@ -6,6 +6,7 @@
 
 mod exchange;
 mod head;
+mod patience;
 mod request_body;
 mod send;
 mod socket;
@@ -15,7 +16,6 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
@@ -30,12 +30,13 @@ use microcache_policy::{Fields, Scheme, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, Sleep, timeout};
+use tokio::time::timeout;
 
 use crate::forwarding::{Peer, outgoing};
 use crate::h1::{BadRequest, Framing, RequestHead, Target, parse_request, split_target};
 use crate::server::Shared;
 use head::{Asked, Ending, ending, refusal, write_head};
+use patience::Patience;
 use send::Output;
 
 /// Read at a time; one read takes a burst of pipelined requests.
@@ -71,14 +72,6 @@ pub(crate) struct Connection {
     patience: Patience,
     /// One of the connections that may be open at a time.
     _place: OwnedSemaphorePermit,
-}
-
-/// When to give the client up. The timer is moved only when it fires too early, so requests do
-/// not pay for it.
-struct Patience {
-    deadline: Time,
-    timer: Pin<Box<Sleep>>,
-    rings_at: Time,
 }
 
 /// Why the loop over hits was left.
@@ -484,40 +477,5 @@ impl Next {
             Self::Refuse(_) => Self::Send(unsent, AfterSend::Close),
             Self::Close => Self::Close,
         }
-    }
-}
-
-impl Patience {
-    fn new(now: Time, span: Duration) -> Self {
-        Self {
-            deadline: now.plus(span.as_millis() as u64),
-            timer: Box::pin(tokio::time::sleep(span)),
-            rings_at: Time::default(),
-        }
-    }
-
-    /// Gives the client so long from now on.
-    fn expect(&mut self, now: Time, span: Duration) {
-        self.deadline = now.plus(span.as_millis() as u64);
-        if self.deadline < self.rings_at {
-            self.timer.as_mut().reset(Instant::now() + span);
-            self.rings_at = Time::default();
-        }
-    }
-
-    /// Resolves when the client has used its time up.
-    fn poll_over(&mut self, cx: &mut Context<'_>, now: Time) -> Poll<()> {
-        if now >= self.deadline {
-            return Poll::Ready(());
-        }
-        if now < self.rings_at {
-            return Poll::Pending;
-        }
-        let left = self.deadline.since(now);
-        self.rings_at = self.deadline;
-        self.timer
-            .as_mut()
-            .reset(Instant::now() + Duration::from_millis(left));
-        self.timer.as_mut().poll(cx).map(|()| ())
     }
 }
