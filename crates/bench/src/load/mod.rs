@@ -1,0 +1,1 @@
+//! `microcache bench`: the load generator.

@@ -1,0 +1,1 @@
+//! `microcache origin`: a simulated slow application.
