@@ -46,9 +46,15 @@ def services_kept_down():
         POLICY.unlink()
 
 
-def raise_file_limit():
-    """Lets every server have as many descriptors as the machine permits, and says how many."""
+def raise_file_limit(wanted):
+    """Lets every server have as many descriptors as the machine permits, and says how many; fewer than wanted are only root's to raise."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if wanted > hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+            return wanted
+        except (OSError, ValueError) as error:
+            raise RigError(f"{wanted:,} open files are needed and {hard:,} permitted; run as root, or raise the limit (ulimit -Hn)") from error
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
 

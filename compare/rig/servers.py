@@ -21,8 +21,10 @@ ROOT = COMPARE.parent
 PACKAGES = {"nginx": "nginx-light", "varnishd": "varnish", "haproxy": "haproxy", "wrk": "wrk", "gcc": "gcc libc6-dev"}
 FIRST_PORT = 21080
 COMMIT_LIMIT_SECONDS = 5
-# Beside the files that nginx may keep open there must be descriptors for its connections.
-NGINX_CONNECTION_FILES = 4096
+# What a server opens beside its clients' connections: connections to the origin, files, listeners, and some to spare.
+OTHER_FILES = 4096
+# A proxy is allowed two descriptors per connection by some, one by all.
+FILES_PER_CONNECTION = 2
 # A hit leaves no line in a log at nginx and HAProxy either; these are all records that a hit would write.
 VARNISH_SILENT = ",".join(f"-{record}" for record in (
     "Begin End Link SessOpen SessClose Timestamp ReqStart ReqMethod ReqURL ReqProtocol ReqHeader ReqUnset ReqAcct VCL_call VCL_return "
@@ -55,11 +57,11 @@ class Server:
 class Rig:
     """The directory, the ports, the programs and the origin that all contenders share."""
 
-    def __init__(self, sizes):
-        self.sizes, self.next_port = [str(size) for size in sizes], FIRST_PORT
-        self.floor_answers = self.sizes
+    def __init__(self, sizes, connections, first_port=FIRST_PORT):
+        self.sizes, self.next_port = [str(size) for size in sizes], first_port
+        self.floor_answers, self.connections = self.sizes, connections
         self.server_core, self.load_core = machine.cores()
-        self.file_limit = machine.raise_file_limit()
+        self.file_limit = machine.raise_file_limit(FILES_PER_CONNECTION * connections + OTHER_FILES)
         self.microcache = None
         self.commands = {}
         self.stack = ExitStack()
@@ -166,7 +168,7 @@ def nginx(rig, stack, home, port, threads):
     cache = Path(tempfile.mkdtemp(prefix="compare-nginx-", dir=machine.fast_directory(home)))
     stack.callback(shutil.rmtree, cache, ignore_errors=True)
     path = configured("nginx.conf", home, user=getpass.getuser(), threads=threads, dir=home, cache=cache, origin=rig.origin.port,
-                      port=port, files=rig.file_limit, open_files=min(150_000, rig.file_limit - NGINX_CONNECTION_FILES))
+                      port=port, files=rig.file_limit, open_files=min(150_000, rig.file_limit - rig.connections - OTHER_FILES))
     return ["nginx", "-p", home, "-c", path]
 
 
@@ -178,7 +180,8 @@ def varnish(rig, _stack, home, port, threads):
 
 
 def haproxy(rig, _stack, home, port, threads):
-    return ["haproxy", "-db", "-f", configured("haproxy.cfg", home, threads=threads, port=port, origin=rig.origin.port)]
+    return ["haproxy", "-db", "-f", configured("haproxy.cfg", home, threads=threads, port=port, origin=rig.origin.port,
+                                                    connections=rig.connections + OTHER_FILES)]
 
 
 # In the order of the tables.
