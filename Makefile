@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build test shuttle lint fuzz bench-instructions deny compare-hit tools
+.PHONY: build test shuttle lint fuzz bench-instructions deny compare-hit compare-w5 tools
 
 build:
 	cargo build --release --locked
@@ -19,7 +19,7 @@ lint: tools deny
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --manifest-path fuzz/Cargo.toml --no-default-features --target-dir target/fuzz -- -D warnings
 	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c
-	python3 compare/hit --help >/dev/null
+	for script in compare/hit compare/w5; do python3 $$script --help >/dev/null || exit 1; done
 
 # Licences, sources and duplicates of the dependencies, after deny.toml. Installing cargo-deny takes minutes, so it is not installed here.
 deny:
@@ -43,6 +43,10 @@ bench-instructions: tools
 # Options in ARGS: make compare-hit ARGS='--quick'
 compare-hit:
 	compare/hit $(ARGS)
+
+# A static page and up to 10,000 connections, with its options in ARGS as well.
+compare-w5:
+	compare/w5 $(ARGS)
 
 # What building and testing call beside Rust: a linker, and kill for the tests of signals.
 tools:

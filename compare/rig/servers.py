@@ -23,8 +23,6 @@ FIRST_PORT = 21080
 COMMIT_LIMIT_SECONDS = 5
 # What a server opens beside its clients' connections: connections to the origin, files, listeners, and some to spare.
 OTHER_FILES = 4096
-# A proxy is allowed two descriptors per connection by some, one by all.
-FILES_PER_CONNECTION = 2
 # A hit leaves no line in a log at nginx and HAProxy either; these are all records that a hit would write.
 VARNISH_SILENT = ",".join(f"-{record}" for record in (
     "Begin End Link SessOpen SessClose Timestamp ReqStart ReqMethod ReqURL ReqProtocol ReqHeader ReqUnset ReqAcct VCL_call VCL_return "
@@ -61,7 +59,7 @@ class Rig:
         self.sizes, self.next_port = [str(size) for size in sizes], first_port
         self.floor_answers, self.connections = self.sizes, connections
         self.server_core, self.load_core = machine.cores()
-        self.file_limit = machine.raise_file_limit(FILES_PER_CONNECTION * connections + OTHER_FILES)
+        self.file_limit = machine.raise_file_limit(connections + OTHER_FILES)
         self.microcache = None
         self.commands = {}
         self.stack = ExitStack()
