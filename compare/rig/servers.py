@@ -172,8 +172,10 @@ def nginx(rig, stack, home, port, threads):
 
 def varnish(rig, _stack, home, port, threads):
     path = configured("varnish.vcl", home, origin=rig.origin.port)
+    most_threads = max(1000, rig.connections // 2)  # a thread per ready connection; one per open connection is slower
     return ["varnishd", "-F", "-n", home / "work", "-a", f"127.0.0.1:{port}", "-f", path, "-s", "malloc,1g",
-            "-p", f"thread_pools={threads}", "-p", "thread_pool_min=200", "-p", "thread_pool_max=1000",
+            "-p", f"thread_pools={threads}", "-p", "thread_pool_min=200", "-p", f"thread_pool_max={most_threads}",
+            "-p", f"thread_queue_limit={rig.connections + OTHER_FILES}",
             "-p", f"vsl_mask={VARNISH_SILENT}"]
 
 

@@ -77,7 +77,7 @@ class Load:
 
 def percentile(text, share):
     """Milliseconds of a line such as `99%    1.32ms`."""
-    found = re.search(rf"^\s+{share}%\s+([\d.]+)(us|ms|s|m)$", text, re.MULTILINE)
+    found = re.search(rf"^\s+{share}%\s+([\d.]+)(us|ms|s|m)\s*$", text, re.MULTILINE)
     if not found:
         raise RigError(f"wrk gave no {share} % latency:\n{text}")
     return float(found[1]) * {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000}[found[2]]
