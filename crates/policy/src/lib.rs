@@ -10,6 +10,7 @@ pub mod hop;
 pub mod invalidate;
 pub mod key;
 pub mod lifetime;
+pub mod max_forwards;
 pub mod patterns;
 pub mod precondition;
 pub mod range;
@@ -37,10 +38,11 @@ mod safe_rules;
 mod testing;
 
 pub use fields::{Fields, FieldsBuf};
-pub use hop::{connection_has, end_to_end};
+pub use hop::end_to_end;
 pub use invalidate::{invalidates, locations};
 pub use key::{KeyBuf, Scheme};
 pub use lifetime::Lifetime;
+pub use max_forwards::{MaxForwards, max_forwards};
 pub use patterns::Patterns;
 pub use precondition::{Precondition, not_modified_keeps, precondition};
 pub use range::{RangeVerdict, range};
@@ -53,7 +55,7 @@ pub use stored_fields::fields_to_store;
 pub use time::{Millis, Time};
 pub use trust::only_from_trusted_peers;
 pub use validate::{
-    HeadUpdate, Refreshed, add_validators, head_update, is_conditional_field, merge_not_modified,
-    refreshed, same_representation,
+    HeadUpdate, Refreshed, add_validators, head_update, is_conditional_field, refreshed,
+    same_representation,
 };
 pub use vary::{Selection, Vary, VaryNames};

@@ -62,7 +62,11 @@ pub fn same_representation(stored: Fields<'_>, fresh: Fields<'_>) -> bool {
 
 /// The stored fields after a 304, ready to be stored (§3.2): each field of `fresh` replaces those
 /// of its name, but for what describes the stored body's framing.
-pub fn merge_not_modified(stored: Fields<'_>, fresh: Fields<'_>, rules: &Rules) -> FieldsBuf {
+pub(crate) fn merge_not_modified(
+    stored: Fields<'_>,
+    fresh: Fields<'_>,
+    rules: &Rules,
+) -> FieldsBuf {
     fields_to_store(merge(stored, fresh, rules).fields(), rules)
 }
 

@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
-use microcache_policy::{Fields, FieldsBuf, hop, only_from_trusted_peers};
+use http::Method;
+use microcache_policy::{
+    Fields, FieldsBuf, MaxForwards, hop, max_forwards, only_from_trusted_peers,
+};
 
 use crate::config::Cidr;
 
@@ -39,17 +42,28 @@ const OURS: [&str; 6] = [
 
 /// The fields to send to the origin for a request of `peer`, with those of an upgrade if it is to be
 /// passed on.
-pub(crate) fn outgoing(request: Fields<'_>, upgrade: bool, host: &[u8], peer: &Peer) -> FieldsBuf {
+pub(crate) fn outgoing(
+    method: &Method,
+    request: Fields<'_>,
+    upgrade: bool,
+    host: &[u8],
+    peer: &Peer,
+) -> FieldsBuf {
     let mut fields = FieldsBuf::with_capacity(request.as_block().len() + host.len());
     fields.push("Host", host);
     let nominated = hop::Nominated::by(request);
+    let max_forwards = max_forwards(method, request);
     for (name, value) in request {
         let dropped = is_one_of(name, &OURS)
             || hop::is_hop_by_hop(name)
             || nominated.contains(name)
             || !peer.trusted && only_from_trusted_peers(name);
-        if !dropped {
-            fields.push(name, value);
+        match max_forwards {
+            _ if dropped => {}
+            MaxForwards::Left(left) if name.eq_ignore_ascii_case(b"max-forwards") => {
+                fields.push(name, left.to_string());
+            }
+            _ => fields.push(name, value),
         }
     }
     if upgrade {
@@ -123,6 +137,7 @@ mod tests {
         let request = Fields::new(block.as_bytes());
         let trusted: Vec<Cidr> = trusted.iter().map(|t| t.parse().unwrap()).collect();
         let fields = outgoing(
+            &Method::GET,
             request,
             false,
             b"h",

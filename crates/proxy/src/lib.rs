@@ -4,6 +4,7 @@ pub mod config;
 mod connection;
 mod forwarding;
 pub mod h1;
+mod last_hop;
 mod listener;
 mod server;
 pub mod upstream;

@@ -45,6 +45,44 @@ fn a_dripping_head_is_timed_out() {
 }
 
 #[test]
+fn the_beginning_of_a_next_head_has_no_longer_than_any_other() {
+    let origin = Origin::start();
+    // With the time between two requests the test would not see the end of it.
+    let flags = [
+        "--client-head-timeout",
+        "200ms",
+        "--client-idle-timeout",
+        "1h",
+    ];
+    let proxy = Proxy::start(&origin, &flags);
+    let gate = Gate::default();
+    let fresh = Reply::new(200).with("Cache-Control: max-age=100").body("x");
+    origin.on("/miss").reply(fresh.clone().after(&gate));
+    origin.on("/hit").reply(fresh);
+    proxy.get("/hit").assert_is(200, "x");
+
+    // Behind a hit, in the same bytes.
+    let mut client = proxy.connect();
+    client.send(format!("GET /hit HTTP/1.1\r\n{HOST}\r\nGET / HT"));
+    client.response().assert_is(200, "x");
+    assert_timed_out(client);
+
+    // Behind a request that has to wait, and behind a hit that comes after it.
+    for next in ["", "GET /hit HTTP/1.1\r\nHost: example.com\r\n\r\n"] {
+        let mut client = proxy.connect();
+        client.send(format!(
+            "POST /miss HTTP/1.1\r\n{HOST}Content-Length: 0\r\n\r\n{next}GET / HT"
+        ));
+        gate.open();
+        client.response().assert_is(200, "x");
+        if !next.is_empty() {
+            client.response().assert_is(200, "x");
+        }
+        assert_timed_out(client);
+    }
+}
+
+#[test]
 fn a_silent_connection_is_closed() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--client-idle-timeout", "200ms"]);

@@ -18,9 +18,10 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
 
 use super::head::{Asked, Ending, ending, is_bodiless, own_page, whole, write_head, write_interim};
+use super::pending::Pending;
 use super::request_body::{Expectation, Pump, request_body};
 use super::send::Output;
-use super::{BATCH, COPY, Connection, Pending};
+use super::{BATCH, COPY, Connection};
 use crate::h1::{Framing, encode};
 
 /// Room for what a response head has beside its fields.

@@ -7,6 +7,7 @@
 mod exchange;
 mod head;
 mod patience;
+mod pending;
 mod request_body;
 mod send;
 mod socket;
@@ -34,9 +35,11 @@ use tokio::time::timeout;
 
 use crate::forwarding::{Peer, outgoing};
 use crate::h1::{BadRequest, Framing, RequestHead, Target, parse_request, split_target};
+use crate::last_hop;
 use crate::server::Shared;
 use head::{Asked, Ending, ending, refusal, write_head};
 use patience::Patience;
+use pending::{Head, Pending};
 use send::Output;
 
 /// Read at a time; one read takes a burst of pipelined requests.
@@ -95,25 +98,6 @@ enum AfterSend {
 /// Host and target.
 type Addressed<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// A request head, copied out of the shared buffer.
-struct Head {
-    method: Method,
-    host: Bytes,
-    target: Bytes,
-    fields: Bytes,
-    upgrade: bool,
-}
-
-/// A request that is under way.
-struct Pending {
-    head: Head,
-    framing: Framing,
-    expects_continue: bool,
-    asked: Asked,
-    /// Answers to earlier requests that the socket has not taken yet.
-    unsent: Output,
-}
-
 impl Connection {
     pub(crate) fn new(
         stream: TcpStream,
@@ -163,8 +147,7 @@ impl Connection {
                 return self.linger().await;
             }
             self.busy.store(false, Ordering::Relaxed);
-            let now = self.shared.engine.clock.now();
-            self.patience.expect(now, self.shared.timeouts.idle);
+            self.expect_more();
         }
     }
 
@@ -184,6 +167,10 @@ impl Connection {
                         self.input = input;
                         if let Some(next) = next {
                             return Poll::Ready(next);
+                        }
+                        // More of the same head does not put its deadline off.
+                        if used > 0 {
+                            self.expect_more();
                         }
                     }
                     let read = match socket::poll_recv(&self.stream, cx, scratch) {
@@ -212,12 +199,23 @@ impl Connection {
                         return Poll::Ready(next);
                     }
                     if !rest.is_empty() {
-                        let now = self.shared.engine.clock.now();
-                        self.patience.expect(now, self.shared.timeouts.head);
+                        self.expect_more();
                     }
                 }
             })
         })
+    }
+
+    /// Gives the client its time anew: for the rest of a head if there is the beginning of one,
+    /// else for the next request.
+    fn expect_more(&mut self) {
+        let timeouts = self.shared.timeouts;
+        let span = if self.input.is_empty() {
+            timeouts.idle
+        } else {
+            timeouts.head
+        };
+        self.patience.expect(self.shared.engine.clock.now(), span);
     }
 
     /// Serves the requests in `input` as long as they are hits, and says how much of it was used.
@@ -297,18 +295,12 @@ impl Connection {
                 response
             }
             Ok(Served::Ask(question)) => {
-                let pending = Pending {
-                    head: Head::copied(&request),
-                    framing: if has_body {
-                        head.framing
-                    } else {
-                        Framing::None
-                    },
-                    expects_continue: head.expect_continue && has_body,
-                    asked,
-                    unsent: Output::default(),
-                };
-                return Some(Next::Ask(Box::new((question, pending))));
+                if let Some(response) = last_hop::answer(&request, now) {
+                    response
+                } else {
+                    let pending = Pending::new(&request, head, asked);
+                    return Some(Next::Ask(Box::new((question, pending))));
+                }
             }
             Err(_) => exchange::panicked(now),
         };
@@ -354,7 +346,7 @@ impl Connection {
     ) -> Incoming {
         let fields = Fields::new(&head.fields);
         Incoming {
-            outgoing: outgoing(fields, head.upgrade, &head.host, &self.peer),
+            outgoing: outgoing(&head.method, fields, head.upgrade, &head.host, &self.peer),
             method: head.method,
             scheme: Scheme::Http,
             host: head.host,
@@ -441,26 +433,6 @@ impl Connection {
             std::io::Result::Ok(())
         };
         let _ = timeout(PATIENCE, discard).await;
-    }
-}
-
-impl Head {
-    /// One allocation for all of it.
-    fn copied(request: &Request<'_>) -> Self {
-        let fields = request.fields.as_block();
-        let mut all =
-            BytesMut::with_capacity(fields.len() + request.host.len() + request.target.len());
-        all.extend_from_slice(fields);
-        all.extend_from_slice(request.host);
-        all.extend_from_slice(request.target);
-        let mut all = all.freeze();
-        Self {
-            method: request.method.clone(),
-            fields: all.split_to(fields.len()),
-            host: all.split_to(request.host.len()),
-            target: all,
-            upgrade: request.upgrade,
-        }
     }
 }
 

@@ -6,6 +6,7 @@ mod freshness;
 mod head;
 mod interim;
 mod invalidation;
+mod max_forwards;
 mod ranges;
 mod request_directives;
 mod stale_forbidden;

@@ -1,0 +1,61 @@
+//! Requests that must not go any further than here (RFC 9110 §7.6.2).
+
+use http::Method;
+use microcache_engine::{Body, Outcome, Request, Response};
+use microcache_policy::{CacheStatus, FieldsBuf, MaxForwards, Time, date, max_forwards};
+
+/// What TRACE gives back: the way of the request, and nothing that a proxy on this way may have
+/// added for the application alone (§9.3.8 leaves sensitive fields out).
+const TRACED: [&str; 3] = ["host", "via", "max-forwards"];
+
+/// Our own answer to a request that may not be passed on; `None` to all others.
+pub(crate) fn answer(request: &Request<'_>, now: Time) -> Option<Response> {
+    if max_forwards(request.method, request.fields) != MaxForwards::Last {
+        return None;
+    }
+    let mut fields = FieldsBuf::new();
+    fields.push("Date", date::format(now));
+    let (status, length, body) = if *request.method == Method::TRACE {
+        fields.push("Content-Type", "message/http");
+        let seen = reflection(request);
+        (200, Some(seen.len() as u64), Body::Full(seen.into()))
+    } else {
+        // What the target allows is for the application to say, and it must not be asked.
+        (204, None, Body::Empty)
+    };
+    Some(Response {
+        status,
+        fields: Some(fields.into_block().into()),
+        age: None,
+        cache_status: CacheStatus {
+            detail: Some("max-forwards"),
+            ..CacheStatus::default()
+        },
+        length,
+        body,
+        tunnel: None,
+        outcome: Outcome::Pass,
+    })
+}
+
+/// The request as it came here.
+fn reflection(request: &Request<'_>) -> Vec<u8> {
+    let mut seen = FieldsBuf::new();
+    for (name, value) in request.fields {
+        if TRACED
+            .iter()
+            .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
+        {
+            seen.push(name, value);
+        }
+    }
+    let fields = seen.fields();
+    [
+        b"TRACE ",
+        request.target,
+        b" HTTP/1.1\r\n",
+        fields.as_block(),
+        b"\r\n",
+    ]
+    .concat()
+}
