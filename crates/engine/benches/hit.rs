@@ -95,7 +95,15 @@ fn store(engine: &Engine, more_fields: &str, request: &str) {
     let mut selection = Selection::new();
     vary::select(&names, request, &mut selection);
     let body = Bytes::from(vec![b'x'; 1024]);
-    let stored = Stored::new(200, fields.as_block(), body, lifetime, names, &selection);
+    let stored = Stored::new(
+        200,
+        fields.as_block(),
+        body.into(),
+        lifetime,
+        names,
+        &selection,
+        RECEIVED,
+    );
     let mut key = KeyBuf::new();
     key::build(&mut key, Scheme::Http, HOST, TARGET, request, &rules.key);
     let kept = engine.memory().put(&key, stored, RECEIVED);

@@ -66,7 +66,7 @@ impl Engine {
             && let Some(leader) = self.flights.lead_alone(&key, purges)
         {
             let fields = Fields::new(&incoming.fields);
-            let (first, body) = self.begin_fill(route, response, lifetime, fields);
+            let (first, body) = self.begin_fill(route, response, lifetime, fields, request_time);
             let filling = Arc::clone(&first.filling);
             let limit = self.object_limit(route);
             let engine = Arc::clone(&self);
@@ -102,7 +102,7 @@ impl Engine {
         if let Some(length) = response.length {
             fields.push("Content-Length", length.to_string());
         }
-        let length = hit.body.len() as u64;
+        let length = hit.body.len();
         match head_update(hit.fields(), length, fields.fields(), rules) {
             HeadUpdate::Invalidate => self.purge_key(&key),
             HeadUpdate::Freshen(fields) => {
@@ -116,7 +116,7 @@ impl Engine {
                     rules,
                 );
                 if let Storable::Yes(lifetime) = verdict {
-                    let renewed = renewed(&hit, &fields, lifetime);
+                    let renewed = renewed(&hit, &fields, lifetime, request_time);
                     if let Some(leader) = self.flights.lead_alone(&key, purges) {
                         leader.finish(|| self.memory.put(&key, renewed, now));
                     }

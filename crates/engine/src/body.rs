@@ -1,4 +1,4 @@
-//! A message body on its way: nothing, one piece, a fill that others read too, or a stream.
+//! A message body on its way: nothing, one piece, a file, a fill that others read too, or a stream.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -7,6 +7,7 @@ use bytes::Bytes;
 use microcache_policy::FieldsBuf;
 use microcache_store::Hit;
 
+use crate::file::FileReader;
 use crate::fill::FillReader;
 
 /// One step of a body.
@@ -47,8 +48,10 @@ pub enum Body {
     Empty,
     /// All of it at once.
     Full(Bytes),
-    /// The whole body of a stored response.
+    /// The whole body of a stored response, in memory.
     Stored(Hit),
+    /// A stored body in a file, or a part of it.
+    File(FileReader),
     /// A response that is being fetched; other requests may be reading it as well.
     Fill(FillReader),
     /// Straight from the other side.
@@ -66,9 +69,14 @@ impl Body {
                 Poll::Ready((!bytes.is_empty()).then_some(Ok(Frame::Data(bytes))))
             }
             Self::Stored(hit) => {
-                *self = Self::Full(hit.body.clone());
+                *self = Self::Full(hit.body.bytes().cloned().unwrap_or_default());
                 self.poll_frame(cx)
             }
+            Self::File(reader) => reader.poll_read(cx).map(|read| {
+                // What is on disk is not what was put there, or cannot be read: the client must
+                // not take what it has for the whole.
+                read.map(|bytes| bytes.map(Frame::Data).map_err(|_| BodyError::Incomplete))
+            }),
             Self::Fill(reader) => reader.poll_frame(cx),
             Self::Stream(source) => source.poll_frame(cx),
         }
@@ -86,6 +94,7 @@ impl std::fmt::Debug for Body {
             Self::Empty => f.write_str("Empty"),
             Self::Full(bytes) => write!(f, "Full({} bytes)", bytes.len()),
             Self::Stored(hit) => write!(f, "Stored({} bytes)", hit.body.len()),
+            Self::File(file) => write!(f, "File({} bytes)", file.remaining()),
             Self::Fill(_) => f.write_str("Fill"),
             Self::Stream(_) => f.write_str("Stream"),
         }

@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
-use microcache_policy::Lifetime;
 use microcache_policy::vary::VaryNames;
+use microcache_policy::{Lifetime, Time};
 use microcache_store::Hit;
 
 use crate::fill::Fill;
@@ -67,6 +67,8 @@ pub struct Filling {
     pub vary: VaryNames,
     /// What they said in the leader's request.
     pub selection: Bytes,
+    /// When the request was sent.
+    pub began: Time,
     pub(crate) fill: Arc<Fill>,
 }
 

@@ -60,6 +60,7 @@ impl Engine {
         mut response: OriginResponse,
         lifetime: Lifetime,
         request: Fields<'_>,
+        began: Time,
     ) -> (First, Body) {
         let vary = match vary::of_response(response.fields.fields()) {
             Vary::Names(names) => names,
@@ -77,6 +78,7 @@ impl Engine {
             lifetime,
             vary,
             selection: Bytes::copy_from_slice(&selection),
+            began,
             fill,
         };
         response.fields.remove("age");
@@ -122,10 +124,11 @@ impl Engine {
             let stored = Stored::new(
                 filling.status,
                 &filling.fields,
-                fill.collect(),
+                fill.collect().into(),
                 filling.lifetime,
                 filling.vary.clone(),
                 &filling.selection,
+                filling.began,
             );
             let key: Box<[u8]> = leader.key().into();
             leader.finish(|| self.memory.put(&key, stored, self.clock.now()));
@@ -164,7 +167,12 @@ pub(crate) fn judge(
 }
 
 /// A stored response with what the origin has confirmed of it.
-pub(crate) fn renewed(stored: &Stored, fields: &FieldsBuf, lifetime: Lifetime) -> Stored {
+pub(crate) fn renewed(
+    stored: &Stored,
+    fields: &FieldsBuf,
+    lifetime: Lifetime,
+    began: Time,
+) -> Stored {
     Stored::new(
         stored.status,
         fields.fields().as_block(),
@@ -172,6 +180,7 @@ pub(crate) fn renewed(stored: &Stored, fields: &FieldsBuf, lifetime: Lifetime) -
         lifetime,
         stored.vary.clone(),
         &stored.selection,
+        began,
     )
 }
 

@@ -74,7 +74,7 @@ impl Engine {
                 now,
                 &route.rules,
             );
-            return self.tell_confirmed(leader, &stored, &merged, own, now);
+            return self.tell_confirmed(leader, &stored, &merged, own, (request_time, now));
         }
         let keeps_stale = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
         let server_error = matches!(response.status, 500 | 502 | 503 | 504);
@@ -83,7 +83,7 @@ impl Engine {
         }
         match judge(&self, route, &facts, &response, request_time, now) {
             Ok(lifetime) => {
-                let (first, body) = self.begin_fill(route, response, lifetime, request);
+                let (first, body) = self.begin_fill(route, response, lifetime, request, request_time);
                 let filling = Arc::clone(&first.filling);
                 if !filling.vary.is_empty() && !leader.is_purged() {
                     self.memory.learn_vary(leader.key(), &filling.vary);
@@ -145,16 +145,16 @@ impl Engine {
         stored: &Hit,
         merged: &Refreshed,
         own: oneshot::Sender<Own>,
-        now: Time,
+        (began, now): (Time, Time),
     ) {
         let Storable::Yes(lifetime) = merged.storable else {
             self.purge_marked(leader.key(), now);
             leader.release();
-            let last = renewed(stored, &merged.fields, stored.lifetime);
+            let last = renewed(stored, &merged.fields, stored.lifetime, began);
             let _ = own.send(Own::Confirmed(Memory::hold(last)));
             return;
         };
-        let confirmed = Memory::hold(renewed(stored, &merged.fields, lifetime));
+        let confirmed = Memory::hold(renewed(stored, &merged.fields, lifetime, began));
         leader.answer(Answer::Confirmed(confirmed.clone()));
         let key: Box<[u8]> = leader.key().into();
         leader.finish(|| {

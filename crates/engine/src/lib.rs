@@ -5,6 +5,7 @@ mod ask;
 pub mod body;
 mod clock;
 mod failure;
+mod file;
 mod fill;
 pub mod flight;
 mod interim;
@@ -20,6 +21,7 @@ mod sync;
 
 pub use body::{Body, BodyError, Frame, Source};
 pub use clock::Clock;
+pub use file::FileReader;
 pub use fill::FillReader;
 pub use interim::{Interim, Interims};
 pub use message::{Incoming, Request, Response};

@@ -5,9 +5,10 @@ use microcache_policy::range::{RangeVerdict, range};
 use microcache_policy::status::CacheStatus;
 use microcache_policy::validate::{Precondition, not_modified_keeps, precondition};
 use microcache_policy::{Fields, FieldsBuf, Lifetime, RequestFacts, Time, date};
-use microcache_store::Hit;
+use microcache_store::{Content as Stored, Hit};
 
 use crate::body::Body;
+use crate::file::FileReader;
 use crate::fill::FillReader;
 use crate::flight::Filling;
 use crate::message::Response;
@@ -35,7 +36,7 @@ impl<'a> Reusable<'a> {
             status: hit.status,
             fields: None,
             lifetime: hit.lifetime,
-            length: Some(hit.body.len() as u64),
+            length: Some(hit.body.len()),
             content: Content::Stored(hit),
         }
     }
@@ -115,7 +116,9 @@ impl<'a> Reusable<'a> {
         }
         if part.is_none() {
             response.fields = match &self.content {
-                Content::Stored(hit) if facts.is_head() => Some(hit.fields.clone()),
+                Content::Stored(hit) if facts.is_head() || hit.body.bytes().is_none() => {
+                    Some(hit.fields.clone())
+                }
                 Content::Stored(_) => None,
                 Content::Arriving(_) => self.fields.cloned(),
             };
@@ -138,10 +141,16 @@ impl<'a> Reusable<'a> {
 impl Content {
     fn part(self, part: Option<(u64, u64)>) -> Body {
         match (self, part) {
-            (Self::Stored(hit), None) => Body::Stored(hit),
-            (Self::Stored(hit), Some((first, last))) => {
-                Body::Full(hit.body.slice(first as usize..=last as usize))
-            }
+            (Self::Stored(hit), part) => match (&hit.body, part) {
+                (Stored::Bytes(_), None) => Body::Stored(hit),
+                (Stored::Bytes(bytes), Some((first, last))) => {
+                    Body::Full(bytes.slice(first as usize..=last as usize))
+                }
+                (Stored::File(file), None) => Body::File(FileReader::new(file)),
+                (Stored::File(file), Some((first, last))) => {
+                    Body::File(FileReader::new(file).slice(first, last))
+                }
+            },
             (Self::Arriving(reader), None) => Body::Fill(reader),
             (Self::Arriving(reader), Some((first, last))) => Body::Fill(reader.slice(first, last)),
         }

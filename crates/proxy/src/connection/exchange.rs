@@ -17,6 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
 
+use super::file;
 use super::head::{Asked, Ending, ending, is_bodiless, own_page, whole, write_head, write_interim};
 use super::pending::Pending;
 use super::request_body::{Expectation, Pump, request_body};
@@ -49,11 +50,7 @@ impl Connection {
         let body_complete = AtomicBool::new(pump.is_none());
         let tunnel = {
             let (reader, writer) = self.stream.split();
-            let mut client = Client {
-                writer,
-                asked: pending.asked,
-                stall: timeouts.write,
-            };
+            let mut client = Client::new(writer, pending.asked, timeouts.write);
             if client.send(pending.unsent).await.is_err() {
                 return false;
             }
@@ -102,20 +99,34 @@ impl Connection {
 
 /// Whether another request may follow an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+pub(super) enum Ended {
     Open,
     Close,
 }
 
+impl Ended {
+    pub(super) fn is_open(self) -> bool {
+        self == Self::Open
+    }
+}
+
 /// The writing half of the connection, and how the client wants its answer.
-struct Client<'a> {
+pub(super) struct Client<'a> {
     writer: WriteHalf<'a>,
     asked: Asked,
     stall: Duration,
 }
 
-impl Client<'_> {
-    async fn send(&mut self, output: Output) -> std::io::Result<()> {
+impl<'a> Client<'a> {
+    pub(super) const fn new(writer: WriteHalf<'a>, asked: Asked, stall: Duration) -> Self {
+        Self {
+            writer,
+            asked,
+            stall,
+        }
+    }
+
+    pub(super) async fn send(&mut self, output: Output) -> std::io::Result<()> {
         output.send(&mut self.writer, self.stall).await
     }
 
@@ -156,7 +167,7 @@ impl Client<'_> {
     }
 
     /// Writes head and body.
-    async fn respond(&mut self, response: Response, now: Time) -> std::io::Result<Ended> {
+    pub(super) async fn respond(&mut self, response: Response, now: Time) -> std::io::Result<Ended> {
         let ending = ending(&response, self.asked);
         let mut head = Vec::with_capacity(response.fields().as_block().len() + HEAD_ROOM);
         write_head(&mut head, &response, self.asked, ending);
@@ -174,6 +185,13 @@ impl Client<'_> {
         let mut output = Output::bytes(head.into());
         let mut nothing_sent = true;
         while !ended {
+            if let Body::File(file) = &mut body
+                && ending == Ending::Counted
+            {
+                self.send(std::mem::take(&mut output)).await?;
+                file::send(self.writer.as_ref(), file, self.stall).await?;
+                nothing_sent = false;
+            }
             // The head waits for the first piece of the body only if that is there already.
             let frame = match poll_once(&mut body).await {
                 Poll::Ready(frame) => frame,
@@ -255,7 +273,7 @@ async fn poll_once(body: &mut Body) -> Poll<Option<Result<Frame, BodyError>>> {
 
 /// What goes on at the client's end meanwhile: the request body, and then waiting for the client
 /// to leave. Resolves when it has left.
-async fn read_side(
+pub(super) async fn read_side(
     mut reader: ReadHalf<'_>,
     input: &mut BytesMut,
     pump: Option<Pump>,

@@ -5,6 +5,7 @@
 //! connection owns neither. Everything that has to wait is an [`exchange`].
 
 mod exchange;
+mod file;
 mod head;
 mod patience;
 mod pending;
@@ -85,6 +86,8 @@ enum Next {
     Send(Output, AfterSend),
     /// The origin must be asked.
     Ask(Box<(Question, Pending)>),
+    /// The body lies in a file. Answers to earlier requests go first.
+    SendFile(Box<(Response, Asked, Output)>),
     /// The request cannot be read.
     Refuse(BadRequest),
 }
@@ -135,6 +138,10 @@ impl Connection {
                 Next::Ask(asked) => {
                     let (question, pending) = *asked;
                     Box::pin(self.exchange(question, pending)).await
+                }
+                Next::SendFile(answer) => {
+                    let (response, asked, unsent) = *answer;
+                    Box::pin(self.send_file(response, asked, unsent)).await
                 }
                 Next::Refuse(bad) => {
                     let output = Output::bytes(self.refuse(bad));
@@ -282,7 +289,7 @@ impl Connection {
             upgrade: head.upgrade && !wants_http2(head.fields),
             vouched: self.peer.trusted,
         };
-        let asked = Asked {
+        let mut asked = Asked {
             head_only: method == Method::HEAD,
             http10: head.http10,
             keep_alive: head.keep_alive && !self.shared.is_draining(),
@@ -305,7 +312,12 @@ impl Connection {
             Err(_) => exchange::panicked(now),
         };
         self.shared.engine.counters.count(response.outcome);
-        self.answer(cx, &response, asked, has_body, out)
+        // An answer that leaves a request body unread must be the connection's last.
+        asked.keep_alive &= !has_body;
+        if matches!(response.body, Body::File(_)) {
+            return Some(Next::SendFile(Box::new((response, asked, Output::default()))));
+        }
+        self.answer(cx, &response, asked, out)
     }
 
     /// Host and target as the request means them, whatever its form.
@@ -365,12 +377,9 @@ impl Connection {
         &mut self,
         cx: &mut Context<'_>,
         response: &Response,
-        mut asked: Asked,
-        unread_body: bool,
+        asked: Asked,
         out: &mut Vec<u8>,
     ) -> Option<Next> {
-        // An answer that leaves a request body unread must be the connection's last.
-        asked.keep_alive &= !unread_body;
         let ending = ending(response, asked);
         debug_assert_eq!(ending, Ending::Counted, "a stored body has a length");
         write_head(out, response, asked, ending);
@@ -381,7 +390,7 @@ impl Connection {
         };
         let none = Bytes::new();
         let body = match &response.body {
-            Body::Stored(hit) => &hit.body,
+            Body::Stored(hit) => hit.body.bytes().unwrap_or(&none),
             Body::Full(body) => body,
             _ => &none,
         };
@@ -444,6 +453,10 @@ impl Next {
             Self::Ask(mut asked) => {
                 asked.1.unsent = unsent;
                 Self::Ask(asked)
+            }
+            Self::SendFile(mut answer) => {
+                answer.2 = unsent;
+                Self::SendFile(answer)
             }
             // The answers before it are not taken, so this one would not be either.
             Self::Refuse(_) => Self::Send(unsent, AfterSend::Close),

@@ -1,0 +1,92 @@
+//! A stored body in a file, on its way to a client.
+
+use std::fs::File;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use microcache_store::FileBody;
+use microcache_store::content::BLOCK;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+/// Reads a file's body, or a part of it, block by block. Every block is checked before it is given
+/// out; reading happens on threads that may wait for the disk.
+#[derive(Debug)]
+pub struct FileReader {
+    body: Arc<FileBody>,
+    at: u64,
+    end: u64,
+    /// It began at the beginning and has left nothing out: at the end the whole body is verified.
+    whole: bool,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl FileReader {
+    pub(crate) fn new(body: &Arc<FileBody>) -> Self {
+        body.touch();
+        Self {
+            body: Arc::clone(body),
+            at: 0,
+            end: body.len(),
+            whole: true,
+            reading: None,
+        }
+    }
+
+    /// Reads only the bytes from `first` to `last`, both included.
+    pub(crate) fn slice(mut self, first: u64, last: u64) -> Self {
+        self.at = first.min(self.end);
+        self.end = last.saturating_add(1).min(self.end);
+        self.whole = self.at == 0 && self.end == self.body.len();
+        self
+    }
+
+    /// How many bytes are left.
+    pub const fn remaining(&self) -> u64 {
+        self.end - self.at
+    }
+
+    /// The file and where in it the next byte is, if all of it has been verified and may be sent
+    /// by the kernel.
+    pub fn direct(&self) -> Option<(&File, u64)> {
+        let (file, offset) = self.body.verified()?;
+        self.reading
+            .is_none()
+            .then_some((file, offset.saturating_add(self.at)))
+    }
+
+    /// Notes that so many bytes were sent directly.
+    pub fn advance(&mut self, sent: u64) {
+        self.at = self.at.saturating_add(sent).min(self.end);
+    }
+
+    /// The next bytes, `None` at the end.
+    pub fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if self.at >= self.end {
+            return Poll::Ready(None);
+        }
+        let number = self.at / BLOCK;
+        let body = Arc::clone(&self.body);
+        let reading = self
+            .reading
+            .get_or_insert_with(|| spawn_blocking(move || body.read_block(number)));
+        let read = ready!(Pin::new(reading).poll(cx));
+        self.reading = None;
+        let mut block = match read.map_err(io::Error::other).flatten() {
+            Ok(block) => block,
+            Err(error) => {
+                self.at = self.end;
+                return Poll::Ready(Some(Err(error)));
+            }
+        };
+        block.truncate((self.end - number * BLOCK).min(block.len() as u64) as usize);
+        let part = block.split_off(((self.at - number * BLOCK) as usize).min(block.len()));
+        self.at += part.len() as u64;
+        if self.whole && self.at == self.body.len() {
+            self.body.mark_verified();
+        }
+        Poll::Ready(Some(Ok(part)))
+    }
+}

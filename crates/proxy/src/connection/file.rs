@@ -1,0 +1,87 @@
+//! Stored bodies that lie in files: from the disk's cache to the socket inside the kernel.
+
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use microcache_engine::{FileReader, Response};
+use rustix::fs::sendfile;
+use rustix::io::{ReadWriteFlags, preadv2};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::Connection;
+use super::exchange::Client;
+use super::head::Asked;
+use super::send::Output;
+
+/// Sent at a time, after a look whether it can be without waiting for the disk.
+const WINDOW: u64 = 1024 * 1024;
+
+impl Connection {
+    /// Sends an answer whose body lies in a file. Says whether the connection can go on.
+    pub(super) async fn send_file(
+        &mut self,
+        response: Response,
+        asked: Asked,
+        unsent: Output,
+    ) -> bool {
+        let now = self.shared.engine.clock.now();
+        let nothing_to_read = AtomicBool::new(true);
+        let (reader, writer) = self.stream.split();
+        let mut client = Client::new(writer, asked, self.shared.timeouts.write);
+        let reading = super::exchange::read_side(reader, &mut self.input, None, &nothing_to_read);
+        let answering = async {
+            client.send(unsent).await?;
+            client.respond(response, now).await
+        };
+        tokio::select! {
+            biased;
+            answered = answering => answered.is_ok_and(super::exchange::Ended::is_open),
+            () = reading => false,
+        }
+    }
+}
+
+/// Sends as much of a verified body as lies in the disk's cache; what does not is left, to be
+/// read where waiting is allowed.
+pub(super) async fn send(
+    stream: &TcpStream,
+    body: &mut FileReader,
+    stall: Duration,
+) -> io::Result<()> {
+    while body.remaining() > 0 {
+        let Some((file, start)) = body.direct() else {
+            return Ok(());
+        };
+        let window = body.remaining().min(WINDOW);
+        if !(is_cached(file, start) && is_cached(file, start + window - 1)) {
+            return Ok(());
+        }
+        let mut at = start;
+        while at < start + window {
+            let left = (start + window - at) as usize;
+            let sent = stream.try_io(Interest::WRITABLE, || {
+                Ok(sendfile(stream, file, Some(&mut at), left)?)
+            });
+            match sent {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    timeout(stall, stream.writable()).await??;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        body.advance(window);
+    }
+    Ok(())
+}
+
+/// Whether a byte of a file can be had without waiting.
+fn is_cached(file: &std::fs::File, at: u64) -> bool {
+    let mut byte = [0];
+    let mut pieces = [io::IoSliceMut::new(&mut byte)];
+    preadv2(file, &mut pieces, at, ReadWriteFlags::NOWAIT).is_ok_and(|length| length == 1)
+}

@@ -1,0 +1,170 @@
+//! A stored body: in memory, or in a file.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+
+use crate::encoding::checksum;
+
+/// A whole body.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// In memory.
+    Bytes(Bytes),
+    /// In an open file. It stays readable while it is held, even if the file is removed.
+    File(Arc<FileBody>),
+}
+
+impl Content {
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(file) => file.len(),
+        }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes, if they are in memory.
+    pub const fn bytes(&self) -> Option<&Bytes> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::File(_) => None,
+        }
+    }
+
+    /// The memory it takes.
+    pub fn heap_size(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::File(file) => file.heap_size(),
+        }
+    }
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Self::Bytes(Bytes::new())
+    }
+}
+
+impl From<Bytes> for Content {
+    fn from(bytes: Bytes) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+/// Blocks of this size have a checksum each, so that a part can be read and believed without the
+/// rest.
+pub const BLOCK: u64 = 128 * 1024;
+
+/// A body in an open file.
+#[derive(Debug)]
+pub struct FileBody {
+    file: File,
+    offset: u64,
+    len: u64,
+    /// One for each block.
+    sums: Box<[u64]>,
+    /// Every block has been read and was right.
+    verified: AtomicBool,
+    /// Somebody used it since whoever keeps it last looked.
+    used: AtomicBool,
+}
+
+impl FileBody {
+    /// The body of `len` bytes at `offset`, with the checksum of each [`BLOCK`].
+    pub fn new(file: File, offset: u64, len: u64, sums: Box<[u64]>) -> io::Result<Self> {
+        if sums.len() as u64 != len.div_ceil(BLOCK) {
+            return Err(damaged());
+        }
+        Ok(Self {
+            file,
+            offset,
+            len,
+            sums,
+            verified: AtomicBool::new(false),
+            used: AtomicBool::new(true),
+        })
+    }
+
+    /// Its length in bytes.
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there is nothing in it.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The memory it takes.
+    pub fn heap_size(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.sums)
+    }
+
+    /// How many blocks there are.
+    pub fn blocks(&self) -> u64 {
+        self.sums.len() as u64
+    }
+
+    /// Reads one block and checks it. Blocks the thread.
+    pub fn read_block(&self, number: u64) -> io::Result<Bytes> {
+        let sum = usize::try_from(number)
+            .ok()
+            .and_then(|number| self.sums.get(number));
+        let sum = *sum.ok_or_else(damaged)?;
+        let start = number * BLOCK;
+        let mut block = vec![0; (self.len - start).min(BLOCK) as usize];
+        self.file.read_exact_at(&mut block, self.offset + start)?;
+        if checksum(&block) == sum {
+            Ok(block.into())
+        } else {
+            Err(damaged())
+        }
+    }
+
+    /// Reads everything and checks it. Blocks the thread.
+    pub fn verify(&self) -> io::Result<()> {
+        for number in 0..self.blocks() {
+            self.read_block(number)?;
+        }
+        self.mark_verified();
+        Ok(())
+    }
+
+    /// Notes that every block has been read and was right, or has just been written.
+    pub fn mark_verified(&self) {
+        self.verified.store(true, Ordering::Release);
+    }
+
+    /// The file and where the body begins in it, once all of it has been checked: it may then be
+    /// sent without passing through here.
+    pub fn verified(&self) -> Option<(&File, u64)> {
+        self.verified
+            .load(Ordering::Acquire)
+            .then_some((&self.file, self.offset))
+    }
+
+    /// Notes a use, for whoever decides what to keep.
+    pub fn touch(&self) {
+        self.used.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was used since this was last asked.
+    pub fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+}
+
+fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a stored body is damaged")
+}

@@ -1,0 +1,323 @@
+//! The one encoding of what a tier keeps: a head that says everything but the body, and the body.
+//!
+//! A fixed part, then key, vary, selection and fields. The head carries the body's length and
+//! checksum, and a checksum over itself.
+
+use bytes::Bytes;
+use microcache_policy::stored_fields::is_stored_form;
+use microcache_policy::vary::VaryNames;
+use microcache_policy::{Lifetime, Time};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::content::Content;
+use crate::stored::Stored;
+
+const MAGIC: [u8; 4] = *b"MCS\x02";
+const PARTS: usize = 4;
+const FIXED: usize = 4 + 2 + 8 + 8 + 8 + 8 + Lifetime::ENCODED_LEN + PARTS * 4 + 8;
+/// Stands where a status would, in the record that says what a key varies on.
+const VARIES: u16 = 0;
+
+/// Why bytes are not a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Corrupt {
+    /// It starts with something else, or another version.
+    #[error("not a stored response of this version")]
+    Version,
+    /// The lengths in the head and the number of bytes disagree.
+    #[error("truncated, or with bytes to spare")]
+    Length,
+    /// A checksum does not match.
+    #[error("checksum mismatch")]
+    Checksum,
+    /// A value is out of its range.
+    #[error("impossible value")]
+    Value,
+}
+
+/// What a tier keeps under one id.
+#[derive(Debug)]
+pub enum Record {
+    /// A response.
+    Response(Stored),
+    /// Responses of this key differ by request fields, and have ids of their own.
+    Varies(Varies),
+}
+
+/// What the responses of a key vary on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Varies {
+    /// The request fields.
+    pub names: VaryNames,
+    /// Part of the variants' ids. When this record is purged, so are they: the next one has
+    /// another number.
+    pub generation: u64,
+    /// When the request was sent that brought it.
+    pub began: Time,
+}
+
+/// What a head says, before its body is there.
+#[derive(Debug)]
+pub struct Head {
+    /// The key it is stored under.
+    pub key: Bytes,
+    /// The length of the body that belongs to it.
+    pub body_len: u64,
+    body_sum: u64,
+    status: u16,
+    lifetime: Lifetime,
+    vary: VaryNames,
+    selection: Bytes,
+    fields: Bytes,
+    generation: u64,
+    began: Time,
+}
+
+/// The head of a response whose body has this checksum; [`checksum`] makes one.
+pub fn encode(key: &[u8], stored: &Stored, body_sum: u64) -> Bytes {
+    let lifetime = stored.lifetime.to_bytes();
+    let parts = [key, stored.vary.as_bytes(), &stored.selection, &stored.fields];
+    let numbers = [stored.body.len(), body_sum, stored.began.as_millis(), 0];
+    assemble(stored.status, numbers, lifetime, parts)
+}
+
+/// The record that says what a key varies on. It has no body.
+pub fn encode_varies(key: &[u8], varies: &Varies) -> Bytes {
+    let numbers = [0, checksum(&[]), varies.began.as_millis(), varies.generation];
+    let parts = [key, varies.names.as_bytes(), &[], &[]];
+    assemble(VARIES, numbers, [0; Lifetime::ENCODED_LEN], parts)
+}
+
+/// The checksum of a body.
+pub fn checksum(body: &[u8]) -> u64 {
+    xxh3_64(body)
+}
+
+fn assemble(
+    status: u16,
+    numbers: [u64; 4],
+    lifetime: [u8; Lifetime::ENCODED_LEN],
+    parts: [&[u8]; PARTS],
+) -> Bytes {
+    let mut out = Vec::with_capacity(FIXED + parts.iter().map(|part| part.len()).sum::<usize>());
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&status.to_le_bytes());
+    for number in numbers {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    out.extend_from_slice(&lifetime);
+    for part in parts {
+        out.extend_from_slice(&(part.len() as u32).to_le_bytes());
+    }
+    let checksum_at = out.len();
+    out.extend_from_slice(&[0; 8]);
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+    let sum = head_checksum(&out[..checksum_at], &out[checksum_at + 8..]);
+    out[checksum_at..checksum_at + 8].copy_from_slice(&sum.to_le_bytes());
+    out.into()
+}
+
+impl Head {
+    /// Reads a head.
+    pub fn decode(bytes: &Bytes) -> Result<Self, Corrupt> {
+        let mut rest = &bytes[..];
+        if take::<4>(&mut rest)? != MAGIC {
+            return Err(Corrupt::Version);
+        }
+        let status = u16::from_le_bytes(take(&mut rest)?);
+        let mut numbers = [0; 4];
+        for number in &mut numbers {
+            *number = u64::from_le_bytes(take(&mut rest)?);
+        }
+        let [body_len, body_sum, began, generation] = numbers;
+        let lifetime: [u8; Lifetime::ENCODED_LEN] = take(&mut rest)?;
+        let mut lengths = [0usize; PARTS];
+        for length in &mut lengths {
+            *length = u32::from_le_bytes(take(&mut rest)?) as usize;
+        }
+        let checksum_at = bytes.len() - rest.len();
+        let sum = u64::from_le_bytes(take(&mut rest)?);
+        if rest.len() != lengths.iter().sum::<usize>() {
+            return Err(Corrupt::Length);
+        }
+        if head_checksum(&bytes[..checksum_at], rest) != sum {
+            return Err(Corrupt::Checksum);
+        }
+        let mut parts = bytes.slice(FIXED..);
+        let [key, vary, selection, fields] = lengths.map(|length| parts.split_to(length));
+        // A checksum is no proof of origin: a shared tier may hold what somebody else wrote.
+        if status != VARIES && !(200..=599).contains(&status) || !is_stored_form(&fields) {
+            return Err(Corrupt::Value);
+        }
+        Ok(Self {
+            key,
+            body_len,
+            body_sum,
+            status,
+            lifetime: Lifetime::from_bytes(&lifetime).ok_or(Corrupt::Value)?,
+            vary: VaryNames::from_bytes(&vary).ok_or(Corrupt::Value)?,
+            selection,
+            fields,
+            generation,
+            began: Time::from_millis(began),
+        })
+    }
+
+    /// The record, once its body is there. A body in memory is checked; one in a file checks what
+    /// is read of it.
+    pub fn with_body(self, body: Content) -> Result<Record, Corrupt> {
+        if body.len() != self.body_len {
+            return Err(Corrupt::Length);
+        }
+        if let Content::Bytes(bytes) = &body
+            && checksum(bytes) != self.body_sum
+        {
+            return Err(Corrupt::Checksum);
+        }
+        if self.status == VARIES {
+            return Ok(Record::Varies(Varies {
+                names: self.vary,
+                generation: self.generation,
+                began: self.began,
+            }));
+        }
+        Ok(Record::Response(Stored::new(
+            self.status,
+            &self.fields,
+            body,
+            self.lifetime,
+            self.vary,
+            &self.selection,
+            self.began,
+        )))
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Corrupt> {
+    let (first, after) = rest.split_first_chunk().ok_or(Corrupt::Length)?;
+    *rest = after;
+    Ok(*first)
+}
+
+fn head_checksum(fixed: &[u8], parts: &[u8]) -> u64 {
+    xxh3_64(fixed) ^ xxh3_64(parts).rotate_left(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn stored(fields: &[u8], body: Vec<u8>, selection: &[u8]) -> Stored {
+        Stored::new(
+            200,
+            fields,
+            Content::Bytes(body.into()),
+            Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]).expect("all zeros is a lifetime"),
+            VaryNames::default(),
+            selection,
+            Time::from_secs(7),
+        )
+    }
+
+    fn body(stored: &Stored) -> Bytes {
+        match &stored.body {
+            Content::Bytes(bytes) => bytes.clone(),
+            Content::File(_) => panic!("in a file"),
+        }
+    }
+
+    fn encoded(stored: &Stored, key: &[u8]) -> Bytes {
+        encode(key, stored, checksum(&body(stored)))
+    }
+
+    #[test]
+    fn a_foreign_version_is_told_apart() {
+        let mut bytes = encoded(&stored(b"A: b\r\n", b"body".to_vec(), b""), b"key").to_vec();
+        bytes[3] = 9;
+        assert_eq!(Head::decode(&bytes.into()).err(), Some(Corrupt::Version));
+    }
+
+    #[test]
+    fn what_a_key_varies_on_comes_back() {
+        let varies = Varies {
+            names: VaryNames::default(),
+            generation: 42,
+            began: Time::from_secs(7),
+        };
+        let head = Head::decode(&encode_varies(b"key", &varies)).unwrap();
+        assert_eq!(head.key, &b"key"[..]);
+        match head.with_body(Content::default()) {
+            Ok(Record::Varies(read)) => assert_eq!(read, varies),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn fields_that_would_break_a_head_are_refused() {
+        for bad in [
+            &b"A: b"[..],
+            b"A: b\r\n\r\n",
+            b"A: b\rc\r\n",
+            b"A: b\nC: d\r\n",
+            b"A: b\r\n c: d\r\n",
+            b"A : b\r\n",
+            b"A: \0\r\n",
+            b": b\r\n",
+            b"A\r\n",
+            b"Content-Length: 5\r\n",
+            b"transfer-encoding: chunked\r\n",
+            b"Connection: close\r\n",
+        ] {
+            let bytes = encoded(&stored(bad, vec![], b""), b"key");
+            assert_eq!(
+                Head::decode(&bytes).err(),
+                Some(Corrupt::Value),
+                "{}",
+                bad.escape_ascii()
+            );
+        }
+    }
+
+    #[test]
+    fn another_body_is_noticed() {
+        let bytes = encoded(&stored(b"", b"body".to_vec(), b""), b"key");
+        for (other, why) in [(&b"bodi"[..], Corrupt::Checksum), (b"bod", Corrupt::Length)] {
+            let head = Head::decode(&bytes).unwrap();
+            let content = Content::Bytes(Bytes::from_static(other));
+            assert_eq!(head.with_body(content).err(), Some(why));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn encoding_is_the_identity(body_bytes in proptest::collection::vec(any::<u8>(), 0..40_000), key in proptest::collection::vec(any::<u8>(), 0..300), selection in proptest::collection::vec(any::<u8>(), 0..50)) {
+            let one = stored(b"A: b\r\nC: d\r\n", body_bytes, &selection);
+            let head = Head::decode(&encoded(&one, &key)).unwrap();
+            prop_assert_eq!(&head.key[..], &key[..]);
+            let Ok(Record::Response(two)) = head.with_body(one.body.clone()) else {
+                return Err(TestCaseError::fail("not a response"));
+            };
+            prop_assert_eq!(&one.fields, &two.fields);
+            prop_assert_eq!(body(&one), body(&two));
+            prop_assert_eq!(&one.selection, &two.selection);
+            prop_assert_eq!(one.lifetime, two.lifetime);
+            prop_assert_eq!(one.began, two.began);
+        }
+
+        #[test]
+        fn any_flipped_bit_is_noticed(at in any::<proptest::sample::Index>(), bit in 0..8u8) {
+            let mut bytes = encoded(&stored(b"A: b\r\n", b"the body".to_vec(), b"sel"), b"key").to_vec();
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            prop_assert!(Head::decode(&bytes.into()).is_err());
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Head::decode(&bytes.into());
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What lies behind memory: a disk, a memcached pool, Redis.
+//!
+//! A tier keeps opaque records under fixed-size ids. It never decides what may be used: that is
+//! policy's. It answers within its own deadline or fails; whoever asks goes on without it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::content::Content;
+
+/// A boxed future.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The name of a record, the same on every node. The record's head holds the full key, which is
+/// compared: two keys with one id cost each other their place, nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EntryId(u128);
+
+impl EntryId {
+    /// The id of a key.
+    pub fn of(key: &[u8]) -> Self {
+        Self(xxh3_128(key))
+    }
+
+    /// The id of one variant of a key.
+    pub fn of_variant(key: &[u8], selection: &[u8], generation: u64) -> Self {
+        let mut all = Vec::with_capacity(8 + 8 + key.len() + selection.len());
+        all.extend_from_slice(&generation.to_le_bytes());
+        all.extend_from_slice(&(key.len() as u64).to_le_bytes());
+        all.extend_from_slice(key);
+        all.extend_from_slice(selection);
+        Self(xxh3_128(&all))
+    }
+
+    /// As bytes.
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
+    /// From bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_be_bytes(bytes))
+    }
+}
+
+/// Thirty-two hexadecimal digits.
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// What a tier keeps: see [`crate::encoding`] for the head.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Everything but the body, checksummed.
+    pub head: Bytes,
+    /// The body.
+    pub body: Content,
+}
+
+/// What a tier has under an id.
+#[derive(Debug)]
+pub enum Got {
+    /// This.
+    Entry(Entry),
+    /// Nothing; and whether the caller is the one to bring it, if it wanted to know.
+    Missing(Option<Claim>),
+}
+
+/// Who of all nodes that share a tier asks the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The caller.
+    Mine(Token),
+    /// Somebody else is at it.
+    Theirs,
+}
+
+/// The proof of a claim. What is stored with it is refused if the claim is gone: it ran out, or
+/// the id was removed meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token(pub u64);
+
+/// What became of a record to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is there.
+    Stored,
+    /// The claim it was stored with is gone.
+    ClaimLost,
+    /// It is larger than the tier takes, or the tier is full of better things.
+    Refused,
+}
+
+/// Why a tier did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TierError {
+    /// Not within its deadline.
+    #[error("no answer in time")]
+    Timeout,
+    /// It is out of service for now, after failures.
+    #[error("out of service after failures")]
+    Down,
+    /// What it holds under this id is not what was put there. The tier has removed it.
+    #[error("corrupt entry: {0}")]
+    Corrupt(String),
+    /// Anything else: what the system or the server says.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The state of a tier, for reports. Hits, misses, errors and latency are counted by whoever asks
+/// the tier.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TierStats {
+    /// Records held, where the tier knows.
+    pub entries: Option<u64>,
+    /// Bytes held, where the tier knows.
+    pub bytes: Option<u64>,
+    /// The bound on `bytes`, where there is one of ours.
+    pub capacity: Option<u64>,
+    /// Records that had to leave for others.
+    pub evicted: u64,
+    /// Records it did not take.
+    pub refused: u64,
+    /// Records that turned out damaged.
+    pub corrupt: u64,
+    /// Why it is not, or not fully, in service: a full disk, an ejected server. One line each.
+    pub degraded: Vec<String>,
+}
+
+/// A place behind memory.
+///
+/// Every operation is bounded in time by the tier itself. Dropping a future gives the operation
+/// up; the tier stays usable. Futures may be polled on any thread.
+pub trait Tier: Send + Sync + fmt::Debug {
+    /// How reports call it: `disk`, `memcached`, `redis`.
+    fn name(&self) -> &'static str;
+
+    /// Whether other processes use it too, so that a fetch is worth claiming.
+    fn is_shared(&self) -> bool;
+
+    /// What is kept under an id. With `claim`, a caller who finds nothing is told whether it is the
+    /// one to bring it: one caller at a time, until it stores, releases, or the time is over.
+    fn get(&self, id: EntryId, claim: Option<Duration>) -> BoxFuture<'_, Result<Got, TierError>>;
+
+    /// Claims the renewal of what is kept under an id: one caller at a time, until it stores,
+    /// releases, or the time is over.
+    fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>>;
+
+    /// Gives a claim back without storing anything.
+    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>>;
+
+    /// Keeps a record, for `expires` at most.
+    fn put(
+        &self,
+        id: EntryId,
+        entry: Entry,
+        expires: Duration,
+        token: Option<Token>,
+    ) -> BoxFuture<'_, Result<Put, TierError>>;
+
+    /// Forgets a record, and every claim on it.
+    fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>>;
+
+    /// Begins to write a body that is too large to be held in memory. `None` if the tier does not
+    /// take such, or not now.
+    fn spool(&self) -> Option<Box<dyn Spool>> {
+        None
+    }
+
+    /// Its state.
+    fn stats(&self) -> TierStats;
+}
+
+/// A body on its way into a tier. Dropped before its end, it leaves nothing behind.
+pub trait Spool: Send {
+    /// Takes the next piece; ready when the one after it is welcome.
+    fn write(&mut self, chunk: Bytes) -> BoxFuture<'_, Result<(), TierError>>;
+
+    /// Keeps what was written under this id, with this head. Gives the body as it is kept.
+    fn finish(
+        self: Box<Self>,
+        id: EntryId,
+        head: Bytes,
+        expires: Duration,
+    ) -> BoxFuture<'static, Result<Content, TierError>>;
+}
