@@ -1,0 +1,126 @@
+//! The text of a page: of an exact length, the same for the same url and version.
+
+use super::spread::{Decides, spread};
+
+const ALPHABET: &[u8; 37] = b"abcdefghijklmnopqrstuvwxyz0123456789 ";
+
+/// A page, of which any piece can be made at any time.
+#[derive(Debug)]
+pub(super) struct Page {
+    opening: String,
+    closing: &'static str,
+    length: u64,
+    /// Where in the alphabet the filling begins, so that different urls have different texts.
+    shift: u64,
+}
+
+impl Page {
+    /// A page of this length. A changing page says in the first place which version it is.
+    pub(super) fn new(url: &str, version: Option<&str>, content_type: &str, length: u64) -> Self {
+        let (opening, closing) = if content_type.contains("json") {
+            json(url, version)
+        } else if content_type.contains("html") {
+            html(url, version)
+        } else {
+            (text(url, version), "\n")
+        };
+        let frame = (opening.len() + closing.len()) as u64;
+        let (opening, closing) = if frame <= length {
+            (opening, closing)
+        } else {
+            (String::new(), "")
+        };
+        Self {
+            opening,
+            closing,
+            length,
+            shift: spread(url, Decides::Text) % ALPHABET.len() as u64,
+        }
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The bytes from one place to another.
+    pub(super) fn piece(&self, from: u64, to: u64) -> Vec<u8> {
+        let to = to.min(self.length);
+        let opened = self.opening.len() as u64;
+        let closes = self.length - self.closing.len() as u64;
+        let mut piece = Vec::with_capacity(to.saturating_sub(from) as usize);
+        let part = |text: &str, from: u64, to: u64| {
+            let bytes = text.as_bytes();
+            bytes[(from as usize).min(bytes.len())..(to as usize).min(bytes.len())].to_vec()
+        };
+        piece.extend(part(&self.opening, from, to));
+        for at in from.max(opened)..to.min(closes) {
+            piece.push(ALPHABET[((at + self.shift) % ALPHABET.len() as u64) as usize]);
+        }
+        piece.extend(part(
+            self.closing,
+            from.saturating_sub(closes),
+            to.saturating_sub(closes),
+        ));
+        piece
+    }
+}
+
+fn html(url: &str, version: Option<&str>) -> (String, &'static str) {
+    let url = url.replace('&', "&amp;").replace('<', "&lt;");
+    let version = version.unwrap_or("A page that never changes");
+    let opening =
+        format!("<!doctype html>\n<title>{url}</title>\n<h1>{url}</h1>\n<p>{version}.</p>\n<p>");
+    (opening, "</p>\n")
+}
+
+fn json(url: &str, version: Option<&str>) -> (String, &'static str) {
+    let url = serde_json::Value::from(url);
+    let version = serde_json::Value::from(version);
+    let opening = format!("{{\"url\":{url},\"version\":{version},\"text\":\"");
+    (opening, "\"}\n")
+}
+
+fn text(url: &str, version: Option<&str>) -> String {
+    format!(
+        "{url}\n{}\n",
+        version.unwrap_or("A page that never changes")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_its_length_whatever_the_pieces() {
+        for kind in ["text/html", "application/json", "text/plain"] {
+            for length in [0, 1, 50, 100, 1000, 70_000] {
+                let page = Page::new("/a?b&c=<d>", Some("Render 7"), kind, length);
+                let whole = page.piece(0, length);
+                assert_eq!(whole.len() as u64, length, "{kind}");
+                let pieces: Vec<u8> = (0..length)
+                    .step_by(33)
+                    .flat_map(|from| page.piece(from, from + 33))
+                    .collect();
+                assert_eq!(pieces, whole, "{kind} of {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn json_is_json_and_html_says_the_version() {
+        let page = Page::new("/\"a\"", Some("Render 7"), "application/json", 5000);
+        let value: serde_json::Value =
+            serde_json::from_slice(&page.piece(0, 5000)).expect("it is JSON");
+        assert_eq!(
+            (&value["url"], &value["version"]),
+            (&"/\"a\"".into(), &"Render 7".into())
+        );
+        let page = Page::new("/", Some("Render 7"), "text/html", 5000);
+        let text = String::from_utf8(page.piece(0, 5000)).expect("it is text");
+        assert!(
+            text.contains("<p>Render 7.</p>") && text.ends_with("</p>\n"),
+            "{text}"
+        );
+    }
+}
