@@ -7,6 +7,7 @@ pub mod h1;
 mod last_hop;
 mod listener;
 mod server;
+mod shared;
 pub mod upstream;
 
 pub use server::{Server, ServerError, Summary};

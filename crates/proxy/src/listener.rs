@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use crate::connection::Connection;
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// Connections the kernel holds for us before we take them.
 const BACKLOG: i32 = 4096;

@@ -3,42 +3,19 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use microcache_engine::flight::FlightLimits;
-use microcache_engine::{Engine, Found, Origin, Request, Route, Settings};
-use microcache_store::MemoryLimits;
+use microcache_engine::{Engine, Outcome};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::config::{Cidr, ClientTimeouts, Config};
-use crate::h1::Limits as HeadLimits;
+use crate::config::Config;
 use crate::listener::{Connections, accept, bind, is_taken};
-use crate::upstream::Group;
-
-/// What all connections share.
-pub(crate) struct Shared {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) head_limits: HeadLimits,
-    pub(crate) timeouts: ClientTimeouts,
-    pub(crate) idle_millis: u64,
-    pub(crate) trusted_proxies: Vec<Cidr>,
-    /// Stands in where an HTTP/1.0 client names no host.
-    pub(crate) default_host: String,
-    draining: AtomicBool,
-}
-
-impl Shared {
-    /// Whether the server is told to stop: no connection takes another request.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
-    }
-}
+use crate::shared::Shared;
 
 /// Why the server does not run.
 #[derive(Debug, thiserror::Error)]
@@ -157,7 +134,7 @@ impl Server {
         let runtime = self.runtime;
         let shared = {
             let _tasks_go_there = runtime.enter();
-            Arc::new(shared(&self.config))
+            Arc::new(Shared::start(&self.config))
         };
         let (stop, stopped) = watch::channel(false);
         let mut threads = Vec::new();
@@ -195,7 +172,7 @@ async fn wait_for_stop(shared: &Shared, stop: &watch::Sender<bool>, mut signals:
         }
         asked_before = true;
         eprintln!("microcache: finishing the requests under way; once more to stop at once");
-        shared.draining.store(true, Ordering::Relaxed);
+        shared.drain();
         stop.send_replace(true);
     }
 }
@@ -229,89 +206,6 @@ fn serve_thread(
         let _ = timeout_at(deadline, finished).await;
         Ok(())
     })
-}
-
-fn shared(config: &Config) -> Shared {
-    let groups: Vec<Arc<Group>> = config
-        .upstreams
-        .iter()
-        .map(|settings| Group::start(settings.clone()))
-        .collect();
-    let default_host = config
-        .upstreams
-        .first()
-        .and_then(|group| group.servers.first());
-    Shared {
-        engine: Arc::new(engine(config, &groups)),
-        head_limits: HeadLimits {
-            head: config.limits.head_bytes,
-            target: config.limits.target_bytes,
-            fields: config.limits.fields,
-        },
-        timeouts: config.timeouts,
-        idle_millis: config.timeouts.idle.as_millis() as u64,
-        trusted_proxies: config.trusted_proxies.clone(),
-        default_host: default_host
-            .map(|server| format!("{}:{}", server.host, server.port))
-            .unwrap_or_default(),
-        draining: AtomicBool::new(false),
-    }
-}
-
-/// The largest share of the memory that one response may take.
-const LARGEST_SHARE: u64 = 16;
-/// The share of the memory that bodies under way may take on top of it.
-const FILL_SHARE: u64 = 4;
-/// The time between two attempts to refresh a response.
-const REFRESH_PAUSE: u64 = 1000;
-/// How long a request waits for somebody else's fetch before it gets a 504. Longer than any
-/// fetch may take with the default time-outs, so it matters only when something is wrong.
-const WAIT_TIMEOUT: u64 = 90_000;
-
-fn engine(config: &Config, groups: &[Arc<Group>]) -> Engine {
-    let object = config.memory / LARGEST_SHARE;
-    let settings = Settings {
-        memory: MemoryLimits {
-            capacity: config.memory,
-            object: config
-                .routes
-                .iter()
-                .filter_map(|route| route.max_object)
-                .fold(object, u64::max)
-                .min(config.memory / 4),
-            variants: config.limits.max_variants,
-        },
-        fill_memory: config.memory / FILL_SHARE,
-        flights: FlightLimits {
-            fetches: config.limits.max_fetches,
-            waiters: config.limits.max_waiters_per_fetch,
-        },
-        hit_for_miss: config.hit_for_miss,
-        refresh_pause: REFRESH_PAUSE,
-        wait_timeout: WAIT_TIMEOUT,
-    };
-    let routes = config
-        .routes
-        .iter()
-        .map(|route| Route {
-            name: route.name.clone(),
-            rules: route.rules.clone(),
-            pass: route.pass,
-            max_object: route.max_object.unwrap_or(object),
-            origin: Arc::clone(&groups[route.upstream]) as Arc<dyn Origin>,
-        })
-        .collect();
-    let config = config.clone();
-    let find = move |request: &Request<'_>| {
-        let found = config.route(request.method, request.host, request.target);
-        // The last route takes everything, so there always is one.
-        let route = found.unwrap_or(config.routes.len() - 1);
-        Found {
-            route,
-            bypass: config.routes[route].bypasses(request.fields, request.target),
-        }
-    };
-    Engine::new(settings, routes, Box::new(find))
 }
 
 /// File descriptors kept back from clients: for listeners, origins and the system.
@@ -349,7 +243,7 @@ fn connection_limit(config: &Config) -> usize {
 fn summary(engine: &Engine) -> Summary {
     let memory = engine.memory().stats();
     Summary {
-        outcomes: microcache_engine::Outcome::ALL
+        outcomes: Outcome::ALL
             .iter()
             .map(|&outcome| (outcome.as_str(), engine.counters.of(outcome)))
             .collect(),

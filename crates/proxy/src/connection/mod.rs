@@ -37,7 +37,7 @@ use tokio::time::timeout;
 use crate::forwarding::{Peer, outgoing};
 use crate::h1::{BadRequest, Framing, RequestHead, Target, parse_request, split_target};
 use crate::last_hop;
-use crate::server::Shared;
+use crate::shared::Shared;
 use head::{Asked, Ending, ending, refusal, write_head};
 use patience::Patience;
 use pending::{Head, Pending};

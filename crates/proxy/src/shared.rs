@@ -1,0 +1,121 @@
+//! What all connections share, put together from the configuration.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use microcache_engine::flight::FlightLimits;
+use microcache_engine::{Engine, Found, Origin, Request, Route, Settings};
+use microcache_store::MemoryLimits;
+
+use crate::config::{Cidr, ClientTimeouts, Config};
+use crate::h1::Limits as HeadLimits;
+use crate::upstream::Group;
+
+/// The largest share of the memory that one response may take.
+const LARGEST_SHARE: u64 = 16;
+/// The share of the memory that bodies under way may take on top of it.
+const FILL_SHARE: u64 = 4;
+/// The time between two attempts to refresh a response.
+const REFRESH_PAUSE: u64 = 1000;
+/// How long a request waits for somebody else's fetch before it gets a 504. Longer than any
+/// fetch may take with the default time-outs, so it matters only when something is wrong.
+const WAIT_TIMEOUT: u64 = 90_000;
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) head_limits: HeadLimits,
+    pub(crate) timeouts: ClientTimeouts,
+    pub(crate) idle_millis: u64,
+    pub(crate) trusted_proxies: Vec<Cidr>,
+    /// Stands in where an HTTP/1.0 client names no host.
+    pub(crate) default_host: String,
+    draining: AtomicBool,
+}
+
+impl Shared {
+    /// Starts the upstream groups, on the current runtime, and puts everything together.
+    pub(crate) fn start(config: &Config) -> Self {
+        let groups: Vec<Arc<Group>> = config
+            .upstreams
+            .iter()
+            .map(|settings| Group::start(settings.clone()))
+            .collect();
+        let default_host = config
+            .upstreams
+            .first()
+            .and_then(|group| group.servers.first());
+        Self {
+            engine: Arc::new(engine(config, &groups)),
+            head_limits: HeadLimits {
+                head: config.limits.head_bytes,
+                target: config.limits.target_bytes,
+                fields: config.limits.fields,
+            },
+            timeouts: config.timeouts,
+            idle_millis: config.timeouts.idle.as_millis() as u64,
+            trusted_proxies: config.trusted_proxies.clone(),
+            default_host: default_host
+                .map(|server| format!("{}:{}", server.host, server.port))
+                .unwrap_or_default(),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the server is told to stop: no connection takes another request.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Says so to all connections.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The cache, with its routes to these groups.
+fn engine(config: &Config, groups: &[Arc<Group>]) -> Engine {
+    let object = config.memory / LARGEST_SHARE;
+    let settings = Settings {
+        memory: MemoryLimits {
+            capacity: config.memory,
+            object: config
+                .routes
+                .iter()
+                .filter_map(|route| route.max_object)
+                .fold(object, u64::max)
+                .min(config.memory / 4),
+            variants: config.limits.max_variants,
+        },
+        fill_memory: config.memory / FILL_SHARE,
+        flights: FlightLimits {
+            fetches: config.limits.max_fetches,
+            waiters: config.limits.max_waiters_per_fetch,
+        },
+        hit_for_miss: config.hit_for_miss,
+        refresh_pause: REFRESH_PAUSE,
+        wait_timeout: WAIT_TIMEOUT,
+    };
+    let routes = config
+        .routes
+        .iter()
+        .map(|route| Route {
+            name: route.name.clone(),
+            rules: route.rules.clone(),
+            pass: route.pass,
+            max_object: route.max_object.unwrap_or(object),
+            origin: Arc::clone(&groups[route.upstream]) as Arc<dyn Origin>,
+        })
+        .collect();
+    let config = config.clone();
+    let find = move |request: &Request<'_>| {
+        let found = config.route(request.method, request.host, request.target);
+        // The last route takes everything, so there always is one.
+        let route = found.unwrap_or(config.routes.len() - 1);
+        Found {
+            route,
+            bypass: config.routes[route].bypasses(request.fields, request.target),
+        }
+    };
+    Engine::new(settings, routes, Box::new(find))
+}
