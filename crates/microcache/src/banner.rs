@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use microcache_bench::origin::{COUNTERS, Totals};
 use microcache_proxy::Summary;
 use microcache_proxy::config::{Config, Route, units};
 use microcache_proxy::upstream::settings::{GroupSettings, ServerSettings};
@@ -70,6 +71,30 @@ pub(crate) fn stopped(summary: &Summary) -> String {
         summary.refused
     );
     out
+}
+
+/// Where the slow application listens, what it does, and how to see what it has done.
+pub(crate) fn origin_started(address: SocketAddr, what: &str) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let url = format!("http://{}", reachable(address));
+    format!(
+        "microcache {version} origin listening on http://{address}\n  \
+         pages   {what}\n  \
+         counts  curl -s {url}{COUNTERS}\n  \
+         try     microcache {url}\n"
+    )
+}
+
+/// What the slow application has done.
+pub(crate) fn origin_stopped(totals: Totals) -> String {
+    format!(
+        "microcache origin stopped after {}: {}, {} not modified, {} busy, {} made to fail\n",
+        count(totals.requests, "request"),
+        count(totals.renders, "render"),
+        totals.not_modified,
+        totals.busy,
+        totals.errors
+    )
 }
 
 /// What a configuration holds, in numbers.

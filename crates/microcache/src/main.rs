@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use microcache_bench::origin::{self, Origin};
 use microcache_proxy::config::{Config, Input, Report};
 use microcache_proxy::{Server, ServerError};
 use tikv_jemallocator::Jemalloc;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     let done = match cli::parse(std::env::args_os()) {
         Ok(Job::Serve(start)) => serve(&start),
         Ok(Job::Check(file)) => Ok(check(&file)),
+        Ok(Job::Origin(settings)) => Ok(originate(settings)),
         Ok(Job::Print(text)) | Err(Answer::Help(text)) => {
             print(&text);
             Ok(ExitCode::SUCCESS)
@@ -74,6 +76,21 @@ fn check(file: &Path) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(report) => refuse(&with_count(&report)),
+    }
+}
+
+fn originate(settings: origin::Settings) -> ExitCode {
+    let what = settings.summary();
+    let done = Origin::bind(settings).and_then(|origin| {
+        let counters = origin.counters();
+        tell(&banner::origin_started(origin.address(), &what));
+        origin.run()?;
+        tell(&banner::origin_stopped(counters.totals()));
+        Ok(())
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => refuse(&format!("microcache origin: {error}")),
     }
 }
 

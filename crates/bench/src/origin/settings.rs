@@ -29,7 +29,7 @@ pub struct Wrong {
 }
 
 /// What the application is told to be; [`Settings::set`] changes it by the name of an option.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub(super) listen: SocketAddr,
     pub(super) page: PageSettings,
@@ -41,7 +41,7 @@ pub struct Settings {
 }
 
 /// What a page is told to be. A request may ask for one of its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PageSettings {
     pub(super) work: Duration,
     pub(super) work_kind: WorkKind,

@@ -1,11 +1,14 @@
 //! What is on the command line, and what is said when it makes no sense.
 
+mod origin;
+
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::builder::Styles;
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use microcache_proxy::config::{self, Flag, Takes};
 
@@ -16,6 +19,8 @@ pub(crate) enum Job {
     Serve(Start),
     /// Say what is wrong with a file.
     Check(PathBuf),
+    /// Be a slow application.
+    Origin(microcache_bench::origin::Settings),
     /// Print this.
     Print(String),
 }
@@ -48,6 +53,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Job
             Some(file) => Ok(Job::Check(file)),
             None => Err(wrong("which file? Type: microcache check FILE")),
         },
+        Some(("origin", matches)) => origin::read(matches).map(Job::Origin),
         Some((_, matches)) if matches.get_flag("sample") => Ok(Job::Print(config::sample())),
         Some((_, matches)) if matches.get_flag("reference") => Ok(Job::Print(config::reference())),
         Some(_) => Err(wrong(
@@ -67,9 +73,7 @@ fn start(matches: &ArgMatches) -> Result<Start, Answer> {
         urls: texts(matches, "URL"),
         flags: config::flags()
             .map(|flag| flag.option)
-            .filter(|option| {
-                matches.value_source(option) == Some(clap::parser::ValueSource::CommandLine)
-            })
+            .filter(|option| is_typed(matches, option))
             .map(|option| (option, values(matches, option)))
             .collect(),
     };
@@ -79,7 +83,7 @@ fn start(matches: &ArgMatches) -> Result<Start, Answer> {
         ));
     }
     for word in start.urls.iter().filter(|url| !url.contains("://")) {
-        if let Some(meant) = config::nearest(word, ["check", "config"]) {
+        if let Some(meant) = config::nearest(word, ["check", "config", "origin"]) {
             let what =
                 format!("cannot use `{word}` as an origin; did you mean `microcache {meant}`?");
             return Err(Answer::Wrong(what));
@@ -97,6 +101,10 @@ fn texts(matches: &ArgMatches, name: &str) -> Vec<String> {
         .get_many::<String>(name)
         .map(|values| values.cloned().collect())
         .unwrap_or_default()
+}
+
+fn is_typed(matches: &ArgMatches, option: &str) -> bool {
+    matches.value_source(option) == Some(ValueSource::CommandLine)
 }
 
 /// A flag without a value has nothing to give.
@@ -137,6 +145,7 @@ fn command() -> Command {
         .args(config::flags().map(|flag| flag_arg(&flag)))
         .subcommand(check)
         .subcommand(config)
+        .subcommand(origin::command())
 }
 
 /// How to use it, and what flags there are: the common ones or all.
@@ -171,6 +180,7 @@ Usage:
   microcache check FILE                 report every mistake in a file
   microcache config --sample            print a file with all options, commented
   microcache config --reference         print what every option means
+  microcache origin --help              be a slow application, to try a cache on
 
 Flags:
 ";
