@@ -49,6 +49,7 @@ fn engine(codings: &[&str]) -> Engine {
             variants: 16,
         },
         fill_memory: 16 << 20,
+        fill_timeout: 60_000,
         flights: FlightLimits {
             fetches: 1024,
             waiters: 1024,

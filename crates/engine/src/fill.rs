@@ -1,8 +1,8 @@
 //! A response body that is being fetched: to the clients and towards the store at once.
 //!
 //! While it may be stored, every chunk is kept, late readers start at the beginning, and the
-//! origin is read as fast as it sends. Once it may not be (it grew over the object limit), chunks
-//! live until the readers have them, no more readers are taken, and the slowest sets the pace.
+//! origin is read as fast as it sends. Once it may not be (it grew over the object limit, or takes too
+//! long to arrive), chunks live until the readers have them, no more readers are taken, and the slowest sets the pace.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

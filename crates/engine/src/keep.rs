@@ -93,6 +93,7 @@ impl Engine {
     /// Pumps the body into the fill, and the whole into the store.
     pub(crate) async fn fill(&self, leader: Leader, filling: &Filling, mut body: Body, limit: u64) {
         let fill = &filling.fill;
+        let deadline = self.clock.now().plus(self.settings.fill_timeout);
         let mut keep = true;
         let end = loop {
             if poll_fn(|cx| fill.poll_ready(cx)).await.is_err() {
@@ -101,6 +102,13 @@ impl Engine {
             match body.frame().await {
                 None => break Ok(None),
                 Some(Ok(Frame::Data(chunk))) => {
+                    // Silence has a time-out of its own, so a body that comes too slowly is
+                    // noticed when more of it comes.
+                    let limit = if self.clock.now() < deadline {
+                        limit
+                    } else {
+                        0
+                    };
                     let still = fill.push(chunk, limit);
                     if keep && !still {
                         leader.close();

@@ -55,6 +55,9 @@ pub struct Settings {
     pub memory: MemoryLimits,
     /// Bytes of storable bodies under way; beyond it bodies stream through unstored.
     pub fill_memory: u64,
+    /// How long a body may take to arrive and still be shared and stored; after that it streams
+    /// through, and the next request starts a fetch of its own.
+    pub fill_timeout: Millis,
     /// Fetches that others can wait for, and how many can.
     pub flights: FlightLimits,
     /// How long nobody waits for somebody else's fetch of a key that turned out not storable.

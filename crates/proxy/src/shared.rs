@@ -88,6 +88,7 @@ fn engine(config: &Config, groups: &[Arc<Group>]) -> Engine {
             variants: config.limits.max_variants,
         },
         fill_memory: config.memory / FILL_SHARE,
+        fill_timeout: config.limits.fill_timeout,
         flights: FlightLimits {
             fetches: config.limits.max_fetches,
             waiters: config.limits.max_waiters_per_fetch,

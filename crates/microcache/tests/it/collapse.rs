@@ -1,6 +1,8 @@
 //! Any number of simultaneous misses make one origin request; nobody waits for what is not theirs.
 
-use crate::support::{Gate, Origin, Proxy, Reply};
+use std::time::{Duration, Instant};
+
+use crate::support::{Gate, Origin, Proxy, Reply, eventually};
 
 const FRESH: &str = "Cache-Control: max-age=100";
 
@@ -357,6 +359,51 @@ fn a_joiner_of_another_variant_gets_its_own() {
         client.response().assert_is(200, color);
     }
     assert_eq!(origin.count("/"), 3);
+}
+
+#[test]
+fn a_body_that_arrives_drop_by_drop_is_not_shared_for_ever() {
+    let origin = Origin::start();
+    let flags = ["--threads", "1", "--fill-timeout", "500ms"];
+    let proxy = Proxy::start(&origin, &flags);
+    let (first, last) = (Gate::default(), Gate::default());
+    let dripping = Reply::new(200)
+        .with_all(&[FRESH, "Transfer-Encoding: chunked"])
+        .chunk("a")
+        .pause(&first)
+        .chunk("b")
+        .pause(&last)
+        .chunk("c")
+        .send("0\r\n\r\n");
+    let quick = Reply::new(200).with(FRESH).body("quick");
+    origin.on("/").reply(dripping).reply(quick);
+    let mut clients = [proxy.ask("/"), proxy.ask("/")];
+    for client in &mut clients {
+        client.head();
+        assert_eq!(client.chunk(), "a");
+    }
+    assert_eq!(origin.count("/"), 1);
+    let asked = Instant::now();
+    eventually("the time to be up", || {
+        (asked.elapsed() > Duration::from_millis(500)).then_some(())
+    });
+    first.open();
+    for client in &mut clients {
+        assert_eq!(client.chunk(), "b");
+    }
+    proxy.get("/").assert_is(200, "quick");
+    last.open();
+    for client in &mut clients {
+        assert_eq!(
+            client.chunk(),
+            "c",
+            "those who have the beginning get the end"
+        );
+    }
+    let later = proxy.get("/");
+    later.assert_is(200, "quick");
+    later.assert_hit();
+    assert_eq!(origin.count("/"), 2);
 }
 
 #[test]

@@ -76,6 +76,8 @@ pub struct Limits {
     pub max_fetches: usize,
     /// The most variants of one url that are kept.
     pub max_variants: usize,
+    /// How long a body may take to arrive and still be shared and stored.
+    pub fill_timeout: Millis,
 }
 
 /// How long slow clients are waited for.

@@ -163,6 +163,18 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
     },
     Opt {
         about: About {
+            name: "fill_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""5m""#),
+            example: r#""5m""#,
+            help: "How long a response may take to arrive and still be shared and stored",
+            more: "Later than that it goes on to those who have it already, and the next request is a fetch of its own: \
+                   a body that arrives drop by drop neither fills memory nor keeps others waiting.",
+        },
+        set: |c, v, m| m.put(&mut c.limits.fill_timeout, v.millis(&WAIT)),
+    },
+    Opt {
+        about: About {
             name: "client_head_timeout",
             form: Form::Duration,
             unset: Unset::Is(r#""10s""#),
