@@ -62,6 +62,7 @@ fn engine(codings: &[&str]) -> Engine {
         name: "all".to_owned(),
         rules: Rules::default(),
         pass: false,
+        collapse: true,
         max_object: 4 << 20,
         origin: Arc::new(NoOrigin),
     };

@@ -30,6 +30,8 @@ pub struct Route {
     pub rules: Rules,
     /// Nothing on this route is looked up or stored.
     pub pass: bool,
+    /// Simultaneous misses of the same are one request to the origin.
+    pub collapse: bool,
     /// The largest body that is stored.
     pub max_object: u64,
     /// Who answers what the cache cannot.
@@ -204,10 +206,12 @@ impl Engine {
         if facts.only_if_cached() {
             return Served::Now(only_if_cached(forward, now));
         }
-        let (forward, alone) = if together {
-            (forward, self.why_alone(&known, now))
-        } else {
+        let (forward, alone) = if !together {
             (Forward::Request, Some("credentials"))
+        } else if !route.collapse {
+            (forward, Some("collapse-off"))
+        } else {
+            (forward, self.why_alone(&known, now))
         };
         let way = match alone {
             Some(_) => Way::Alone(Some(key[..].into())),

@@ -104,6 +104,7 @@ fn engine(config: &Config, groups: &[Arc<Group>]) -> Engine {
             name: route.name.clone(),
             rules: route.rules.clone(),
             pass: route.pass,
+            collapse: route.collapse,
             max_object: route.max_object.unwrap_or(object),
             origin: Arc::clone(&groups[route.upstream]) as Arc<dyn Origin>,
         })

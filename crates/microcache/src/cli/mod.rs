@@ -155,6 +155,7 @@ fn help(short: bool) -> String {
         let name = long(flag.option);
         let value = match flag.takes {
             Takes::Nothing => "",
+            Takes::Truth => "true|false",
             Takes::Number => "N",
             Takes::One(value) | Takes::Many(value) => value,
         };
@@ -204,6 +205,7 @@ fn flag_arg(flag: &Flag) -> Arg {
     let arg = Arg::new(flag.option).long(long(flag.option));
     match flag.takes {
         Takes::Nothing => arg.action(ArgAction::SetTrue),
+        Takes::Truth => arg.value_name("true|false"),
         Takes::Number => arg.value_name("N").allow_hyphen_values(true),
         Takes::One(name) => arg.value_name(name).allow_hyphen_values(true),
         Takes::Many(name) => arg.value_name(name).action(ArgAction::Append),

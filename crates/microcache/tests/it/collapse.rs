@@ -42,6 +42,25 @@ fn a_hundred_misses_make_one_request() {
 }
 
 #[test]
+fn without_collapsing_every_miss_is_a_request_and_what_comes_is_stored() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--threads", "2", "--collapse", "false"]);
+    let gate = Gate::default();
+    numbered(&origin, &gate, &[FRESH]);
+    let mut clients: Vec<_> = (0..10).map(|_| proxy.ask("/")).collect();
+    origin.wait_for("/", 10);
+    gate.open();
+    for client in &mut clients {
+        let response = client.response();
+        assert_eq!(response.status, 200);
+        assert_eq!(response.cache().get("detail"), Some("collapse-off"));
+        assert!(!response.cache().has("collapsed"));
+    }
+    proxy.get("/").assert_hit();
+    assert_eq!(origin.count("/"), 10);
+}
+
+#[test]
 fn different_urls_do_not_wait_for_each_other() {
     let origin = Origin::start();
     let proxy = proxy(&origin);

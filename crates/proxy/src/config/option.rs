@@ -77,6 +77,8 @@ pub struct Flag {
 pub enum Takes {
     /// Nothing.
     Nothing,
+    /// `true` or `false`.
+    Truth,
     /// A number.
     Number,
     /// One value, called so.
@@ -92,6 +94,8 @@ pub fn flags() -> impl Iterator<Item = Flag> {
             Form::Duration => Takes::One("DURATION"),
             Form::Size => Takes::One("SIZE"),
             Form::Number => Takes::Number,
+            // What is on without it needs a word to be turned off.
+            Form::Switch if about.unset == Unset::Is("true") => Takes::Truth,
             Form::Switch => Takes::Nothing,
             Form::Text(name) => Takes::One(name),
             Form::List(name) => Takes::Many(name),

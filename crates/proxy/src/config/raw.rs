@@ -115,6 +115,11 @@ pub(super) fn command_line(urls: &[String], flags: &[(&'static str, Vec<String>)
         let first = values.first().map_or("", String::as_str);
         let node = match flag.takes {
             Takes::Nothing => Node::Switch(true),
+            Takes::Truth => match first {
+                "true" => Node::Switch(true),
+                "false" => Node::Switch(false),
+                other => Node::Text(other.to_owned()),
+            },
             Takes::Number => Node::Number(first.to_owned()),
             Takes::One(_) => Node::Text(first.to_owned()),
             Takes::Many(_) => list(values, &place),

@@ -16,6 +16,8 @@ pub struct Route {
     pub rules: Rules,
     /// Everything goes to the origin and nothing is kept.
     pub pass: bool,
+    /// Simultaneous misses of the same are one request to the origin.
+    pub collapse: bool,
     /// A request that meets one of these goes to the origin, uncached.
     pub bypass: Vec<Condition>,
     /// The largest body that is kept, in bytes; without it, a sixteenth of the memory.

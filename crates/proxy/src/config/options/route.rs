@@ -27,6 +27,7 @@ impl RouteDraft {
                 upstream: 0,
                 rules: Rules::default(),
                 pass: false,
+                collapse: true,
                 bypass: Vec::new(),
                 max_object: None,
                 name: String::new(),

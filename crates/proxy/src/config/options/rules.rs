@@ -174,6 +174,17 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
     },
     Opt {
         about: About {
+            name: "collapse",
+            form: Form::Switch,
+            unset: Unset::Is("true"),
+            example: "true",
+            help: "Ask the origin once for all who want the same at the same time",
+            more: "With `false` every miss is a request to the origin, as in caches without this. That is for comparisons.",
+        },
+        set: |r, v, m| m.put(&mut r.route.collapse, v.switch()),
+    },
+    Opt {
+        about: About {
             name: "key",
             form: Form::Table("what makes up the key"),
             unset: Unset::Says("host, path and whole query"),
