@@ -1,0 +1,105 @@
+//! The chunked coding (RFC 9112 §7.1), read for its end only.
+
+/// How far a chunked body has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Chunked {
+    /// In the digits of a size: the value so far, and how many there were.
+    Size(u64, u8),
+    /// Behind the digits, up to the end of the line.
+    Extension(u64),
+    /// In the data: bytes left.
+    Data(u64),
+    /// Behind the data, before the end of its line.
+    DataEnd,
+    /// In the trailers: bytes in the present line, without its end.
+    Trailer(u32),
+    /// All of it has been read.
+    Done,
+}
+
+/// More digits than a size that fits 60 bits can have.
+const MAX_DIGITS: u8 = 15;
+/// A line of trailers longer than this is no trailer.
+const MAX_TRAILER: u32 = 64 * 1024;
+
+impl Chunked {
+    pub(super) const BEGIN: Self = Self::Size(0, 0);
+
+    /// Reads on. Returns how much of the bytes belonged to the body; `None` if it is malformed.
+    pub(super) fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        while at < bytes.len() && *self != Self::Done {
+            if let Self::Data(left) = *self {
+                let take = left.min((bytes.len() - at) as u64);
+                at += take as usize;
+                *self = if take == left {
+                    Self::DataEnd
+                } else {
+                    Self::Data(left - take)
+                };
+                continue;
+            }
+            *self = self.after(bytes[at])?;
+            at += 1;
+        }
+        Some(at)
+    }
+
+    /// What one byte outside the data leads to.
+    fn after(self, byte: u8) -> Option<Self> {
+        match (self, byte) {
+            (Self::Size(size, digits), _) if byte.is_ascii_hexdigit() => {
+                let digit = char::from(byte).to_digit(16)?;
+                (digits < MAX_DIGITS).then(|| Self::Size(size << 4 | u64::from(digit), digits + 1))
+            }
+            (Self::Size(_, 0), _) => None,
+            (Self::Size(size, _) | Self::Extension(size), b'\n') => Some(match size {
+                0 => Self::Trailer(0),
+                size => Self::Data(size),
+            }),
+            (Self::Size(size, _), b';' | b' ' | b'\t' | b'\r') | (Self::Extension(size), _) => {
+                Some(Self::Extension(size))
+            }
+            (Self::DataEnd, b'\r') => Some(Self::DataEnd),
+            (Self::DataEnd, b'\n') => Some(Self::BEGIN),
+            (Self::Trailer(length), b'\r') => Some(Self::Trailer(length)),
+            (Self::Trailer(0), b'\n') | (Self::Done, _) => Some(Self::Done),
+            (Self::Trailer(_), b'\n') => Some(Self::Trailer(0)),
+            (Self::Trailer(length), _) if length < MAX_TRAILER => Some(Self::Trailer(length + 1)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_found_however_the_bytes_are_cut() {
+        let body = b"5\r\nhello\r\n00A;x=\"y\"\r\n0123456789\r\n0\r\nA: b\r\n\r\nHTTP/1.1";
+        let end = body.len() - b"HTTP/1.1".len();
+        for step in 1..body.len() {
+            let mut chunked = Chunked::BEGIN;
+            let mut read = 0;
+            for piece in body.chunks(step) {
+                read += chunked.advance(piece).expect("it is well-formed");
+            }
+            assert_eq!((chunked, read), (Chunked::Done, end), "in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused() {
+        for body in [
+            &b"\r\n"[..],
+            b"x\r\n",
+            b"-1\r\n",
+            b"5x\r\n",
+            b"1\r\nabc",
+            b"1234567890123456\r\n",
+        ] {
+            assert_eq!(Chunked::BEGIN.advance(body), None, "{body:?}");
+        }
+    }
+}

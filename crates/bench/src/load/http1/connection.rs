@@ -1,0 +1,109 @@
+//! One connection: what it is doing, and since when.
+
+use std::time::{Duration, Instant};
+
+use super::response::Reader;
+use super::transport::Transport;
+use crate::load::choice::Chosen;
+
+/// One connection, or the place of one.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) transport: Option<Transport>,
+    pub(super) phase: Phase,
+    /// Tells the events of this socket from those of the one before.
+    pub(super) generation: u32,
+    /// Whom the socket leads to.
+    pub(super) endpoint: usize,
+    pub(super) opened: Instant,
+    /// What is asked for.
+    pub(super) chosen: Chosen,
+    /// When the present request was to start.
+    pub(super) start: Instant,
+    pub(super) first_byte: Instant,
+    pub(super) deadline: Instant,
+    pub(super) reader: Reader,
+    /// What of the request there was no room for.
+    pub(super) unsent: Vec<u8>,
+    /// Faults since the last answer.
+    faults: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// There is no socket.
+    Closed,
+    /// The present request waits for the connection.
+    Connecting,
+    /// The present request waits for TLS.
+    Handshaking,
+    /// The present request is under way.
+    Asking,
+    /// The socket is open, and there is no request.
+    Idle,
+}
+
+impl Phase {
+    /// Whether a request is under way.
+    pub(super) fn is_busy(self) -> bool {
+        matches!(self, Self::Connecting | Self::Handshaking | Self::Asking)
+    }
+}
+
+/// After a first fault the connection rests for this long, then for twice as long each time.
+const SHORTEST_REST: Duration = Duration::from_millis(10);
+const MOST_DOUBLINGS: u32 = 6;
+
+impl Connection {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            transport: None,
+            phase: Phase::Closed,
+            generation: 0,
+            endpoint: 0,
+            opened: now,
+            chosen: Chosen {
+                target: 0,
+                index: 0,
+            },
+            start: now,
+            first_byte: now,
+            deadline: now,
+            reader: Reader::default(),
+            unsent: Vec::new(),
+            faults: 0,
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.transport = None;
+        self.phase = Phase::Closed;
+        self.generation = self.generation.wrapping_add(1);
+        self.unsent.clear();
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        self.faults = 0;
+    }
+
+    /// Says how long to rest: a server that is down is not asked as fast as the machine can.
+    pub(super) fn failed(&mut self) -> Duration {
+        let rest = SHORTEST_REST * (1 << self.faults.min(MOST_DOUBLINGS));
+        self.faults = self.faults.saturating_add(1);
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_grow_up_to_a_bound() {
+        let mut connection = Connection::new(Instant::now());
+        let rests: Vec<_> = (0..9).map(|_| connection.failed().as_millis()).collect();
+        assert_eq!(rests, [10, 20, 40, 80, 160, 320, 640, 640, 640]);
+        connection.succeeded();
+        assert_eq!(connection.failed().as_millis(), 10);
+    }
+}

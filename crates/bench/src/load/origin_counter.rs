@@ -1,0 +1,121 @@
+//! Asking the origin how many requests it has seen.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use super::error::LoadError;
+use super::report::OriginCount;
+use super::target::Url;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A longer answer is no counter.
+const MAX_ANSWER: u64 = 64 * 1024 * 1024;
+
+/// Reads the counter: a number, or JSON with the number in `requests`, and in `renders` where it tells.
+pub(super) fn read(url: &Url) -> Result<OriginCount, LoadError> {
+    ask(url).map_err(|why| LoadError::Counter {
+        url: url.to_string(),
+        why,
+    })
+}
+
+fn ask(url: &Url) -> Result<OriginCount, String> {
+    if url.server.secure {
+        return Err("TLS is not spoken there; give an http:// url".to_owned());
+    }
+    let answer = fetch(url).map_err(|why| why.to_string())?;
+    let text = String::from_utf8_lossy(&answer);
+    let (head, body) = text.split_once("\r\n\r\n").ok_or("that is not HTTP")?;
+    let status = head.split(' ').nth(1).unwrap_or_default();
+    if status != "200" {
+        return Err(format!("the answer's status is {status}"));
+    }
+    parse(body).ok_or_else(|| {
+        "the answer is neither a number nor JSON with the number in `requests`".to_owned()
+    })
+}
+
+/// HTTP/1.0, so that the body ends with the connection.
+fn fetch(url: &Url) -> std::io::Result<Vec<u8>> {
+    let server = &url.server;
+    let address = (server.host.as_str(), server.port)
+        .to_socket_addrs()?
+        .next()
+        .ok_or(std::io::ErrorKind::NotFound)?;
+    let mut socket = TcpStream::connect_timeout(&address, PATIENCE)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut request = b"GET ".to_vec();
+    url.write_path(0, &mut request);
+    let rest = format!(
+        " HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        server.authority()
+    );
+    request.extend_from_slice(rest.as_bytes());
+    socket.write_all(&request)?;
+    let mut answer = Vec::new();
+    socket.take(MAX_ANSWER).read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+fn parse(body: &str) -> Option<OriginCount> {
+    let value: serde_json::Value = serde_json::from_str(body.trim()).ok()?;
+    match value.as_u64() {
+        Some(requests) => Some(OriginCount {
+            requests,
+            renders: None,
+        }),
+        None => Some(OriginCount {
+            requests: value.get("requests")?.as_u64()?,
+            renders: value.get("renders").and_then(serde_json::Value::as_u64),
+        }),
+    }
+}
+
+impl OriginCount {
+    /// What has been added. An origin that has been restarted meanwhile has added nothing that could be told.
+    pub(super) fn since(self, before: Self) -> Self {
+        let renders = self.renders.zip(before.renders);
+        Self {
+            requests: self.requests.saturating_sub(before.requests),
+            renders: renders.map(|(after, before)| after.saturating_sub(before)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_numbers_or_json() {
+        let count = |requests, renders| Some(OriginCount { requests, renders });
+        assert_eq!(parse("12\n"), count(12, None));
+        assert_eq!(parse("{\"requests\":3}"), count(3, None));
+        assert_eq!(
+            parse("{\"requests\":3,\"renders\":2,\"urls\":{}}"),
+            count(3, Some(2))
+        );
+        for body in ["", "x", "-1", "{}", "[1]", "{\"requests\":\"1\"}"] {
+            assert_eq!(parse(body), None, "{body}");
+        }
+    }
+
+    #[test]
+    fn the_difference_is_what_was_added() {
+        let one = OriginCount {
+            requests: 10,
+            renders: Some(4),
+        };
+        let two = OriginCount {
+            requests: 15,
+            renders: Some(5),
+        };
+        let added = OriginCount {
+            requests: 5,
+            renders: Some(1),
+        };
+        assert_eq!(two.since(one), added);
+        assert_eq!(one.since(two).requests, 0);
+    }
+}
