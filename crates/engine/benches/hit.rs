@@ -14,7 +14,7 @@ use microcache_engine::{
 };
 use microcache_policy::vary::{self, Selection, Vary};
 use microcache_policy::{
-    Fields, KeyBuf, RequestFacts, Rules, Scheme, Storable, Time, VaryNames, key, storable,
+    Fields, RequestFacts, Rules, Scheme, Storable, Time, VaryNames, key, storable,
 };
 use microcache_store::{MemoryLimits, Stored};
 use support::{BROWSER_FIELDS, Case};
@@ -106,8 +106,7 @@ fn store(engine: &Engine, more_fields: &str, request: &str) {
         &selection,
         RECEIVED,
     );
-    let mut key = KeyBuf::new();
-    key::build(&mut key, Scheme::Http, HOST, TARGET, request, &rules.key);
+    let key = key::build(Scheme::Http, HOST, TARGET, request, &rules.key);
     let kept = engine.memory().put(&key, stored, RECEIVED);
     kept.expect("there is room");
 }

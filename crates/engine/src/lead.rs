@@ -83,7 +83,8 @@ impl Engine {
         }
         match judge(&self, route, &facts, &response, request_time, now) {
             Ok(lifetime) => {
-                let (first, body) = self.begin_fill(route, response, lifetime, request, request_time);
+                let (first, body) =
+                    self.begin_fill(route, response, lifetime, request, request_time);
                 let filling = Arc::clone(&first.filling);
                 if !filling.vary.is_empty() && !leader.is_purged() {
                     self.memory.learn_vary(leader.key(), &filling.vary);

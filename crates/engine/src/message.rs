@@ -92,7 +92,7 @@ pub struct Response {
     /// The body.
     pub body: Body,
     /// With status 101: the origin's connection.
-    pub tunnel: Option<Tunnel>,
+    pub tunnel: Option<Box<Tunnel>>,
     /// What this request counts as.
     pub outcome: Outcome,
 }

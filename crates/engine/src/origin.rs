@@ -58,7 +58,7 @@ pub struct OriginResponse {
     /// The body.
     pub body: Body,
     /// With status 101: the connection, now speaking something else.
-    pub tunnel: Option<Tunnel>,
+    pub tunnel: Option<Box<Tunnel>>,
 }
 
 /// A connection that left HTTP.

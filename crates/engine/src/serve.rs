@@ -267,9 +267,7 @@ impl Engine {
 
 /// The key of a request on a route with these rules.
 pub(crate) fn key_of(request: &Request<'_>, rules: &KeyRules) -> KeyBuf {
-    let mut key = KeyBuf::new();
-    key::build(
-        &mut key,
+    let mut key = key::build(
         request.scheme,
         request.host,
         request.target,

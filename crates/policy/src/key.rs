@@ -59,36 +59,32 @@ impl Scheme {
     }
 }
 
-/// Writes the key of a request in the place of what is in `out`. `host` may be in any case and
-/// carry the default port.
+/// The key of a request. `host` may be in any case and carry the default port.
 pub fn build(
-    out: &mut KeyBuf,
     scheme: Scheme,
     host: &[u8],
     path_and_query: &[u8],
     fields: Fields<'_>,
     rules: &KeyRules,
-) {
+) -> KeyBuf {
     let (path, query) = split_query(path_and_query);
     let host = without_default_port(scheme, host);
     let path = if path.is_empty() { b"/" } else { path };
-    if rules.query == Query::All
-        && let Some(key) = plain(scheme, host, path, query)
-    {
-        *out = key;
-    } else {
-        build_url(out, scheme, host, path, query, &rules.query);
-    }
+    let plain = (rules.query == Query::All).then(|| plain(scheme, host, path, query));
+    let mut key = plain
+        .flatten()
+        .unwrap_or_else(|| of_url(scheme, host, path, query, &rules.query));
     for name in &rules.headers {
-        push_with_len(out, |out| {
+        push_with_len(&mut key, |out| {
             out.extend(name.bytes().map(|b| b.to_ascii_lowercase()));
         });
-        push_field(out, fields, name);
+        push_field(&mut key, fields, name);
     }
     for name in &rules.cookies {
-        push_component(out, name.as_bytes());
-        push_cookie(out, fields, name);
+        push_component(&mut key, name.as_bytes());
+        push_cookie(&mut key, fields, name);
     }
+    key
 }
 
 /// The key of a url that fits into the buffer, with all of its query: nearly every key, written in
@@ -123,23 +119,17 @@ fn plain(scheme: Scheme, host: &[u8], path: &[u8], query: Option<&[u8]>) -> Opti
 }
 
 /// The same for any url and any rules.
-fn build_url(
-    out: &mut KeyBuf,
-    scheme: Scheme,
-    host: &[u8],
-    path: &[u8],
-    query: Option<&[u8]>,
-    rules: &Query,
-) {
-    out.clear();
-    out.push(scheme.as_byte());
-    push_with_len(out, |out| {
+fn of_url(scheme: Scheme, host: &[u8], path: &[u8], query: Option<&[u8]>, rules: &Query) -> KeyBuf {
+    let mut key = KeyBuf::new();
+    key.push(scheme.as_byte());
+    push_with_len(&mut key, |out| {
         let start = out.len();
         out.extend_from_slice(host);
         out[start..].make_ascii_lowercase();
     });
-    push_component(out, path);
-    push_query(out, query, rules);
+    push_component(&mut key, path);
+    push_query(&mut key, query, rules);
+    key
 }
 
 /// Adds to the key what a trusted proxy says of the client's request: an origin that builds its
@@ -263,16 +253,14 @@ mod tests {
     use crate::testing::fields;
 
     fn key_of(rules: &KeyRules, target: &str, request: &str) -> KeyBuf {
-        let mut key = KeyBuf::new();
+        let fields = fields(request);
         build(
-            &mut key,
             Scheme::Http,
             b"a",
             target.as_bytes(),
-            fields(request).fields(),
+            fields.fields(),
             rules,
-        );
-        key
+        )
     }
 
     #[test]
@@ -281,8 +269,7 @@ mod tests {
             let path = "p".repeat(length);
             for query in [None, Some(&b""[..]), Some(b"a=1&b=2")] {
                 let (host, path) = (b"Shop.Example", path.as_bytes());
-                let mut long = KeyBuf::new();
-                build_url(&mut long, Scheme::Https, host, path, query, &Query::All);
+                let long = of_url(Scheme::Https, host, path, query, &Query::All);
                 let short = plain(Scheme::Https, host, path, query);
                 assert_eq!(short.is_some(), long.len() <= 256, "{length}");
                 assert!(short.is_none_or(|short| short == long), "{length}");
@@ -291,10 +278,8 @@ mod tests {
     }
 
     fn check_url(host: &str, target: &str, expected: UrlParts<'_>) {
-        let mut key = KeyBuf::from_slice(b"left over");
         let rules = KeyRules::default();
-        build(
-            &mut key,
+        let key = build(
             expected.0,
             host.as_bytes(),
             target.as_bytes(),

@@ -162,17 +162,8 @@ fn coding() -> impl Strategy<Value = (&'static str, &'static str)> {
 }
 
 fn key_of(host: &str, target: &str, rules: &KeyRules) -> KeyBuf {
-    let mut out = KeyBuf::new();
     let (host, target) = (host.as_bytes(), target.as_bytes());
-    key::build(
-        &mut out,
-        Scheme::Http,
-        host,
-        target,
-        Fields::default(),
-        rules,
-    );
-    out
+    key::build(Scheme::Http, host, target, Fields::default(), rules)
 }
 
 /// Puts `member` somewhere into the list.

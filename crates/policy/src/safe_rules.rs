@@ -3,7 +3,8 @@
 
 use http::Method;
 
-use crate::key::{self, KeyBuf, Scheme};
+use crate::Fields;
+use crate::key::{self, Scheme};
 use crate::range::{RangeVerdict, range};
 use crate::request::{Handling, PassReason, RequestFacts};
 use crate::reuse::{Reuse, is_origin_failure, on_error, reuse};
@@ -150,17 +151,9 @@ fn rule_3_set_cookie_is_neither_stored_nor_kept() {
 #[test]
 fn rule_4_the_key_is_the_raw_url_and_cannot_be_forged() {
     let key_of = |scheme, host: &str, target: &str| {
-        let mut key = KeyBuf::new();
         let rules = Rules::default().key;
-        key::build(
-            &mut key,
-            scheme,
-            host.as_bytes(),
-            target.as_bytes(),
-            fields("").fields(),
-            &rules,
-        );
-        key
+        let (host, target) = (host.as_bytes(), target.as_bytes());
+        key::build(scheme, host, target, Fields::default(), &rules)
     };
     let key = key_of(Scheme::Http, "a", "/b");
     assert_eq!(key, key_of(Scheme::Http, "A:80", "/b"));

@@ -1,7 +1,5 @@
 //! The `Cache-Status` field (RFC 9211): what the cache did for this response, and why.
 
-use std::io::Write as _;
-
 /// The name under which this cache reports.
 const NAME: &[u8] = b"microcache";
 /// The largest integer a structured field can hold (RFC 9651 §3.3.1).
@@ -94,7 +92,8 @@ impl CacheStatus {
 
 fn write_number(out: &mut Vec<u8>, parameter: &str, number: i64) {
     let number = number.clamp(-MAX_INTEGER, MAX_INTEGER);
-    write!(out, "{parameter}{number}").expect("writing into memory does not fail");
+    out.extend_from_slice(parameter.as_bytes());
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// A token where the text is one, else a string of its printable characters.

@@ -76,14 +76,24 @@ pub struct Head {
 /// The head of a response whose body has this checksum; [`checksum`] makes one.
 pub fn encode(key: &[u8], stored: &Stored, body_sum: u64) -> Bytes {
     let lifetime = stored.lifetime.to_bytes();
-    let parts = [key, stored.vary.as_bytes(), &stored.selection, &stored.fields];
+    let parts = [
+        key,
+        stored.vary.as_bytes(),
+        &stored.selection,
+        &stored.fields,
+    ];
     let numbers = [stored.body.len(), body_sum, stored.began.as_millis(), 0];
     assemble(stored.status, numbers, lifetime, parts)
 }
 
 /// The record that says what a key varies on. It has no body.
 pub fn encode_varies(key: &[u8], varies: &Varies) -> Bytes {
-    let numbers = [0, checksum(&[]), varies.began.as_millis(), varies.generation];
+    let numbers = [
+        0,
+        checksum(&[]),
+        varies.began.as_millis(),
+        varies.generation,
+    ];
     let parts = [key, varies.names.as_bytes(), &[], &[]];
     assemble(VARIES, numbers, [0; Lifetime::ENCODED_LEN], parts)
 }

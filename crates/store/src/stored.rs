@@ -138,7 +138,15 @@ mod tests {
     fn one_claim_per_pause() {
         let lifetime = Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]).expect("zeros are one");
         let vary = VaryNames::default();
-        let one = Stored::new(200, b"", Content::default(), lifetime, vary, b"", Time::default());
+        let one = Stored::new(
+            200,
+            b"",
+            Content::default(),
+            lifetime,
+            vary,
+            b"",
+            Time::default(),
+        );
         let now = Time::from_secs(100);
         assert!(one.claim_refresh(now, 1000));
         assert!(!one.claim_refresh(now.plus(999), 1000));

@@ -78,7 +78,7 @@ impl Connection {
             tunnel
         };
         if let Some(tunnel) = tunnel {
-            self.tunnel(tunnel).await;
+            self.tunnel(*tunnel).await;
             return false;
         }
         body_complete.load(Ordering::Relaxed)
@@ -167,7 +167,11 @@ impl<'a> Client<'a> {
     }
 
     /// Writes head and body.
-    pub(super) async fn respond(&mut self, response: Response, now: Time) -> std::io::Result<Ended> {
+    pub(super) async fn respond(
+        &mut self,
+        response: Response,
+        now: Time,
+    ) -> std::io::Result<Ended> {
         let ending = ending(&response, self.asked);
         let mut head = Vec::with_capacity(response.fields().as_block().len() + HEAD_ROOM);
         write_head(&mut head, &response, self.asked, ending);

@@ -315,7 +315,11 @@ impl Connection {
         // An answer that leaves a request body unread must be the connection's last.
         asked.keep_alive &= !has_body;
         if matches!(response.body, Body::File(_)) {
-            return Some(Next::SendFile(Box::new((response, asked, Output::default()))));
+            return Some(Next::SendFile(Box::new((
+                response,
+                asked,
+                Output::default(),
+            ))));
         }
         self.answer(cx, &response, asked, out)
     }

@@ -214,10 +214,10 @@ impl Group {
             let Connection {
                 stream, mut buf, ..
             } = exchange.connection;
-            response.tunnel = Some(Tunnel {
+            response.tunnel = Some(Box::new(Tunnel {
                 early: buf.split().freeze(),
                 io: Box::new(stream),
-            });
+            }));
             return Ok(response);
         }
         if let Some(body) = whole_body(&mut exchange.connection, answer.framing) {
