@@ -1,0 +1,148 @@
+//! Which server has a key: libmemcached's weighted ketama, so that clients in other languages find
+//! what we keep, and we what they keep.
+
+use super::settings::{DEFAULT_PORT, ServerAddress};
+
+/// Four points come out of each digest.
+const POINTS_PER_DIGEST: usize = 4;
+/// With equal weights every server has this many digests, and four times as many points.
+const DIGESTS_PER_SERVER: f32 = 40.0;
+
+/// The ring.
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// Sorted by the first.
+    points: Vec<(u32, usize)>,
+}
+
+impl Ring {
+    /// A ring of these servers.
+    pub(super) fn new(servers: &[ServerAddress]) -> Self {
+        let total: u64 = servers.iter().map(|server| u64::from(server.weight)).sum();
+        let mut points = Vec::new();
+        for (index, server) in servers.iter().enumerate() {
+            for digest in 0..digests(server.weight, total, servers.len()) {
+                let name = point_name(server, digest);
+                let digest = md5::compute(name).0;
+                let four = digest.chunks_exact(4).take(POINTS_PER_DIGEST);
+                points.extend(four.map(|bytes| (little_endian(bytes), index)));
+            }
+        }
+        points.sort_unstable();
+        Self { points }
+    }
+
+    /// The server of a key, among those that are wanted: the one with the first point at or after
+    /// the key's, around the ring.
+    pub(super) fn find(&self, key: &[u8], is_wanted: impl Fn(usize) -> bool) -> Option<usize> {
+        let hash = little_endian(&md5::compute(key).0[..4]);
+        let first = self.points.partition_point(|&(point, _)| point < hash);
+        let (before, after) = self.points.split_at(first);
+        let mut clockwise = after.iter().chain(before).map(|&(_, server)| server);
+        clockwise.find(|&server| is_wanted(server))
+    }
+}
+
+/// In single precision, and rounded where libmemcached rounds: some weights would otherwise give
+/// another number of points.
+#[expect(clippy::cast_sign_loss, reason = "nothing here is negative")]
+fn digests(weight: u32, total: u64, servers: usize) -> u32 {
+    let part = weight as f32 / total as f32;
+    let digests = part * DIGESTS_PER_SERVER * servers as f32;
+    (f64::from(digests) + 1e-10) as f32 as u32
+}
+
+fn point_name(server: &ServerAddress, number: u32) -> String {
+    if server.port == DEFAULT_PORT {
+        format!("{}-{number}", server.host)
+    } else {
+        format!("{}:{}-{number}", server.host, server.port)
+    }
+}
+
+fn little_endian(bytes: &[u8]) -> u32 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |number, &byte| number << 8 | u32::from(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn servers(list: &str) -> Vec<ServerAddress> {
+        list.split(',').map(|one| one.parse().unwrap()).collect()
+    }
+
+    /// The eight servers and some of the keys that libmemcached and its derivatives are tested
+    /// with (`ketama_test_cases`): key, hash, and the last part of the server's address.
+    #[test]
+    fn the_published_vectors() {
+        let servers = servers(
+            "10.0.1.1:11211:600,10.0.1.2:11211:300,10.0.1.3:11211:200,10.0.1.4:11211:350,\
+             10.0.1.5:11211:1000,10.0.1.6:11211:800,10.0.1.7:11211:950,10.0.1.8:11211:100",
+        );
+        let ring = Ring::new(&servers);
+        for (key, hash, point, last) in [
+            (r"SVa_]_V41)", 443_691_461, 445_379_617, 2),
+            (r"*/Z;?V(.\8", 1_422_915_503, 1_428_303_028, 4),
+            (r"30C1*Z*S/_", 1_473_165_754, 1_480_075_959, 2),
+            (r"ERR:EC58G>", 2_148_406_511, 2_168_579_133, 7),
+            (r"1I=cTMNTKF", 2_882_686_667, 2_885_206_587, 4),
+            (r"]VG<`I*Z8)", 1_103_544_263, 1_104_827_657, 5),
+            (r"@7RU6C6T+Z", 3_862_737_685, 3_871_917_949, 6),
+            (r"726bW=9*a4", 4_213_440_020, 4_213_950_705, 3),
+            (r"\`)<B)UE,c", 951_096_736, 955_226_069, 8),
+            (r"P1[Ma3=K1/", 1_989_324_036, 1_994_028_240, 1),
+            (r"N-)88>[O`,", 50_404_102, 51_792_557, 2),
+            (r"8*6a;Sc*X+", 4_223_431_086, 4_230_156_966, 5),
+            (r"VD6D0]ba_\", 3_842_502_950, 3_842_588_691, 7),
+        ] {
+            assert_eq!(little_endian(&md5::compute(key).0[..4]), hash, "{key}");
+            let next = ring.points.iter().find(|(at, _)| *at >= hash);
+            assert_eq!(next.map(|(at, _)| *at), Some(point), "{key}");
+            let server = ring.find(key.as_bytes(), |_| true).unwrap();
+            assert_eq!(servers[server].host, format!("10.0.1.{last}"), "{key}");
+        }
+    }
+
+    /// This key hashes to a place after the last point.
+    #[test]
+    fn the_ring_closes() {
+        let servers = servers(
+            "10.0.1.1:11211:600,10.0.1.2:11211:300,10.0.1.3:11211:200,10.0.1.4:11211:350,\
+             10.0.1.5:11211:1000,10.0.1.6:11211:800,10.0.1.7:11211:950,10.0.1.8:11211:100",
+        );
+        let ring = Ring::new(&servers);
+        assert_eq!(little_endian(&md5::compute("VDEAAAAA").0[..4]), 0xfffc_d1b5);
+        assert!(ring.points.iter().all(|&(point, _)| point < 0xfffc_d1b5));
+        let server = ring.find(b"VDEAAAAA", |_| true);
+        assert_eq!(server, Some(ring.points[0].1));
+    }
+
+    #[test]
+    fn equal_weights_are_160_points_each() {
+        for count in 1..=40 {
+            let list: Vec<String> = (0..count).map(|n| format!("cache{n}:100:7")).collect();
+            let ring = Ring::new(&servers(&list.join(",")));
+            assert_eq!(ring.points.len(), 160 * count);
+        }
+    }
+
+    #[test]
+    fn only_the_keys_of_a_lost_server_move() {
+        let ring = Ring::new(&servers("a:1,b:1,c:1,d:1"));
+        let mut moved = 0;
+        for number in 0..4000 {
+            let key = format!("key{number}");
+            let whole = ring.find(key.as_bytes(), |_| true).unwrap();
+            let without = ring.find(key.as_bytes(), |server| server != 2).unwrap();
+            assert_ne!(without, 2);
+            assert!(whole == 2 || without == whole);
+            moved += usize::from(whole == 2);
+        }
+        assert!((600..1400).contains(&moved), "{moved} of 4000");
+        assert_eq!(ring.find(b"key", |_| false), None);
+    }
+}

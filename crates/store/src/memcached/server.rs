@@ -1,0 +1,173 @@
+//! One server of the pool: its connections, and what it still has to be told.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
+
+use super::connection::{Answers, Job, Line};
+use super::health::{Health, Report};
+use super::keys;
+use super::probe::Probe;
+use super::protocol::{Answer, Request};
+use super::settings::{MemcachedSettings, ServerAddress};
+use crate::tier::{EntryId, TierError};
+
+/// A server.
+#[derive(Debug)]
+pub(super) struct Server {
+    address: ServerAddress,
+    health: Arc<Health>,
+    connections: Vec<UnboundedSender<Job>>,
+    /// Which connection is next.
+    turn: AtomicUsize,
+    room: Arc<Semaphore>,
+    deadline: Duration,
+    watch: AbortHandle,
+}
+
+impl Server {
+    /// Begins to watch a server. Connections are opened when they are needed.
+    pub(super) fn start(
+        address: ServerAddress,
+        max_value: usize,
+        settings: &MemcachedSettings,
+        handle: &Handle,
+    ) -> Self {
+        let health = Health::new(settings.failures, settings.max_missed_removals);
+        let line = Line {
+            address: address.clone(),
+            health: Arc::new(health),
+            max_value,
+        };
+        let connections = (0..settings.connections).map(|_| {
+            let (jobs, queue) = unbounded_channel();
+            handle.spawn(line.clone().run(queue));
+            jobs
+        });
+        let connections = connections.collect();
+        let health = Arc::clone(&line.health);
+        let watch = handle.spawn(Probe::new(line, settings).watch());
+        Self {
+            address,
+            health,
+            connections,
+            turn: AtomicUsize::new(0),
+            room: Arc::new(Semaphore::new(settings.max_outstanding)),
+            deadline: settings.deadline,
+            watch: watch.abort_handle(),
+        }
+    }
+
+    /// Whether it may be asked.
+    pub(super) fn is_in_service(&self) -> bool {
+        self.health.is_in_service()
+    }
+
+    /// Sends one command and waits for its answer.
+    pub(super) async fn ask(&self, request: Request) -> Result<Answer, TierError> {
+        let mut answers = self.ask_all(request).await?;
+        answers.pop().ok_or(TierError::Down)
+    }
+
+    /// Sends commands together and waits for all answers.
+    pub(super) async fn ask_all(&self, request: Request) -> Result<Answers, TierError> {
+        self.send(request, 1)?.await
+    }
+
+    /// Sends commands. The answers may take so many deadlines: one for each item before it.
+    pub(super) fn send(
+        &self,
+        request: Request,
+        deadlines: u32,
+    ) -> Result<impl Future<Output = Result<Answers, TierError>> + Send + use<>, TierError> {
+        if !self.is_in_service() {
+            return Err(TierError::Down);
+        }
+        let permit = Arc::clone(&self.room).try_acquire_owned();
+        let permit = permit.map_err(|error| match error {
+            TryAcquireError::NoPermits => TierError::Failed(format!(
+                "{}: too many requests are waiting for an answer",
+                self.address
+            )),
+            TryAcquireError::Closed => TierError::Down,
+        })?;
+        let deadline = Instant::now() + self.deadline.saturating_mul(deadlines);
+        self.enqueue(request, deadline, permit)
+    }
+
+    fn enqueue(
+        &self,
+        request: Request,
+        deadline: Instant,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<impl Future<Output = Result<Answers, TierError>> + Send + use<>, TierError> {
+        let (reply, answers) = oneshot::channel();
+        let job = Job {
+            request,
+            deadline,
+            reply,
+            permit,
+        };
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let connection = &self.connections[turn % self.connections.len()];
+        connection.send(job).map_err(|_| TierError::Down)?;
+        Ok(async move {
+            match timeout_at(deadline, answers).await {
+                Ok(Ok(answers)) => answers,
+                Ok(Err(_)) => Err(TierError::Failed("the connection ended".to_owned())),
+                Err(_) => Err(TierError::Timeout),
+            }
+        })
+    }
+
+    /// Removes a record: now, or before anything else is read there.
+    pub(super) async fn remove(&self, id: EntryId) {
+        if self.health.remember_if_lost(id) {
+            return;
+        }
+        if let Err(error) = self.remove_now(id).await {
+            let why = format!("it did not confirm a removal: {error}");
+            self.health.owe(id, &why);
+        }
+    }
+
+    async fn remove_now(&self, id: EntryId) -> Result<(), TierError> {
+        let deadline = Instant::now() + self.deadline;
+        // A removal waits for its place where others are turned away.
+        let room = timeout_at(deadline, Arc::clone(&self.room).acquire_owned()).await;
+        let permit = room.map_err(|_| TierError::Timeout)?;
+        let permit = permit.map_err(|_| TierError::Down)?;
+        let request = keys::remove(Request::default(), id);
+        let answers = self.enqueue(request, deadline, permit)?.await?;
+        is_removed(&answers)
+    }
+
+    /// What it says about itself, and what is wrong with it.
+    pub(super) fn describe(&self) -> (Option<Report>, Option<String>) {
+        let (report, why) = self.health.describe();
+        let why = why.map(|why| format!("memcached {}: {why}", self.address));
+        (report, why)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.watch.abort();
+    }
+}
+
+/// Whether these are the answers to removals that took place.
+pub(super) fn is_removed(answers: &[Answer]) -> Result<(), TierError> {
+    let done = |answer: &&Answer| matches!(answer, Answer::Done(_) | Answer::Missing);
+    match answers.iter().find(|answer| !done(answer)) {
+        None => Ok(()),
+        Some(other) => Err(other.is_unexpected()),
+    }
+}
