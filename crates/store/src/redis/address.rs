@@ -1,0 +1,347 @@
+//! Where a server is, and how it is connected to.
+
+use std::fmt;
+use std::io;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind,
+    IntoConnectionInfo, ProtocolVersion, RedisError, TlsCertificates,
+};
+use tokio::time::timeout;
+
+use super::settings::RedisSettings;
+
+/// Why the tier cannot be started: a mistake in the settings, never a server that is down.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RedisStartError {
+    /// Not an address.
+    #[error("{url}: {why}")]
+    Url {
+        /// The address, without user and password.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// One server has one address; none or several were given.
+    #[error("one address is needed, not {0}: several are for a cluster")]
+    Addresses(usize),
+    /// No address has a host that is known.
+    #[error("{host}: the name cannot be resolved: {why}")]
+    Unresolvable {
+        /// The host.
+        host: String,
+        /// What the system says.
+        why: String,
+    },
+    /// It answers, but not as it should.
+    #[error("{address}: {why}")]
+    Refused {
+        /// Host and port.
+        address: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The runtime that should do the work has ended.
+    #[error("there is nothing to run on")]
+    Ended,
+}
+
+/// Why a server is not in service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// It may be there later.
+    Unreachable(String),
+    /// It will be no better until somebody changes something.
+    Rejected(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(why) | Self::Rejected(why) => f.write_str(why),
+        }
+    }
+}
+
+impl Refusal {
+    /// What an error while connecting means.
+    pub(super) fn of(error: &RedisError) -> Self {
+        match error.kind() {
+            ErrorKind::AuthenticationFailed => {
+                Self::Rejected("it refuses this user and password".to_owned())
+            }
+            ErrorKind::Parse => Self::Rejected("it does not speak Redis's protocol".to_owned()),
+            ErrorKind::Io if is_tls(error) => Self::Rejected(format!("TLS: {}", one_line(error))),
+            ErrorKind::Io => Self::Unreachable(one_line(error)),
+            // It is starting, or it has lost the others of its cluster.
+            _ if error.code().is_some_and(|code| TRANSIENT.contains(&code)) => {
+                Self::Unreachable(one_line(error))
+            }
+            _ if error.code() == Some("NOAUTH") => Self::Rejected("it wants a password".to_owned()),
+            _ => Self::Rejected(one_line(error)),
+        }
+    }
+
+    fn late() -> Self {
+        Self::Unreachable("it does not answer in time".to_owned())
+    }
+}
+
+const TRANSIENT: [&str; 5] = ["LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "TRYAGAIN"];
+
+fn is_tls(error: &RedisError) -> bool {
+    let source = std::error::Error::source(error);
+    let source = source.and_then(|source| source.downcast_ref::<io::Error>());
+    source.is_some_and(|source| source.kind() == io::ErrorKind::InvalidData)
+}
+
+/// What a server says goes into one line of bounded length.
+pub(super) fn one_line(error: &RedisError) -> String {
+    const MOST: usize = 200;
+    let text = error.to_string();
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MOST)
+        .collect()
+}
+
+/// Where a server is, and who we are there.
+#[derive(Clone)]
+pub(super) struct Address {
+    info: ConnectionInfo,
+}
+
+/// The addresses in the settings.
+pub(super) fn read(settings: &RedisSettings) -> Result<Vec<Address>, RedisStartError> {
+    let urls = &settings.urls;
+    if urls.is_empty() || urls.len() > 1 && !settings.cluster {
+        return Err(RedisStartError::Addresses(urls.len()));
+    }
+    // Fails if there is one already, which is then used.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    urls.iter()
+        .map(|url| {
+            Address::parse(url, settings).map_err(|why| RedisStartError::Url {
+                url: without_secrets(url),
+                why,
+            })
+        })
+        .collect()
+}
+
+impl Address {
+    fn parse(url: &str, settings: &RedisSettings) -> Result<Self, String> {
+        const FORMS: &str = "not of the form redis://user:password@host:port/database, \
+                             rediss://… or unix:///path";
+        if redis::parse_redis_url(url).is_none() {
+            return Err(FORMS.to_owned());
+        }
+        let explain = |error: RedisError| one_line(&error);
+        let mut info = url.into_connection_info().map_err(explain)?;
+        let user = info.redis_settings().clone();
+        if user.username().is_some() && user.password().is_none() {
+            return Err("a user without a password".to_owned());
+        }
+        if settings.cluster && user.db() != 0 {
+            return Err("a cluster has no databases".to_owned());
+        }
+        if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
+            return Err("#insecure is not supported".to_owned());
+        }
+        let secured = settings.authorities.is_some() || settings.certificate.is_some();
+        if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            let client = Client::build_with_tls(info, certificates(settings)).map_err(explain)?;
+            info = client.get_connection_info().clone();
+        } else if secured {
+            return Err("certificates are for rediss://".to_owned());
+        }
+        let user = user
+            .set_protocol(ProtocolVersion::RESP2)
+            .set_skip_set_lib_name();
+        let tcp = TcpSettings::default().set_nodelay(true);
+        let info = info.set_redis_settings(user).set_tcp_settings(tcp);
+        Ok(Self { info })
+    }
+
+    /// Another server of the same cluster.
+    pub(super) fn of_peer(&self, host: String, port: u16) -> Self {
+        let mut addr = self.info.addr().clone();
+        match &mut addr {
+            ConnectionAddr::Tcp(to, at) => (*to, *at) = (host, port),
+            ConnectionAddr::TcpTls {
+                host: to, port: at, ..
+            } => (*to, *at) = (host, port),
+            _ => addr = ConnectionAddr::Tcp(host, port),
+        }
+        let info = self.info.clone().set_addr(addr);
+        Self { info }
+    }
+
+    /// Host and port, or a path.
+    pub(super) fn name(&self) -> String {
+        self.info.addr().to_string()
+    }
+
+    /// The host, where there is one.
+    pub(super) fn host(&self) -> Option<(&str, u16)> {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Some((host, *port))
+            }
+            _ => None,
+        }
+    }
+
+    /// Finds out whether the host is known.
+    pub(super) async fn resolve(&self) -> Result<(), RedisStartError> {
+        let Some((host, port)) = self.host() else {
+            return Ok(());
+        };
+        let found = tokio::net::lookup_host((host, port)).await;
+        found
+            .map(drop)
+            .map_err(|error| RedisStartError::Unresolvable {
+                host: host.to_owned(),
+                why: error.to_string(),
+            })
+    }
+
+    /// All connections there should be to this server.
+    pub(super) async fn connect_all(
+        &self,
+        settings: &RedisSettings,
+    ) -> Result<Vec<MultiplexedConnection>, Refusal> {
+        let mut all = Vec::with_capacity(settings.connections);
+        for _ in 0..settings.connections {
+            all.push(self.connect(settings).await?);
+        }
+        Ok(all)
+    }
+
+    /// One connection to a server that has answered.
+    pub(super) async fn connect(
+        &self,
+        settings: &RedisSettings,
+    ) -> Result<MultiplexedConnection, Refusal> {
+        let connect = async {
+            let client = Client::open(self.info.clone())?;
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(None)
+                .set_response_timeout(None)
+                .set_pipeline_buffer_size(settings.max_in_flight);
+            let connection = client.get_multiplexed_async_connection_with_config(&config);
+            let mut connection = connection.await?;
+            redis::cmd("PING").exec_async(&mut connection).await?;
+            Ok(connection)
+        };
+        match timeout(settings.connect_deadline, connect).await {
+            Ok(connected) => connected.map_err(|error| Refusal::of(&error)),
+            Err(_) => Err(Refusal::late()),
+        }
+    }
+}
+
+fn certificates(settings: &RedisSettings) -> TlsCertificates {
+    let client_tls = settings
+        .certificate
+        .as_ref()
+        .map(|certificate| ClientTlsConfig {
+            client_cert: certificate.chain.clone(),
+            client_key: certificate.key.clone(),
+        });
+    TlsCertificates {
+        client_tls,
+        root_cert: settings.authorities.clone(),
+    }
+}
+
+/// An address as it may be shown.
+fn without_secrets(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let rest = rest.rsplit('@').next().unwrap_or_default();
+    let rest = rest.split('?').next().unwrap_or_default();
+    let mark = if scheme.is_empty() { "" } else { "://" };
+    format!("{scheme}{mark}{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(urls: &[&str], cluster: bool, expected: &str) {
+        let settings = RedisSettings {
+            urls: urls.iter().map(|url| (*url).to_owned()).collect(),
+            cluster,
+            ..RedisSettings::default()
+        };
+        let said = match read(&settings) {
+            Ok(addresses) => {
+                let names: Vec<_> = addresses.iter().map(Address::name).collect();
+                names.join(" ")
+            }
+            Err(error) => error.to_string(),
+        };
+        assert!(said.contains(expected), "{said}");
+        assert!(!said.contains("secret") && !said.contains('\n'), "{said}");
+    }
+
+    #[test]
+    fn addresses() {
+        check(&["redis://localhost"], false, "localhost:6379");
+        check(&["redis://:secret@[::1]:7000/3"], false, "::1:7000");
+        check(
+            &["rediss://user:secret@example.com:1"],
+            false,
+            "example.com:1",
+        );
+        check(&["valkey://example.com"], false, "example.com:6379");
+        check(
+            &["unix:///run/redis.sock?pass=secret"],
+            false,
+            "/run/redis.sock",
+        );
+        check(&["redis://a:1", "redis://b:2"], true, "a:1 b:2");
+    }
+
+    #[test]
+    fn mistakes_are_one_line_without_the_password() {
+        check(&[], false, "one address is needed, not 0");
+        check(
+            &["redis://a", "redis://b"],
+            false,
+            "one address is needed, not 2",
+        );
+        check(
+            &["http://u:secret@host"],
+            false,
+            "http://host: not of the form",
+        );
+        check(&["u:secret@host:6379"], false, "host:6379: not of the form");
+        check(&["redis://u:secret@host/x"], false, "Invalid database");
+        check(&["redis://u:secret@host:99999"], false, "not of the form");
+        check(&["redis://user@host"], false, "a user without a password");
+        check(&["redis://host/1"], true, "no databases");
+        check(&["rediss://host#insecure"], false, "not supported");
+        check(&["unix://?pass=secret"], false, "");
+    }
+
+    #[test]
+    fn certificates_that_are_none_are_a_mistake() {
+        let mut settings = RedisSettings {
+            urls: vec!["rediss://host".to_owned()],
+            authorities: Some(
+                b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_vec(),
+            ),
+            ..RedisSettings::default()
+        };
+        assert!(read(&settings).is_err());
+        settings.urls = vec!["redis://host".to_owned()];
+        let error = read(&settings).err().map(|error| error.to_string());
+        assert_eq!(
+            error.as_deref(),
+            Some("redis://host: certificates are for rediss://")
+        );
+    }
+}

@@ -1,0 +1,368 @@
+//! Redis and Valkey as a tier: one server or a cluster, shared by every process that uses it.
+//!
+//! A record is one string under one key, a claim is another beside it. What has to happen at once
+//! is a script, so that a claim and what is stored with it cannot miss each other.
+
+mod address;
+mod cluster;
+mod node;
+mod record;
+mod removals;
+mod scripts;
+mod servers;
+mod settings;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::{Cmd, Value};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+pub use self::address::RedisStartError;
+pub use self::settings::{ClientCertificate, RedisSettings};
+
+use self::node::Fault;
+use self::record::{claim_key, entry_key};
+use self::removals::Removals;
+use self::scripts::{CLAIM_IF_MISSING, RELEASE, STORE_IF_CLAIMED, Script};
+use self::servers::Servers;
+use crate::tier::{BoxFuture, Claim, Entry, EntryId, Got, Put, Tier, TierError, TierStats, Token};
+
+/// A Redis or Valkey server, or a cluster of them.
+pub struct Redis {
+    shared: Arc<Shared>,
+    handle: Handle,
+    /// They end with the tier.
+    _background: JoinSet<()>,
+}
+
+struct Shared {
+    servers: Servers,
+    settings: RedisSettings,
+    in_flight: Semaphore,
+    removals: Removals,
+    refused: AtomicU64,
+    corrupt: AtomicU64,
+}
+
+impl Redis {
+    /// Connects, and keeps the connections up on `handle`.
+    ///
+    /// A server that cannot be reached is no error: it is tried again until it is there. One that
+    /// answers and will never do is: it refuses the password, or is no Redis.
+    pub async fn start(
+        settings: RedisSettings,
+        handle: &Handle,
+    ) -> Result<Arc<Self>, RedisStartError> {
+        let settings = settings.within_reason();
+        let addresses = address::read(&settings)?;
+        let starting = settings.clone();
+        let starting = handle.spawn(async move { Servers::start(addresses, &starting).await });
+        let servers = starting.await.map_err(|_| RedisStartError::Ended)??;
+        let shared = Arc::new(Shared {
+            servers,
+            in_flight: Semaphore::new(settings.max_in_flight),
+            removals: Removals::new(settings.max_removals),
+            settings,
+            refused: AtomicU64::new(0),
+            corrupt: AtomicU64::new(0),
+        });
+        let mut background = JoinSet::new();
+        background.spawn_on(deliver_removals(Arc::clone(&shared)), handle);
+        if let Servers::Cluster(cluster) = &shared.servers {
+            background.spawn_on(Arc::clone(cluster).follow(), handle);
+        }
+        Ok(Arc::new(Self {
+            shared,
+            handle: handle.clone(),
+            _background: background,
+        }))
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stats = self.stats();
+        f.debug_struct("Redis").field("stats", &stats).finish()
+    }
+}
+
+impl Tier for Redis {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn get(&self, id: EntryId, claim: Option<Duration>) -> BoxFuture<'_, Result<Got, TierError>> {
+        Box::pin(self.shared.get(id, claim))
+    }
+
+    fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
+        Box::pin(self.shared.claim(id, hold))
+    }
+
+    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(self.shared.release(id, token))
+    }
+
+    /// A body in a file is refused: whoever has it there has a disk nearer than this.
+    fn put(
+        &self,
+        id: EntryId,
+        entry: Entry,
+        expires: Duration,
+        token: Option<Token>,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(async move { self.shared.put(id, &entry, expires, token).await })
+    }
+
+    /// An error means not yet: the removal is remembered, and until it is delivered this process
+    /// neither reads nor writes what lies under the id.
+    fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
+        let shared = Arc::clone(&self.shared);
+        // Goes on if the caller does not wait for it: a purge is never given up.
+        let removal = self.handle.spawn(async move { shared.remove(id).await });
+        Box::pin(async move { removal.await.unwrap_or(Err(TierError::Down)) })
+    }
+
+    fn stats(&self) -> TierStats {
+        let shared = &self.shared;
+        let mut degraded = shared.servers.degraded();
+        degraded.extend(shared.removals.degraded());
+        TierStats {
+            refused: shared.refused.load(Ordering::Relaxed),
+            corrupt: shared.corrupt.load(Ordering::Relaxed),
+            degraded,
+            ..TierStats::default()
+        }
+    }
+}
+
+impl Shared {
+    async fn get(&self, id: EntryId, claim: Option<Duration>) -> Result<Got, TierError> {
+        let deadline = Instant::now() + self.settings.deadline;
+        // One byte more than is taken, so that what is too long shows, and is not read.
+        let most = record::ENVELOPE + self.settings.max_object;
+        let mut read = redis::cmd("GETRANGE");
+        read.arg(entry_key(id)).arg(0).arg(most);
+        let found = self.ask(id, &read, deadline).await;
+        if let Some(got) = self.found(id, found)? {
+            return Ok(got);
+        }
+        let Some(hold) = claim else {
+            return Ok(Got::Missing(None));
+        };
+        // Asks again whether it is there, because somebody may have stored it between the two.
+        let token = Token(random());
+        let arguments = [number(token.0), millis(hold), number(most)];
+        let claimed = self.call(&CLAIM_IF_MISSING, id, &arguments, deadline).await;
+        if let Ok(Value::Int(mine)) = claimed {
+            return Ok(Got::Missing(Some(claim_of(mine == 1, token))));
+        }
+        Ok(self.found(id, claimed)?.unwrap_or(Got::Missing(None)))
+    }
+
+    /// What a read brought, if it brought anything.
+    fn found(&self, id: EntryId, reply: Result<Value, Fault>) -> Result<Option<Got>, TierError> {
+        let value = match reply.map_err(|fault| self.error(id, fault))? {
+            Value::BulkString(value) => value,
+            Value::Nil => return Ok(None),
+            _ => return Err(self.damaged(id, "not a string")),
+        };
+        if value.is_empty() {
+            return Ok(None);
+        }
+        if value.len() as u64 > record::ENVELOPE + self.settings.max_object {
+            // Another process may have a higher bound: this is no reason to remove it.
+            return Err(TierError::Failed(
+                "larger than what is read here".to_owned(),
+            ));
+        }
+        match record::decode(Bytes::from(value)) {
+            Some(entry) => Ok(Some(Got::Entry(entry))),
+            None => Err(self.damaged(id, "truncated")),
+        }
+    }
+
+    async fn claim(&self, id: EntryId, hold: Duration) -> Result<Claim, TierError> {
+        let token = Token(random());
+        let mut claim = redis::cmd("SET");
+        claim.arg(claim_key(id)).arg(token.0);
+        claim.arg("NX").arg("PX").arg(millis(hold));
+        let deadline = Instant::now() + self.settings.deadline;
+        match self.ask(id, &claim, deadline).await {
+            Ok(reply) => Ok(claim_of(reply == Value::Okay, token)),
+            Err(fault) => Err(self.error(id, fault)),
+        }
+    }
+
+    async fn release(&self, id: EntryId, token: Token) -> Result<(), TierError> {
+        let deadline = Instant::now() + self.settings.write_deadline;
+        let released = self.call(&RELEASE, id, &[number(token.0)], deadline).await;
+        released.map(drop).map_err(|fault| self.error(id, fault))
+    }
+
+    async fn put(
+        &self,
+        id: EntryId,
+        entry: &Entry,
+        expires: Duration,
+        token: Option<Token>,
+    ) -> Result<Put, TierError> {
+        let Some(value) = record::encode(entry, self.settings.max_object) else {
+            return Ok(self.refuse());
+        };
+        let deadline = Instant::now() + self.settings.write_deadline;
+        let expires = millis(expires);
+        let stored = if let Some(token) = token {
+            let arguments = [number(token.0), expires, value];
+            self.call(&STORE_IF_CLAIMED, id, &arguments, deadline).await
+        } else {
+            let mut store = redis::cmd("SET");
+            store.arg(entry_key(id)).arg(value).arg("PX").arg(expires);
+            self.ask(id, &store, deadline).await
+        };
+        match stored {
+            Ok(Value::Int(0)) => Ok(Put::ClaimLost),
+            Ok(_) => Ok(Put::Stored),
+            Err(fault) if fault.is_full() => Ok(self.refuse()),
+            Err(fault) => Err(self.error(id, fault)),
+        }
+    }
+
+    async fn remove(&self, id: EntryId) -> Result<(), TierError> {
+        self.removals.add(id);
+        match self.deliver(id).await {
+            Ok(()) => {
+                self.removals.delivered(id);
+                Ok(())
+            }
+            Err(fault) => {
+                // Again, because another removal of this id may have been delivered meanwhile.
+                self.removals.add(id);
+                self.removals.wake();
+                Err(self.error(id, fault))
+            }
+        }
+    }
+
+    async fn deliver(&self, id: EntryId) -> Result<(), Fault> {
+        let deadline = Instant::now() + self.settings.write_deadline;
+        let mut remove = redis::cmd("UNLINK");
+        remove.arg(entry_key(id)).arg(claim_key(id));
+        self.servers.send(id, &remove, deadline).await.map(drop)
+    }
+
+    /// Delivers what was remembered, and says whether that was all.
+    async fn deliver_all(&self) -> bool {
+        if let Some(overflow) = self.removals.everything() {
+            if !self.servers.clear(self.settings.write_deadline).await {
+                return false;
+            }
+            self.removals.everything_delivered(overflow);
+        }
+        let mut all = true;
+        for id in self.removals.waiting() {
+            if self.deliver(id).await.is_ok() {
+                self.removals.delivered(id);
+            } else {
+                all = false;
+            }
+        }
+        all
+    }
+
+    /// Sends a command about an id, unless a removal of the id has to be delivered first.
+    async fn ask(&self, id: EntryId, command: &Cmd, deadline: Instant) -> Result<Value, Fault> {
+        if self.removals.covers(id) {
+            return Err(Fault::Down);
+        }
+        let _place = self.in_flight.try_acquire().map_err(|_| Fault::Full)?;
+        self.servers.send(id, command, deadline).await
+    }
+
+    /// Calls a script; the server may have forgotten it, after a restart for example.
+    async fn call(
+        &self,
+        script: &Script,
+        id: EntryId,
+        arguments: &[Vec<u8>],
+        deadline: Instant,
+    ) -> Result<Value, Fault> {
+        let reply = self.ask(id, &script.by_hash(id, arguments), deadline).await;
+        match reply {
+            Err(fault) if fault.is_unknown_script() => {
+                self.ask(id, &script.by_text(id, arguments), deadline).await
+            }
+            reply => reply,
+        }
+    }
+
+    fn error(&self, id: EntryId, fault: Fault) -> TierError {
+        if fault.is_wrong_type() {
+            return self.damaged(id, "of another type");
+        }
+        fault.into()
+    }
+
+    /// Counts it and has it removed.
+    fn damaged(&self, id: EntryId, what: &str) -> TierError {
+        self.corrupt.fetch_add(1, Ordering::Relaxed);
+        self.removals.add(id);
+        self.removals.wake();
+        TierError::Corrupt(what.to_owned())
+    }
+
+    fn refuse(&self) -> Put {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        Put::Refused
+    }
+}
+
+async fn deliver_removals(shared: Arc<Shared>) {
+    loop {
+        shared.removals.woken().await;
+        while !shared.deliver_all().await {
+            tokio::time::sleep(jittered(shared.settings.retry_after)).await;
+        }
+    }
+}
+
+fn claim_of(mine: bool, token: Token) -> Claim {
+    if mine {
+        Claim::Mine(token)
+    } else {
+        Claim::Theirs
+    }
+}
+
+fn number(number: u64) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+/// A time as the server takes it: never zero, and nothing it cannot add to the time it is.
+fn millis(time: Duration) -> Vec<u8> {
+    const MOST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+    number((time.min(MOST).as_millis() as u64).max(1))
+}
+
+/// Between half of a time and one and a half of it, so that processes do not come back together.
+fn jittered(time: Duration) -> Duration {
+    let share = (random() >> 11) as f64 / (1u64 << 53) as f64;
+    time.mul_f64(0.5 + share)
+}
+
+/// The standard library seeds its hashers from the system's source of randomness.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}

@@ -1,0 +1,250 @@
+//! One server: its connections, and whether it is in service.
+//!
+//! A server goes out of service when a connection breaks or when it fails some times in a row.
+//! From then on nobody waits for it; one task alone tries it again, at times of its own.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::address::{Address, Refusal};
+use super::jittered;
+use super::settings::RedisSettings;
+use crate::tier::TierError;
+
+/// A server.
+pub(super) struct Node {
+    name: String,
+    state: watch::Sender<State>,
+    /// In a row.
+    failures: AtomicU32,
+    max_failures: u32,
+}
+
+#[derive(Clone)]
+enum State {
+    /// For the first time.
+    Connecting,
+    Up(Connections),
+    Down(Refusal),
+}
+
+#[derive(Clone)]
+struct Connections {
+    /// Which connections they are: what becomes of an operation says nothing about later ones.
+    round: u64,
+    all: Arc<[MultiplexedConnection]>,
+}
+
+impl Node {
+    /// Begins to connect, and keeps the server connected until the node is dropped.
+    pub(super) fn start(address: Address, settings: &RedisSettings) -> Arc<Self> {
+        let node = Arc::new(Self {
+            name: address.name(),
+            state: watch::Sender::new(State::Connecting),
+            failures: AtomicU32::new(0),
+            max_failures: settings.max_failures,
+        });
+        tokio::spawn(keep(Arc::downgrade(&node), address, settings.clone()));
+        node
+    }
+
+    /// Waits for the first attempt to connect, and says what came of it.
+    pub(super) async fn started(&self) -> Result<(), Refusal> {
+        let mut state = self.state.subscribe();
+        let state = state.wait_for(|state| !matches!(state, State::Connecting));
+        match state.await.as_deref() {
+            Ok(State::Down(why)) => Err(why.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why it is not in service, if it is not.
+    pub(super) fn degraded(&self) -> Option<String> {
+        match &*self.state.borrow() {
+            State::Up(_) => None,
+            State::Connecting => Some(format!("{}: connecting", self.name)),
+            State::Down(why) => Some(format!("{}: {why}", self.name)),
+        }
+    }
+
+    /// Sends a command and waits for its reply. Commands with the same `lane` are carried out in
+    /// the order they are sent in.
+    pub(super) async fn send(
+        &self,
+        lane: u128,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> Result<Value, Fault> {
+        let State::Up(connections) = self.state.borrow().clone() else {
+            return Err(Fault::Down);
+        };
+        let lane = (lane % connections.all.len() as u128) as usize;
+        let mut connection = connections.all[lane].clone();
+        let reply = timeout_at(deadline, command.query_async(&mut connection));
+        match reply.await {
+            Ok(Ok(value)) => {
+                self.failures.store(0, Ordering::Relaxed);
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                self.judge(connections.round, &error);
+                Err(Fault::Said(error))
+            }
+            Err(_) => {
+                self.failed(connections.round, "it does not answer in time");
+                Err(Fault::Late)
+            }
+        }
+    }
+
+    fn judge(&self, round: u64, error: &RedisError) {
+        if error.is_io_error() || error.kind() == ErrorKind::Parse {
+            self.lose(round, Refusal::of(error));
+        } else if is_out_of_order(error) {
+            self.failed(round, &error.to_string());
+        } else {
+            self.failures.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn failed(&self, round: u64, why: &str) {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        if failures >= self.max_failures {
+            self.lose(round, Refusal::Unreachable(why.to_owned()));
+        }
+    }
+
+    fn lose(&self, round: u64, why: Refusal) {
+        self.state.send_if_modified(|state| {
+            let current = matches!(state, State::Up(connections) if connections.round == round);
+            if current {
+                *state = State::Down(why);
+            }
+            current
+        });
+    }
+
+    fn connected(&self, round: u64, all: Result<Vec<MultiplexedConnection>, Refusal>) {
+        self.failures.store(0, Ordering::Relaxed);
+        self.state.send_replace(match all {
+            Ok(all) => State::Up(Connections {
+                round,
+                all: all.into(),
+            }),
+            Err(why) => State::Down(why),
+        });
+    }
+}
+
+/// The life of a server's connections. Holds on to the node for moments only, so that dropping
+/// the node ends it.
+async fn keep(node: Weak<Node>, address: Address, settings: RedisSettings) {
+    for round in 0.. {
+        let connections = address.connect_all(&settings).await;
+        let Some(alive) = node.upgrade() else { return };
+        let state = alive.state.subscribe();
+        alive.connected(round, connections);
+        drop(alive);
+        if !watch_over(&node, state, &settings).await {
+            return;
+        }
+        sleep(jittered(settings.retry_after)).await;
+    }
+}
+
+/// Returns when the server is out of service; false if the node is gone.
+async fn watch_over(
+    node: &Weak<Node>,
+    mut state: watch::Receiver<State>,
+    settings: &RedisSettings,
+) -> bool {
+    for lane in 0.. {
+        let lost = state.wait_for(|state| matches!(state, State::Down(_)));
+        let lost = timeout(settings.ping_every, lost).await;
+        if let Ok(lost) = lost.map(|lost| lost.is_ok()) {
+            return lost;
+        }
+        let Some(node) = node.upgrade() else { break };
+        let deadline = Instant::now() + settings.write_deadline;
+        // What comes of it, the node notes.
+        let _ = node.send(lane, &redis::cmd("PING"), deadline).await;
+    }
+    false
+}
+
+/// Whether a server that says this is of no use to anybody now.
+fn is_out_of_order(error: &RedisError) -> bool {
+    let kind = match error.kind() {
+        ErrorKind::Server(kind) => kind,
+        _ => return error.code() == Some("NOAUTH"),
+    };
+    matches!(
+        kind,
+        ServerErrorKind::BusyLoading
+            | ServerErrorKind::ClusterDown
+            | ServerErrorKind::MasterDown
+            | ServerErrorKind::ReadOnly
+    )
+}
+
+/// Why an operation was not carried out.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The server is out of service, or it is not known which one to ask.
+    Down,
+    /// No answer within the deadline.
+    Late,
+    /// Too many operations are under way.
+    Full,
+    /// What the server said, or the connection.
+    Said(RedisError),
+}
+
+impl Fault {
+    /// Whether the server does not know a script by its hash.
+    pub(super) fn is_unknown_script(&self) -> bool {
+        self.is_said(|error| error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
+    }
+
+    /// Whether what lies under a key is something else than a string.
+    pub(super) fn is_wrong_type(&self) -> bool {
+        // Old servers wrap it if it comes out of a script.
+        self.is_said(|error| error.to_string().contains("WRONGTYPE"))
+    }
+
+    /// Whether the server has no memory for it.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_said(|error| error.code() == Some("OOM"))
+    }
+
+    /// Whether this may mean that another server has to be asked from now on.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        match self {
+            Self::Down => true,
+            Self::Late | Self::Full => false,
+            Self::Said(error) => {
+                error.is_cluster_error() || error.is_io_error() || is_out_of_order(error)
+            }
+        }
+    }
+
+    fn is_said(&self, what: impl Fn(&RedisError) -> bool) -> bool {
+        matches!(self, Self::Said(error) if what(error))
+    }
+}
+
+impl From<Fault> for TierError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Down => Self::Down,
+            Fault::Late => Self::Timeout,
+            Fault::Full => Self::Failed("too many operations under way".to_owned()),
+            Fault::Said(error) => Self::Failed(super::address::one_line(&error)),
+        }
+    }
+}

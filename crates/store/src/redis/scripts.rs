@@ -1,0 +1,75 @@
+//! What the server does in one go. Both keys of a script are in one slot of a cluster.
+
+use std::sync::LazyLock;
+
+use redis::Cmd;
+
+use super::record::{claim_key, entry_key};
+use crate::tier::EntryId;
+
+/// The record, or 1 if it is missing and the claim is the caller's, or 0 if it is somebody's.
+/// Arguments: token, how long it holds, the last byte wanted of a record.
+pub(super) static CLAIM_IF_MISSING: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if redis.call('STRLEN', KEYS[1]) > 0 then \
+           return redis.call('GETRANGE', KEYS[1], 0, ARGV[3]) \
+         end \
+         if redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end \
+         return 0",
+    )
+});
+
+/// 1 if the claim was the caller's and the record is stored, else 0.
+/// Arguments: token, how long to keep it, the record.
+pub(super) static STORE_IF_CLAIMED: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end \
+         redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[2]) \
+         redis.call('DEL', KEYS[2]) \
+         return 1",
+    )
+});
+
+/// Ends the claim if it is the caller's. Argument: token.
+pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2]) end \
+         return 1",
+    )
+});
+
+/// A script, and the name the server knows it by once it has seen it.
+pub(super) struct Script {
+    text: &'static str,
+    hash: String,
+}
+
+impl Script {
+    fn new(text: &'static str) -> Self {
+        let hash = redis::Script::new(text).get_hash().to_owned();
+        Self { text, hash }
+    }
+
+    /// A call by name.
+    pub(super) fn by_hash(&self, id: EntryId, arguments: &[Vec<u8>]) -> Cmd {
+        call("EVALSHA", &self.hash, id, arguments)
+    }
+
+    /// A call that also makes it known.
+    pub(super) fn by_text(&self, id: EntryId, arguments: &[Vec<u8>]) -> Cmd {
+        call("EVAL", self.text, id, arguments)
+    }
+}
+
+fn call(command: &str, script: &str, id: EntryId, arguments: &[Vec<u8>]) -> Cmd {
+    let mut command = redis::cmd(command);
+    command
+        .arg(script)
+        .arg(2)
+        .arg(entry_key(id))
+        .arg(claim_key(id));
+    for argument in arguments {
+        command.arg(argument.as_slice());
+    }
+    command
+}

@@ -1,0 +1,119 @@
+//! One fetch for all processes.
+
+use std::time::Duration;
+
+use microcache_store::{Claim, Got, Put, Tier, Token};
+use tokio::task::JoinSet;
+
+use crate::{HOUR, ask, body, eventually, id, pair, put, settings, start, win};
+
+#[tokio::test]
+async fn of_many_callers_in_several_processes_one_wins() {
+    let (server, one) = pair().await;
+    let two = start(settings(&server.url())).await;
+    for round in 0..20 {
+        let mut callers = JoinSet::new();
+        for number in 0..32 {
+            let redis = [&one, &two][number % 2].clone();
+            callers.spawn(async move { ask(&redis, id(round), HOUR).await });
+        }
+        let claims = callers.join_all().await;
+        let won = claims
+            .iter()
+            .filter(|claim| matches!(claim, Claim::Mine(_)));
+        assert_eq!(won.count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn the_winner_stores_and_the_others_find() {
+    let (server, one) = pair().await;
+    let two = start(settings(&server.url())).await;
+    let token = win(&one, id(1)).await;
+    assert_eq!(ask(&two, id(1), HOUR).await, Claim::Theirs);
+    assert_eq!(put(&one, id(1), "body", Some(token)).await, Put::Stored);
+    assert!(matches!(
+        two.get(id(1), Some(HOUR)).await,
+        Ok(Got::Entry(_))
+    ));
+    // The claim ended with it.
+    assert_eq!(server.say::<u64>("DBSIZE"), 1);
+}
+
+#[tokio::test]
+async fn who_only_reads_claims_nothing() {
+    let (_server, redis) = pair().await;
+    assert_eq!(body(&redis, id(1)).await, None);
+    win(&redis, id(1)).await;
+}
+
+#[tokio::test]
+async fn a_removal_between_claim_and_store_wins() {
+    let (server, one) = pair().await;
+    let two = start(settings(&server.url())).await;
+    let token = win(&one, id(1)).await;
+    two.remove(id(1)).await.unwrap();
+    assert_eq!(put(&one, id(1), "old", Some(token)).await, Put::ClaimLost);
+    assert_eq!(body(&one, id(1)).await, None);
+    // Also if somebody else is at it since.
+    let next = win(&two, id(1)).await;
+    assert_eq!(put(&one, id(1), "old", Some(token)).await, Put::ClaimLost);
+    assert_eq!(put(&two, id(1), "new", Some(next)).await, Put::Stored);
+    assert_eq!(body(&one, id(1)).await.as_deref(), Some("new"));
+}
+
+#[tokio::test]
+async fn a_winner_that_dies_is_followed_by_another() {
+    let (server, one) = pair().await;
+    let two = start(settings(&server.url())).await;
+    let hold = Duration::from_millis(200);
+    let Claim::Mine(token) = ask(&one, id(1), hold).await else {
+        panic!("nobody else was there");
+    };
+    eventually("the claim runs out", async || {
+        matches!(ask(&two, id(1), HOUR).await, Claim::Mine(_))
+    })
+    .await;
+    assert_eq!(put(&one, id(1), "late", Some(token)).await, Put::ClaimLost);
+}
+
+#[tokio::test]
+async fn a_claim_can_be_given_back_by_its_owner_only() {
+    let (_server, redis) = pair().await;
+    let token = win(&redis, id(1)).await;
+    redis.release(id(1), Token(token.0 ^ 1)).await.unwrap();
+    assert_eq!(ask(&redis, id(1), HOUR).await, Claim::Theirs);
+    redis.release(id(1), token).await.unwrap();
+    win(&redis, id(1)).await;
+}
+
+#[tokio::test]
+async fn one_caller_renews_what_is_there() {
+    let (_server, redis) = pair().await;
+    put(&redis, id(1), "old", None).await;
+    let Ok(Claim::Mine(token)) = redis.claim(id(1), HOUR).await else {
+        panic!("nobody else was there");
+    };
+    assert_eq!(redis.claim(id(1), HOUR).await, Ok(Claim::Theirs));
+    assert_eq!(body(&redis, id(1)).await.as_deref(), Some("old"));
+    assert_eq!(put(&redis, id(1), "new", Some(token)).await, Put::Stored);
+    assert_eq!(body(&redis, id(1)).await.as_deref(), Some("new"));
+    assert!(matches!(
+        redis.claim(id(1), Duration::MAX).await,
+        Ok(Claim::Mine(_))
+    ));
+}
+
+#[tokio::test]
+async fn a_server_that_forgot_the_scripts_is_told_them_again() {
+    let (server, redis) = pair().await;
+    for number in 0..3 {
+        let () = server.say("SCRIPT FLUSH");
+        let token = win(&redis, id(number)).await;
+        let () = server.say("SCRIPT FLUSH");
+        assert_eq!(
+            put(&redis, id(number), "body", Some(token)).await,
+            Put::Stored
+        );
+    }
+}

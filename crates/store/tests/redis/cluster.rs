@@ -1,0 +1,222 @@
+//! A cluster of three masters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use microcache_store::redis::{Redis, RedisSettings};
+use microcache_store::{EntryId, Put, Tier, TierError};
+use redis::Value;
+
+use crate::server::{Server, free_port};
+use crate::{HOUR, body, eventually, id, in_service, put, settings, start, win};
+
+const SLOTS: u16 = 16384;
+
+/// Masters with equal shares of the slots, which know each other.
+async fn masters() -> Vec<Server> {
+    let servers: Vec<(Server, u16)> = (0..3).map(|_| member()).collect();
+    for (number, (server, _)) in (0..).zip(&servers) {
+        let share = SLOTS / 3 + 1;
+        let (first, last) = (number * share, (number * share + share - 1).min(SLOTS - 1));
+        let () = server.say(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
+        let () = server.say(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1));
+        for (other, bus) in &servers {
+            let () = server.say(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", other.port));
+        }
+    }
+    let servers: Vec<Server> = servers.into_iter().map(|(server, _)| server).collect();
+    eventually("a cluster", async || {
+        servers.iter().all(|server| {
+            let info: String = server.say("CLUSTER INFO");
+            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+        })
+    })
+    .await;
+    servers
+}
+
+fn member() -> (Server, u16) {
+    let bus = free_port();
+    let nodes = format!("microcache-test-nodes-{bus}.conf");
+    let server = Server::start(&[
+        "--cluster-enabled",
+        "yes",
+        "--cluster-port",
+        &bus.to_string(),
+        "--cluster-config-file",
+        &nodes,
+        "--cluster-require-full-coverage",
+        "no",
+    ]);
+    // Read once; the server keeps it open.
+    let _ = std::fs::remove_file(format!("/tmp/{nodes}"));
+    (server, bus)
+}
+
+fn of(servers: &[Server]) -> RedisSettings {
+    RedisSettings {
+        urls: servers.iter().map(Server::url).collect(),
+        cluster: true,
+        ..settings("")
+    }
+}
+
+/// The records of these numbers that a server has.
+fn on(server: &Server, count: u32) -> Vec<EntryId> {
+    let keys: Vec<String> = server.say("KEYS *");
+    let all = (0..count).map(id);
+    all.filter(|id| keys.contains(&format!("mc1:{{{id}}}")))
+        .collect()
+}
+
+async fn fill(redis: &Redis, count: u32) {
+    for number in 0..count {
+        let token = win(redis, id(number)).await;
+        assert_eq!(
+            put(redis, id(number), "body", Some(token)).await,
+            Put::Stored
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_server_has_its_share() {
+    let servers = masters().await;
+    // One address is enough.
+    let redis = start(RedisSettings {
+        urls: vec![servers[1].url()],
+        ..of(&servers)
+    })
+    .await;
+    in_service(&redis).await;
+    fill(&redis, 60).await;
+    let shares: Vec<usize> = servers.iter().map(|server| on(server, 60).len()).collect();
+    assert_eq!(shares.iter().sum::<usize>(), 60);
+    assert!(shares.iter().all(|share| *share > 5), "{shares:?}");
+    for number in 0..60 {
+        assert_eq!(body(&redis, id(number)).await.as_deref(), Some("body"));
+        redis.remove(id(number)).await.unwrap();
+    }
+    assert!(
+        servers
+            .iter()
+            .all(|server| server.say::<u64>("DBSIZE") == 0)
+    );
+}
+
+#[tokio::test]
+async fn a_lost_server_costs_its_own_records_only() {
+    let mut servers = masters().await;
+    let redis = start(of(&servers)).await;
+    in_service(&redis).await;
+    fill(&redis, 60).await;
+    let lost = on(&servers[0], 60);
+    servers[0].kill();
+    for number in 0..60 {
+        let id = id(number);
+        if lost.contains(&id) {
+            assert!(redis.get(id, Some(HOUR)).await.is_err());
+        } else {
+            assert_eq!(body(&redis, id).await.as_deref(), Some("body"));
+        }
+    }
+    assert_eq!(redis.get(lost[0], None).await.unwrap_err(), TierError::Down);
+    assert_eq!(redis.stats().degraded.len(), 1);
+}
+
+#[tokio::test]
+async fn a_stopped_server_is_left_alone_and_comes_back() {
+    let servers = masters().await;
+    let impatient = RedisSettings {
+        deadline: Duration::from_millis(50),
+        write_deadline: Duration::from_millis(50),
+        connect_deadline: Duration::from_millis(200),
+        ..of(&servers)
+    };
+    let redis = start(impatient).await;
+    in_service(&redis).await;
+    eventually("all stored", async || {
+        for number in 0..60 {
+            let _ = redis
+                .put(id(number), crate::entry("head", "body"), HOUR, None)
+                .await;
+        }
+        servers
+            .iter()
+            .map(|server| on(server, 60).len())
+            .sum::<usize>()
+            == 60
+    })
+    .await;
+    let stopped = on(&servers[2], 60);
+    servers[2].freeze();
+    eventually("out of service", async || {
+        matches!(redis.get(stopped[0], None).await, Err(TierError::Down))
+    })
+    .await;
+    assert!(redis.remove(stopped[1]).await.is_err());
+    servers[2].thaw();
+    in_service(&redis).await;
+    eventually("in service", async || {
+        redis.get(stopped[0], None).await.is_ok()
+    })
+    .await;
+    eventually("removed", async || {
+        !on(&servers[2], 60).contains(&stopped[1])
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn slots_that_move_are_followed() {
+    let servers = masters().await;
+    let redis: Arc<Redis> = start(of(&servers)).await;
+    in_service(&redis).await;
+    let key = format!("mc1:{{{}}}", id(1));
+    let slot: u16 = servers[0].say(&format!("CLUSTER KEYSLOT {key}"));
+    let from = usize::from(slot / (SLOTS / 3 + 1));
+    let to = &servers[(from + 1) % 3];
+    let name: String = to.say("CLUSTER MYID");
+    for server in [to].into_iter().chain(&servers) {
+        let _: Value = server.say(&format!("CLUSTER SETSLOT {slot} NODE {name}"));
+    }
+    eventually("stored at the new place", async || {
+        redis
+            .put(id(1), crate::entry("head", "body"), HOUR, None)
+            .await
+            == Ok(Put::Stored)
+    })
+    .await;
+    assert_eq!(on(to, 2), [id(1)]);
+    assert_eq!(body(&redis, id(1)).await.as_deref(), Some("body"));
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_not_there_yet() {
+    let servers = masters().await;
+    for server in &servers {
+        server.freeze();
+    }
+    let connect_deadline = Duration::from_millis(100);
+    let redis = start(RedisSettings {
+        connect_deadline,
+        ..of(&servers)
+    })
+    .await;
+    assert_eq!(redis.get(id(1), None).await.unwrap_err(), TierError::Down);
+    assert_eq!(
+        redis.stats().degraded,
+        ["no server of the cluster has been reached"]
+    );
+    for server in &servers {
+        server.thaw();
+    }
+    in_service(&redis).await;
+    eventually("stored", async || {
+        redis
+            .put(id(1), crate::entry("head", "body"), HOUR, None)
+            .await
+            == Ok(Put::Stored)
+    })
+    .await;
+}

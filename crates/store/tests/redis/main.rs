@@ -1,0 +1,106 @@
+//! The Redis tier against real servers, each test with its own on a port of its own.
+
+mod claims;
+mod cluster;
+mod faults;
+mod hostile;
+mod records;
+mod server;
+mod start;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use microcache_store::redis::{Redis, RedisSettings};
+use microcache_store::{Claim, Content, Entry, EntryId, Got, Put, Tier, Token};
+use tokio::runtime::Handle;
+
+use crate::server::Server;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Longer than anything here takes, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Settings for a machine that is busy with other tests.
+fn settings(url: &str) -> RedisSettings {
+    RedisSettings {
+        urls: vec![url.to_owned()],
+        deadline: Duration::from_secs(5),
+        write_deadline: Duration::from_secs(5),
+        connect_deadline: Duration::from_secs(5),
+        retry_after: Duration::from_millis(50),
+        ..RedisSettings::default()
+    }
+}
+
+async fn start(settings: RedisSettings) -> Arc<Redis> {
+    let started = Redis::start(settings, &Handle::current()).await;
+    started.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A server, and a tier on it.
+async fn pair() -> (Server, Arc<Redis>) {
+    let server = Server::start(&[]);
+    let redis = start(settings(&server.url())).await;
+    (server, redis)
+}
+
+fn id(number: u32) -> EntryId {
+    EntryId::of(&number.to_le_bytes())
+}
+
+fn entry(head: &str, body: &str) -> Entry {
+    Entry {
+        head: Bytes::copy_from_slice(head.as_bytes()),
+        body: Content::Bytes(Bytes::copy_from_slice(body.as_bytes())),
+    }
+}
+
+async fn put(redis: &Redis, id: EntryId, body: &str, token: Option<Token>) -> Put {
+    let put = redis.put(id, entry("head", body), HOUR, token).await;
+    put.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The body under an id, if there is one.
+async fn body(redis: &Redis, id: EntryId) -> Option<String> {
+    match redis.get(id, None).await {
+        Ok(Got::Entry(entry)) => {
+            let body = entry.body.bytes().expect("in memory").to_vec();
+            Some(String::from_utf8(body).expect("text"))
+        }
+        Ok(Got::Missing(None)) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a caller that would bring a missing record is told.
+async fn ask(redis: &Redis, id: EntryId, hold: Duration) -> Claim {
+    match redis.get(id, Some(hold)).await {
+        Ok(Got::Missing(Some(claim))) => claim,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn win(redis: &Redis, id: EntryId) -> Token {
+    match ask(redis, id, HOUR).await {
+        Claim::Mine(token) => token,
+        Claim::Theirs => panic!("somebody else has the claim"),
+    }
+}
+
+/// Waits for something that comes by itself and tells nobody.
+async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let all = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let came = tokio::time::timeout(PATIENCE, all).await;
+    assert!(came.is_ok(), "it never came: {what}");
+}
+
+async fn in_service(redis: &Redis) {
+    eventually("all in service", async || redis.stats().degraded.is_empty()).await;
+}

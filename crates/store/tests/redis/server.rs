@@ -1,0 +1,127 @@
+//! A server process, on loopback, gone at the end of its test.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use redis::{Cmd, FromRedisValue};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A running server.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) port: u16,
+    arguments: Vec<String>,
+}
+
+impl Server {
+    /// A server that keeps nothing on disk, with these arguments besides.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        for _ in 0..10 {
+            if let Some(server) = Self::start_at(free_port(), arguments) {
+                return server;
+            }
+        }
+        panic!("redis-server does not start");
+    }
+
+    /// Nothing if the port has been taken meanwhile.
+    pub(crate) fn start_at(port: u16, arguments: &[&str]) -> Option<Self> {
+        let arguments: Vec<String> = arguments.iter().map(|one| (*one).to_owned()).collect();
+        let mut command = Command::new("redis-server");
+        // A first --port is overridden by a later one.
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+        command.args(["--save", "", "--appendonly", "no", "--dir", "/tmp"]);
+        command
+            .args(&arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut child = command.spawn().unwrap_or_else(|error| {
+            panic!("redis-server: {error} (install it: apt-get install redis-server)")
+        });
+        let ready = wait_until_ready(child.stdout.take().expect("piped"));
+        let server = Self {
+            child,
+            port,
+            arguments,
+        };
+        ready.then_some(server)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts again what was killed, at the same place.
+    pub(crate) fn restart(&mut self) {
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        let again = Self::start_at(self.port, &arguments).expect("its port is free");
+        *self = again;
+    }
+
+    /// It is there, and does nothing.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub(crate) fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("a process"), signal).expect("it runs");
+    }
+
+    /// Asks the server something, past the tier.
+    pub(crate) fn say<T: FromRedisValue>(&self, command: &str) -> T {
+        let mut words = command.split(' ');
+        let mut cmd = Cmd::new();
+        words.by_ref().for_each(|word| {
+            cmd.arg(word);
+        });
+        self.send(&cmd)
+    }
+
+    pub(crate) fn send<T: FromRedisValue>(&self, command: &Cmd) -> T {
+        let client = redis::Client::open(self.url()).expect("an address");
+        let mut connection = client.get_connection().expect("it runs");
+        let reply = command.query(&mut connection);
+        reply.unwrap_or_else(|error| panic!("{error}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A port nobody has at the moment.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("bound").port()
+}
+
+/// False if the server ends instead. Goes on reading, so that the server can go on writing.
+fn wait_until_ready(stdout: ChildStdout) -> bool {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if line.contains("Ready to accept connections")
+                || line.contains("ready to accept connections at")
+            {
+                let _ = sender.send(());
+            }
+        }
+    });
+    receiver.recv_timeout(Duration::from_secs(20)).is_ok()
+}

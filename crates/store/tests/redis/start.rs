@@ -1,0 +1,215 @@
+//! What can be wrong with an address, and what the servers may ask for.
+
+use std::time::Duration;
+
+use microcache_store::redis::{ClientCertificate, Redis, RedisSettings};
+use microcache_store::{Put, Tier};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+
+use crate::server::{Server, free_port};
+use crate::{body, id, in_service, pair, put, settings, start};
+
+/// Starts a tier that cannot be started, and compares what is said about it.
+async fn refuse(settings: RedisSettings, expected: &str) {
+    match Redis::start(settings, &Handle::current()).await {
+        Ok(redis) => panic!("{redis:?}"),
+        Err(error) => {
+            let said = error.to_string();
+            assert!(said.contains(expected), "{said}");
+            assert!(!said.contains("secret") && !said.contains('\n'), "{said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_user_of_the_servers_own_list() {
+    const RULES: &str = "user cache on >secret ~mc1:* -@all +ping +getrange +set +unlink +scan \
+                         +evalsha +eval +strlen +get +del";
+    let rules: Vec<&str> = RULES.split_whitespace().collect();
+    let mut arguments = vec!["--requirepass", "other", "--user"];
+    arguments.extend(&rules[1..]);
+    let server = Server::start(&arguments);
+    let at = format!("127.0.0.1:{}", server.port);
+
+    let redis = start(settings(&format!("redis://cache:secret@{at}"))).await;
+    let token = crate::win(&redis, id(1)).await;
+    redis.release(id(1), token).await.unwrap();
+    let token = crate::win(&redis, id(1)).await;
+    assert_eq!(put(&redis, id(1), "body", Some(token)).await, Put::Stored);
+    assert_eq!(body(&redis, id(1)).await.as_deref(), Some("body"));
+    redis.remove(id(1)).await.unwrap();
+    assert!(!format!("{redis:?}").contains("secret"));
+
+    let refused = "it refuses this user and password";
+    refuse(settings(&format!("redis://cache:secret2@{at}")), refused).await;
+    refuse(settings(&format!("redis://:secret@{at}")), refused).await;
+    refuse(settings(&format!("redis://{at}")), "it wants a password").await;
+}
+
+#[tokio::test]
+async fn a_database_and_a_path() {
+    let path = format!("/tmp/microcache-test-{}.sock", free_port());
+    let server = Server::start(&["--unixsocket", &path]);
+    let redis = start(settings(&format!("unix://{path}?db=3"))).await;
+    assert_eq!(put(&redis, id(1), "body", None).await, Put::Stored);
+    let other = start(settings(&server.url())).await;
+    assert_eq!(body(&other, id(1)).await, None);
+    let same = start(settings(&format!("{}/3", server.url()))).await;
+    assert_eq!(body(&same, id(1)).await.as_deref(), Some("body"));
+    refuse(settings(&format!("{}/300", server.url())), "database").await;
+}
+
+#[tokio::test]
+async fn names_nobody_knows() {
+    refuse(
+        settings("redis://no-such-host.invalid"),
+        "no-such-host.invalid: the name cannot",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_no_redis() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 1024]).await;
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    refuse(settings(&url), "it does not speak Redis's protocol").await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_cluster() {
+    let server = Server::start(&[]);
+    let cluster = RedisSettings {
+        cluster: true,
+        ..settings(&server.url())
+    };
+    refuse(cluster, "cluster support disabled").await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_yet() {
+    let port = free_port();
+    let redis = start(settings(&format!("redis://127.0.0.1:{port}"))).await;
+    assert!(redis.get(id(1), None).await.is_err());
+    let degraded = redis.stats().degraded;
+    assert!(
+        degraded[0].contains(&format!("127.0.0.1:{port}: ")),
+        "{degraded:?}"
+    );
+    let _server = Server::start_at(port, &[]).expect("the port is still free");
+    in_service(&redis).await;
+    assert_eq!(put(&redis, id(1), "body", None).await, Put::Stored);
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_and_is_silent() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let connect_deadline = Duration::from_millis(50);
+    let redis = start(RedisSettings {
+        connect_deadline,
+        ..settings(&url)
+    })
+    .await;
+    assert!(redis.stats().degraded[0].contains("does not answer in time"));
+}
+
+#[tokio::test]
+async fn connections_end_with_the_tier() {
+    let (server, redis) = pair().await;
+    let count = || server.say::<String>("CLIENT LIST").lines().count();
+    assert!(count() > 2);
+    drop(redis);
+    // The server answers this on a connection of its own.
+    crate::eventually("only this connection", async || count() == 1).await;
+}
+
+/// An authority, and a certificate for this machine that it vouches for; all as PEM.
+struct Certificates {
+    authority: String,
+    chain: String,
+    key: String,
+}
+
+impl Certificates {
+    fn make() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &authority).unwrap();
+        Self {
+            authority: authority.pem(),
+            chain: certificate.pem(),
+            key: key.serialize_pem(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn tls_with_certificates_on_both_sides() {
+    let certificates = Certificates::make();
+    let folder = std::env::temp_dir().join(format!("microcache-test-{}", free_port()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let authority = file("authority", &certificates.authority);
+    let chain = file("chain", &certificates.chain);
+    let key = file("key", &certificates.key);
+    let port = free_port();
+    let port_text = port.to_string();
+    let _server = Server::start(&[
+        "--tls-port",
+        &port_text,
+        "--tls-ca-cert-file",
+        &authority,
+        "--tls-cert-file",
+        &chain,
+        "--tls-key-file",
+        &key,
+        "--tls-auth-clients",
+        "yes",
+    ]);
+    let secure = RedisSettings {
+        authorities: Some(certificates.authority.clone().into()),
+        certificate: Some(ClientCertificate {
+            chain: certificates.chain.clone().into(),
+            key: certificates.key.clone().into(),
+        }),
+        ..settings(&format!("rediss://127.0.0.1:{port}"))
+    };
+    let redis = start(secure.clone()).await;
+    assert_eq!(put(&redis, id(1), "body", None).await, Put::Stored);
+    assert_eq!(body(&redis, id(1)).await.as_deref(), Some("body"));
+
+    let stranger = Certificates::make().authority;
+    let wrong = RedisSettings {
+        authorities: Some(stranger.into()),
+        ..secure
+    };
+    refuse(wrong, "TLS: ").await;
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
+async fn tls_with_a_server_that_does_without() {
+    let server = Server::start(&[]);
+    let certificates = Certificates::make();
+    let secure = RedisSettings {
+        authorities: Some(certificates.authority.into()),
+        ..settings(&server.url().replace("redis:", "rediss:"))
+    };
+    refuse(secure, "TLS: ").await;
+}
