@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use microcache_bench::demo::{self, Ending, Screen};
 use microcache_bench::origin::{self, Origin};
 use microcache_proxy::config::{Config, Input, Report};
 use microcache_proxy::{Server, ServerError};
@@ -17,6 +18,9 @@ use cli::{Answer, Job, Start};
 /// The exit code for what the operator has to put right.
 const BAD_USAGE: u8 = 2;
 
+/// The exit code of what Ctrl-C has ended, as shells have it.
+const INTERRUPTED: u8 = 130;
+
 /// docs/decisions/allocator.md has the measurement.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
@@ -25,6 +29,7 @@ fn main() -> ExitCode {
     let done = match cli::parse(std::env::args_os()) {
         Ok(Job::Serve(start)) => serve(&start),
         Ok(Job::Check(file)) => Ok(check(&file)),
+        Ok(Job::Demo(settings)) => Ok(demonstrate(&settings)),
         Ok(Job::Origin(settings)) => Ok(originate(settings)),
         Ok(Job::Print(text)) | Err(Answer::Help(text)) => {
             print(&text);
@@ -79,6 +84,14 @@ fn check(file: &Path) -> ExitCode {
     }
 }
 
+fn demonstrate(settings: &demo::Settings) -> ExitCode {
+    match demo::run(settings, &mut Screen::standard()) {
+        Ok(Ending::Complete) => ExitCode::SUCCESS,
+        Ok(Ending::Interrupted) => INTERRUPTED.into(),
+        Err(error) => refuse(&format!("microcache demo: {error}")),
+    }
+}
+
 fn originate(settings: origin::Settings) -> ExitCode {
     let what = settings.summary();
     let done = Origin::bind(settings).and_then(|origin| {
@@ -90,6 +103,9 @@ fn originate(settings: origin::Settings) -> ExitCode {
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error @ origin::Error::Listen(..)) => refuse(&format!(
+            "microcache origin: {error}; choose another address with --listen"
+        )),
         Err(error) => refuse(&format!("microcache origin: {error}")),
     }
 }

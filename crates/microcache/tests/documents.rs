@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const GUIDE: [&str; 10] = [
+const GUIDE: [&str; 12] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -17,6 +17,8 @@ const GUIDE: [&str; 10] = [
     "docs/operations.md",
     "docs/security.md",
     "docs/real-application.md",
+    "docs/origin.md",
+    "docs/demo.md",
 ];
 
 const DECISIONS: &str = "docs/decisions";
@@ -141,9 +143,11 @@ fn every_flag_is_one() {
     let mut known: BTreeSet<String> = ["--config", "--sample", "--reference", "--version"]
         .map(str::to_owned)
         .into();
-    let help = String::from_utf8(microcache(&["--help"]).stdout).expect("help is text");
-    let words = help.split_whitespace();
-    known.extend(words.filter(|w| w.starts_with("--")).map(str::to_owned));
+    for job in [&["--help"][..], &["origin", "--help"], &["demo", "--help"]] {
+        let help = String::from_utf8(microcache(job).stdout).expect("help is text");
+        let words = help.split_whitespace();
+        known.extend(words.filter(|w| w.starts_with("--")).map(str::to_owned));
+    }
     known.insert("--help".to_owned());
     let mut seen = 0;
     for (path, text) in documents() {

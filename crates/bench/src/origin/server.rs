@@ -37,7 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address cannot be used.
-    #[error("cannot listen on {0}: {1}; choose another address with --listen")]
+    #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
     /// The system has no room for it.
     #[error("cannot start: {0}")]

@@ -116,6 +116,11 @@ impl Settings {
             .map_err(|what| wrong(format!("{what}, found `{value}`")))
     }
 
+    /// Sets where it listens.
+    pub fn set_listen(&mut self, address: SocketAddr) {
+        self.listen = address;
+    }
+
     /// Where it listens.
     pub fn listen(&self) -> SocketAddr {
         self.listen

@@ -1,5 +1,6 @@
 //! What is on the command line, and what is said when it makes no sense.
 
+mod demo;
 mod origin;
 
 use std::ffi::OsString;
@@ -19,6 +20,8 @@ pub(crate) enum Job {
     Serve(Start),
     /// Say what is wrong with a file.
     Check(PathBuf),
+    /// Show what it does.
+    Demo(microcache_bench::demo::Settings),
     /// Be a slow application.
     Origin(microcache_bench::origin::Settings),
     /// Print this.
@@ -53,6 +56,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Job
             Some(file) => Ok(Job::Check(file)),
             None => Err(wrong("which file? Type: microcache check FILE")),
         },
+        Some(("demo", matches)) => demo::read(matches).map(Job::Demo),
         Some(("origin", matches)) => origin::read(matches).map(Job::Origin),
         Some((_, matches)) if matches.get_flag("sample") => Ok(Job::Print(config::sample())),
         Some((_, matches)) if matches.get_flag("reference") => Ok(Job::Print(config::reference())),
@@ -83,7 +87,7 @@ fn start(matches: &ArgMatches) -> Result<Start, Answer> {
         ));
     }
     for word in start.urls.iter().filter(|url| !url.contains("://")) {
-        if let Some(meant) = config::nearest(word, ["check", "config", "origin"]) {
+        if let Some(meant) = config::nearest(word, ["check", "config", "demo", "origin"]) {
             let what =
                 format!("cannot use `{word}` as an origin; did you mean `microcache {meant}`?");
             return Err(Answer::Wrong(what));
@@ -145,6 +149,7 @@ fn command() -> Command {
         .args(config::flags().map(|flag| flag_arg(&flag)))
         .subcommand(check)
         .subcommand(config)
+        .subcommand(demo::command())
         .subcommand(origin::command())
 }
 
@@ -181,6 +186,7 @@ Usage:
   microcache check FILE                 report every mistake in a file
   microcache config --sample            print a file with all options, commented
   microcache config --reference         print what every option means
+  microcache demo                       show what it does, in 40 seconds and without anything else
   microcache origin --help              be a slow application, to try a cache on
 
 Flags:
@@ -229,8 +235,17 @@ fn one_line(told: &str) -> String {
     let tip = lines
         .filter_map(|line| line.strip_prefix("tip: "))
         .find(|tip| !tip.starts_with("to pass"));
-    let tip = tip.unwrap_or("`microcache --help` lists all flags");
-    format!("{fault}; {tip}")
+    let job = told
+        .lines()
+        .find_map(|line| line.strip_prefix("Usage: microcache "))
+        .and_then(|usage| usage.split(' ').next())
+        .filter(|word| word.starts_with(char::is_lowercase))
+        .map(|job| format!(" {job}"));
+    let list = format!(
+        "`microcache{} --help` lists all flags",
+        job.unwrap_or_default()
+    );
+    format!("{fault}; {}", tip.unwrap_or(&list))
 }
 
 #[cfg(test)]
@@ -302,6 +317,10 @@ mod tests {
         check(
             "microcache --ttl 1s --ttl 2s http://a",
             "cannot be used multiple times",
+        );
+        check(
+            "microcache origin --colour",
+            "`microcache origin --help` lists all flags",
         );
         check("microcache chekc", "did you mean `microcache check`?");
         check("microcache check", "microcache check FILE");

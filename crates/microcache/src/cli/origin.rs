@@ -46,12 +46,16 @@ fn argument(option: &OriginOption) -> Arg {
 }
 
 fn help() -> String {
-    let mut text =
-        String::from("Usage:\n  microcache origin [--like PRESET] [FLAGS]\n\nPresets:\n");
+    let mut text = String::from("Usage:\n  microcache origin [FLAGS]\n\nPresets:\n");
     for (name, about) in PRESETS {
         let _ = writeln!(text, "  {name:<36}{about}");
     }
     text.push_str("\nFlags, with the default unless a preset says otherwise:\n");
+    let like = "--like PRESET";
+    let _ = writeln!(
+        text,
+        "  {like:<36}Begin with a preset; the other flags override it"
+    );
     for option in ORIGIN_OPTIONS {
         let flag = format!("--{} {}", option.name, option.takes);
         let mark = if option.per_request() { "*" } else { " " };

@@ -1,0 +1,153 @@
+//! `microcache demo`, from beginning to end.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+
+/// Long enough for a render on a busy machine, and for a refresh.
+const PHASE: f64 = 3.0;
+
+fn demo(flags: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_microcache"));
+    command
+        .arg("demo")
+        .args(flags)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// The figures of the row that begins so, without units.
+fn row(table: &str, name: &str) -> Vec<f64> {
+    let row = table
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .unwrap_or_else(|| panic!("no row `{name}` in:\n{table}"));
+    row.split_whitespace()
+        .filter_map(|word| word.replace(',', "").parse().ok())
+        .collect()
+}
+
+fn text(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("it prints text");
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn the_table_has_figures_that_fit() {
+    let output = demo(&["--phase", "3s"]).output().expect("the binary runs");
+    let (table, progress) = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{progress}");
+    assert!(!progress.contains('\x1b'), "{progress}");
+    assert_eq!(progress.matches("requests to the application").count(), 3);
+    // req/s, mean, stdev, max, requests, to origin, in 30 s
+    let [alone, plain, default] = [
+        "the application alone",
+        "a plain 1 s cache",
+        "Microcache as it is",
+    ]
+    .map(|name| row(&table, name));
+    for figures in [&alone, &plain, &default] {
+        assert_eq!(figures.len(), 7, "{table}");
+    }
+    // Every request of a client is one to the application; some may still be under way at the end.
+    assert!(
+        alone[5] >= alone[4] && alone[5] <= alone[4] + 10.0,
+        "{table}"
+    );
+    // All of them at the beginning at least.
+    assert!(plain[5] >= 10.0 && plain[4] > plain[5], "{table}");
+    // One at a time: a second of freshness and a render between two of them.
+    let at_most = PHASE / (1.0 + 0.18) + 1.0;
+    assert!(default[5] >= 1.0 && default[5] <= at_most + 1.0, "{table}");
+    assert!(default[4] > default[5], "{table}");
+    assert!(
+        table.contains("2,185") && table.contains("661 ms"),
+        "{table}"
+    );
+    assert!(!table.contains("not answered"), "{table}");
+}
+
+/// A demonstration that goes on, and what it has told.
+fn kept(flags: &[&str]) -> (Child, BufReader<std::process::ChildStderr>, String) {
+    let mut child = demo(flags).arg("--keep").spawn().expect("the binary runs");
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut told = String::new();
+    while !told.contains("the counters") {
+        assert!(lines.read_line(&mut told).expect("it speaks") > 0, "{told}");
+    }
+    (child, lines, told)
+}
+
+fn address_after<'a>(told: &'a str, what: &str) -> &'a str {
+    let (_, rest) = told.rsplit_once(what).expect("it says where");
+    let (_, rest) = rest.split_once("http://").expect("it says where");
+    rest.split('/').next().expect("an address")
+}
+
+fn get(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
+fn interrupt(child: &Child) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(sent.expect("kill runs").success());
+}
+
+#[test]
+fn what_is_kept_can_be_opened_and_ends_with_the_demonstration() {
+    let (mut child, mut lines, told) = kept(&["--phase", "200ms"]);
+    let application = address_after(&told, "the application  ");
+    let cache = address_after(&told, "the cache  ");
+    let direct = get(application);
+    assert!(
+        direct.contains("200 OK") && !direct.contains("Cache-Status"),
+        "{direct}"
+    );
+    assert!(get(cache).contains("Cache-Status: "));
+    interrupt(&child);
+    lines.read_to_string(&mut String::new()).expect("it ends");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert!(TcpStream::connect(application).is_err());
+    assert!(TcpStream::connect(cache).is_err());
+}
+
+#[test]
+fn an_interrupt_in_the_middle_ends_everything() {
+    let mut child = demo(&["--phase", "60s"]).spawn().expect("the binary runs");
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut told = String::new();
+    lines.read_line(&mut told).expect("it speaks");
+    interrupt(&child);
+    lines.read_to_string(&mut told).expect("it ends");
+    assert!(told.contains("Interrupted"), "{told}");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+}
+
+#[test]
+fn bad_input_gets_one_line_and_a_remedy() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("an address").to_string();
+    for (flags, says) in [
+        (&["--connections", "0"][..], "--connections"),
+        (&["--listen", "8080"], "such as 127.0.0.1:8080"),
+        (&["--colour"], "`microcache demo --help`"),
+        (&["--origin-listen", &taken], "--origin-listen"),
+        (&["--listen", &taken], "--listen"),
+    ] {
+        let output = demo(flags)
+            .args(["--phase", "200ms"])
+            .output()
+            .expect("the binary runs");
+        let (_, told) = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {told}");
+        let last = told.lines().last().expect("it says something");
+        assert!(last.contains(says), "{told}");
+    }
+}
