@@ -1,7 +1,9 @@
 //! Where a server is, and how it is connected to.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
@@ -91,10 +93,12 @@ impl Refusal {
 
 const TRANSIENT: [&str; 5] = ["LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "TRYAGAIN"];
 
+/// The library has no kind for what goes wrong inside TLS, and keeps the cause in an `Arc`.
 fn is_tls(error: &RedisError) -> bool {
-    let source = std::error::Error::source(error);
-    let source = source.and_then(|source| source.downcast_ref::<io::Error>());
-    source.is_some_and(|source| source.kind() == io::ErrorKind::InvalidData)
+    let cause = error.source();
+    let cause = cause.and_then(|cause| cause.downcast_ref::<Arc<dyn Error + Send + Sync>>());
+    let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::InvalidData)
 }
 
 /// What a server says goes into one line of bounded length.

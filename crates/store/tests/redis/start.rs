@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use microcache_store::redis::{ClientCertificate, Redis, RedisSettings};
 use microcache_store::{Put, Tier};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -145,7 +145,11 @@ impl Certificates {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        // With the authority's name it would look self-signed.
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "this machine");
         let certificate = params.signed_by(&key, &authority).unwrap();
         Self {
             authority: authority.pem(),
@@ -191,25 +195,34 @@ async fn tls_with_certificates_on_both_sides() {
         ..settings(&format!("rediss://127.0.0.1:{port}"))
     };
     let redis = start(secure.clone()).await;
+    assert_eq!(redis.stats().degraded, Vec::<String>::new());
     assert_eq!(put(&redis, id(1), "body", None).await, Put::Stored);
     assert_eq!(body(&redis, id(1)).await.as_deref(), Some("body"));
 
     let stranger = Certificates::make().authority;
     let wrong = RedisSettings {
         authorities: Some(stranger.into()),
+        ..secure.clone()
+    };
+    refuse(wrong, "TLS: invalid peer certificate").await;
+    let without = RedisSettings {
+        certificate: None,
         ..secure
     };
-    refuse(wrong, "TLS: ").await;
+    refuse(without, "TLS: received fatal alert").await;
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// It takes what it gets for the beginning of a command, and waits for the rest.
 #[tokio::test]
 async fn tls_with_a_server_that_does_without() {
     let server = Server::start(&[]);
     let certificates = Certificates::make();
     let secure = RedisSettings {
         authorities: Some(certificates.authority.into()),
+        connect_deadline: Duration::from_millis(100),
         ..settings(&server.url().replace("redis:", "rediss:"))
     };
-    refuse(secure, "TLS: ").await;
+    let redis = start(secure).await;
+    assert!(redis.stats().degraded[0].contains("does not answer in time"));
 }
