@@ -1,0 +1,473 @@
+//! The files of a directory and what is known of them: look-ups, room, renames and removals.
+//!
+//! A file comes under its name, or goes, only while its id's stripe is held, and the index is
+//! changed within; the index never holds a lock across a system call. So a removal and a write of the same
+//! entry happen one after the other, whoever comes first.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+use super::index::{Index, Known};
+use super::layout::{self, Layout};
+use super::lock::Lock;
+use super::open::{OpenFile, OpenFiles};
+use super::removals::Removals;
+use super::write::Draft;
+use super::{DiskError, DiskSettings, Failure};
+use crate::content::FileBody;
+use crate::tier::{Entry, EntryId, Token};
+
+/// What a file takes is counted in blocks of this size, as most disks do.
+const DISK_BLOCK: u64 = 4096;
+const STRIPES: usize = 64;
+/// So many entries leave for one step of a new one; if that is not enough, it is not stored.
+const EVICTIONS_AT_ONCE: usize = 1024;
+/// Until everything is counted, what is written may be this part of the capacity: so much and no
+/// more can the bound be missed by, for the time of the scan.
+const BLIND_SHARE: u64 = 64;
+
+pub(super) struct Files {
+    pub(super) layout: Layout,
+    pub(super) settings: DiskSettings,
+    lock: Mutex<Lock>,
+    state: Mutex<State>,
+    stripes: [Mutex<()>; STRIPES],
+    evicted: AtomicU64,
+    completed: Notify,
+}
+
+/// What is known of the files.
+struct State {
+    index: Index,
+    open: OpenFiles,
+    removals: Removals,
+    /// For what is being written.
+    reserved: Size,
+    /// Out of the index, but not yet off the disk.
+    leaving: Size,
+    /// What that is: whose files, and how many blocks.
+    condemned: HashMap<EntryId, u32>,
+    /// Written while the index is not complete.
+    blind: Size,
+    /// Whether everything on the disk is in the index.
+    is_complete: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Size {
+    blocks: u64,
+    files: u64,
+}
+
+/// What is known of an id without looking at the disk.
+pub(super) enum Lookup {
+    Missing,
+    Open(Entry),
+    /// It is there, or the index does not know yet.
+    Closed,
+}
+
+/// What there is in all.
+pub(super) struct Totals {
+    pub(super) entries: u64,
+    pub(super) bytes: u64,
+    pub(super) evicted: u64,
+}
+
+enum Step {
+    Reserved,
+    Leaves(EntryId, Option<OpenFile>),
+    NoRoom,
+}
+
+impl Files {
+    /// Takes the directory, and makes what is missing in it.
+    pub(super) fn open(settings: DiskSettings) -> Result<Self, DiskError> {
+        let layout = Layout::new(&settings.directory);
+        let unusable = |source| DiskError::unusable(&settings.directory, source);
+        layout.create_directory().map_err(unusable)?;
+        let lock = Lock::take(&settings.directory)?;
+        let is_new = layout.create_home().map_err(unusable)?;
+        layout.clear_temporaries().map_err(unusable)?;
+        Ok(Self {
+            lock: Mutex::new(lock),
+            state: Mutex::new(State::new(settings.open_files, is_new)),
+            stripes: [const { Mutex::new(()) }; STRIPES],
+            evicted: AtomicU64::new(0),
+            completed: Notify::new(),
+            layout,
+            settings,
+        })
+    }
+
+    /// What is known of an id, and a token that stands for now.
+    pub(super) fn look_up(&self, id: EntryId) -> (Lookup, Token) {
+        let mut state = self.state.lock();
+        let token = Token(state.removals.now());
+        let lookup = match state.index.get(id) {
+            Some(known) if is_over(u64::from(known.expires)) => Lookup::Missing,
+            None if state.is_complete => Lookup::Missing,
+            None => Lookup::Closed,
+            Some(_) => {
+                state.index.touch(id);
+                state.open.get(id).map_or(Lookup::Closed, Lookup::Open)
+            }
+        };
+        (lookup, token)
+    }
+
+    pub(super) fn now(&self) -> Token {
+        Token(self.state.lock().removals.now())
+    }
+
+    /// Notes that a file that nobody knew of was found.
+    pub(super) fn found(&self, known: Known, asked: Token) {
+        let mut state = self.state.lock();
+        if state.index.get(known.id).is_none() && !state.removals.since(asked.0, known.id) {
+            state.index.insert(known);
+        }
+    }
+
+    /// Keeps a file open for the next one who asks, unless the bound forbids it, or it is no longer
+    /// the one that has the name.
+    pub(super) fn keep_open(
+        &self,
+        id: EntryId,
+        head: Bytes,
+        body: &Arc<FileBody>,
+        is_it: impl FnOnce() -> bool,
+    ) -> bool {
+        let _stripe = self.stripe(id);
+        is_it() && self.state.lock().open.admit(id, head, body)
+    }
+
+    /// Finds room for what is to be written: others leave for it.
+    pub(super) fn reserve(&self, blocks: u64, files: u64) -> Result<(), Failure> {
+        for _ in 0..EVICTIONS_AT_ONCE {
+            let step = self
+                .state
+                .lock()
+                .reserve(Size { blocks, files }, &self.settings);
+            match step {
+                Step::Reserved => return Ok(()),
+                Step::NoRoom => return Err(Failure::NoRoom),
+                Step::Leaves(id, open) => {
+                    self.finish_removal(id, open).map_err(Failure::Disk)?;
+                    self.evicted.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        Err(Failure::NoRoom)
+    }
+
+    pub(super) fn give_back(&self, blocks: u64, files: u64) {
+        let reserved = &mut self.state.lock().reserved;
+        reserved.blocks -= blocks;
+        reserved.files -= files;
+    }
+
+    /// Gives a complete file its name, unless its id was removed since it was begun. It may be kept
+    /// open for the next one who asks.
+    pub(super) fn commit(
+        &self,
+        draft: Draft,
+        id: EntryId,
+        expires: u64,
+        began: Token,
+        open: Option<(Bytes, Arc<FileBody>)>,
+    ) -> Result<(), Failure> {
+        let _stripe = self.stripe(id);
+        if self.state.lock().removals.since(began.0, id) {
+            return Err(Failure::Removed);
+        }
+        let to = self.layout.entry(id);
+        match fs::rename(draft.path(), &to) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.layout.create_folder(id).map_err(Failure::Disk)?;
+                fs::rename(draft.path(), &to).map_err(Failure::Disk)?;
+            }
+            renamed => renamed.map_err(Failure::Disk)?,
+        }
+        let known = Known::new(id, draft.len(), expires).ok_or(Failure::TooLarge)?;
+        let old = {
+            let mut state = self.state.lock();
+            state.acquit(id);
+            state.index.insert(known);
+            let old = state.open.forget(id);
+            if let Some((head, body)) = open
+                && !state.open.admit(id, head, &body)
+            {
+                state.open.lend(&body);
+            }
+            old
+        };
+        draft.was_renamed();
+        drop(old);
+        Ok(())
+    }
+
+    /// Takes an id out of the index, and says whether there may be a file to remove.
+    pub(super) fn forget(&self, id: EntryId) -> Option<Forgotten> {
+        let mut state = self.state.lock();
+        state.removals.note(id);
+        state.take_out(id)
+    }
+
+    /// Removes the file of what was taken out of the index, unless another has come in its place.
+    /// If that fails, [`Files::condemned`] will say so.
+    pub(super) fn finish_removal(&self, id: EntryId, open: Forgotten) -> io::Result<()> {
+        let _stripe = self.stripe(id);
+        if self.state.lock().condemned.contains_key(&id) {
+            layout::remove(&self.layout.entry(id))?;
+            self.state.lock().acquit(id);
+        }
+        drop(open);
+        Ok(())
+    }
+
+    /// Takes out what is over, and says whether there is a file to remove.
+    pub(super) fn forget_expired(&self, id: EntryId) -> Option<Forgotten> {
+        let mut state = self.state.lock();
+        let known = state.index.get(id)?;
+        is_over(u64::from(known.expires))
+            .then(|| state.take_out(id))
+            .flatten()
+    }
+
+    /// Ids whose files are still to be removed: because it is about to happen, or because it failed.
+    pub(super) fn condemned(&self) -> Vec<EntryId> {
+        self.state.lock().condemned.keys().copied().collect()
+    }
+
+    /// Removes a file that is not what it should be, unless a better one has come in its place.
+    pub(super) fn remove_flawed(
+        &self,
+        id: EntryId,
+        is_it: impl FnOnce() -> bool,
+    ) -> io::Result<()> {
+        let _stripe = self.stripe(id);
+        if !is_it() {
+            return Ok(());
+        }
+        let open = {
+            let mut state = self.state.lock();
+            state.index.remove(id);
+            state.open.forget(id)
+        };
+        drop(open);
+        layout::remove(&self.layout.entry(id))
+    }
+
+    /// Counts a file that the scan has come upon, or removes it: if `look` does not find it
+    /// usable, or there is no room for it any more.
+    pub(super) fn count(
+        &self,
+        id: EntryId,
+        look: impl FnOnce() -> io::Result<Option<Known>>,
+    ) -> io::Result<()> {
+        let _stripe = self.stripe(id);
+        if self.state.lock().is_settled(id) {
+            return Ok(());
+        }
+        let known = look()?;
+        let is_kept = known.is_some_and(|known| self.state.lock().adopt(known, &self.settings));
+        if is_kept {
+            Ok(())
+        } else {
+            layout::remove(&self.layout.entry(id))
+        }
+    }
+
+    pub(super) fn set_complete(&self) {
+        let mut state = self.state.lock();
+        state.is_complete = true;
+        state.blind = Size::default();
+        self.completed.notify_waiters();
+    }
+
+    /// Ready when everything on the disk is in the index.
+    pub(super) async fn complete(&self) {
+        loop {
+            let completed = self.completed.notified();
+            if self.is_complete() {
+                return;
+            }
+            completed.await;
+        }
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.state.lock().is_complete
+    }
+
+    /// What is over among `count` slots of the index from `start` on, and where to go on.
+    pub(super) fn expired(&self, start: u32, count: u32) -> (Vec<EntryId>, u32) {
+        self.state.lock().index.expired(start, count, now())
+    }
+
+    /// Puts a directory that somebody removed in its place again.
+    pub(super) fn repair(&self) -> Result<(), Failure> {
+        let mut lock = self.lock.lock();
+        self.layout.create_directory().map_err(Failure::Disk)?;
+        if !lock.is_visible() {
+            *lock = Lock::take(self.layout.directory())
+                .map_err(|error| Failure::Disk(io::Error::other(error)))?;
+        }
+        if self.layout.create_home().map_err(Failure::Disk)? {
+            self.state.lock().begin_anew();
+        }
+        Ok(())
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        let state = self.state.lock();
+        let size = state.size();
+        Totals {
+            entries: state.index.len() as u64,
+            bytes: size.blocks * DISK_BLOCK,
+            evicted: self.evicted.load(Ordering::Relaxed),
+        }
+    }
+
+    fn stripe(&self, id: EntryId) -> MutexGuard<'_, ()> {
+        let [first, ..] = id.to_bytes();
+        self.stripes[usize::from(first) % STRIPES].lock()
+    }
+}
+
+/// The open file of an entry that is out of the index, if it had one.
+pub(super) type Forgotten = Option<OpenFile>;
+
+impl State {
+    fn new(open_files: usize, is_complete: bool) -> Self {
+        Self {
+            index: Index::new(),
+            open: OpenFiles::new(open_files),
+            removals: Removals::default(),
+            reserved: Size::default(),
+            leaving: Size::default(),
+            condemned: HashMap::new(),
+            blind: Size::default(),
+            is_complete,
+        }
+    }
+
+    /// What is on the disk, or is about to be.
+    fn size(&self) -> Size {
+        Size {
+            blocks: self.index.blocks() + self.reserved.blocks + self.leaving.blocks,
+            files: self.index.len() as u64 + self.reserved.files + self.leaving.files,
+        }
+    }
+
+    fn has_room(&self, more: Size, settings: &DiskSettings) -> bool {
+        let size = self.size();
+        size.blocks + more.blocks <= settings.capacity / DISK_BLOCK
+            && size.files + more.files <= settings.max_files
+    }
+
+    fn reserve(&mut self, more: Size, settings: &DiskSettings) -> Step {
+        if !self.is_complete {
+            self.blind.blocks += more.blocks;
+            self.blind.files += more.files;
+            if self.blind.blocks > settings.capacity / DISK_BLOCK / BLIND_SHARE
+                || self.blind.files > settings.max_files / BLIND_SHARE
+            {
+                return Step::NoRoom;
+            }
+        }
+        if self.has_room(more, settings) {
+            self.reserved.blocks += more.blocks;
+            self.reserved.files += more.files;
+            return Step::Reserved;
+        }
+        let open = &self.open;
+        match self.index.evict(|id| open.take_used(id)) {
+            Some(known) => {
+                self.condemn(known.id, known.blocks);
+                Step::Leaves(known.id, self.open.forget(known.id))
+            }
+            None => Step::NoRoom,
+        }
+    }
+
+    fn adopt(&mut self, known: Known, settings: &DiskSettings) -> bool {
+        let size = Size {
+            blocks: u64::from(known.blocks),
+            files: 1,
+        };
+        let has_room = self.has_room(size, settings);
+        if has_room {
+            self.index.insert(known);
+        }
+        has_room
+    }
+
+    fn take_out(&mut self, id: EntryId) -> Option<Forgotten> {
+        let blocks = match self.index.remove(id) {
+            Some(known) => known.blocks,
+            None if self.is_complete => return None,
+            // There may be a file that was not counted yet.
+            None => 0,
+        };
+        self.condemn(id, blocks);
+        Some(self.open.forget(id))
+    }
+
+    fn condemn(&mut self, id: EntryId, blocks: u32) {
+        self.acquit(id);
+        self.condemned.insert(id, blocks);
+        self.leaving.blocks += u64::from(blocks);
+        self.leaving.files += 1;
+    }
+
+    /// The file is gone, or another has its name.
+    fn acquit(&mut self, id: EntryId) {
+        if let Some(blocks) = self.condemned.remove(&id) {
+            self.leaving.blocks -= u64::from(blocks);
+            self.leaving.files -= 1;
+        }
+    }
+
+    /// Whether the scan has nothing to add: it is in the index, or on its way out.
+    fn is_settled(&self, id: EntryId) -> bool {
+        self.index.get(id).is_some() || self.condemned.contains_key(&id)
+    }
+
+    fn begin_anew(&mut self) {
+        self.index = Index::new();
+        self.open.clear();
+        self.blind = Size::default();
+        self.is_complete = false;
+    }
+}
+
+/// How many blocks a file of this length takes.
+pub(super) const fn blocks(len: u64) -> u64 {
+    len.div_ceil(DISK_BLOCK)
+}
+
+/// In whole seconds since 1970.
+pub(super) fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
+}
+
+pub(super) fn is_over(expires: u64) -> bool {
+    expires <= now()
+}
+
+/// The second from which on something is over that is kept for so long.
+pub(super) fn expiry(keep: Duration) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let end = now.unwrap_or_default().saturating_add(keep);
+    end.as_secs() + u64::from(end.subsec_nanos() > 0)
+}

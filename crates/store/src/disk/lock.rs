@@ -1,0 +1,66 @@
+//! One process to a directory.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::DiskError;
+
+const NAME: &str = "microcache.lock";
+
+/// Held as long as the file is open; the system lets go of it when the process ends, however it
+/// ends.
+pub(super) struct Lock(File);
+
+impl Lock {
+    /// Takes the lock, or says who has it.
+    pub(super) fn take(directory: &Path) -> Result<Self, DiskError> {
+        let unusable = |source| DiskError::unusable(directory, source);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(no_follow())
+            .open(directory.join(NAME))
+            .map_err(unusable)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(taken(directory, &mut file)),
+            Err(TryLockError::Error(source)) => return Err(unusable(source)),
+        }
+        // Only a courtesy to whoever comes second: a full disk must not keep us from reading.
+        let _ = write_pid(&mut file);
+        Ok(Self(file))
+    }
+
+    /// Whether the file it is on can still be found by others.
+    pub(super) fn is_visible(&self) -> bool {
+        self.0.metadata().is_ok_and(|file| file.nlink() > 0)
+    }
+}
+
+/// A lock file that is a link would let us truncate what it points at.
+fn no_follow() -> i32 {
+    rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()
+}
+
+fn write_pid(file: &mut File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn taken(directory: &Path, file: &mut File) -> DiskError {
+    let mut pid = String::new();
+    let _ = file.take(20).read_to_string(&mut pid);
+    DiskError::Taken {
+        directory: directory.into(),
+        holder: pid
+            .trim()
+            .parse::<u32>()
+            .map_or_else(|_| "another process".into(), |pid| format!("process {pid}")),
+    }
+}

@@ -1,0 +1,357 @@
+//! The disk tier: one file for each entry, in a directory of ours.
+//!
+//! The common miss asks an index in memory and nothing else. A hit reads one small file, or opens
+//! a large one and keeps it open. Everything else is done where nobody waits for it.
+//! docs/decisions/disk.md says why it is like this.
+
+mod background;
+mod crew;
+mod files;
+pub mod format;
+mod health;
+mod index;
+mod journal;
+mod layout;
+mod lock;
+mod open;
+mod read;
+mod removals;
+mod spool;
+mod write;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use self::crew::Crew;
+use self::files::{Files, Lookup, expiry};
+use self::format::Flaw;
+use self::health::Health;
+use self::journal::Journal;
+use self::spool::DiskSpool;
+use crate::tier::{
+    BoxFuture, Claim, Entry, EntryId, Got, Put, Spool, Tier, TierError, TierStats, Token,
+};
+
+/// Where, and how much.
+#[derive(Clone, Debug)]
+pub struct DiskSettings {
+    /// The directory. It is made if it is missing, and used by one process at a time.
+    pub directory: PathBuf,
+    /// What all files take together, in bytes, counted in blocks of 4 KiB.
+    pub capacity: u64,
+    /// How many files there may be. Each takes some fifty bytes of memory.
+    pub max_files: u64,
+    /// The largest body that is kept.
+    pub max_object: u64,
+    /// Bodies up to this size are read into memory, larger ones stay in their files.
+    pub inline: u64,
+    /// How many files may be open for those larger ones.
+    pub open_files: usize,
+    /// How many bodies of unknown size may be on their way into files.
+    pub spools: usize,
+    /// How many reads may go on at once.
+    pub reads: usize,
+    /// How many writes and removals may go on at once.
+    pub writes: usize,
+    /// How long a read may take, with the wait for its turn.
+    pub read_deadline: Duration,
+    /// How long a write or a removal may take.
+    pub write_deadline: Duration,
+    /// When nothing works, how long until it is tried again.
+    pub pause: Duration,
+}
+
+impl DiskSettings {
+    /// So much in this directory, and everything else as usual.
+    pub fn new(directory: impl Into<PathBuf>, capacity: u64) -> Self {
+        Self {
+            directory: directory.into(),
+            capacity,
+            max_files: 1_000_000,
+            max_object: capacity / 4,
+            inline: 64 * 1024,
+            open_files: 512,
+            spools: 64,
+            reads: 32,
+            writes: 4,
+            read_deadline: Duration::from_millis(250),
+            write_deadline: Duration::from_secs(10),
+            pause: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Why the disk tier does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    /// It is no directory, or may not be written to.
+    #[error("{} cannot be used: {source}", directory.display())]
+    Unusable {
+        /// Which.
+        directory: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Another process has it.
+    #[error("{} is in use by {holder}: every process needs a directory of its own", directory.display())]
+    Taken {
+        /// Which.
+        directory: PathBuf,
+        /// Who.
+        holder: String,
+    },
+}
+
+impl DiskError {
+    fn unusable(directory: &Path, source: io::Error) -> Self {
+        Self::Unusable {
+            directory: directory.into(),
+            source,
+        }
+    }
+}
+
+/// The disk tier.
+pub struct Disk {
+    files: Arc<Files>,
+    journal: Arc<Mutex<Journal>>,
+    recorded: Mutex<Vec<Bytes>>,
+    reading: Arc<Crew>,
+    writing: Arc<Crew>,
+    recording: Crew,
+    spools: Arc<Semaphore>,
+    background: JoinHandle<()>,
+    refused: AtomicU64,
+    corrupt: AtomicU64,
+}
+
+/// Why a job was not done.
+enum Failure {
+    /// The system says so.
+    Disk(io::Error),
+    /// What was read is not what was written.
+    Flaw(Flaw),
+    /// Where the body was to be copied from, it could not be read.
+    Source(io::Error),
+    /// There is no room, and not enough of what is there may leave at once.
+    NoRoom,
+    /// Larger than what is kept.
+    TooLarge,
+    /// It was removed while it was on its way.
+    Removed,
+    /// Somebody stopped waiting for an earlier part of it.
+    GivenUp,
+}
+
+impl Disk {
+    /// Takes a directory into use. Reading from it and writing to it is done by `handle`'s threads
+    /// for blocking work.
+    pub fn open(settings: DiskSettings, handle: &Handle) -> Result<Arc<Self>, DiskError> {
+        let directory = settings.directory.clone();
+        let files = Arc::new(Files::open(settings)?);
+        let (journal, recorded) = Journal::open(files.layout.purges())
+            .map_err(|source| DiskError::unusable(&directory, source))?;
+        let settings = &files.settings;
+        let crew = |work, places, deadline| {
+            Crew::new(handle, places, deadline, Health::new(work, settings.pause))
+        };
+        let reading = Arc::new(crew("reading", settings.reads, settings.read_deadline));
+        let background = background::run(Arc::downgrade(&files), Arc::clone(&reading));
+        Ok(Arc::new(Self {
+            journal: Arc::new(Mutex::new(journal)),
+            recorded: Mutex::new(recorded),
+            reading,
+            writing: Arc::new(crew("writing", settings.writes, settings.write_deadline)),
+            recording: crew("recording purges", 1, settings.write_deadline),
+            spools: Arc::new(Semaphore::new(settings.spools)),
+            background: handle.spawn(background),
+            refused: AtomicU64::new(0),
+            corrupt: AtomicU64::new(0),
+            files,
+        }))
+    }
+
+    /// The records of purges that were found at the start. They are given once.
+    pub fn take_purges(&self) -> Vec<Bytes> {
+        std::mem::take(&mut self.recorded.lock())
+    }
+
+    /// Adds the record of a purge. It is on the disk when this is done.
+    pub async fn append_purge(&self, record: Bytes) -> Result<(), TierError> {
+        self.record(move |journal| journal.append(&record)).await
+    }
+
+    /// Puts these records in place of all that were added.
+    pub async fn replace_purges(&self, records: Vec<Bytes>) -> Result<(), TierError> {
+        self.record(move |journal| journal.replace(&records)).await
+    }
+
+    /// Ready when everything that was on the disk at the start has been counted.
+    pub async fn counted(&self) {
+        self.files.complete().await;
+    }
+
+    async fn record(
+        &self,
+        change: impl FnOnce(&mut Journal) -> io::Result<()> + Send + 'static,
+    ) -> Result<(), TierError> {
+        let (files, journal) = (Arc::clone(&self.files), Arc::clone(&self.journal));
+        let job = move || {
+            files.repair()?;
+            change(&mut journal.lock()).map_err(Failure::Disk)
+        };
+        self.recording.run(job).await
+    }
+
+    async fn read(&self, id: EntryId, asked: Token) -> Result<Option<Entry>, TierError> {
+        let files = Arc::clone(&self.files);
+        let read = self
+            .reading
+            .run(move || read::read(&files, id, asked))
+            .await;
+        if let Err(TierError::Corrupt(_)) = read {
+            self.corrupt.fetch_add(1, Ordering::Relaxed);
+        }
+        read
+    }
+
+    async fn write(
+        &self,
+        id: EntryId,
+        entry: Entry,
+        expires: Duration,
+        began: Token,
+    ) -> Result<Put, TierError> {
+        if entry.body.len() > self.files.settings.max_object {
+            return Ok(Put::Refused);
+        }
+        let files = Arc::clone(&self.files);
+        let job = move || match write::write(&files, id, &entry, expiry(expires), began) {
+            Ok(()) => Ok(Put::Stored),
+            Err(Failure::Removed) => Ok(Put::ClaimLost),
+            Err(Failure::NoRoom | Failure::TooLarge) => Ok(Put::Refused),
+            Err(failure) => Err(failure),
+        };
+        self.writing.run(job).await
+    }
+}
+
+impl Tier for Disk {
+    fn name(&self) -> &'static str {
+        "disk"
+    }
+
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn get(&self, id: EntryId, claim: Option<Duration>) -> BoxFuture<'_, Result<Got, TierError>> {
+        Box::pin(async move {
+            let (lookup, token) = self.files.look_up(id);
+            let entry = match lookup {
+                Lookup::Missing => None,
+                Lookup::Open(entry) => Some(entry),
+                Lookup::Closed => self.read(id, token).await?,
+            };
+            let missing = Got::Missing(claim.map(|_| Claim::Mine(token)));
+            Ok(entry.map_or(missing, Got::Entry))
+        })
+    }
+
+    fn claim(&self, _: EntryId, _: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
+        Box::pin(async { Ok(Claim::Mine(self.files.now())) })
+    }
+
+    fn release(&self, _: EntryId, _: Token) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn put(
+        &self,
+        id: EntryId,
+        entry: Entry,
+        expires: Duration,
+        token: Option<Token>,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        let began = token.unwrap_or_else(|| self.files.now());
+        Box::pin(async move {
+            let put = self.write(id, entry, expires, began).await;
+            if let Ok(Put::Refused) = put {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+            }
+            put
+        })
+    }
+
+    fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
+        let forgotten = self.files.forget(id);
+        Box::pin(async move {
+            let Some(forgotten) = forgotten else {
+                return Ok(());
+            };
+            let files = Arc::clone(&self.files);
+            let job = move || files.finish_removal(id, forgotten).map_err(Failure::Disk);
+            self.writing.run(job).await
+        })
+    }
+
+    fn spool(&self) -> Option<Box<dyn Spool>> {
+        let place = Arc::clone(&self.spools).try_acquire_owned().ok()?;
+        let (files, writing) = (Arc::clone(&self.files), Arc::clone(&self.writing));
+        Some(Box::new(DiskSpool::new(files, writing, place)))
+    }
+
+    fn stats(&self) -> TierStats {
+        let totals = self.files.totals();
+        let crews = [&*self.reading, &*self.writing, &self.recording];
+        TierStats {
+            entries: Some(totals.entries),
+            bytes: Some(totals.bytes),
+            capacity: Some(self.files.settings.capacity),
+            evicted: totals.evicted,
+            refused: self.refused.load(Ordering::Relaxed),
+            corrupt: self.corrupt.load(Ordering::Relaxed),
+            degraded: crews
+                .iter()
+                .filter_map(|crew| crew.health.report())
+                .collect(),
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.background.abort();
+    }
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disk")
+            .field("directory", &self.files.settings.directory)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<Failure> for TierError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Flaw(flaw) => Self::Corrupt(flaw.to_string()),
+            Failure::Disk(error) | Failure::Source(error) => Self::Failed(error.to_string()),
+            Failure::NoRoom => Self::Failed("no room".into()),
+            Failure::TooLarge => Self::Failed("larger than what is kept".into()),
+            Failure::Removed => Self::Failed("removed while it was on its way".into()),
+            Failure::GivenUp => Self::Failed("given up before".into()),
+        }
+    }
+}

@@ -1,0 +1,975 @@
+//! The disk tier, from outside: real files, real restarts, real kills.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use microcache_store::disk::{Disk, DiskError, DiskSettings};
+use microcache_store::{Claim, Content, Entry, EntryId, Got, Put, Tier, TierError, Token};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::runtime::{Builder, Runtime};
+
+const HOUR: Duration = Duration::from_hours(1);
+const MIB: u64 = 1024 * 1024;
+/// Only against a hang.
+const LONG: Duration = Duration::from_mins(1);
+/// Set in the processes that a test starts: the directory they work in.
+const ROLE: &str = "MICROCACHE_TEST_DISK";
+
+/// A directory of the test's own, and a runtime for the background work.
+struct Place {
+    directory: PathBuf,
+    runtime: Runtime,
+}
+
+impl Place {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("microcache-disk-{}-{number}", std::process::id());
+        Self::at(std::env::temp_dir().join(name))
+    }
+
+    fn at(directory: PathBuf) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        Self {
+            directory,
+            runtime: runtime.expect("a runtime"),
+        }
+    }
+
+    fn settings(&self, capacity: u64) -> DiskSettings {
+        DiskSettings {
+            pause: Duration::ZERO,
+            read_deadline: LONG,
+            write_deadline: LONG,
+            ..DiskSettings::new(&self.directory, capacity)
+        }
+    }
+
+    fn open(&self, settings: DiskSettings) -> Arc<Disk> {
+        let disk = Disk::open(settings, self.runtime.handle()).expect("an open disk");
+        self.runtime.block_on(disk.counted());
+        disk
+    }
+
+    /// Opens it again, as after a restart.
+    fn reopen(&mut self, disk: Arc<Disk>, settings: DiskSettings) -> Arc<Disk> {
+        drop(disk);
+        // The old runtime's threads may still hold the directory.
+        let runtime = Builder::new_current_thread().enable_all().build();
+        drop(std::mem::replace(
+            &mut self.runtime,
+            runtime.expect("a runtime"),
+        ));
+        Disk::open(settings, self.runtime.handle()).expect("an open disk")
+    }
+
+    fn put(&self, disk: &Disk, key: &str, head: &[u8], body: impl Into<Content>) -> Put {
+        self.try_put(disk, key, head, body).expect("a working disk")
+    }
+
+    fn try_put(
+        &self,
+        disk: &Disk,
+        key: &str,
+        head: &[u8],
+        body: impl Into<Content>,
+    ) -> Result<Put, TierError> {
+        let entry = Entry {
+            head: Bytes::copy_from_slice(head),
+            body: body.into(),
+        };
+        self.runtime.block_on(disk.put(id(key), entry, HOUR, None))
+    }
+
+    fn get(&self, disk: &Disk, key: &str) -> Option<Entry> {
+        self.try_get(disk, key).expect("a working disk")
+    }
+
+    fn try_get(&self, disk: &Disk, key: &str) -> Result<Option<Entry>, TierError> {
+        Ok(match self.runtime.block_on(disk.get(id(key), None))? {
+            Got::Entry(entry) => Some(entry),
+            Got::Missing(claim) => {
+                assert_eq!(claim, None, "nobody asked for one");
+                None
+            }
+        })
+    }
+
+    fn path(&self, key: &str) -> PathBuf {
+        let name = id(key).to_string();
+        let home = self.directory.join("microcache-v1");
+        home.join(&name[..1]).join(&name[1..3]).join(name)
+    }
+
+    /// What the entries take, as the system sees it, and how many there are.
+    fn used(&self) -> (u64, u64) {
+        let mut used = (0, 0);
+        walk(&self.directory, &mut |path, file| {
+            if file.is_file() && path.file_name().is_some_and(|name| name.len() == 32) {
+                used.0 += file.len().div_ceil(4096) * 4096;
+                used.1 += 1;
+            }
+        });
+        used
+    }
+
+    fn temporaries(&self) -> usize {
+        let directory = fs::read_dir(self.directory.join("microcache-v1/tmp"));
+        directory.expect("a directory").count()
+    }
+
+    /// Waits until something has come true, which nothing announces.
+    fn wait_until(&self, what: &str, mut is_true: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !is_true() {
+            assert!(began.elapsed() < LONG, "{what} never came true");
+            self.runtime
+                .block_on(async { tokio::time::sleep(Duration::from_millis(5)).await });
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if std::env::var_os(ROLE).is_none() {
+            let _ = fs::remove_dir_all(&self.directory);
+        }
+    }
+}
+
+fn id(key: &str) -> EntryId {
+    EntryId::of(key.as_bytes())
+}
+
+/// Bytes that say where they come from.
+fn body(seed: u64, len: usize) -> Bytes {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    let mut bytes: Vec<u8> = std::iter::repeat_with(next)
+        .take(len / 8 + 1)
+        .flatten()
+        .collect();
+    bytes.truncate(len);
+    bytes.into()
+}
+
+fn read_all(content: &Content) -> Bytes {
+    match content {
+        Content::Bytes(bytes) => bytes.clone(),
+        Content::File(file) => (0..file.blocks())
+            .flat_map(|number| file.read_block(number).expect("a good block"))
+            .collect(),
+    }
+}
+
+fn walk(directory: &Path, see: &mut impl FnMut(&Path, &fs::Metadata)) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let (path, Ok(metadata)) = (entry.path(), entry.metadata()) else {
+            continue;
+        };
+        see(&path, &metadata);
+        if metadata.is_dir() {
+            walk(&path, see);
+        }
+    }
+}
+
+/// This test again, in a process of its own.
+fn start_child(test: &str, directory: &Path, before: &str) -> Child {
+    let this = std::env::current_exe().expect("a path");
+    Command::new("sh")
+        .args([
+            "-c",
+            &format!("{before} exec \"$0\" --exact \"$1\" --nocapture"),
+        ])
+        .arg(this)
+        .arg(test)
+        .env(ROLE, directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process")
+}
+
+#[test]
+fn what_is_put_can_be_got_at_any_size_and_after_a_restart() {
+    let mut place = Place::new();
+    let disk = place.open(place.settings(64 * MIB));
+    let sizes = [
+        0, 1, 4000, 65_536, 65_537, 131_072, 131_073, 1_000_000, 3_000_000,
+    ];
+    for (size, head_len) in sizes
+        .into_iter()
+        .zip([0, 1, 300, 20_000].into_iter().cycle())
+    {
+        let head = body(1, head_len);
+        assert_eq!(
+            place.put(&disk, &size.to_string(), &head, body(2, size)),
+            Put::Stored
+        );
+    }
+    let check = |place: &Place, disk: &Disk| {
+        for (size, head_len) in sizes
+            .into_iter()
+            .zip([0, 1, 300, 20_000].into_iter().cycle())
+        {
+            let entry = place.get(disk, &size.to_string()).expect("there");
+            assert_eq!(entry.head, body(1, head_len));
+            assert_eq!(read_all(&entry.body), body(2, size));
+            assert_eq!(
+                matches!(entry.body, Content::File(_)),
+                size > 65_536,
+                "{size}"
+            );
+        }
+    };
+    check(&place, &disk);
+    let disk = place.reopen(disk, place.settings(64 * MIB));
+    check(&place, &disk);
+}
+
+#[test]
+fn the_first_hit_after_a_restart_needs_no_scan_and_the_scan_counts_everything() {
+    let mut place = Place::new();
+    let disk = place.open(place.settings(64 * MIB));
+    for number in 0..200 {
+        place.put(&disk, &number.to_string(), b"head", body(number, 2000));
+    }
+    let before = disk.stats();
+    let disk = place.reopen(disk, place.settings(64 * MIB));
+    // Nothing of the scan has run: the runtime is driven by this very call.
+    assert_eq!(disk.stats().entries, Some(0));
+    assert!(place.get(&disk, "7").is_some());
+    assert!(place.get(&disk, "absent").is_none());
+    place.runtime.block_on(disk.counted());
+    assert_eq!(disk.stats(), before);
+    assert_eq!(before.entries, Some(200));
+    assert_eq!(before.bytes, Some(place.used().0));
+}
+
+#[test]
+fn a_removal_holds_and_so_it_does_after_a_restart() {
+    let mut place = Place::new();
+    let disk = place.open(place.settings(MIB));
+    place.put(&disk, "one", b"head", body(1, 100));
+    place.put(&disk, "large", b"head", body(1, 100_000));
+    let large = place.get(&disk, "large").expect("there");
+    for key in ["one", "large"] {
+        place
+            .runtime
+            .block_on(disk.remove(id(key)))
+            .expect("a removal");
+        assert!(place.get(&disk, key).is_none());
+        assert!(!place.path(key).exists());
+    }
+    assert_eq!(
+        read_all(&large.body),
+        body(1, 100_000),
+        "it is readable while it is held"
+    );
+    let disk = place.reopen(disk, place.settings(MIB));
+    assert!(place.get(&disk, "one").is_none());
+    // Removed while nobody knows yet whether it is there.
+    place.put(&disk, "two", b"head", body(1, 100));
+    let disk = place.reopen(disk, place.settings(MIB));
+    place
+        .runtime
+        .block_on(disk.remove(id("two")))
+        .expect("a removal");
+    place.runtime.block_on(disk.counted());
+    assert!(place.get(&disk, "two").is_none());
+    assert_eq!((disk.stats().bytes, place.used()), (Some(0), (0, 0)));
+}
+
+#[test]
+fn what_began_before_a_removal_is_not_stored_after_it() {
+    let place = Place::new();
+    let disk = place.open(place.settings(8 * MIB));
+    let claimed = place.runtime.block_on(disk.get(id("one"), Some(HOUR)));
+    let Ok(Got::Missing(Some(Claim::Mine(token)))) = claimed else {
+        panic!("{claimed:?}");
+    };
+    let mut spool = disk.spool().expect("room for one");
+    place
+        .runtime
+        .block_on(spool.write(body(1, 1_000_000)))
+        .expect("a write");
+    place
+        .runtime
+        .block_on(disk.remove(id("one")))
+        .expect("a removal");
+    let put = |key, token: Token| {
+        let entry = Entry {
+            head: Bytes::new(),
+            body: Content::default(),
+        };
+        place
+            .runtime
+            .block_on(disk.put(id(key), entry, HOUR, Some(token)))
+    };
+    assert_eq!(put("one", token), Ok(Put::ClaimLost));
+    assert_eq!(put("other", token), Ok(Put::Stored));
+    let spooled = place
+        .runtime
+        .block_on(spool.finish(id("one"), Bytes::new(), HOUR));
+    assert!(matches!(spooled, Err(TierError::Failed(_))), "{spooled:?}");
+    assert!(place.get(&disk, "one").is_none());
+    let claim = place.runtime.block_on(disk.claim(id("one"), HOUR));
+    let Ok(Claim::Mine(token)) = claim else {
+        panic!("{claim:?}");
+    };
+    assert_eq!(put("one", token), Ok(Put::Stored));
+    assert_eq!(place.temporaries(), 0);
+}
+
+#[test]
+fn a_body_larger_than_memory_is_spooled() {
+    let mut place = Place::new();
+    let disk = place.open(place.settings(64 * MIB));
+    let whole = body(3, 9_999_999);
+    let mut spool = disk.spool().expect("room for one");
+    for chunk in whole.chunks(70_001) {
+        let chunk = Bytes::copy_from_slice(chunk);
+        place.runtime.block_on(spool.write(chunk)).expect("a write");
+    }
+    let head = Bytes::from_static(b"head");
+    let kept = place
+        .runtime
+        .block_on(spool.finish(id("one"), head, HOUR))
+        .expect("a body");
+    assert_eq!(read_all(&kept), whole);
+    assert!(matches!(&kept, Content::File(file) if file.verified().is_some()));
+    let entry = place.get(&disk, "one").expect("there");
+    assert_eq!(
+        (&entry.head[..], read_all(&entry.body)),
+        (&b"head"[..], whole.clone())
+    );
+    // With a new head, as after a revalidation, and under another name.
+    for key in ["one", "two"] {
+        assert_eq!(
+            place.put(&disk, key, b"new head", entry.body.clone()),
+            Put::Stored
+        );
+    }
+    let disk = place.reopen(disk, place.settings(64 * MIB));
+    for key in ["one", "two"] {
+        let entry = place.get(&disk, key).expect("there");
+        assert_eq!(
+            (&entry.head[..], read_all(&entry.body)),
+            (&b"new head"[..], whole.clone())
+        );
+    }
+}
+
+#[test]
+fn a_spool_that_is_given_up_leaves_nothing_behind() {
+    let place = Place::new();
+    let disk = place.open(DiskSettings {
+        spools: 1,
+        ..place.settings(8 * MIB)
+    });
+    let mut spool = disk.spool().expect("room for one");
+    assert!(disk.spool().is_none(), "one at a time");
+    place
+        .runtime
+        .block_on(spool.write(body(1, 1_000_000)))
+        .expect("a write");
+    assert_eq!(place.temporaries(), 1);
+    drop(spool);
+    place.wait_until("an empty directory", || place.temporaries() == 0);
+    place.wait_until("given back", || disk.stats().bytes == Some(0));
+    let mut spool = disk.spool().expect("room for one again");
+    let too_much = (0..3).try_for_each(|_| place.runtime.block_on(spool.write(body(1, 1_000_000))));
+    assert!(
+        matches!(too_much, Err(TierError::Failed(_))),
+        "{too_much:?}"
+    );
+}
+
+#[test]
+fn the_bounds_hold_and_are_used() {
+    for (max_files, size, expected_files) in [(100_000, 20_000, None), (200, 2000, Some(200))] {
+        let place = Place::new();
+        let capacity = 8 * MIB;
+        let disk = place.open(DiskSettings {
+            max_files,
+            ..place.settings(capacity)
+        });
+        for number in 0..1200 {
+            assert_eq!(
+                place.put(&disk, &number.to_string(), b"head", body(number, size)),
+                Put::Stored
+            );
+            assert!(disk.stats().bytes <= Some(capacity));
+        }
+        let (bytes, files) = place.used();
+        assert_eq!(
+            (disk.stats().bytes, disk.stats().entries),
+            (Some(bytes), Some(files))
+        );
+        assert_eq!(disk.stats().evicted, 1200 - files);
+        match expected_files {
+            Some(expected) => assert_eq!(files, expected),
+            None => assert!(bytes <= capacity && bytes > capacity / 100 * 98, "{bytes}"),
+        }
+    }
+}
+
+#[test]
+fn large_ones_make_room_and_too_large_ones_are_refused() {
+    let place = Place::new();
+    let disk = place.open(place.settings(8 * MIB));
+    for number in 0..500 {
+        place.put(&disk, &number.to_string(), b"head", body(number, 16_000));
+    }
+    assert_eq!(
+        place.put(&disk, "large", b"head", body(1, 2_000_000)),
+        Put::Stored
+    );
+    assert_eq!(
+        place.put(&disk, "too large", b"head", body(1, 2_200_000)),
+        Put::Refused
+    );
+    assert_eq!(disk.stats().refused, 1);
+    assert!(place.get(&disk, "large").is_some());
+    assert!(place.used().0 <= 8 * MIB);
+}
+
+#[test]
+fn what_is_used_stays() {
+    let place = Place::new();
+    let disk = place.open(place.settings(4 * MIB));
+    place.put(&disk, "small", b"head", body(1, 1000));
+    place.put(&disk, "large", b"head", body(1, 200_000));
+    let large = place.get(&disk, "large").expect("there");
+    for number in 0..3000 {
+        place.put(&disk, &number.to_string(), b"head", body(number, 4000));
+        if number % 20 == 0 {
+            assert!(place.get(&disk, "small").is_some(), "gone after {number}");
+            // Memory answers with this one, and does not ask the disk.
+            if let Content::File(file) = &large.body {
+                file.touch();
+            }
+        }
+    }
+    assert!(place.get(&disk, "large").is_some());
+    assert!(place.get(&disk, "1").is_none());
+}
+
+#[test]
+fn with_less_room_after_a_restart_the_rest_is_removed() {
+    let mut place = Place::new();
+    let disk = place.open(place.settings(8 * MIB));
+    for number in 0..500 {
+        place.put(&disk, &number.to_string(), b"head", body(number, 10_000));
+    }
+    let disk = place.reopen(disk, place.settings(2 * MIB));
+    place.runtime.block_on(disk.counted());
+    let (bytes, _) = place.used();
+    assert!(bytes <= 2 * MIB && bytes > 2 * MIB - 16_384, "{bytes}");
+    assert_eq!(disk.stats().bytes, Some(bytes));
+}
+
+#[test]
+fn a_directory_has_one_process() {
+    let place = Place::new();
+    let disk = place.open(place.settings(MIB));
+    let second = Disk::open(place.settings(MIB), place.runtime.handle());
+    let error = second.expect_err("taken").to_string();
+    let (directory, pid) = (place.directory.display(), std::process::id());
+    assert_eq!(
+        error,
+        format!(
+            "{directory} is in use by process {pid}: every process needs a directory of its own"
+        ),
+    );
+    drop(disk);
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_named() {
+    let place = Place::new();
+    fs::write(&place.directory, b"a file").expect("a file");
+    let error = Disk::open(place.settings(MIB), place.runtime.handle()).expect_err("a file");
+    assert!(matches!(error, DiskError::Unusable { .. }));
+    let expected = format!("{} cannot be used: ", place.directory.display());
+    assert!(error.to_string().starts_with(&expected), "{error}");
+    fs::remove_file(&place.directory).expect("it is there");
+}
+
+#[test]
+fn only_the_owner_may_look() {
+    let place = Place::new();
+    let disk = place.open(place.settings(MIB));
+    place.put(&disk, "one", b"head", body(1, 100));
+    place
+        .runtime
+        .block_on(disk.append_purge(Bytes::from_static(b"all")))
+        .expect("a record");
+    let mut seen = 0;
+    walk(&place.directory, &mut |path, metadata| {
+        let expected = if metadata.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(
+            metadata.permissions().mode() & 0o777,
+            expected,
+            "{}",
+            path.display()
+        );
+        seen += 1;
+    });
+    assert_eq!(seen, 7, "lock, home, tmp, purges, x, yy, the entry");
+}
+
+#[test]
+fn other_versions_and_foreign_files_are_removed_and_nothing_else() {
+    let mut place = Place::new();
+    let disk = place.open(place.settings(MIB));
+    place.put(&disk, "one", b"head", body(1, 100));
+    let folder = place.path("one").parent().expect("a folder").to_path_buf();
+    let home = place.directory.join("microcache-v1");
+    fs::create_dir_all(place.directory.join("microcache-v9/a/bc")).expect("a directory");
+    fs::write(place.directory.join("microcache-v9/a/bc/file"), b"old").expect("a file");
+    fs::write(home.join("foreign"), b"what").expect("a file");
+    fs::write(home.join("tmp/7"), b"half").expect("a file");
+    fs::write(folder.join("foreign"), b"what").expect("a file");
+    fs::write(folder.join(id("misplaced").to_string()), b"what").expect("a file");
+    fs::write(place.directory.join("notes"), b"somebody's").expect("a file");
+    let disk = place.reopen(disk, place.settings(MIB));
+    place.runtime.block_on(disk.counted());
+    let mut names = Vec::new();
+    walk(&place.directory, &mut |path, metadata| {
+        if metadata.is_file() {
+            let name = path.file_name().expect("a name").to_string_lossy();
+            names.push(name.into_owned());
+        }
+    });
+    names.sort();
+    let mut expected = [
+        id("one").to_string(),
+        "microcache.lock".into(),
+        "notes".into(),
+    ];
+    expected.sort();
+    assert_eq!(names, expected);
+    assert!(!place.directory.join("microcache-v9").exists());
+}
+
+#[test]
+fn what_is_over_leaves_by_itself() {
+    let place = Place::new();
+    let disk = place.open(place.settings(MIB));
+    let entry = Entry {
+        head: Bytes::new(),
+        body: Content::default(),
+    };
+    let put = disk.put(id("one"), entry, Duration::ZERO, None);
+    assert_eq!(place.runtime.block_on(put), Ok(Put::Stored));
+    place.put(&disk, "two", b"", body(1, 10));
+    place.wait_until("the end of it", || disk.stats().entries == Some(1));
+    assert!(place.get(&disk, "one").is_none());
+    assert!(place.get(&disk, "two").is_some());
+    place.wait_until("its removal", || !place.path("one").exists());
+    assert_eq!(disk.stats().evicted, 0);
+}
+
+#[test]
+fn a_changed_byte_is_noticed_wherever_it_is() {
+    let place = Place::new();
+    let disk = place.open(place.settings(MIB));
+    place.put(&disk, "one", b"the head", body(1, 50));
+    let good = fs::read(place.path("one")).expect("a file");
+    let truncated = (0..good.len()).map(|len| good[..len].to_vec());
+    let flipped = (0..good.len() * 8).map(|bit| {
+        let mut bad = good.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        bad
+    });
+    let longer = [[&good[..], b"x"].concat()];
+    let mut corrupt = 0;
+    for bad in truncated.chain(flipped).chain(longer) {
+        place.put(&disk, "one", b"the head", body(1, 50));
+        fs::write(place.path("one"), &bad).expect("a file");
+        let got = place.try_get(&disk, "one");
+        assert!(
+            matches!(got, Err(TierError::Corrupt(_))),
+            "{got:?} from {bad:?}"
+        );
+        assert!(!place.path("one").exists(), "it is removed");
+        assert!(place.get(&disk, "one").is_none());
+        corrupt += 1;
+        assert_eq!(disk.stats().corrupt, corrupt);
+    }
+    assert_eq!(disk.stats().bytes, Some(0));
+    fs::write(place.path("one"), &good).expect("a file");
+    assert!(place.get(&disk, "one").is_none(), "nobody put it there");
+}
+
+#[test]
+fn a_changed_block_of_a_large_body_spoils_no_other() {
+    let mut place = Place::new();
+    let disk = place.open(place.settings(8 * MIB));
+    place.put(&disk, "one", b"head", body(1, 1_000_000));
+    let disk = place.reopen(disk, place.settings(8 * MIB));
+    let file = File::options()
+        .write(true)
+        .open(place.path("one"))
+        .expect("a file");
+    file.write_all_at(&[0; 8], 300_000).expect("a write");
+    let entry = place.get(&disk, "one").expect("its head is good");
+    let Content::File(file) = entry.body else {
+        panic!("in memory");
+    };
+    let good: Vec<u64> = (0..file.blocks())
+        .filter(|&block| file.read_block(block).is_ok())
+        .collect();
+    assert_eq!(good, [0, 1, 3, 4, 5, 6, 7]);
+    assert!(file.verify().is_err() && file.verified().is_none());
+}
+
+#[test]
+fn what_is_no_file_or_another_ones_is_not_read() {
+    let place = Place::new();
+    let disk = place.open(place.settings(MIB));
+    let kinds: [(&str, fn(&Place)); 4] = [
+        ("link", |place| {
+            std::os::unix::fs::symlink("/etc/hostname", place.path("one")).expect("a link");
+        }),
+        ("directory", |place| {
+            fs::create_dir_all(place.path("one").join("x")).expect("a directory")
+        }),
+        ("pipe", |place| {
+            let mode = rustix::fs::Mode::RWXU;
+            let kind = rustix::fs::FileType::Fifo;
+            rustix::fs::mknodat(rustix::fs::CWD, place.path("one"), kind, mode, 0).expect("a pipe");
+        }),
+        ("other", |place| {
+            fs::copy(place.path("two"), place.path("one")).expect("a copy");
+        }),
+    ];
+    for (kind, make) in kinds {
+        place.put(&disk, "one", b"head", body(1, 10));
+        place.put(&disk, "two", b"head", body(2, 10));
+        fs::remove_file(place.path("one")).expect("it is there");
+        make(&place);
+        let got = place.try_get(&disk, "one");
+        assert!(matches!(got, Err(TierError::Corrupt(_))), "{kind}: {got:?}");
+        assert!(
+            place.path("one").symlink_metadata().is_err(),
+            "{kind} is still there"
+        );
+    }
+}
+
+#[test]
+fn open_files_have_a_bound_and_make_room_for_each_other() {
+    let place = Place::new();
+    let settings = DiskSettings {
+        inline: 0,
+        open_files: 3,
+        ..place.settings(64 * MIB)
+    };
+    let disk = place.open(settings);
+    let keys = ["a", "b", "c", "d", "e"];
+    for key in keys {
+        place.put(&disk, key, b"head", body(1, 200_000));
+    }
+    place.put(&disk, "huge", b"head", body(1, 9_000_000));
+    let mut held: Vec<_> = keys.map(|key| place.get(&disk, key).expect("there")).into();
+    let in_files = |held: &[Entry]| {
+        let in_file = |entry: &&Entry| matches!(entry.body, Content::File(_));
+        held.iter().filter(in_file).count()
+    };
+    assert_eq!((in_files(&held), held.len()), (3, 5));
+    assert!(
+        held.iter()
+            .all(|entry| read_all(&entry.body) == body(1, 200_000))
+    );
+    assert!(
+        place.get(&disk, "huge").is_none(),
+        "too large for memory, and no file may be opened"
+    );
+    // Replaced while they are held, they still count.
+    for key in keys {
+        place.put(&disk, key, b"head", body(2, 200_000));
+    }
+    assert!(
+        place
+            .get(&disk, "a")
+            .is_some_and(|entry| in_files(&[entry]) == 0)
+    );
+    held.clear();
+    assert!(
+        place
+            .get(&disk, "a")
+            .is_some_and(|entry| in_files(&[entry]) == 1)
+    );
+    assert!(place.get(&disk, "huge").is_some());
+}
+
+#[test]
+fn a_directory_that_vanishes_comes_back() {
+    let place = Place::new();
+    let disk = place.open(place.settings(8 * MIB));
+    place.put(&disk, "one", b"head", body(1, 100));
+    place.put(&disk, "two", b"head", body(1, 100));
+    fs::remove_dir_all(&place.directory).expect("it is there");
+    assert!(place.get(&disk, "one").is_none());
+    assert_eq!(
+        place.put(&disk, "three", b"head", body(3, 100)),
+        Put::Stored
+    );
+    place.runtime.block_on(disk.counted());
+    assert!(place.get(&disk, "two").is_none());
+    let entry = place.get(&disk, "three").expect("there");
+    assert_eq!(read_all(&entry.body), body(3, 100));
+    assert_eq!(
+        (disk.stats().entries, disk.stats().bytes),
+        (Some(1), Some(4096))
+    );
+    place
+        .runtime
+        .block_on(disk.append_purge(Bytes::from_static(b"all")))
+        .expect("a record");
+    let second = Disk::open(place.settings(MIB), place.runtime.handle());
+    assert!(
+        matches!(second, Err(DiskError::Taken { .. })),
+        "the lock came back too"
+    );
+}
+
+#[test]
+fn a_directory_that_fails_is_reported_and_used_again_when_it_works() {
+    let place = Place::new();
+    let disk = place.open(place.settings(8 * MIB));
+    place.put(&disk, "one", b"head", body(1, 100));
+    let temporary = place.directory.join("microcache-v1/tmp");
+    fs::remove_dir(&temporary).expect("it is empty");
+    fs::write(&temporary, b"in the way").expect("a file");
+    for _ in 0..9 {
+        let put = place.try_put(&disk, "two", b"head", body(1, 100));
+        assert!(matches!(put, Err(TierError::Failed(_))), "{put:?}");
+    }
+    let report = disk.stats().degraded;
+    assert!(
+        matches!(&report[..], [line] if line.starts_with("writing: Not a directory")),
+        "{report:?}"
+    );
+    assert!(place.get(&disk, "one").is_some(), "reading works");
+    fs::remove_file(&temporary).expect("it is there");
+    assert_eq!(place.put(&disk, "two", b"head", body(1, 100)), Put::Stored);
+    assert_eq!(disk.stats().degraded, [""; 0]);
+    assert_eq!(disk.stats().bytes, Some(2 * 4096));
+}
+
+#[test]
+fn while_nothing_works_it_is_not_tried_for_every_request() {
+    let place = Place::new();
+    let disk = place.open(DiskSettings {
+        pause: HOUR,
+        ..place.settings(8 * MIB)
+    });
+    let temporary = place.directory.join("microcache-v1/tmp");
+    fs::remove_dir(&temporary).expect("it is empty");
+    fs::write(&temporary, b"in the way").expect("a file");
+    let errors = [(); 5].map(|()| place.try_put(&disk, "one", b"head", body(1, 1)).err());
+    assert!(matches!(&errors[..3], [Some(TierError::Failed(_)), ..]));
+    assert_eq!(errors[3..], [Some(TierError::Down), Some(TierError::Down)]);
+}
+
+#[test]
+fn records_of_purges_survive_and_a_torn_one_is_cut_off() {
+    let mut place = Place::new();
+    let mut disk = place.open(place.settings(MIB));
+    let records = |count: u8| {
+        (0..count)
+            .map(|n| Bytes::from(vec![n; usize::from(n)]))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(disk.take_purges(), records(0));
+    for record in records(9) {
+        place
+            .runtime
+            .block_on(disk.append_purge(record))
+            .expect("a record");
+    }
+    let journal = place.directory.join("microcache-v1/purges");
+    let whole = fs::read(&journal).expect("a file");
+    fs::write(&journal, &whole[..whole.len() - 1]).expect("a file");
+    disk = place.reopen(disk, place.settings(MIB));
+    assert_eq!(disk.take_purges(), records(8));
+    assert_eq!(disk.take_purges(), records(0), "given once");
+    place
+        .runtime
+        .block_on(disk.append_purge(records(9).remove(8)))
+        .expect("a record");
+    disk = place.reopen(disk, place.settings(MIB));
+    assert_eq!(disk.take_purges(), records(9));
+    place
+        .runtime
+        .block_on(disk.replace_purges(records(3)))
+        .expect("a replacement");
+    place
+        .runtime
+        .block_on(disk.append_purge(records(4).remove(3)))
+        .expect("a record");
+    disk = place.reopen(disk, place.settings(MIB));
+    assert_eq!(disk.take_purges(), records(4));
+    let too_much = place
+        .runtime
+        .block_on(disk.append_purge(body(1, 17_000_000)));
+    assert!(
+        matches!(too_much, Err(TierError::Failed(_))),
+        "{too_much:?}"
+    );
+}
+
+/// The system's limit on the size of a file stands for a full disk: the write fails half-way.
+#[test]
+fn a_full_disk_is_reported_and_used_again_when_there_is_room() {
+    if let Some(directory) = std::env::var_os(ROLE) {
+        return meet_a_full_disk(&Place::at(directory.into()));
+    }
+    let place = Place::new();
+    let test = "a_full_disk_is_reported_and_used_again_when_there_is_room";
+    // In blocks of 512 bytes, or of 1,024: both are less than what is written.
+    let child = start_child(test, &place.directory, "trap '' XFSZ; ulimit -S -f 256;");
+    let output = child.wait_with_output().expect("an end");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("it works again"),
+        "{said}"
+    );
+}
+
+fn meet_a_full_disk(place: &Place) {
+    let disk = place.open(place.settings(64 * MIB));
+    assert_eq!(
+        place.put(&disk, "small", b"head", body(1, 10_000)),
+        Put::Stored
+    );
+    let put = place.try_put(&disk, "large", b"head", body(1, 5_000_000));
+    assert!(matches!(put, Err(TierError::Failed(_))), "{put:?}");
+    let report = disk.stats().degraded;
+    assert!(
+        matches!(&report[..], [line] if line.starts_with("writing: File too large")),
+        "{report:?}"
+    );
+    assert!(place.get(&disk, "small").is_some());
+    assert!(place.get(&disk, "large").is_none());
+    assert_eq!((place.temporaries(), disk.stats().bytes), (0, Some(12_288)));
+    let limit = getrlimit(Resource::Fsize);
+    setrlimit(
+        Resource::Fsize,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    )
+    .expect("our own limit");
+    assert_eq!(
+        place.put(&disk, "large", b"head", body(1, 5_000_000)),
+        Put::Stored
+    );
+    assert_eq!(disk.stats().degraded, [""; 0]);
+    println!("it works again");
+}
+
+#[test]
+fn killed_at_any_moment_it_never_has_a_torn_entry() {
+    const ROUNDS: u64 = 25;
+    if let Some(directory) = std::env::var_os(ROLE) {
+        write_until_killed(&Place::at(directory.into()));
+    }
+    let mut place = Place::new();
+    let mut found = 0;
+    for round in 0..ROUNDS {
+        let test = "killed_at_any_moment_it_never_has_a_torn_entry";
+        let mut child = start_child(test, &place.directory, "");
+        let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        assert!(said.any(|line| line.is_ok_and(|line| line.contains("writing now"))));
+        std::thread::sleep(Duration::from_millis(round * 7 % 90));
+        child.kill().expect("a running process");
+        child.wait().expect("an end");
+        found += check_after_a_kill(&mut place);
+    }
+    assert!(
+        found > ROUNDS * 5,
+        "there was next to nothing to check: {found}"
+    );
+}
+
+const KEYS: u64 = 60;
+const KILLED_CAPACITY: u64 = 4 * MIB;
+
+fn write_until_killed(place: &Place) -> ! {
+    let disk = place.open(place.settings(KILLED_CAPACITY));
+    println!("writing now");
+    let start = u64::from(std::process::id()) << 32;
+    for version in start.. {
+        let key = (version * 7919 % KEYS).to_string();
+        let len = (version * 104_729 % 300_000) as usize;
+        let contents = body(version, len);
+        let head = Bytes::from(format!("{key} {version} {len}"));
+        place.runtime.block_on(async {
+            let entry = Entry {
+                head: head.clone(),
+                body: contents.clone().into(),
+            };
+            match version % 5 {
+                0 => drop(disk.remove(id(&key)).await),
+                1 => {
+                    let mut spool = disk.spool().expect("one at a time");
+                    let _ = spool.write(contents).await;
+                    drop(spool.finish(id(&key), head, HOUR).await);
+                }
+                _ => drop(disk.put(id(&key), entry, HOUR, None).await),
+            }
+        });
+    }
+    unreachable!("nobody writes for so long")
+}
+
+/// How many entries there are, all of them as they were written.
+fn check_after_a_kill(place: &mut Place) -> u64 {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    place.runtime = runtime.expect("a runtime");
+    let disk = Disk::open(place.settings(KILLED_CAPACITY), place.runtime.handle());
+    let disk = disk.expect("the dead hold no lock");
+    assert_eq!(place.temporaries(), 0);
+    let mut found = 0;
+    for key in 0..KEYS {
+        let Some(entry) = place.get(&disk, &key.to_string()) else {
+            continue;
+        };
+        let head = String::from_utf8(entry.head.to_vec()).expect("as it was written");
+        let numbers: Vec<u64> = head
+            .split(' ')
+            .map(|word| word.parse().expect("a number"))
+            .collect();
+        assert_eq!((numbers[0], numbers.len()), (key, 3));
+        assert_eq!(read_all(&entry.body), body(numbers[1], numbers[2] as usize));
+        found += 1;
+    }
+    place.runtime.block_on(disk.counted());
+    assert_eq!(
+        (disk.stats().corrupt, disk.stats().entries),
+        (0, Some(found))
+    );
+    assert!(place.used().0 <= KILLED_CAPACITY);
+    drop(disk);
+    let runtime = Builder::new_current_thread().enable_all().build();
+    place.runtime = runtime.expect("a runtime");
+    found
+}
