@@ -129,7 +129,10 @@ impl Line {
                     self.health.succeeded();
                     (Ok(answers), None)
                 }
-                Ok(Err(error)) => (Err(TierError::Failed(error.to_string())), Some(error.into())),
+                Ok(Err(error)) => (
+                    Err(TierError::Failed(error.to_string())),
+                    Some(error.into()),
+                ),
                 Err(_) => (Err(TierError::Timeout), Some(End::Late)),
             };
             // Whoever asked may have given up.
@@ -184,12 +187,11 @@ async fn write_all(
         for part in job.request.parts() {
             writer.write_all(part).await?;
         }
-        next = match jobs.try_recv() {
-            Ok(job) => Some(job),
-            Err(_) => {
-                writer.flush().await?;
-                jobs.recv().await
-            }
+        next = if let Ok(job) = jobs.try_recv() {
+            Some(job)
+        } else {
+            writer.flush().await?;
+            jobs.recv().await
         };
     }
     Ok(())

@@ -83,7 +83,10 @@ impl Health {
 
     /// It did not, or not in time, or not as it should.
     pub(super) fn failed(&self, why: &str) {
-        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let failures = self
+            .failures
+            .fetch_add(1, Ordering::Relaxed)
+            .saturating_add(1);
         if failures >= self.max_failures {
             self.eject(why);
         }

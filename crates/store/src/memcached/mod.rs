@@ -76,12 +76,14 @@ enum Look {
 impl Memcached {
     /// Starts a pool; its tasks run on `handle`. A server that is not there is no error: it is left
     /// out until it is.
-    pub fn start(settings: MemcachedSettings, handle: &Handle) -> Result<Arc<Self>, InvalidSettings> {
+    pub fn start(
+        settings: MemcachedSettings,
+        handle: &Handle,
+    ) -> Result<Arc<Self>, InvalidSettings> {
         settings.check()?;
         let max_value = settings.max_item.max(USUAL_MAX_ITEM);
-        let start = |address: &ServerAddress| {
-            Server::start(address.clone(), max_value, &settings, handle)
-        };
+        let start =
+            |address: &ServerAddress| Server::start(address.clone(), max_value, &settings, handle);
         Ok(Arc::new(Self {
             servers: settings.servers.iter().map(start).collect(),
             ring: Ring::new(&settings.servers),
@@ -101,7 +103,9 @@ impl Memcached {
         let key = nginx::key(self.nginx_prefix.as_ref()?, target)?;
         let (_, server) = self.server_of(&key)?;
         match server.ask(Request::default().get(&key, None)).await {
-            Ok(Answer::Done(item)) if item.client_flags == 0 && !item.value.is_empty() => Some(item.value),
+            Ok(Answer::Done(item)) if item.client_flags == 0 && !item.value.is_empty() => {
+                Some(item.value)
+            }
             _ => None,
         }
     }
@@ -137,7 +141,9 @@ impl Memcached {
                     let delete = Request::default().delete(&key, Some(number));
                     server.ask(delete).await?;
                 }
-                Look::Damaged(number) => return Err(self.damaged(server, &key, Some(number)).await),
+                Look::Damaged(number) => {
+                    return Err(self.damaged(server, &key, Some(number)).await);
+                }
             }
         }
         Ok(Got::Missing(None))
@@ -192,7 +198,9 @@ impl Memcached {
             }
             let keep = if number + 1 < count { WINDOW - 1 } else { 0 };
             while pending.len() > keep {
-                let Some(answers) = pending.pop_front() else { break };
+                let Some(answers) = pending.pop_front() else {
+                    break;
+                };
                 match answers.await?.pop() {
                     Some(Answer::Done(item)) => pieces.push(item.value),
                     _ => return Ok(None),
@@ -229,7 +237,9 @@ impl Memcached {
                 Ok(won(item, Purpose::Renewal, index))
             }
             [Answer::Done(_) | Answer::NotStored, Answer::Done(_)] => Ok(Claim::Theirs),
-            [Answer::Done(_) | Answer::NotStored, other] | [other, ..] => Err(other.is_unexpected()),
+            [Answer::Done(_) | Answer::NotStored, other] | [other, ..] => {
+                Err(other.is_unexpected())
+            }
             [] => Err(TierError::Down),
         }
     }
@@ -273,7 +283,10 @@ impl Memcached {
         let request = if first.len() + body.len() <= self.max_item {
             Request::default().set(&key, [first, body], how)
         } else {
-            let Some(manifest) = self.store_pieces(id, entry.head, &body, how, server).await? else {
+            let Some(manifest) = self
+                .store_pieces(id, entry.head, &body, how, server)
+                .await?
+            else {
                 return Ok(self.refused());
             };
             Request::default().set(&key, [manifest.encode()], how)

@@ -91,8 +91,21 @@ mod tests {
         assert!(key("", long.as_bytes()).is_none());
         assert!(key("", &long.as_bytes()[..MAX_KEY - 1]).is_some());
         for target in [
-            "", "*", "a", "http://a/", "//a", "/a//b", "/a/../b", "/a/%2e%2e", "/.", "/a#b", "/%", "/%2",
-            "/%zz", "/%00", "/%ff",
+            "",
+            "*",
+            "a",
+            "http://a/",
+            "//a",
+            "/a//b",
+            "/a/../b",
+            "/a/%2e%2e",
+            "/.",
+            "/a#b",
+            "/%",
+            "/%2",
+            "/%zz",
+            "/%00",
+            "/%ff",
         ] {
             assert!(key("", target.as_bytes()).is_none(), "{target}");
         }

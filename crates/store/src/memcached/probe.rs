@@ -123,7 +123,12 @@ impl Visit<'_> {
     async fn ask(&mut self, request: Request, deadline: Duration) -> Result<Answers, TierError> {
         let exchange = async {
             self.writer.write_all(&request.parts().concat()).await?;
-            read_answers(&mut self.reader, request.answers(), self.probe.line.max_value).await
+            read_answers(
+                &mut self.reader,
+                request.answers(),
+                self.probe.line.max_value,
+            )
+            .await
         };
         let answers = timeout(deadline, exchange).await;
         let answers = answers.map_err(|_| TierError::Timeout)?;

@@ -287,27 +287,28 @@ mod tests {
             .build()
             .unwrap();
         // Two bytes of buffer: everything that can be in pieces is.
-        [2, 8192].map(|buffer| {
-            runtime.block_on(async {
-                let mut reader = BufReader::with_capacity(buffer, input);
-                let mut all = Vec::new();
-                loop {
-                    match read_answer(&mut reader, MAX).await {
-                        Ok(answer) => all.push(Ok(answer)),
-                        Err(error) => {
-                            all.push(Err(error.to_string()));
-                            return all;
+        [2, 8192]
+            .map(|buffer| {
+                runtime.block_on(async {
+                    let mut reader = BufReader::with_capacity(buffer, input);
+                    let mut all = Vec::new();
+                    loop {
+                        match read_answer(&mut reader, MAX).await {
+                            Ok(answer) => all.push(Ok(answer)),
+                            Err(error) => {
+                                all.push(Err(error.to_string()));
+                                return all;
+                            }
                         }
                     }
-                }
+                })
             })
-        })
-        .into_iter()
-        .reduce(|one, other| {
-            assert_eq!(one, other);
-            other
-        })
-        .unwrap()
+            .into_iter()
+            .reduce(|one, other| {
+                assert_eq!(one, other);
+                other
+            })
+            .unwrap()
     }
 
     #[test]

@@ -53,7 +53,9 @@ fn split_address(text: &str) -> Option<ServerAddress> {
     let address = ServerAddress {
         host: host.to_owned(),
         port: numbers.next()?.parse().ok().filter(|&port| port > 0)?,
-        weight: numbers.next().map_or(Some(1), |weight| weight.parse().ok())?,
+        weight: numbers
+            .next()
+            .map_or(Some(1), |weight| weight.parse().ok())?,
     };
     (address.weight > 0 && numbers.next().is_none()).then_some(address)
 }
@@ -178,7 +180,10 @@ impl MemcachedSettings {
         let bounds = [
             (self.deadline.is_zero(), "the deadline"),
             (self.connections == 0, "the number of connections"),
-            (self.max_outstanding == 0, "the number of outstanding requests"),
+            (
+                self.max_outstanding == 0,
+                "the number of outstanding requests",
+            ),
             (self.failures == 0, "the number of failures"),
             (self.retry_after.is_zero(), "the pause before a retry"),
             (self.check_every.is_zero(), "the time between checks"),

@@ -125,7 +125,10 @@ impl Manifest {
     pub fn assemble(&self, pieces: &[Bytes]) -> Option<Bytes> {
         let fits = pieces.len() == self.sums.len()
             && pieces.iter().map(|piece| piece.len() as u64).sum::<u64>() == self.body_len
-            && pieces.iter().zip(&self.sums).all(|(piece, &sum)| checksum(piece) == sum);
+            && pieces
+                .iter()
+                .zip(&self.sums)
+                .all(|(piece, &sum)| checksum(piece) == sum);
         fits.then(|| pieces.concat().into())
     }
 }
@@ -145,12 +148,19 @@ mod tests {
     const MAX: u64 = 3 * PIECE as u64;
 
     fn pieces(body: &Bytes) -> Vec<Bytes> {
-        body.chunks(PIECE).map(|piece| body.slice_ref(piece)).collect()
+        body.chunks(PIECE)
+            .map(|piece| body.slice_ref(piece))
+            .collect()
     }
 
     #[test]
     fn a_whole_record_comes_back() {
-        for (head, body) in [(&b"head"[..], &b"body"[..]), (b"", b""), (b"h", b""), (b"", b"b")] {
+        for (head, body) in [
+            (&b"head"[..], &b"body"[..]),
+            (b"", b""),
+            (b"h", b""),
+            (b"", b"b"),
+        ] {
             let bytes = Bytes::from([&whole(head), body].concat());
             let expected = Value::Whole {
                 head: Bytes::copy_from_slice(head),
@@ -184,7 +194,13 @@ mod tests {
         short[2] = short[2].slice(1..);
         let mut swapped = right.clone();
         swapped.swap(1, 2);
-        for wrong in [&foreign, &short, &swapped, &right[..2].to_vec(), &Vec::new()] {
+        for wrong in [
+            &foreign,
+            &short,
+            &swapped,
+            &right[..2].to_vec(),
+            &Vec::new(),
+        ] {
             assert_eq!(manifest.assemble(wrong), None);
         }
     }
@@ -218,8 +234,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_never_panic(kind in 0..3, tail in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let magic: &[u8] = [&WHOLE[..], &MANIFEST[..], &[]][kind as usize];
+        fn arbitrary_bytes_never_panic(kind in 0..3usize, tail in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let magic: &[u8] = [&WHOLE[..], &MANIFEST[..], &[]][kind];
             let bytes = Bytes::from([magic, &tail].concat());
             if let Some(Value::Manifest(manifest)) = Value::decode(&bytes, MAX) {
                 prop_assert_eq!(manifest.encode(), bytes);

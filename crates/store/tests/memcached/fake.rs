@@ -1,0 +1,95 @@
+//! Servers that are no memcached, or a bad one.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use microcache_store::memcached::ServerAddress;
+
+/// Its threads end with their connections; the listener's ends with the process.
+pub(crate) struct Fake {
+    address: SocketAddr,
+    accepted: Arc<AtomicUsize>,
+}
+
+impl Fake {
+    /// Says the same to whatever comes.
+    pub(crate) fn answering(answer: &'static [u8]) -> Self {
+        Self::listen(move |stream| {
+            thread::spawn(move || converse(stream, |_| answer.to_vec()));
+        })
+    }
+
+    /// Hears something, and closes the connection.
+    pub(crate) fn closing() -> Self {
+        Self::listen(|mut stream| {
+            thread::spawn(move || stream.read(&mut [0; 4096]));
+        })
+    }
+
+    /// Greets like memcached and reports nothing. The first connection that asks for an item gets
+    /// `first`, but only when there is another one, which gets `others`.
+    pub(crate) fn late(first: &'static [u8], others: &'static [u8]) -> Self {
+        let gets = Arc::new(AtomicUsize::new(0));
+        let (tell, told) = channel();
+        let told = Arc::new(Mutex::new(told));
+        Self::listen(move |stream| {
+            let (gets, tell, told) = (Arc::clone(&gets), tell.clone(), Arc::clone(&told));
+            let answer = move |command: &[u8]| match command {
+                b"mn" => b"MN\r\n".to_vec(),
+                b"stats" => b"END\r\n".to_vec(),
+                _ if gets.fetch_add(1, Ordering::SeqCst) == 0 => {
+                    let another = told.lock().expect("no panic").recv();
+                    another.map_or(Vec::new(), |()| first.to_vec())
+                }
+                _ => {
+                    let _ = tell.send(());
+                    others.to_vec()
+                }
+            };
+            thread::spawn(move || converse(stream, answer));
+        })
+    }
+
+    fn listen(mut accept: impl FnMut(TcpStream) + Send + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&accepted);
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                count.fetch_add(1, Ordering::SeqCst);
+                accept(stream);
+            }
+        });
+        Self { address, accepted }
+    }
+
+    pub(crate) fn address(&self) -> ServerAddress {
+        self.address.to_string().parse().expect("an address")
+    }
+
+    /// Connections so far.
+    pub(crate) fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
+    }
+}
+
+/// Answers each line until the connection ends.
+fn converse(mut stream: TcpStream, mut answer: impl FnMut(&[u8]) -> Vec<u8>) {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while stream.read_exact(&mut byte).is_ok() {
+        line.push(byte[0]);
+        if let Some(command) = line.strip_suffix(b"\r\n") {
+            let answer = answer(command);
+            line.clear();
+            if stream.write_all(&answer).is_err() {
+                return;
+            }
+        }
+    }
+}

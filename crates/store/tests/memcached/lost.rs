@@ -1,0 +1,176 @@
+//! Servers that die, hang, miss something and come back.
+
+use std::time::Duration;
+
+use microcache_store::memcached::{MemcachedSettings, WhenLost};
+use microcache_store::{Got, Put, Tier, TierError};
+
+use crate::node::Node;
+use crate::pool::{HOLD, LONG, Pool, entry, eventually, found, id, is_missing, mine, quick};
+
+#[tokio::test]
+async fn a_killed_server_costs_its_keys_and_returns() {
+    const KEYS: usize = 400;
+    let mut nodes = [Node::start(), Node::start(), Node::start(), Node::start()];
+    let pool = Pool::new(&nodes, quick());
+    for number in 0..KEYS {
+        let stored = pool.put(id(number), entry(b"h", b"b"), LONG, None).await;
+        assert_eq!(stored, Ok(Put::Stored));
+    }
+    nodes[2].kill();
+    let mut hits = 0;
+    for number in 0..KEYS {
+        match pool.get(id(number), None).await {
+            Ok(Got::Entry(_)) => hits += 1,
+            Ok(Got::Missing(_)) | Err(_) => {
+                // What was lost is kept by the next server, once this one is known to be lost.
+                let _ = pool.put(id(number), entry(b"h", b"b"), LONG, None).await;
+            }
+        }
+    }
+    assert!(hits >= KEYS / 2, "{hits} of {KEYS}");
+    eventually("the server is missed", || pool.stats().degraded.len() == 1).await;
+    let line = &pool.stats().degraded[0];
+    assert!(
+        line.starts_with(&format!("memcached 127.0.0.1:{}: ", nodes[2].port())),
+        "{line}"
+    );
+    for number in 0..KEYS {
+        if is_missing(&pool.get(id(number), None).await) {
+            let stored = pool.put(id(number), entry(b"h", b"b"), LONG, None).await;
+            assert_eq!(stored, Ok(Put::Stored));
+        }
+        assert!(found(pool.get(id(number), None).await).is_some());
+    }
+    nodes[2].restart();
+    eventually("the server is back", || pool.stats().degraded.is_empty()).await;
+    let mut hits = 0;
+    for number in 0..KEYS {
+        hits += usize::from(found(pool.get(id(number), None).await).is_some());
+    }
+    assert!(
+        (KEYS / 2..KEYS).contains(&hits),
+        "{hits} of {KEYS}: it came back empty"
+    );
+}
+
+#[tokio::test]
+async fn keys_of_a_lost_server_can_stay_misses() {
+    let mut nodes = [Node::start(), Node::start()];
+    let settings = MemcachedSettings {
+        when_lost: WhenLost::Miss,
+        ..quick()
+    };
+    let pool = Pool::new(&nodes, settings);
+    nodes[0].kill();
+    eventually("the server is missed", || pool.stats().degraded.len() == 1).await;
+    let mut down = 0;
+    for number in 0..100 {
+        match pool.put(id(number), entry(b"h", b"b"), LONG, None).await {
+            Ok(Put::Stored) => {}
+            Err(TierError::Down) => down += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!((10..90).contains(&down), "{down} of 100");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_left_out_after_its_deadline() {
+    let node = Node::start();
+    let pool = Pool::new([&node], quick());
+    pool.put(id(1), entry(b"head", b"body"), LONG, None)
+        .await
+        .unwrap();
+    node.stop();
+    let mut late = 0;
+    loop {
+        match pool.get(id(1), None).await {
+            Err(TierError::Timeout) => late += 1,
+            Err(TierError::Failed(_)) => {}
+            Err(TierError::Down) => break,
+            other => panic!("{other:?}"),
+        }
+        assert!(late < 10, "never left out");
+    }
+    assert!(late >= 1);
+    assert_eq!(pool.stats().degraded.len(), 1);
+    node.resume();
+    eventually("the server is back", || pool.stats().degraded.is_empty()).await;
+    assert!(
+        found(pool.get(id(1), None).await).is_some(),
+        "it had not forgotten"
+    );
+}
+
+#[tokio::test]
+async fn a_removal_that_a_server_missed_comes_before_everything_else() {
+    let nodes = [Node::start(), Node::start()];
+    let pool = Pool::new(&nodes, quick());
+    for number in 0..40 {
+        pool.put(id(number), entry(b"head", b"body"), LONG, None)
+            .await
+            .unwrap();
+    }
+    nodes[0].stop();
+    for number in 0..20 {
+        assert_eq!(pool.remove(id(number)).await, Ok(()));
+    }
+    assert!(!pool.stats().degraded.is_empty(), "it owes a confirmation");
+    nodes[0].resume();
+    eventually("the server is back", || pool.stats().degraded.is_empty()).await;
+    for number in 0..20 {
+        assert!(
+            is_missing(&pool.get(id(number), None).await),
+            "{number} was removed"
+        );
+    }
+    for number in 20..40 {
+        assert!(found(pool.get(id(number), None).await).is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_missed_too_much_has_to_be_restarted() {
+    let mut node = Node::start();
+    let settings = MemcachedSettings {
+        max_missed_removals: 5,
+        ..quick()
+    };
+    let pool = Pool::new([&node], settings);
+    pool.put(id(1), entry(b"head", b"body"), LONG, None)
+        .await
+        .unwrap();
+    eventually("it was looked at", || pool.stats().entries.is_some()).await;
+    node.stop();
+    for number in 0..6 {
+        pool.remove(id(number)).await.unwrap();
+    }
+    node.resume();
+    eventually("it is known to be useless", || {
+        let degraded = pool.stats().degraded;
+        degraded
+            .iter()
+            .any(|line| line.contains("until it is restarted"))
+    })
+    .await;
+    assert_eq!(pool.get(id(1), None).await.err(), Some(TierError::Down));
+    node.kill();
+    // A server says when it started in whole seconds.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    node.restart();
+    eventually("the server is back", || pool.stats().degraded.is_empty()).await;
+    assert!(is_missing(&pool.get(id(1), None).await));
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_at_the_start_is_awaited() {
+    let mut node = Node::start();
+    node.kill();
+    let pool = Pool::new([&node], quick());
+    eventually("the server is missed", || pool.stats().degraded.len() == 1).await;
+    assert_eq!(pool.get(id(1), None).await.err(), Some(TierError::Down));
+    node.restart();
+    eventually("the server is there", || pool.stats().degraded.is_empty()).await;
+    mine(pool.get(id(1), Some(HOLD)).await);
+}

@@ -1,0 +1,10 @@
+//! The pool against real memcached processes, and against servers that are none.
+
+mod claims;
+mod fake;
+mod lost;
+mod node;
+mod pool;
+mod records;
+mod ring;
+mod strangers;

@@ -1,0 +1,146 @@
+//! What is kept, of any size, and who else can read it.
+
+use bytes::Bytes;
+use microcache_store::memcached::MemcachedSettings;
+use microcache_store::memcached::value::{self, Manifest, Value};
+use microcache_store::{Put, Tier, TierError};
+
+use crate::node::Node;
+use crate::pool::{HOLD, LONG, Pool, entry, found, id, is_missing, mine, patient};
+
+#[tokio::test]
+async fn what_is_kept_is_found_until_it_is_removed() {
+    let nodes = [Node::start(), Node::start(), Node::start()];
+    let pool = Pool::new(&nodes, patient());
+    assert_eq!(pool.name(), "memcached");
+    assert!(pool.is_shared());
+    for (number, (head, body)) in [
+        (&b"head"[..], &b"body"[..]),
+        (b"h", b""),
+        (b"", b"b"),
+        (b"", b""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let id = id(number);
+        assert!(is_missing(&pool.get(id, None).await));
+        let stored = pool.put(id, entry(head, body), LONG, None).await;
+        assert_eq!(stored, Ok(Put::Stored));
+        assert_eq!(
+            found(pool.get(id, None).await),
+            Some((head.to_vec(), body.to_vec()))
+        );
+        assert_eq!(pool.remove(id).await, Ok(()));
+        assert!(is_missing(&pool.get(id, None).await));
+        assert_eq!(pool.remove(id).await, Ok(()));
+    }
+    assert_eq!(pool.stats().degraded, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn bodies_of_any_size_come_back_as_they_were() {
+    let nodes = [Node::start(), Node::start()];
+    let pool = Pool::new(&nodes, patient());
+    let limit = MemcachedSettings::default().max_object as usize;
+    for length in [
+        999_987, 999_988, 999_989, 1_000_000, 1_000_001, 1_048_500, 1_048_576, 2_000_000,
+        5_500_000, limit,
+    ] {
+        let body: Vec<u8> = (0..length).map(|n| (n * 31 % 251) as u8).collect();
+        let stored = pool
+            .put(id(length), entry(b"head", &body), LONG, None)
+            .await;
+        assert_eq!(stored, Ok(Put::Stored), "{length}");
+        let got = found(pool.get(id(length), None).await);
+        assert!(got == Some((b"head".to_vec(), body)), "{length}");
+    }
+    let large = vec![0; limit + 1];
+    let refused = pool.put(id(0), entry(b"head", &large), LONG, None).await;
+    assert_eq!(refused, Ok(Put::Refused));
+    assert_eq!(pool.stats().refused, 1);
+    assert!(is_missing(&pool.get(id(0), None).await));
+}
+
+/// A server with a smaller limit than ours says so, and goes on.
+#[tokio::test]
+async fn what_a_server_finds_too_large_is_refused() {
+    let node = Node::start_with(&["-I", "64k", "-o", "slab_chunk_max=32768"]);
+    let pool = Pool::new([&node], patient());
+    for length in [100_000, 3_000_000] {
+        let stored = pool
+            .put(id(1), entry(b"head", &vec![1; length]), LONG, None)
+            .await;
+        assert_eq!(stored, Ok(Put::Refused), "{length}");
+        let stored = pool.put(id(2), entry(b"head", b"body"), LONG, None).await;
+        assert_eq!(stored, Ok(Put::Stored));
+    }
+    assert_eq!(pool.stats().degraded, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_missing_or_foreign_piece_is_a_miss() {
+    let node = Node::start();
+    let pool = Pool::new([&node], patient());
+    let body: Vec<u8> = (0..2_500_000_u32).map(|n| (n % 251) as u8).collect();
+    let id = id(1);
+    for damage in ["md {key}\r\n", "ms {key} 5\r\nother\r\n"] {
+        pool.put(id, entry(b"head", &body), LONG, None)
+            .await
+            .unwrap();
+        let item = node.value(&format!("mc1:{id}"));
+        let Some(Value::Manifest(Manifest { generation, .. })) = Value::decode(&item, u64::MAX)
+        else {
+            panic!("not in pieces");
+        };
+        let piece = format!("mc1:{id}:{generation:032x}:1");
+        node.command(&damage.replace("{key}", &piece));
+        let token = mine(pool.get(id, Some(HOLD)).await);
+        let stored = pool.put(id, entry(b"head", &body), LONG, Some(token)).await;
+        assert_eq!(stored, Ok(Put::Stored));
+        assert_eq!(
+            found(pool.get(id, None).await),
+            Some((b"head".to_vec(), body.clone()))
+        );
+    }
+}
+
+#[tokio::test]
+async fn hostile_contents_are_removed() {
+    let node = Node::start_with(&["-I", "4m"]);
+    let pool = Pool::new([&node], patient());
+    let lies = Manifest {
+        head: Bytes::from_static(b"head"),
+        body_len: u64::MAX,
+        piece_len: 1,
+        generation: 1,
+        sums: vec![1, 2, 3],
+    };
+    let whole = value::whole(b"a long head");
+    let hostile = [
+        b"\r\nEN\r\nMN\r\n".to_vec(),
+        b"x".to_vec(),
+        lies.encode().to_vec(),
+        whole[..whole.len() - 1].to_vec(),
+        vec![b'x'; 1_048_577],
+        vec![b'x'; 3_000_000],
+    ];
+    for (number, value) in hostile.iter().enumerate() {
+        let id = id(number);
+        node.set(&format!("mc1:{id}"), value);
+        match pool.get(id, Some(HOLD)).await {
+            Err(TierError::Corrupt(why)) => assert!(why.contains(&id.to_string()), "{why}"),
+            other => panic!("{number}: {other:?}"),
+        }
+        mine(pool.get(id, Some(HOLD)).await);
+    }
+    assert_eq!(pool.stats().corrupt, hostile.len() as u64);
+    // Marked as stale by somebody else, and an empty value that nobody promised to fill.
+    pool.put(id(100), entry(b"head", b"body"), LONG, None)
+        .await
+        .unwrap();
+    node.command(&format!("md mc1:{} I T30\r\n", id(100)));
+    node.set(&format!("mc1:{}", id(101)), b"");
+    mine(pool.get(id(100), Some(HOLD)).await);
+    mine(pool.get(id(101), Some(HOLD)).await);
+}

@@ -1,0 +1,102 @@
+//! libmemcached's clients use the same ring.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use bytes::Bytes;
+use microcache_store::Tier;
+use microcache_store::memcached::{MemcachedSettings, ServerAddress, value};
+
+use crate::node::Node;
+use crate::pool::{LONG, Pool, entry, id, patient};
+
+/// libmemcached, through its Python client, with weights: it finds what we keep, and we find what
+/// an application keeps for nginx's memcached module.
+#[tokio::test]
+async fn other_clients_use_the_same_ring() {
+    const KEYS: usize = 200;
+    let nodes = [Node::start(), Node::start(), Node::start(), Node::start()];
+    for weights in [[1, 1, 1, 1], [600, 300, 200, 1000]] {
+        let addresses: Vec<ServerAddress> = nodes
+            .iter()
+            .zip(weights)
+            .map(|(node, weight)| ServerAddress {
+                weight,
+                ..node.address()
+            })
+            .collect();
+        let settings = MemcachedSettings {
+            nginx_prefix: Some("app:".to_owned()),
+            ..patient()
+        };
+        let pool = Pool::at(addresses.clone(), settings);
+        let mut expected = BTreeMap::new();
+        for number in 0..KEYS {
+            let body = format!("body {number}");
+            pool.put(id(number), entry(b"", body.as_bytes()), LONG, None)
+                .await
+                .unwrap();
+            expected.insert(format!("mc1:{}", id(number)), body);
+        }
+        let servers = addresses.iter().map(|one| format!("{one}:{}", one.weight));
+        let found = libmemcached(&servers.collect::<Vec<_>>(), expected.keys());
+        let whole = |body: &String| [&value::whole(b"")[..], body.as_bytes()].concat();
+        let lengths: Vec<String> = expected
+            .values()
+            .map(|body| whole(body).len().to_string())
+            .collect();
+        assert_eq!(found, lengths, "what we keep, they find");
+        for number in 0..KEYS {
+            let target = format!("/page/{number}?a=b%20c");
+            let body = pool.nginx_entry(target.as_bytes()).await;
+            assert_eq!(body, Some(Bytes::from(format!("page {number}"))));
+        }
+        assert_eq!(
+            pool.nginx_entry(b"/serialised").await,
+            None,
+            "flags say it is no body"
+        );
+        assert_eq!(pool.nginx_entry(b"/nothing").await, None);
+    }
+}
+
+/// Prints the length of each value it finds, and keeps pages for nginx.
+const SCRIPT: &str = r#"
+import sys, pylibmc
+client = pylibmc.Client(sys.argv[1].split(","), behaviors={"ketama_weighted": True})
+for key in sys.stdin.read().split():
+    value = client.get(key)
+    print(len(value) if value is not None else "missing " + key)
+for number in range(200):
+    client.set("app:/page/%d?a=b%%2520c" % number, b"page %d" % number)
+client.set("app:/serialised?", {"not": "a body"})
+"#;
+
+fn libmemcached<'a>(servers: &[String], keys: impl Iterator<Item = &'a String>) -> Vec<String> {
+    // Debian's own Python is the one that has Debian's modules.
+    let pythons = ["python3", "/usr/bin/python3"];
+    let has_it = |python: &&str| {
+        let import = Command::new(python).args(["-c", "import pylibmc"]).output();
+        import.is_ok_and(|output| output.status.success())
+    };
+    let python = pythons.iter().find(|python| has_it(python));
+    let python =
+        python.expect("Python's client of libmemcached: install the package python3-pylibmc");
+    let mut child = Command::new(python)
+        .args(["-c", SCRIPT, &servers.join(",")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("Python runs");
+    let keys: Vec<&str> = keys.map(String::as_str).collect();
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin
+        .write_all(keys.join("\n").as_bytes())
+        .expect("it reads");
+    drop(stdin);
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines().map(str::to_owned).collect()
+}
