@@ -198,7 +198,7 @@ mod tests {
         let weight = |rank: u64| (rank as f64).powf(-exponent);
         let sum: f64 = (1..=count).map(weight).sum();
         for rank in [1, 2, 3, count / 2, count] {
-            let rank = rank.max(1);
+            let rank = rank.clamp(1, count);
             let wanted = f64::from(DRAWS) * weight(rank) / sum;
             let drawn = f64::from(seen[rank as usize]);
             let allowed = 5.0 * wanted.sqrt() + 1.0;

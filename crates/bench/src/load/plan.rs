@@ -19,8 +19,8 @@ pub(crate) struct Endpoint {
 
 /// What all threads share.
 #[derive(Debug)]
-pub(crate) struct Plan<'a> {
-    pub(crate) settings: &'a Settings,
+pub(crate) struct Plan {
+    pub(crate) settings: Settings,
     pub(crate) endpoints: Vec<Endpoint>,
     /// The endpoint of each target.
     pub(crate) endpoint_of: Vec<usize>,
@@ -49,9 +49,9 @@ pub(crate) struct Ended {
 /// When connecting takes longer than this at the start, the server is not there.
 const PATIENCE_AT_START: Duration = Duration::from_secs(5);
 
-impl<'a> Plan<'a> {
+impl Plan {
     /// Finds every server, and sees whether it is there.
-    pub(crate) fn new(settings: &'a Settings) -> Result<Self, LoadError> {
+    pub(crate) fn new(settings: &Settings) -> Result<Self, LoadError> {
         check(settings)?;
         let mut servers: Vec<&Server> = Vec::new();
         let mut endpoint_of = Vec::new();
@@ -74,7 +74,7 @@ impl<'a> Plan<'a> {
             Ok(Endpoint { address, tls })
         });
         Ok(Self {
-            settings,
+            settings: settings.clone(),
             endpoints: endpoints.collect::<Result<_, LoadError>>()?,
             endpoint_of,
             threads: settings.threads.clamp(1, settings.connections),
@@ -84,7 +84,7 @@ impl<'a> Plan<'a> {
 
     /// The work of each thread.
     pub(crate) fn shares(&self) -> impl Iterator<Item = Share> {
-        let (threads, settings) = (self.threads, self.settings);
+        let (threads, settings) = (self.threads, &self.settings);
         (0..threads).map(move |thread| Share {
             thread,
             connections: part(settings.connections as u64, thread, threads) as usize,

@@ -130,7 +130,7 @@ impl Recorder {
     }
 
     /// Hands over what is left.
-    pub(crate) fn end(mut self, backlog: u64) {
+    pub(crate) fn end(&mut self, backlog: u64) {
         let part = self.part(backlog);
         // Nobody is there any more only when the run has failed as a whole.
         let _ = self.out.send(part);

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use super::outcome::Outcome;
 use super::tally::Tally;
+use super::target::Url;
 
 /// The result of a run.
 #[derive(Clone, Debug)]
@@ -13,7 +14,7 @@ pub struct Report {
     /// From then to the end of the run, or to the last answer that was waited for.
     pub elapsed: Duration,
     /// The first url.
-    pub url: String,
+    pub url: Url,
     /// How many urls there are.
     pub urls: u64,
     /// Connections.

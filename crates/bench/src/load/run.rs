@@ -1,6 +1,7 @@
 //! From settings to a report.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::{Instant, SystemTime};
@@ -9,6 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::error::LoadError;
 use super::http1;
+use super::http2;
 use super::origin_counter;
 use super::plan::{Ended, Plan, Share};
 use super::recorder::{Clock, Collector, PARTS_PER_THREAD, Part, Recorder};
@@ -24,7 +26,7 @@ pub fn run(settings: &Settings, watch: &mut dyn FnMut(&Progress<'_>)) -> Result<
         Some(url) if settings.warmup.is_zero() => Some(origin_counter::read(url)?),
         _ => None,
     };
-    let plan = Plan::new(settings)?;
+    let plan = Arc::new(Plan::new(settings)?);
     let clock = Clock {
         begin: plan.begin + settings.warmup,
         slice: settings.slice,
@@ -58,12 +60,12 @@ pub fn run(settings: &Settings, watch: &mut dyn FnMut(&Progress<'_>)) -> Result<
     })
 }
 
-fn work(plan: &Plan<'_>, share: Share, recorder: Recorder) -> Result<Ended, LoadError> {
+fn work(plan: &Arc<Plan>, share: Share, recorder: Recorder) -> Result<Ended, LoadError> {
     // By default the kernel wakes a thread up to 50 µs late, which would be in the latency of an open loop.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     match plan.settings.protocol {
         Protocol::Http1 => http1::Worker::new(plan, share, recorder)?.run(),
-        Protocol::Http2 { .. } => Err(LoadError::Settings("HTTP/2 is not spoken")),
+        Protocol::Http2 { streams } => http2::run(plan, share, recorder, streams),
     }
 }
 
@@ -75,7 +77,7 @@ struct Seen {
 }
 
 fn watch_over(
-    plan: &Plan<'_>,
+    plan: &Plan,
     clock: Clock,
     before: Option<OriginCount>,
     parts: &Receiver<Part>,
@@ -103,8 +105,8 @@ fn watch_over(
     })
 }
 
-fn report(plan: &Plan<'_>, clock: Clock, seen: Seen, ended: Ended) -> Report {
-    let settings = plan.settings;
+fn report(plan: &Plan, clock: Clock, seen: Seen, ended: Ended) -> Report {
+    let settings = &plan.settings;
     let Seen {
         began,
         collector,
@@ -122,7 +124,7 @@ fn report(plan: &Plan<'_>, clock: Clock, seen: Seen, ended: Ended) -> Report {
     Report {
         began,
         elapsed,
-        url: settings.targets[0].url.to_string(),
+        url: settings.targets[0].url.clone(),
         urls: settings.targets.iter().map(|t| t.url.count()).sum(),
         connections: settings.connections,
         threads: plan.threads,

@@ -1,13 +1,15 @@
 //! What a run is made of: what is asked for, by how many, how fast, and for how long.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::stop::Stop;
 use super::target::{Target, Url};
+use super::unit;
 
 /// A load. [`Settings::new`] is a closed loop of ten connections for ten seconds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// What is asked for. Not empty.
     pub targets: Vec<Target>,
@@ -96,6 +98,62 @@ pub enum Choice {
     Zipf(f64),
 }
 
+impl FromStr for Choice {
+    type Err = String;
+
+    /// Reads `sequential`, `uniform`, `zipf` or `zipf:EXPONENT`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "sequential" => Ok(Self::Sequential),
+            None if text == "uniform" => Ok(Self::Uniform),
+            None if text == "zipf" => Ok(Self::Zipf(1.0)),
+            Some(("zipf", exponent)) => exponent
+                .parse()
+                .ok()
+                .filter(|exponent| (0.0..=10.0).contains(exponent))
+                .map(Self::Zipf)
+                .ok_or_else(|| format!("`{exponent}` is no exponent; write zipf:1.0, up to 10")),
+            _ => Err(format!(
+                "`{text}` is no choice; write sequential, uniform or zipf:1.0"
+            )),
+        }
+    }
+}
+
+impl Pace {
+    /// Reads the times that users think, such as `0s..10s`; one time alone is what each of them takes.
+    pub fn think(text: &str) -> Result<Self, String> {
+        let (least, most) = text.split_once("..").unwrap_or((text, text));
+        let (least, most) = (unit::duration(least)?, unit::duration(most)?);
+        if least > most {
+            return Err(format!("`{text}` ends before it begins; write 0s..10s"));
+        }
+        Ok(Self::Think(least, most))
+    }
+}
+
+/// Reads a field, such as `Accept: text/html`.
+pub fn header(text: &str) -> Result<(String, String), String> {
+    let wrong = || format!("`{text}` is no field; write 'Name: value'");
+    let (name, value) = text.split_once(':').ok_or_else(wrong)?;
+    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if name.is_empty()
+        || !name.bytes().all(is_token)
+        || value.bytes().any(|b| b < 0x20 && b != b'\t')
+    {
+        return Err(wrong());
+    }
+    Ok((name.to_owned(), value.trim().to_owned()))
+}
+
+/// Reads a method.
+pub fn method(text: &str) -> Result<String, String> {
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-') {
+        return Err(format!("`{text}` is no method; write GET or POST"));
+    }
+    Ok(text.to_owned())
+}
+
 /// What is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -117,4 +175,46 @@ pub enum Trust {
     File(PathBuf),
     /// All of them.
     Anyone,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read() {
+        assert_eq!("zipf".parse(), Ok(Choice::Zipf(1.0)));
+        assert_eq!("zipf:0.8".parse(), Ok(Choice::Zipf(0.8)));
+        assert_eq!("uniform".parse(), Ok(Choice::Uniform));
+        assert_eq!("sequential".parse(), Ok(Choice::Sequential));
+        let seconds = Duration::from_secs;
+        assert_eq!(
+            Pace::think("0s..10s"),
+            Ok(Pace::Think(seconds(0), seconds(10)))
+        );
+        assert_eq!(Pace::think("2s"), Ok(Pace::Think(seconds(2), seconds(2))));
+        assert_eq!(
+            header("X-A:  b c "),
+            Ok(("X-A".to_owned(), "b c".to_owned()))
+        );
+        assert_eq!(method("PURGE"), Ok("PURGE".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_word_gets_a_remedy() {
+        let choice = |text: &str| text.parse::<Choice>().expect_err(text);
+        assert!(choice("random").contains("write sequential, uniform or zipf"));
+        assert!(choice("zipf:-1").contains("write zipf:1.0"));
+        assert!(choice("uniform:2").contains("is no choice"));
+        assert!(
+            Pace::think("10s..0s")
+                .expect_err("it")
+                .contains("write 0s..10s")
+        );
+        assert!(Pace::think("10").expect_err("it").contains("unit"));
+        for text in ["X", ": b", "X Y: b", "X: a\r\nY: b"] {
+            assert!(header(text).expect_err(text).contains("'Name: value'"));
+        }
+        assert!(method("G T").expect_err("it").contains("write GET"));
+    }
 }

@@ -1,20 +1,21 @@
 //! Where a thread's requests come from: which is next, when, and whether there is another one.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::choice::{Chooser, Chosen};
 use super::pace::Arrivals;
 use super::plan::{Ended, Plan, Share};
 use super::random::Random;
-use super::settings::{Pace, Settings};
+use super::settings::Pace;
 
 /// A number of requests is not waited for any longer when every request has failed for this long.
 const HOPE: Duration = Duration::from_secs(10);
 
 /// Where a thread's requests come from.
 #[derive(Debug)]
-pub(crate) struct Source<'a> {
-    settings: &'a Settings,
+pub(crate) struct Source {
+    plan: Arc<Plan>,
     chooser: Chooser,
     arrivals: Option<Arrivals>,
     thoughts: Random,
@@ -32,12 +33,12 @@ pub(crate) struct Source<'a> {
     unsent: u64,
 }
 
-impl<'a> Source<'a> {
-    pub(crate) fn new(plan: &Plan<'a>, share: Share) -> Self {
-        let settings = plan.settings;
+impl Source {
+    pub(crate) fn new(plan: &Arc<Plan>, share: Share) -> Self {
+        let settings = &plan.settings;
         let measure = plan.begin + settings.warmup;
         Self {
-            settings,
+            plan: Arc::clone(plan),
             chooser: Chooser::new(
                 &settings.targets,
                 settings.choice,
@@ -101,7 +102,7 @@ impl<'a> Source<'a> {
     }
 
     pub(crate) fn thought(&mut self) -> Duration {
-        match self.settings.pace {
+        match self.plan.settings.pace {
             Pace::Think(least, most) => self.thoughts.between(least, most),
             Pace::Closed | Pace::Rate(_) => Duration::ZERO,
         }
@@ -126,12 +127,12 @@ impl<'a> Source<'a> {
         if self.closing.is_some() {
             return;
         }
-        if self.settings.stop.is_wanted() {
+        if self.plan.settings.stop.is_wanted() {
             self.close(now, now);
         } else if let Some(end) = self.last_call.filter(|end| now >= *end) {
-            self.close(end, now + self.settings.patience);
+            self.close(end, now + self.plan.settings.patience);
         } else if self.left == Some(0) {
-            self.close(now, now + self.settings.timeout);
+            self.close(now, now + self.plan.settings.timeout);
         } else if self.left.is_some() && self.down_since.is_some_and(|at| now - at >= HOPE) {
             self.gave_up = true;
             self.close(now, now);

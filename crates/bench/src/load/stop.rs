@@ -1,11 +1,27 @@
 //! Ending a run from outside.
 
+use std::io;
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What a shell expects of a program that Ctrl-C has ended.
+const ENDED_BY_SIGNAL: i32 = 130;
 
 /// Tells a run to end. Clones tell the same run.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
+
+/// The same run, not only the same state.
+impl PartialEq for Stop {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
 
 impl Stop {
     /// Ends the run; what was measured so far is reported.
@@ -16,5 +32,46 @@ impl Stop {
     /// Whether somebody wants the end.
     pub fn is_wanted(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Lets Ctrl-C and SIGTERM end the run; the second signal ends the process at once.
+pub fn stop_on_signals(stop: &Stop) -> io::Result<()> {
+    let stop = stop.clone();
+    let (ready, is_ready) = sync_channel(1);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                let (mut interrupt, mut terminate) = match listen() {
+                    Ok(signals) => signals,
+                    Err(why) => return drop(ready.send(Err(why))),
+                };
+                let _ = ready.send(Ok(()));
+                next(&mut interrupt, &mut terminate).await;
+                stop.stop();
+                next(&mut interrupt, &mut terminate).await;
+                process::exit(ENDED_BY_SIGNAL);
+            });
+        })?;
+    is_ready
+        .recv()
+        .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+}
+
+fn listen() -> io::Result<(Signal, Signal)> {
+    Ok((
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    ))
+}
+
+async fn next(interrupt: &mut Signal, terminate: &mut Signal) {
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
     }
 }

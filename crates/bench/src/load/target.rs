@@ -124,6 +124,11 @@ impl Url {
         self.checked_count().unwrap_or(MAX_URLS)
     }
 
+    /// The path and query, ranges as they were written.
+    pub fn path(&self) -> String {
+        self.pieces.iter().map(ToString::to_string).collect()
+    }
+
     fn checked_count(&self) -> Option<u64> {
         self.pieces
             .iter()
@@ -154,14 +159,16 @@ impl Url {
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.server)?;
-        for piece in &self.pieces {
-            match piece {
-                Piece::Text(text) => f.write_str(text)?,
-                Piece::Range { first, last, width } => write!(f, "[{first:0width$}-{last}]")?,
-            }
+        write!(f, "{}{}", self.server, self.path())
+    }
+}
+
+impl fmt::Display for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Range { first, last, width } => write!(f, "[{first:0width$}-{last}]"),
         }
-        Ok(())
     }
 }
 

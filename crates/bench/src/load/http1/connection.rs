@@ -1,10 +1,11 @@
 //! One connection: what it is doing, and since when.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::response::Reader;
 use super::transport::Transport;
 use crate::load::choice::Chosen;
+use crate::load::rest::Rest;
 
 /// One connection, or the place of one.
 #[derive(Debug)]
@@ -25,8 +26,7 @@ pub(super) struct Connection {
     pub(super) reader: Reader,
     /// What of the request there was no room for.
     pub(super) unsent: Vec<u8>,
-    /// Faults since the last answer.
-    faults: u32,
+    pub(super) rest: Rest,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +50,6 @@ impl Phase {
     }
 }
 
-/// After a first fault the connection rests for this long, then for twice as long each time.
-const SHORTEST_REST: Duration = Duration::from_millis(10);
-const MOST_DOUBLINGS: u32 = 6;
-
 impl Connection {
     pub(super) fn new(now: Instant) -> Self {
         Self {
@@ -71,7 +67,7 @@ impl Connection {
             deadline: now,
             reader: Reader::default(),
             unsent: Vec::new(),
-            faults: 0,
+            rest: Rest::default(),
         }
     }
 
@@ -80,30 +76,5 @@ impl Connection {
         self.phase = Phase::Closed;
         self.generation = self.generation.wrapping_add(1);
         self.unsent.clear();
-    }
-
-    pub(super) fn succeeded(&mut self) {
-        self.faults = 0;
-    }
-
-    /// Says how long to rest: a server that is down is not asked as fast as the machine can.
-    pub(super) fn failed(&mut self) -> Duration {
-        let rest = SHORTEST_REST * (1 << self.faults.min(MOST_DOUBLINGS));
-        self.faults = self.faults.saturating_add(1);
-        rest
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rests_grow_up_to_a_bound() {
-        let mut connection = Connection::new(Instant::now());
-        let rests: Vec<_> = (0..9).map(|_| connection.failed().as_millis()).collect();
-        assert_eq!(rests, [10, 20, 40, 80, 160, 320, 640, 640, 640]);
-        connection.succeeded();
-        assert_eq!(connection.failed().as_millis(), 10);
     }
 }

@@ -5,7 +5,6 @@ mod chunked;
 mod connection;
 mod request;
 mod response;
-mod timer;
 mod transport;
 mod worker;
 

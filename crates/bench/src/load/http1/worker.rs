@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -13,7 +14,6 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use super::connection::{Connection, Phase};
 use super::request::Request;
 use super::response::{Head, Read};
-use super::timer::Timer;
 use super::transport::Transport;
 use crate::load::error::LoadError;
 use crate::load::outcome::Fault;
@@ -21,6 +21,7 @@ use crate::load::plan::{Ended, Plan, Share};
 use crate::load::recorder::{Moments, Recorder};
 use crate::load::settings::Pace;
 use crate::load::source::Source;
+use crate::load::timer::Timer;
 
 /// Bytes that are read at once.
 const BUFFER: usize = 128 * 1024;
@@ -33,10 +34,10 @@ const ROUND: Duration = Duration::from_millis(20);
 const TIMER: u64 = u64::MAX;
 
 /// One thread's connections.
-pub(in crate::load) struct Worker<'a> {
-    plan: &'a Plan<'a>,
+pub(in crate::load) struct Worker {
+    plan: Arc<Plan>,
     requests: Vec<Request>,
-    source: Source<'a>,
+    source: Source,
     recorder: Recorder,
     epoll: OwnedFd,
     /// For the next request of an open loop.
@@ -52,9 +53,9 @@ pub(in crate::load) struct Worker<'a> {
     scratch: Vec<u8>,
 }
 
-impl<'a> Worker<'a> {
+impl Worker {
     pub(in crate::load) fn new(
-        plan: &'a Plan<'a>,
+        plan: &Arc<Plan>,
         share: Share,
         recorder: Recorder,
     ) -> Result<Self, LoadError> {
@@ -70,10 +71,10 @@ impl<'a> Worker<'a> {
                 Ok(epoll)
             })
             .map_err(|why| refused(why.into()))?;
-        let settings = plan.settings;
+        let settings = &plan.settings;
         let requests = settings.targets.iter();
         Ok(Self {
-            plan,
+            plan: Arc::clone(plan),
             requests: requests.map(|t| Request::new(t, settings)).collect(),
             source: Source::new(plan, share),
             recorder,
@@ -340,7 +341,7 @@ impl<'a> Worker<'a> {
         };
         self.recorder.answered(head.status, head.outcome, moments);
         self.source.succeeded();
-        connection.succeeded();
+        connection.rest.succeeded();
         // An answer that came before the whole request was sent leaves the connection between two messages.
         let is_clean = connection.unsent.is_empty();
         if head.keeps_alive && self.plan.settings.keep_alive && is_clean {
@@ -363,7 +364,7 @@ impl<'a> Worker<'a> {
         let now = Instant::now();
         let connection = &mut self.connections[index];
         connection.close();
-        let rest = connection.failed();
+        let rest = connection.rest.failed();
         self.recorder.failed(fault, connection.start, now);
         self.source.failed(now);
         let rest = match self.plan.settings.pace {

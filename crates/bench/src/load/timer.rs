@@ -11,13 +11,13 @@ use rustix::time::{
 
 /// Goes off at a moment.
 #[derive(Debug)]
-pub(in crate::load) struct Timer {
+pub(crate) struct Timer {
     descriptor: OwnedFd,
     set_to: Option<Instant>,
 }
 
 impl Timer {
-    pub(in crate::load) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         Ok(Self {
             descriptor: timerfd_create(TimerfdClockId::Monotonic, flags)?,
@@ -26,7 +26,7 @@ impl Timer {
     }
 
     /// Makes it go off at `at`, once.
-    pub(in crate::load) fn set(&mut self, at: Instant) -> io::Result<()> {
+    pub(crate) fn set(&mut self, at: Instant) -> io::Result<()> {
         if self.set_to.replace(at) == Some(at) {
             return Ok(());
         }
