@@ -6,6 +6,8 @@
 build:
 	cargo build --release --locked
 
+# The tiers are tested against real servers, and the ring of memcached servers against another client of it.
+test: PACKAGES = memcached:memcached /usr/lib/python3/dist-packages/pylibmc:python3-pylibmc redis-server:redis-server
 test: tools shuttle
 	cargo test --workspace --locked --no-fail-fast --lib --bins --tests
 
@@ -55,7 +57,7 @@ tools:
 	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	command -v python3 >/dev/null || missing="$$missing python3"; \
 	[ -x /bin/kill ] || [ -x /usr/bin/kill ] || missing="$$missing procps"; \
-	for needed in $(PACKAGES); do command -v "$${needed%:*}" >/dev/null || missing="$$missing $${needed#*:}"; done; \
+	for needed in $(PACKAGES); do command -v "$${needed%:*}" >/dev/null || [ -e "$${needed%:*}" ] || missing="$$missing $${needed#*:}"; done; \
 	[ -z "$$missing" ] && exit 0; \
 	command -v apt-get >/dev/null || { echo "please install:$$missing" >&2; exit 1; }; \
 	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
