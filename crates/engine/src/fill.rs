@@ -151,7 +151,7 @@ impl Fill {
         keep
     }
 
-    /// The end: with trailers perhaps, or with an error.
+    /// The end: with trailers perhaps, or with an error. The first word on it counts.
     pub(crate) fn finish(&self, end: Result<Option<FieldsBuf>, BodyError>) {
         let mut state = self.state.lock();
         state.end.get_or_insert(end);

@@ -93,6 +93,7 @@ impl Engine {
     /// Pumps the body into the fill, and the whole into the store.
     pub(crate) async fn fill(&self, leader: Leader, filling: &Filling, mut body: Body, limit: u64) {
         let fill = &filling.fill;
+        let _told = Told(fill);
         let deadline = self.clock.now().plus(self.settings.fill_timeout);
         let mut keep = true;
         let end = loop {
@@ -142,6 +143,15 @@ impl Engine {
             leader.finish(|| self.memory.put(&key, stored, self.clock.now()));
         }
         fill.finish(end);
+    }
+}
+
+/// Readers of a body are told of its end, even if whoever fetches it ends by a panic.
+struct Told<'a>(&'a Fill);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.0.finish(Err(BodyError::Disconnected));
     }
 }
 

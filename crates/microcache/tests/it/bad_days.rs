@@ -120,6 +120,24 @@ fn a_slow_body_is_timed_out() {
 }
 
 #[test]
+fn a_dripping_body_is_timed_out() {
+    let origin = Origin::start();
+    // A byte every few milliseconds is far from silence, and far from the rate.
+    let flags = ["--client-body-timeout", "1s", "--client-body-rate", "1MB"];
+    let proxy = Proxy::start(&origin, &flags);
+    origin.on("/").reply(Reply::new(200).body("x"));
+    let mut client = proxy.connect();
+    client.send(format!(
+        "POST / HTTP/1.1\r\n{HOST}Content-Length: 1000000\r\n\r\n"
+    ));
+    let connection = origin.wait_for("/", 1).connection;
+    eventually("the proxy to lose patience", || {
+        (!client.try_send("x")).then_some(())
+    });
+    origin.wait_for_close(connection);
+}
+
+#[test]
 fn a_client_that_does_not_read_is_dropped() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--client-write-timeout", "300ms"]);

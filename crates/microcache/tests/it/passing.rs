@@ -302,6 +302,22 @@ fn an_upgrade_becomes_a_tunnel() {
 }
 
 #[test]
+fn a_silent_tunnel_is_closed() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--tunnel-timeout", "300ms"]);
+    origin.on("/ws").reply(
+        Reply::raw("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+            .echo(),
+    );
+    let mut client = proxy.ask_with("/ws", &["Connection: Upgrade", "Upgrade: x"]);
+    assert!(client.head().start.starts_with("HTTP/1.1 101"));
+    client.send("hello");
+    assert_eq!(client.bytes(5), b"hello");
+    assert!(client.is_closed());
+    origin.wait_for_close(origin.seen("/ws")[0].connection);
+}
+
+#[test]
 fn tunnels_do_not_eat_the_bound() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--max-concurrent", "1"]);

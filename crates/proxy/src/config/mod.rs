@@ -89,8 +89,12 @@ pub struct ClientTimeouts {
     pub idle: Duration,
     /// Between two pieces of a request body.
     pub body: Duration,
+    /// The slowest that a request body may come on average, in bytes per second; 0 for any.
+    pub body_rate: u64,
     /// Until the client takes more of a response.
     pub write: Duration,
+    /// Until either side of a tunnel says something.
+    pub tunnel: Duration,
     /// For requests under way when the server is told to stop.
     pub drain: Duration,
 }

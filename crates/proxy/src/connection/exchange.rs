@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use super::file;
 use super::head::{Asked, Ending, ending, is_bodiless, own_page, whole, write_head, write_interim};
+use super::patience::{Allowance, while_moving};
 use super::pending::Pending;
 use super::request_body::{Expectation, Pump, request_body};
 use super::send::Output;
@@ -34,8 +35,9 @@ impl Connection {
     /// Asks the origin and answers the client. Says whether the connection can go on.
     pub(super) async fn exchange(&mut self, question: Question, pending: Pending) -> bool {
         let timeouts = self.shared.timeouts;
+        let allowance = Allowance::new(timeouts.body, timeouts.body_rate);
         let (body, pump, expectation) =
-            request_body(pending.framing, pending.expects_continue, timeouts.body);
+            request_body(pending.framing, pending.expects_continue, allowance);
         let length = match pending.framing {
             Framing::Length(length) => Some(length),
             _ => None,
@@ -84,7 +86,7 @@ impl Connection {
         body_complete.load(Ordering::Relaxed)
     }
 
-    /// Bytes both ways until both sides have ended.
+    /// Bytes both ways until both sides have ended, or neither has said anything for too long.
     async fn tunnel(&mut self, mut tunnel: Tunnel) {
         let early = std::mem::take(&mut self.input);
         let both = async {
@@ -93,7 +95,7 @@ impl Connection {
             copy_bidirectional(&mut self.stream, &mut tunnel.io).await
         };
         // How a tunnel ends is between the two ends of it.
-        let _ = both.await;
+        let _ = while_moving(both, self.shared.timeouts.tunnel).await;
     }
 }
 

@@ -5,14 +5,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::BytesMut;
 use microcache_engine::{Body, BodyError, Frame, Source};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::patience::Allowance;
 use crate::h1::{Decoded, Decoder, Framing};
 
 /// How much is read from the socket at a time.
@@ -40,7 +40,7 @@ pub(crate) struct Pump {
     frames: Option<mpsc::Sender<Result<Frame, BodyError>>>,
     /// Holds the pump back until the client was told to go on.
     go: Option<oneshot::Receiver<()>>,
-    stall: Duration,
+    allowance: Allowance,
 }
 
 /// The connection's hold on a body that is only sent when wanted.
@@ -53,7 +53,7 @@ pub(crate) struct Expectation {
 pub(crate) fn request_body(
     framing: Framing,
     expects_continue: bool,
-    stall: Duration,
+    allowance: Allowance,
 ) -> (Body, Option<Pump>, Option<Expectation>) {
     if framing == Framing::None {
         return (Body::Empty, None, None);
@@ -75,7 +75,7 @@ pub(crate) fn request_body(
         decoder: Decoder::new(framing),
         frames: Some(sender),
         go: go_receiver,
-        stall,
+        allowance,
     };
     (body, Some(pump), expectation)
 }
@@ -125,10 +125,11 @@ impl Pump {
                 Ok(Decoded::NeedMore) => {}
             }
             buffer.reserve(READ_SIZE);
-            match timeout(self.stall, socket.read_buf(buffer)).await {
+            let asked = Instant::now();
+            match timeout(self.allowance.left(), socket.read_buf(buffer)).await {
                 Err(_) => return Some(Err(BodyError::Timeout)),
                 Ok(Ok(0)) => return Some(Err(BodyError::Incomplete)),
-                Ok(Ok(_)) => {}
+                Ok(Ok(bytes)) => self.allowance.received(bytes, asked.elapsed()),
                 Ok(Err(_)) => return Some(Err(BodyError::Disconnected)),
             }
         }

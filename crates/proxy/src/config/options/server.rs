@@ -208,6 +208,18 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
     },
     Opt {
         about: About {
+            name: "client_body_rate",
+            form: Form::Size,
+            unset: Unset::Is(r#""500B""#),
+            example: r#""500B""#,
+            help: "The least that a client must send of a request body per second",
+            more: "On average: `client_body_timeout` is how far it may fall behind. Waiting for the origin does not count. \
+                   `\"0B\"` lets a client send a byte now and then for as long as it likes.",
+        },
+        set: |c, v, m| m.put(&mut c.timeouts.body_rate, v.size(&(0..=1 << 30))),
+    },
+    Opt {
+        about: About {
             name: "client_write_timeout",
             form: Form::Duration,
             unset: Unset::Is(r#""30s""#),
@@ -216,6 +228,17 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
             more: "",
         },
         set: |c, v, m| m.put(&mut c.timeouts.write, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "tunnel_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""1h""#),
+            example: r#""1h""#,
+            help: "How long a WebSocket or another tunnel may be silent",
+            more: "In both directions at once.",
+        },
+        set: |c, v, m| m.put(&mut c.timeouts.tunnel, v.duration(&WAIT)),
     },
     Opt {
         about: About {
