@@ -158,7 +158,9 @@ pub enum Unreadable {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// This is not memcached's protocol, or an error in it.
-    #[error("it answered {0:?}, which is not memcached's meta protocol (version 1.6 or later)")]
+    #[error(
+        "it answered {0:?}, which is not memcached's meta protocol (version 1.6 or later, no password)"
+    )]
     Foreign(String),
 }
 

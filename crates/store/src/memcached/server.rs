@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -19,14 +18,25 @@ use super::protocol::{Answer, Request};
 use super::settings::{MemcachedSettings, ServerAddress};
 use crate::tier::{EntryId, TierError};
 
+/// Decides on the connection. What is sent about one record keeps its order, so that nothing that
+/// was stored before a removal arrives after it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lane(pub(super) usize);
+
+impl Lane {
+    /// The lane of a record.
+    pub(super) fn of(id: EntryId) -> Self {
+        let [.., a, b] = id.to_bytes();
+        Self(usize::from(u16::from_be_bytes([a, b])))
+    }
+}
+
 /// A server.
 #[derive(Debug)]
 pub(super) struct Server {
     address: ServerAddress,
     health: Arc<Health>,
     connections: Vec<UnboundedSender<Job>>,
-    /// Which connection is next.
-    turn: AtomicUsize,
     room: Arc<Semaphore>,
     deadline: Duration,
     watch: AbortHandle,
@@ -58,7 +68,6 @@ impl Server {
             address,
             health,
             connections,
-            turn: AtomicUsize::new(0),
             room: Arc::new(Semaphore::new(settings.max_outstanding)),
             deadline: settings.deadline,
             watch: watch.abort_handle(),
@@ -71,19 +80,15 @@ impl Server {
     }
 
     /// Sends one command and waits for its answer.
-    pub(super) async fn ask(&self, request: Request) -> Result<Answer, TierError> {
-        let mut answers = self.ask_all(request).await?;
+    pub(super) async fn ask(&self, lane: Lane, request: Request) -> Result<Answer, TierError> {
+        let mut answers = self.send(lane, request, 1)?.await?;
         answers.pop().ok_or(TierError::Down)
-    }
-
-    /// Sends commands together and waits for all answers.
-    pub(super) async fn ask_all(&self, request: Request) -> Result<Answers, TierError> {
-        self.send(request, 1)?.await
     }
 
     /// Sends commands. The answers may take so many deadlines: one for each item before it.
     pub(super) fn send(
         &self,
+        lane: Lane,
         request: Request,
         deadlines: u32,
     ) -> Result<impl Future<Output = Result<Answers, TierError>> + Send + use<>, TierError> {
@@ -99,11 +104,12 @@ impl Server {
             TryAcquireError::Closed => TierError::Down,
         })?;
         let deadline = Instant::now() + self.deadline.saturating_mul(deadlines);
-        self.enqueue(request, deadline, permit)
+        self.enqueue(lane, request, deadline, permit)
     }
 
     fn enqueue(
         &self,
+        Lane(lane): Lane,
         request: Request,
         deadline: Instant,
         permit: OwnedSemaphorePermit,
@@ -115,8 +121,7 @@ impl Server {
             reply,
             permit,
         };
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let connection = &self.connections[turn % self.connections.len()];
+        let connection = &self.connections[lane % self.connections.len()];
         connection.send(job).map_err(|_| TierError::Down)?;
         Ok(async move {
             match timeout_at(deadline, answers).await {
@@ -145,7 +150,9 @@ impl Server {
         let permit = room.map_err(|_| TierError::Timeout)?;
         let permit = permit.map_err(|_| TierError::Down)?;
         let request = keys::remove(Request::default(), id);
-        let answers = self.enqueue(request, deadline, permit)?.await?;
+        let answers = self
+            .enqueue(Lane::of(id), request, deadline, permit)?
+            .await?;
         is_removed(&answers)
     }
 

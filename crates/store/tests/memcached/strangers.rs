@@ -19,7 +19,7 @@ async fn what_is_no_memcached_is_told_in_one_line() {
         (http.address(), "HTTP/1.1 400 Bad Request"),
         (
             old.address(),
-            "not memcached's meta protocol (version 1.6 or later)",
+            "not memcached's meta protocol (version 1.6 or later",
         ),
         (silent.address(), "no answer in time"),
         (cut.address(), "closed the connection"),

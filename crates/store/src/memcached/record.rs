@@ -1,0 +1,204 @@
+//! What can be done with one record on the server that has it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::claims::{Grant, Purpose};
+use super::connection::Answers;
+use super::pieces;
+use super::protocol::{Answer, Item, Request, Storing};
+use super::server::{Lane, Server};
+use super::value::{self, Value};
+use super::{keys, time};
+use crate::content::Content;
+use crate::tier::{Claim, Entry, EntryId, Got, Put, TierError};
+
+/// The place of a record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record<'a> {
+    pub(super) id: EntryId,
+    pub(super) server: &'a Server,
+    /// The server's place in the pool.
+    pub(super) index: usize,
+    pub(super) max_item: usize,
+    pub(super) max_object: u64,
+}
+
+/// What a look at an item says.
+enum Look {
+    Entry(Entry),
+    /// Nothing but the wish for something, and whether the caller is the one to bring it.
+    Nothing(Claim),
+    /// The beginning of a record whose rest is gone, or something marked as stale.
+    Useless,
+    /// Not a record.
+    Damaged,
+}
+
+impl Record<'_> {
+    /// What there is; with `claim`, whoever finds nothing is told whether to bring it.
+    pub(super) async fn get(&self, claim: Option<Duration>) -> Result<Got, TierError> {
+        let key = keys::record(self.id);
+        let claim = claim.map(time::expiry);
+        // What is of no use is removed, and then there is nothing, which can be claimed.
+        for _ in 0..2 {
+            let item = match self.ask(Request::default().get(&key, claim)).await? {
+                Answer::Done(item) => item,
+                Answer::Missing => break,
+                Answer::TooLong => return Err(self.discard(None).await),
+                other => return Err(other.is_unexpected()),
+            };
+            let number = item.number;
+            match self.look_at(item).await? {
+                Look::Entry(entry) => return Ok(Got::Entry(entry)),
+                Look::Nothing(answer) => return Ok(Got::Missing(claim.map(|_| answer))),
+                Look::Useless => {
+                    self.ask(Request::default().delete(&key, Some(number)))
+                        .await?;
+                }
+                Look::Damaged => return Err(self.discard(Some(number)).await),
+            }
+        }
+        Ok(Got::Missing(None))
+    }
+
+    async fn look_at(&self, item: Item) -> Result<Look, TierError> {
+        if item.stale {
+            return Ok(Look::Useless);
+        }
+        if item.value.is_empty() {
+            return Ok(match item {
+                Item { won: true, .. } => Look::Nothing(self.won(Purpose::Fill, item.number)),
+                Item { taken: true, .. } => Look::Nothing(Claim::Theirs),
+                // Nobody was told to bring anything, and nobody would be.
+                _ => Look::Useless,
+            });
+        }
+        Ok(match Value::decode(&item.value, self.max_object) {
+            None => Look::Damaged,
+            Some(Value::Whole { head, body }) => Look::Entry(Entry {
+                head,
+                body: Content::Bytes(body),
+            }),
+            Some(Value::Manifest(manifest)) => match pieces::fetch(self, &manifest).await? {
+                Some(body) => Look::Entry(Entry {
+                    head: manifest.head,
+                    body: Content::Bytes(body),
+                }),
+                None => Look::Useless,
+            },
+        })
+    }
+
+    /// Removes what is no record.
+    async fn discard(&self, number: Option<u64>) -> TierError {
+        let key = keys::record(self.id);
+        match self.ask(Request::default().delete(&key, number)).await {
+            Ok(_) => TierError::Corrupt(format!("{key} is not a record")),
+            Err(error) => error,
+        }
+    }
+
+    /// Claims the renewal of what there is, or the filling of what there is no more.
+    pub(super) async fn claim(&self, hold: Duration) -> Result<Claim, TierError> {
+        let lock = Storing {
+            expires: time::expiry(hold),
+            only_new: true,
+            only_if: None,
+        };
+        let request = Request::default()
+            .set(&keys::lock(self.id), [], lock)
+            .peek(&keys::record(self.id), lock.expires);
+        let (locked, item) = match &self.ask_all(request).await?[..] {
+            [Answer::Done(_), Answer::Done(item)] => (true, item.clone()),
+            [Answer::NotStored, Answer::Done(item)] => (false, item.clone()),
+            [Answer::Done(_) | Answer::NotStored, other] | [other, ..] => {
+                return Err(other.is_unexpected());
+            }
+            [] => return Err(TierError::Down),
+        };
+        if locked && !item.won && !item.taken {
+            return Ok(self.won(Purpose::Renewal, item.number));
+        }
+        if locked {
+            // There is nothing to renew any more.
+            self.unlock();
+        }
+        Ok(if item.won {
+            self.won(Purpose::Fill, item.number)
+        } else {
+            Claim::Theirs
+        })
+    }
+
+    /// Ends a claim.
+    pub(super) async fn release(&self, grant: Grant) -> Result<(), TierError> {
+        let request = match grant.purpose {
+            Purpose::Fill => Request::default().delete(&keys::record(self.id), Some(grant.number)),
+            Purpose::Renewal => Request::default().delete(&keys::lock(self.id), None),
+        };
+        match self.ask(request).await? {
+            Answer::Done(_) | Answer::Missing | Answer::Changed => Ok(()),
+            other => Err(other.is_unexpected()),
+        }
+    }
+
+    /// Stores a record in one item, or in several if it does not fit.
+    pub(super) async fn put(
+        &self,
+        head: Bytes,
+        body: Bytes,
+        expires: Duration,
+        grant: Option<Grant>,
+    ) -> Result<Put, TierError> {
+        let key = keys::record(self.id);
+        let how = Storing {
+            expires: time::expiry(expires),
+            only_if: grant.map(|grant| grant.number),
+            only_new: false,
+        };
+        let first = value::whole(&head);
+        let request = if first.len() + body.len() <= self.max_item {
+            Request::default().set(&key, [first, body], how)
+        } else {
+            match pieces::store(self, head, &body, how.expires).await? {
+                Some(manifest) => Request::default().set(&key, [manifest.encode()], how),
+                None => return Ok(Put::Refused),
+            }
+        };
+        match self.ask(request).await? {
+            Answer::Done(_) => {}
+            Answer::Changed | Answer::Missing => return Ok(Put::ClaimLost),
+            Answer::Refused(_) => return Ok(Put::Refused),
+            other => return Err(other.is_unexpected()),
+        }
+        if grant.is_some_and(|grant| grant.purpose == Purpose::Renewal) {
+            self.unlock();
+        }
+        Ok(Put::Stored)
+    }
+
+    /// Nobody waits for this: if it does not arrive, the lock expires.
+    fn unlock(&self) {
+        let unlock = Request::default().delete(&keys::lock(self.id), None);
+        drop(self.server.send(Lane::of(self.id), unlock, 1));
+    }
+
+    fn won(&self, purpose: Purpose, number: u64) -> Claim {
+        let grant = Grant {
+            purpose,
+            server: self.index,
+            number,
+        };
+        grant.to_token().map_or(Claim::Theirs, Claim::Mine)
+    }
+
+    pub(super) async fn ask(&self, request: Request) -> Result<Answer, TierError> {
+        self.server.ask(Lane::of(self.id), request).await
+    }
+
+    async fn ask_all(&self, request: Request) -> Result<Answers, TierError> {
+        self.server.send(Lane::of(self.id), request, 1)?.await
+    }
+}
