@@ -173,7 +173,6 @@ impl Address {
     pub(super) fn of_peer(&self, host: String, port: u16) -> Self {
         let mut addr = self.info.addr().clone();
         match &mut addr {
-            ConnectionAddr::Tcp(to, at) => (*to, *at) = (host, port),
             ConnectionAddr::TcpTls {
                 host: to, port: at, ..
             } => (*to, *at) = (host, port),

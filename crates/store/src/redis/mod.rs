@@ -351,7 +351,7 @@ fn number(number: u64) -> Vec<u8> {
 
 /// A time as the server takes it: never zero, and nothing it cannot add to the time it is.
 fn millis(time: Duration) -> Vec<u8> {
-    const MOST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+    const MOST: Duration = Duration::from_hours(365 * 24);
     number((time.min(MOST).as_millis() as u64).max(1))
 }
 

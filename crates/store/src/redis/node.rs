@@ -179,9 +179,8 @@ async fn watch_over(
 
 /// Whether a server that says this is of no use to anybody now.
 fn is_out_of_order(error: &RedisError) -> bool {
-    let kind = match error.kind() {
-        ErrorKind::Server(kind) => kind,
-        _ => return error.code() == Some("NOAUTH"),
+    let ErrorKind::Server(kind) = error.kind() else {
+        return error.code() == Some("NOAUTH");
     };
     matches!(
         kind,

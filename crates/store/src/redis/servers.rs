@@ -81,11 +81,16 @@ impl Servers {
             Self::One(node) => vec![Arc::clone(node)],
             Self::Cluster(cluster) => cluster.nodes(),
         };
-        let mut cleared = !nodes.is_empty();
-        for node in nodes {
-            cleared &= clear(&node, patience).await.is_ok();
+        // Not before all are there: what is cleared would have to be cleared again.
+        if nodes.is_empty() || nodes.iter().any(|node| node.degraded().is_some()) {
+            return false;
         }
-        cleared
+        for node in nodes {
+            if clear(&node, patience).await.is_err() {
+                return false;
+            }
+        }
+        true
     }
 
     /// What is not in service.

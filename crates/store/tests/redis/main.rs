@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 
 use crate::server::Server;
 
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 
 /// Longer than anything here takes, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
