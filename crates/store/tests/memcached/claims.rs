@@ -144,6 +144,8 @@ async fn a_claim_that_is_given_back_is_free() {
     // What is stored is not taken away by giving back an old claim.
     pool.release(id, token).await.unwrap();
     assert!(found(pool.get(id, None).await).is_some());
+    // Nor does anything of the fill stand in the way of a renewal.
+    assert!(matches!(pool.claim(id, HOLD).await, Ok(Claim::Mine(_))));
 }
 
 #[tokio::test]

@@ -1,9 +1,14 @@
 //! What is kept, of any size, and who else can read it.
 
+use std::fs::File;
+use std::sync::Arc;
+
 use bytes::Bytes;
+use microcache_store::content::BLOCK;
+use microcache_store::encoding::checksum;
 use microcache_store::memcached::MemcachedSettings;
 use microcache_store::memcached::value::{self, Manifest, Value};
-use microcache_store::{Put, Tier, TierError};
+use microcache_store::{Content, Entry, FileBody, Put, Tier, TierError};
 
 use crate::node::Node;
 use crate::pool::{HOLD, LONG, Pool, entry, found, id, is_missing, mine, patient};
@@ -60,6 +65,30 @@ async fn bodies_of_any_size_come_back_as_they_were() {
     assert_eq!(refused, Ok(Put::Refused));
     assert_eq!(pool.stats().refused, 1);
     assert!(is_missing(&pool.get(id(0), None).await));
+}
+
+/// A body that another tier has in a file.
+#[tokio::test]
+async fn a_body_in_a_file_is_kept_too() {
+    let node = Node::start();
+    let pool = Pool::new([&node], patient());
+    let body: Vec<u8> = (0..1_500_000_u32).map(|n| (n % 251) as u8).collect();
+    let path = std::env::temp_dir().join(format!("microcache-memcached-{}", std::process::id()));
+    std::fs::write(&path, [b"before", &body[..]].concat()).unwrap();
+    let file = File::open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let sums = body.chunks(BLOCK as usize).map(checksum).collect();
+    let file = FileBody::new(file, 6, body.len() as u64, sums).unwrap();
+    let in_file = Entry {
+        head: Bytes::from_static(b"head"),
+        body: Content::File(Arc::new(file)),
+    };
+    let stored = pool.put(id(1), in_file, LONG, None).await;
+    assert_eq!(stored, Ok(Put::Stored));
+    assert_eq!(
+        found(pool.get(id(1), None).await),
+        Some((b"head".to_vec(), body))
+    );
 }
 
 /// A server with a smaller limit than ours says so, and goes on.
