@@ -121,5 +121,9 @@ Before the run, other programs used {noise:.0%} of its cores.
 """
 
 
+def met(is_met):
+    return "met" if is_met else "missed"
+
+
 def log(text):
     print(text, file=sys.stderr, flush=True)

@@ -48,9 +48,9 @@ class Process:
         """CPU time, user and system, of the whole tree so far."""
         return sum(time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED) for pid in self.tree())
 
-    def wait_for_port(self, port):
+    def wait_for_port(self, port, limit=START_LIMIT_SECONDS):
         """Returns when something accepts on the port; a process that ends before that is an error told with its own words."""
-        deadline = time.monotonic() + START_LIMIT_SECONDS
+        deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
             if self.child.poll() is not None:
                 raise RigError(f"{self.name} ended with status {self.child.returncode} instead of serving:\n{self.last_words()}")

@@ -10,19 +10,28 @@ import subprocess
 import tempfile
 import time
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from rig import machine
 from rig.errors import RigError
-from rig.process import Process
+from rig.process import START_LIMIT_SECONDS, Process
 
 COMPARE = Path(__file__).parent.parent
 ROOT = COMPARE.parent
 PACKAGES = {"nginx": "nginx-light", "varnishd": "varnish", "haproxy": "haproxy", "wrk": "wrk", "gcc": "gcc libc6-dev"}
 FIRST_PORT = 21080
 COMMIT_LIMIT_SECONDS = 5
+# How long one request for a check or for warming may take; the slow applications take seconds when many ask.
+PATIENCE_SECONDS = 60
+# How long a stale response is served while it is refreshed, unless a script wants more; what Microcache does by default.
+STALE_SECONDS = 10
 # What a server opens beside its clients' connections: connections to the origin, files, listeners, and some to spare.
 OTHER_FILES = 4096
+# What makes nginx ask for a response once, and serve the old one meanwhile.
+NGINX_COLLAPSING = "proxy_cache_lock on; proxy_cache_use_stale updating error timeout; proxy_cache_background_update on;"
+# HAProxy keeps nothing whose lifetime the response does not say.
+HAPROXY_LIFETIME = "http-response set-header Cache-Control max-age=1 if !{ res.hdr(Cache-Control) -m found }"
 # A hit leaves no line in a log at nginx and HAProxy either; these are all records that a hit would write.
 VARNISH_SILENT = ",".join(f"-{record}" for record in (
     "Begin End Link SessOpen SessClose Timestamp ReqStart ReqMethod ReqURL ReqProtocol ReqHeader ReqUnset ReqAcct VCL_call VCL_return "
@@ -30,25 +39,25 @@ VARNISH_SILENT = ",".join(f"-{record}" for record in (
 
 
 class Server:
-    """One running contender."""
+    """One running server."""
 
     def __init__(self, name, process, port):
         self.name, self.process, self.port = name, process, port
         self.url = f"http://127.0.0.1:{port}"
 
-    def get(self, path):
+    def get(self, path, method="GET"):
         """One request on a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
-            connection.request("GET", path)
+            connection.request(method, path)
             response = connection.getresponse()
             body = response.read()
         except (OSError, http.client.HTTPException) as error:
-            raise RigError(f"{self.name}: GET {path}: {error!r}\n{self.process.last_words()}") from error
+            raise RigError(f"{self.name}: {method} {path}: {error!r}\n{self.process.last_words()}") from error
         finally:
             connection.close()
         if response.status != 200:
-            raise RigError(f"{self.name}: GET {path} gave {response.status}\n{self.process.last_words()}")
+            raise RigError(f"{self.name}: {method} {path} gave {response.status}\n{self.process.last_words()}")
         return body
 
 
@@ -56,11 +65,13 @@ class Rig:
     """The directory, the ports, the programs and the origin that all contenders share."""
 
     def __init__(self, sizes, connections, first_port=FIRST_PORT):
+        """With sizes, the floor is the origin; without them the script sets `origin` to an application."""
         self.sizes, self.next_port = [str(size) for size in sizes], first_port
         self.floor_answers, self.connections = self.sizes, connections
         self.server_core, self.load_core = machine.cores()
         self.file_limit = machine.raise_file_limit(connections + OTHER_FILES)
-        self.microcache = None
+        self.microcache = self.origin = None
+        self.stale_seconds = STALE_SECONDS
         self.commands = {}
         self.stack = ExitStack()
 
@@ -68,14 +79,10 @@ class Rig:
         with ExitStack() as stack:
             self.directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-")))
             self.directory.chmod(0o755)  # servers that drop their rights still have to get in
-            self.floor = self.directory / "floor"
-            run(["gcc", "-O2", "-Wall", "-pthread", "-o", self.floor, COMPARE / "floor.c"])
-            port = self.port()
-            command = [self.floor, "-p", port, "-o", *self.sizes]
-            process = stack.enter_context(Process("origin", command, {self.load_core}, self.directory / "origin.log"))
-            process.wait_for_port(port)
-            self.origin = Server("origin", process, port)
-            self.note("origin", command)
+            if self.sizes:
+                self.floor = self.directory / "floor"
+                run(["gcc", "-O2", "-Wall", "-pthread", "-o", self.floor, COMPARE / "floor.c"])
+                self.origin = self.start(stack, "origin", {self.load_core}, lambda _, port: [self.floor, "-p", port, "-o", *self.sizes])
             self.stack = stack.pop_all()
         return self
 
@@ -103,20 +110,22 @@ class Rig:
             text = text.replace(str(self.microcache), "target/release/microcache")
         self.commands.setdefault(name, text)
 
+    def start(self, stack, name, cores, command_for, limit=START_LIMIT_SECONDS):
+        """Starts a server that lives as long as `stack`, in a directory and on a port of its own."""
+        port, home = self.port(), Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory))
+        home.chmod(0o755)
+        command = command_for(home, port)
+        self.note(name, command)
+        process = stack.enter_context(Process(name, command, cores, home / "log"))
+        process.wait_for_port(port, limit)
+        return Server(name, process, port)
+
     @contextmanager
-    def running(self, names, threads, cores):
+    def running(self, names, threads, cores, contenders=None):
         """Starts the named contenders, gives them as a list, and stops them at the end of the block."""
+        contenders = contenders or CONTENDERS
         with ExitStack() as stack:
-            servers = []
-            for name in names:
-                port, home = self.port(), Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory))
-                home.chmod(0o755)
-                command = CONTENDERS[name](self, stack, home, port, threads)
-                self.note(name, command)
-                process = stack.enter_context(Process(name, command, cores, home / "log"))
-                process.wait_for_port(port)
-                servers.append(Server(name, process, port))
-            yield servers
+            yield [self.start(stack, name, cores, partial(contenders[name], self, stack, threads=threads)) for name in names]
 
     def check(self, server, path):
         """The same body as the origin's, and once it has been asked for, an answer without the origin."""
@@ -162,16 +171,16 @@ def microcache(rig, _stack, _home, port, threads):
     return [rig.microcache, "--listen", f"127.0.0.1:{port}", "--threads", threads, "--memory", "1GiB", rig.origin.url]
 
 
-def nginx(rig, stack, home, port, threads):
+def nginx(rig, stack, home, port, threads, collapsing=NGINX_COLLAPSING):
     cache = Path(tempfile.mkdtemp(prefix="compare-nginx-", dir=machine.fast_directory(home)))
     stack.callback(shutil.rmtree, cache, ignore_errors=True)
     path = configured("nginx.conf", home, user=getpass.getuser(), threads=threads, dir=home, cache=cache, origin=rig.origin.port,
-                      port=port, files=rig.file_limit, open_files=min(150_000, rig.file_limit - rig.connections - OTHER_FILES))
+                      port=port, collapsing=collapsing, files=rig.file_limit, open_files=min(150_000, rig.file_limit - rig.connections - OTHER_FILES))
     return ["nginx", "-p", home, "-c", path]
 
 
 def varnish(rig, _stack, home, port, threads):
-    path = configured("varnish.vcl", home, origin=rig.origin.port)
+    path = configured("varnish.vcl", home, origin=rig.origin.port, grace=rig.stale_seconds)
     most_threads = max(1000, rig.connections // 2)  # a thread per ready connection; one per open connection is slower
     return ["varnishd", "-F", "-n", home / "work", "-a", f"127.0.0.1:{port}", "-f", path, "-s", "malloc,1g",
             "-p", f"thread_pools={threads}", "-p", "thread_pool_min=200", "-p", f"thread_pool_max={most_threads}",
@@ -179,16 +188,27 @@ def varnish(rig, _stack, home, port, threads):
             "-p", f"vsl_mask={VARNISH_SILENT}"]
 
 
-def haproxy(rig, _stack, home, port, threads):
-    return ["haproxy", "-db", "-f", configured("haproxy.cfg", home, threads=threads, port=port, origin=rig.origin.port,
+def haproxy(rig, _stack, home, port, threads, rules=""):
+    return ["haproxy", "-db", "-f", configured("haproxy.cfg", home, threads=threads, port=port, origin=rig.origin.port, rules=rules,
                                                     connections=rig.connections + OTHER_FILES)]
+
+
+def microcache_as_it_is(rig, _stack, _home, port, threads):
+    """Default settings; only a longer stale window is told."""
+    window = [] if rig.stale_seconds == STALE_SECONDS else ["--stale-while-revalidate", f"{rig.stale_seconds}s"]
+    return [rig.microcache, "--listen", f"127.0.0.1:{port}", *window, rig.origin.url]
 
 
 # In the order of the tables.
 CONTENDERS = {"microcache": microcache, "floor": floor, "nginx": nginx, "haproxy": haproxy, "varnish": varnish}
+# In front of applications that say nothing about caching: each keeps a response for a second, in its own way.
+MICROCACHES = {
+    "microcache": microcache_as_it_is, "nginx-naive": partial(nginx, collapsing=""), "nginx": nginx, "varnish": varnish,
+    "haproxy": partial(haproxy, rules=HAPROXY_LIFETIME)}
 VERSIONS = {
     "microcache": ["git", "describe", "--always", "--dirty"], "nginx": ["nginx", "-v"], "haproxy": ["haproxy", "-v"],
-    "varnish": ["varnishd", "-V"], "wrk": ["wrk", "-v"], "gcc": ["gcc", "--version"], "rustc": ["rustc", "--version"]}
+    "varnish": ["varnishd", "-V"], "wrk": ["wrk", "-v"], "gcc": ["gcc", "--version"], "rustc": ["rustc", "--version"],
+    "siege": ["siege", "--version"], "java": ["java", "-version"]}
 
 
 def version(name):
