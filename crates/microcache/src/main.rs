@@ -96,8 +96,8 @@ fn originate(settings: origin::Settings) -> ExitCode {
     let what = settings.summary();
     let done = Origin::bind(settings).and_then(|origin| {
         let counters = origin.counters();
-        tell(&banner::origin_started(origin.address(), &what));
-        origin.run()?;
+        let started = banner::origin_started(origin.address(), &what);
+        origin.run(|| tell(&started))?;
         tell(&banner::origin_stopped(counters.totals()));
         Ok(())
     });

@@ -27,7 +27,7 @@ pub use screen::Screen;
 const LIKE: &str = "wordpress";
 
 /// How long one request may take: ten that queue on a busy machine stay far below it.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How long requests that are under way at the end of a phase are waited for, and the application after them.
 const PATIENCE: Duration = Duration::from_secs(2);

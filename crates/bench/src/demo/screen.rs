@@ -2,10 +2,14 @@
 
 use std::io::{IsTerminal, Write, stderr, stdout};
 
+/// Takes the cursor to the beginning of its line, and the line away.
+const OVER: &str = "\r\x1b[2K";
+
 /// Where it is shown. A reader that has gone away has seen enough.
-#[derive(Debug)]
 pub struct Screen {
-    /// A line can be written over.
+    progress: Box<dyn Write>,
+    result: Box<dyn Write>,
+    /// A line of the progress can be written over.
     live: bool,
 }
 
@@ -13,31 +17,34 @@ impl Screen {
     /// The process's own: live if somebody watches, plain lines otherwise.
     pub fn standard() -> Self {
         Self {
+            progress: Box::new(stderr()),
+            result: Box::new(stdout()),
             live: stderr().is_terminal(),
         }
     }
 
     /// Something to know.
-    pub(super) fn note(&self, text: &str) {
-        let _ = writeln!(stderr(), "{text}");
+    pub(super) fn note(&mut self, text: &str) {
+        let _ = writeln!(self.progress, "{text}");
     }
 
     /// How it stands. The next line takes its place.
-    pub(super) fn live(&self, text: &str) {
+    pub(super) fn live(&mut self, text: &str) {
         if self.live {
-            let _ = write!(stderr(), "\r\x1b[2K{text}");
+            let _ = write!(self.progress, "{OVER}{text}");
+            let _ = self.progress.flush();
         }
     }
 
     /// How it stood at the end.
-    pub(super) fn done(&self, text: &str) {
-        let start = if self.live { "\r\x1b[2K" } else { "" };
-        let _ = writeln!(stderr(), "{start}{text}");
+    pub(super) fn done(&mut self, text: &str) {
+        let over = if self.live { OVER } else { "" };
+        let _ = writeln!(self.progress, "{over}{text}");
     }
 
     /// The result.
-    pub(super) fn result(&self, text: &str) {
-        let _ = write!(stdout(), "\n{text}");
-        let _ = stdout().flush();
+    pub(super) fn result(&mut self, text: &str) {
+        let _ = write!(self.result, "\n{text}");
+        let _ = self.result.flush();
     }
 }

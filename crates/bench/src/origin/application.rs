@@ -81,7 +81,7 @@ impl Application {
             let validators = self.validators(settings, url, None);
             if validators.has(fields) {
                 self.counters.count(Event::NotModified);
-                return self.not_modified(settings, url, &validators);
+                return not_modified(settings, url, &validators);
             }
         }
         if self
@@ -138,13 +138,6 @@ impl Application {
         }
     }
 
-    fn not_modified(&self, settings: &PageSettings, url: &str, validators: &Validators) -> Answer {
-        let mut answer = Response::new(AnswerBody::Text(None));
-        *answer.status_mut() = StatusCode::NOT_MODIFIED;
-        add_caching(answer.headers_mut(), settings, url, validators);
-        answer
-    }
-
     fn answer_counters(&self, method: &Method, uri: &Uri) -> Answer {
         let query = uri.query().unwrap_or_default();
         let json = match *method {
@@ -170,6 +163,13 @@ impl Application {
         fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         answer
     }
+}
+
+fn not_modified(settings: &PageSettings, url: &str, validators: &Validators) -> Answer {
+    let mut answer = Response::new(AnswerBody::Text(None));
+    *answer.status_mut() = StatusCode::NOT_MODIFIED;
+    add_caching(answer.headers_mut(), settings, url, validators);
+    answer
 }
 
 fn rendered(settings: &PageSettings, url: &str, render: Option<u64>) -> Page {

@@ -54,7 +54,7 @@ impl PageBody {
     /// A page that is sent over this time; and in the middle the connection closes, if it is cut.
     pub(super) fn new(page: Page, over: Duration, cut: bool, in_flight: InFlight) -> Self {
         let length = page.length();
-        let pace = (!over.is_zero()).then(|| Pace {
+        let slowly = (!over.is_zero()).then(|| Pace {
             piece: length.div_ceil(u64::from(SLOW_PIECES)).max(1),
             pause: over / SLOW_PIECES,
             next: Box::pin(sleep_until(Instant::now())),
@@ -63,7 +63,7 @@ impl PageBody {
             page,
             sent: 0,
             end: if cut { length / 2 } else { length },
-            pace,
+            pace: slowly,
             flushed: false,
             _in_flight: in_flight,
         }

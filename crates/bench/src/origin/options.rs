@@ -9,10 +9,10 @@ use super::values::{Seconds, Share, duration};
 const MAX_SIZE: u64 = 1 << 30;
 
 /// The most threads that render.
-const MAX_WORKERS: usize = 10_000;
+const MAX_WORKERS: u64 = 10_000;
 
 /// The most requests that may wait for a worker.
-const MAX_QUEUE: usize = 1_000_000;
+const MAX_QUEUE: u64 = 1_000_000;
 
 /// One option.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
         takes: "N",
         help: "How many renders go on at a time [1]",
         sets: Sets::Application(|settings, value| {
-            settings.workers = number(value, 1, MAX_WORKERS)?;
+            settings.workers = number(value, 1, MAX_WORKERS)? as usize;
             Ok(())
         }),
     },
@@ -113,7 +113,7 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
         takes: "N",
         help: "How many requests may wait for a worker; more get 503 [1000]",
         sets: Sets::Application(|settings, value| {
-            settings.queue = number(value, 0, MAX_QUEUE)?;
+            settings.queue = number(value, 0, MAX_QUEUE)? as usize;
             Ok(())
         }),
     },
@@ -245,18 +245,15 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
     },
 ];
 
-fn number<T>(text: &str, least: T, most: T) -> Result<T, String>
-where
-    T: std::str::FromStr + PartialOrd + std::fmt::Display,
-{
+fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
     match text.parse() {
-        Ok(number) if number >= least && number <= most => Ok(number),
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
         _ => Err(format!("expected a number from {least} to {most}")),
     }
 }
 
-fn status(text: &str, least: u16) -> Result<StatusCode, String> {
-    StatusCode::from_u16(number(text, least, 599)?).map_err(|error| error.to_string())
+fn status(text: &str, least: u64) -> Result<StatusCode, String> {
+    StatusCode::from_u16(number(text, least, 599)? as u16).map_err(|error| error.to_string())
 }
 
 fn field(text: &str) -> Result<HeaderValue, String> {

@@ -80,13 +80,14 @@ impl Origin {
         Arc::clone(self.application.counters())
     }
 
-    /// Serves until the process is asked to stop (SIGINT, SIGTERM).
-    pub fn run(self) -> Result<(), Error> {
+    /// Serves until the process is asked to stop (SIGINT, SIGTERM). Calls `ready` once it can be asked.
+    pub fn run(self, ready: impl FnOnce()) -> Result<(), Error> {
         let runtime = self.runtime()?;
         let stop = {
             let _within = runtime.enter();
             asked_to_stop()?
         };
+        ready();
         self.serve(runtime, stop)
     }
 

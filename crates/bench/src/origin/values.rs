@@ -21,7 +21,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, &'static str> {
 }
 
 /// No page takes longer than this.
-const MAX_DURATION: Duration = Duration::from_secs(3600);
+const MAX_DURATION: Duration = Duration::from_hours(1);
 
 /// A part of the whole, in ten-thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

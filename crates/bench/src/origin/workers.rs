@@ -40,12 +40,11 @@ impl Workers {
         counters: &Arc<Counters>,
     ) -> Result<(), Busy> {
         let seats = Arc::clone(&self.seats);
-        let seat = match Arc::clone(&seats).try_acquire_owned() {
-            Ok(seat) => seat,
-            Err(_) => {
-                let _place = self.place().ok_or(Busy)?;
-                seats.acquire_owned().await.map_err(|_| Busy)?
-            }
+        let seat = if let Ok(seat) = Arc::clone(&seats).try_acquire_owned() {
+            seat
+        } else {
+            let _place = self.place().ok_or(Busy)?;
+            seats.acquire_owned().await.map_err(|_| Busy)?
         };
         let render = counters.render(url);
         let (work, kind) = (page.work, page.work_kind);
