@@ -338,8 +338,8 @@ impl Files {
     }
 
     fn stripe(&self, id: EntryId) -> MutexGuard<'_, ()> {
-        let [first, ..] = id.to_bytes();
-        self.stripes[usize::from(first) % STRIPES].lock()
+        let [.., last] = id.to_bytes();
+        self.stripes[usize::from(last) % STRIPES].lock()
     }
 }
 

@@ -60,18 +60,23 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts these records in place of all.
-    pub(super) fn replace(&mut self, records: &[Bytes]) -> io::Result<()> {
+    /// Puts these records in place of all, by way of a new file.
+    pub(super) fn replace(
+        &mut self,
+        records: &[Bytes],
+        (file, path): (File, PathBuf),
+    ) -> io::Result<()> {
         let bytes: Vec<u8> = records.iter().flat_map(|record| encode(record)).collect();
-        let beside = self.path.with_extension("new");
-        let file = open_to_write(&beside)?;
-        file.set_len(0)?;
-        file.write_all_at(&bytes, 0)?;
-        file.sync_data()?;
-        fs::rename(&beside, &self.path)?;
-        sync_directory(&self.path)?;
+        let replaced = file
+            .write_all_at(&bytes, 0)
+            .and_then(|()| file.sync_data())
+            .and_then(|()| fs::rename(&path, &self.path));
+        if replaced.is_err() {
+            let _ = fs::remove_file(path);
+        }
+        replaced?;
         self.len = bytes.len() as u64;
-        Ok(())
+        sync_directory(&self.path)
     }
 }
 

@@ -188,12 +188,15 @@ impl Disk {
 
     /// Adds the record of a purge. It is on the disk when this is done.
     pub async fn append_purge(&self, record: Bytes) -> Result<(), TierError> {
-        self.record(move |journal| journal.append(&record)).await
+        self.record(move |_, journal| journal.append(&record)).await
     }
 
     /// Puts these records in place of all that were added.
     pub async fn replace_purges(&self, records: Vec<Bytes>) -> Result<(), TierError> {
-        self.record(move |journal| journal.replace(&records)).await
+        let replace = move |files: &Files, journal: &mut Journal| {
+            journal.replace(&records, files.layout.create_temporary()?)
+        };
+        self.record(replace).await
     }
 
     /// Ready when everything that was on the disk at the start has been counted.
@@ -203,12 +206,12 @@ impl Disk {
 
     async fn record(
         &self,
-        change: impl FnOnce(&mut Journal) -> io::Result<()> + Send + 'static,
+        change: impl FnOnce(&Files, &mut Journal) -> io::Result<()> + Send + 'static,
     ) -> Result<(), TierError> {
         let (files, journal) = (Arc::clone(&self.files), Arc::clone(&self.journal));
         let job = move || {
             files.repair()?;
-            change(&mut journal.lock()).map_err(Failure::Disk)
+            change(&files, &mut journal.lock()).map_err(Failure::Disk)
         };
         self.recording.run(job).await
     }
