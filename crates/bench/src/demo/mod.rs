@@ -29,7 +29,7 @@ const LIKE: &str = "wordpress";
 /// How long one request may take: ten that queue on a busy machine stay far below it.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long requests that are under way at the end of a phase are waited for, and the application after them.
+/// How long the application may take to finish what the end of a phase has left to it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The time between two looks at whether the application has come to rest.
@@ -167,7 +167,8 @@ fn measure(
         connections: settings.connections,
         duration: Some(settings.phase),
         timeout: TIMEOUT,
-        patience: PATIENCE,
+        // Waiting for the last answers would count as time in which nobody asks.
+        patience: Duration::ZERO,
         stop: interrupt.stop(),
         ..load::Settings::new(vec![Target::get(url)])
     };

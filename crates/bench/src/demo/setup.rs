@@ -26,9 +26,9 @@ impl Setup {
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Alone => "the application alone",
-            Self::Plain => "a plain 1 s cache",
-            Self::Default => "Microcache as it is",
+            Self::Alone => "no cache",
+            Self::Plain => "plain 1 s cache",
+            Self::Default => "Microcache",
         }
     }
 

@@ -14,7 +14,7 @@ const PUBLISHED_LENGTH: Duration = Duration::from_secs(30);
 pub(super) fn live(setup: Setup, progress: &Progress<'_>, origin_requests: u64) -> String {
     let slice = progress.slice;
     format!(
-        "  {:<22} {:>3.0} s  {:>8} req/s now, p99 {:>7};  {} answers for {} renders",
+        "  {:<15} {:>3.0} s {:>8} req/s, p99 {:>7}; answers {}, to origin {}",
         setup.name(),
         progress.elapsed.as_secs_f64(),
         rate(slice.rate()),
@@ -27,7 +27,7 @@ pub(super) fn live(setup: Setup, progress: &Progress<'_>, origin_requests: u64) 
 /// What a phase came to.
 pub(super) fn line(measured: &Measured) -> String {
     format!(
-        "  {:<22} {} req/s; {} answers for {} requests to the application",
+        "  {:<15} {:>8} req/s; answers to clients {}, requests to the application {}",
         measured.setup.name(),
         rate(measured.report.rate()),
         grouped(measured.report.tally.answers()),
@@ -44,7 +44,7 @@ pub(super) fn table(all: &[Measured]) -> String {
             "mean",
             "stdev",
             "max",
-            "requests",
+            "answers",
             "to origin",
             "in 30 s",
         ]
@@ -55,13 +55,14 @@ pub(super) fn table(all: &[Measured]) -> String {
         out.push_str(&row("  published", published(measured.setup)));
     }
     out.push_str(
-        "\nrequests: answered to the clients. to origin: requests that the application got; in 30 s: as many in that time.\n\
-         published: 30 s each, on other machines with a network between them; compare the ratios.\n",
+        "\nanswers: to clients. to origin: requests to the application; in 30 s: as many in\n\
+         that time. plain: it keeps the page for a second and does nothing else.\n\
+         published: 30 s each on other machines, over a network; compare the ratios.\n",
     );
     if let Some(times) = gain(all) {
         let _ = writeln!(
             out,
-            "Microcache as it is answers {times} times what the application does alone."
+            "Microcache answers {times} times what the application does alone."
         );
     }
     let faults: u64 = all.iter().map(|one| one.report.tally.faults()).sum();
@@ -103,9 +104,7 @@ fn published(setup: Setup) -> [String; 7] {
 
 fn row(name: &str, figures: [String; 7]) -> String {
     let [rate, mean, stdev, max, requests, origin, scaled] = figures;
-    format!(
-        "{name:<22}{rate:>9}{mean:>10}{stdev:>10}{max:>10}{requests:>11}{origin:>11}{scaled:>9}\n"
-    )
+    format!("{name:<16}{rate:>8}{mean:>9}{stdev:>9}{max:>9}{requests:>10}{origin:>10}{scaled:>8}\n")
 }
 
 fn gain(all: &[Measured]) -> Option<String> {
