@@ -1,8 +1,8 @@
 //! Whether a server is in service, and what it must be told before it is again.
 
 use std::collections::HashSet;
-use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -12,8 +12,12 @@ use crate::tier::EntryId;
 /// What a server says about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
-    /// When it was started, by its own clock. It holds nothing from before.
-    pub(super) started: u64,
+    /// Its process.
+    pub(super) process: u64,
+    /// The date by its own clock, in seconds.
+    pub(super) date: u64,
+    /// How many seconds ago it was started. It holds nothing from before.
+    pub(super) uptime: u64,
     /// Items held.
     pub(super) items: u64,
     /// Bytes held.
@@ -40,8 +44,8 @@ struct State {
     why: String,
     /// Records to be removed there before anything is read.
     missed: HashSet<EntryId>,
-    /// There were more of them than we remember.
-    lost_track: bool,
+    /// There were more of them than we remember. Those up to this moment are not known any more.
+    forgot: Option<Instant>,
     report: Option<Report>,
 }
 
@@ -52,7 +56,7 @@ pub(super) enum Owed {
     Nothing,
     /// To remove these first.
     Removals(Vec<EntryId>),
-    /// It cannot be told: it may hold anything.
+    /// We do not know any more what: it may hold anything.
     Unknown,
 }
 
@@ -112,40 +116,41 @@ impl Health {
     }
 
     /// Remembers a removal for later if the server is out of service. If not, it can be told.
-    pub(super) fn remember_if_lost(&self, id: EntryId) -> bool {
+    pub(super) fn remember_if_lost(&self, id: EntryId, now: Instant) -> bool {
         let mut state = self.state.lock();
         let lost = !self.is_in_service();
         if lost {
-            state.remember(id, self.max_missed);
+            state.remember(id, self.max_missed, now);
         }
         lost
     }
 
     /// A removal was not confirmed. Nothing may be read there until it is.
-    pub(super) fn owe(&self, id: EntryId, why: &str) {
+    pub(super) fn owe(&self, id: EntryId, why: &str, now: Instant) {
         let mut state = self.state.lock();
-        state.remember(id, self.max_missed);
+        state.remember(id, self.max_missed, now);
         self.take_out(&mut state, why);
     }
 
     /// It answers. Puts it back in service if there is nothing it has to be told first.
-    pub(super) fn answered(&self, report: Report) -> Owed {
+    pub(super) fn answered(&self, report: Report, now: Instant) -> Owed {
         let mut state = self.state.lock();
         let before = state.report.replace(report);
-        // Another process, with nothing in it. Its clock is not exact to the second.
-        if before.is_some_and(|before| report.started.abs_diff(before.started) > 1) {
-            state.missed = HashSet::new();
-            state.lost_track = false;
-        }
         if self.is_in_service() {
             return Owed::Nothing;
         }
-        if state.lost_track {
-            state.why = format!(
-                "more than {} removals could not be delivered; it stays out of service until it is restarted",
-                self.max_missed
-            );
-            return Owed::Unknown;
+        if let Some(forgot) = state.forgot {
+            // Its uptime alone is no proof: a server that was halted tells an old one at first.
+            let is_new = before.is_none_or(|before| report.is_of_another_process(&before));
+            let age = Duration::from_secs(report.uptime);
+            if !is_new || now.saturating_duration_since(forgot) <= age {
+                state.why = format!(
+                    "more than {} removals could not be delivered; it stays out of service until it is restarted",
+                    self.max_missed
+                );
+                return Owed::Unknown;
+            }
+            state.forgot = None;
         }
         if !state.missed.is_empty() {
             return Owed::Removals(state.missed.iter().copied().collect());
@@ -175,16 +180,21 @@ impl Health {
     }
 }
 
+impl Report {
+    /// Two processes may have one number, in containers, but not one beginning.
+    fn is_of_another_process(&self, other: &Self) -> bool {
+        let began = |report: &Self| report.date.saturating_sub(report.uptime);
+        self.process != other.process || began(self).abs_diff(began(other)) > 1
+    }
+}
+
 impl State {
-    fn remember(&mut self, id: EntryId, max: usize) {
-        if self.lost_track || self.missed.contains(&id) {
-            return;
-        }
-        if self.missed.len() < max {
-            self.missed.insert(id);
+    fn remember(&mut self, id: EntryId, max: usize, now: Instant) {
+        if self.missed.len() >= max && !self.missed.contains(&id) {
+            self.missed.clear();
+            self.forgot = Some(now);
         } else {
-            self.lost_track = true;
-            drop(mem::take(&mut self.missed));
+            self.missed.insert(id);
         }
     }
 }
@@ -194,22 +204,25 @@ mod tests {
     use super::*;
 
     const SAME: Report = Report {
-        started: 1000,
+        process: 7,
+        date: 5000,
+        uptime: 1000,
         items: 1,
         bytes: 2,
         evicted: 3,
-    };
-    const RESTARTED: Report = Report {
-        started: 1002,
-        ..SAME
     };
 
     fn ids(count: u8) -> Vec<EntryId> {
         (0..count).map(|n| EntryId::of(&[n])).collect()
     }
 
+    fn seconds(number: u64) -> Duration {
+        Duration::from_secs(number)
+    }
+
     #[test]
     fn failures_in_a_row_end_the_service() {
+        let now = Instant::now();
         let health = Health::new(2, 10);
         health.failed("late");
         health.succeeded();
@@ -218,7 +231,7 @@ mod tests {
         health.failed("gone");
         assert!(!health.is_in_service());
         assert_eq!(health.describe(), (None, Some("gone".to_owned())));
-        assert_eq!(health.answered(SAME), Owed::Nothing);
+        assert_eq!(health.answered(SAME, now), Owed::Nothing);
         assert!(health.is_in_service());
         assert_eq!(health.describe(), (Some(SAME), None));
         health.failed("late");
@@ -227,53 +240,106 @@ mod tests {
 
     #[test]
     fn removals_come_before_service() {
+        let now = Instant::now();
         let health = Health::new(1, 10);
-        assert_eq!(health.answered(SAME), Owed::Nothing);
         let ids = ids(3);
-        assert!(!health.remember_if_lost(ids[0]));
-        health.owe(ids[0], "late");
+        assert!(!health.remember_if_lost(ids[0], now));
+        health.owe(ids[0], "late", now);
         assert!(!health.is_in_service());
-        assert!(health.remember_if_lost(ids[1]));
-        assert!(health.remember_if_lost(ids[1]));
-        let Owed::Removals(mut owed) = health.answered(SAME) else {
+        assert!(health.remember_if_lost(ids[1], now));
+        assert!(health.remember_if_lost(ids[1], now));
+        let Owed::Removals(mut owed) = health.answered(SAME, now) else {
             panic!("nothing owed");
         };
-        assert!(health.remember_if_lost(ids[2]), "while they are delivered");
+        assert!(
+            health.remember_if_lost(ids[2], now),
+            "while they are delivered"
+        );
         owed.sort_unstable();
         let mut expected = ids[..2].to_vec();
         expected.sort_unstable();
         assert_eq!(owed, expected);
         health.delivered(&owed);
-        assert_eq!(health.answered(SAME), Owed::Removals(vec![ids[2]]));
+        assert_eq!(health.answered(SAME, now), Owed::Removals(vec![ids[2]]));
         health.delivered(&ids);
-        assert_eq!(health.answered(SAME), Owed::Nothing);
+        assert_eq!(health.answered(SAME, now), Owed::Nothing);
         assert!(health.is_in_service());
     }
 
+    /// Others may have stored there after it was restarted, and before the purge.
     #[test]
-    fn a_restarted_server_owes_nothing() {
-        let health = Health::new(1, 2);
-        assert_eq!(health.answered(SAME), Owed::Nothing);
-        for id in ids(2) {
-            health.owe(id, "late");
-        }
-        assert_eq!(health.answered(RESTARTED), Owed::Nothing);
-        assert!(health.is_in_service());
+    fn a_restarted_server_is_told_as_well() {
+        let now = Instant::now();
+        let health = Health::new(1, 10);
+        assert_eq!(health.answered(SAME, now), Owed::Nothing);
+        health.owe(ids(1)[0], "late", now);
+        let restarted = Report {
+            process: 8,
+            uptime: 2,
+            ..SAME
+        };
+        assert_eq!(
+            health.answered(restarted, now + seconds(10)),
+            Owed::Removals(ids(1))
+        );
     }
 
     #[test]
-    fn too_many_removals_need_a_restart() {
-        let health = Health::new(1, 2);
-        assert_eq!(health.answered(SAME), Owed::Nothing);
-        for id in ids(3) {
-            health.owe(id, "late");
-        }
-        for _ in 0..2 {
-            assert_eq!(health.answered(SAME), Owed::Unknown);
+    fn what_was_forgotten_needs_a_restart_after_it() {
+        let now = Instant::now();
+        let lost_track = || {
+            let health = Health::new(1, 2);
+            assert_eq!(health.answered(SAME, now), Owed::Nothing);
+            for id in ids(3) {
+                health.owe(id, "late", now);
+            }
+            health
+        };
+        let later = now + seconds(10);
+        let reported = |report: Report| {
+            let health = lost_track();
+            let owed = health.answered(report, later);
             let (_, why) = health.describe();
-            assert!(why.is_some_and(|why| why.contains("more than 2 removals")));
-        }
-        assert_eq!(health.answered(RESTARTED), Owed::Nothing);
-        assert!(health.is_in_service());
+            let told = why.is_some_and(|why| why.contains("more than 2 removals"));
+            assert_eq!(told, owed == Owed::Unknown);
+            assert_eq!(health.is_in_service(), owed == Owed::Nothing);
+            owed
+        };
+        assert_eq!(reported(SAME), Owed::Unknown);
+        let halted = Report {
+            uptime: 5,
+            date: 4005,
+            ..SAME
+        };
+        assert_eq!(
+            reported(halted),
+            Owed::Unknown,
+            "another uptime, the same process"
+        );
+        let before_the_purge = Report {
+            process: 8,
+            uptime: 10,
+            ..SAME
+        };
+        assert_eq!(reported(before_the_purge), Owed::Unknown);
+        let after_the_purge = Report {
+            process: 8,
+            uptime: 9,
+            ..SAME
+        };
+        assert_eq!(reported(after_the_purge), Owed::Nothing);
+        let in_a_container = Report { uptime: 9, ..SAME };
+        assert_eq!(
+            reported(in_a_container),
+            Owed::Nothing,
+            "the same number, another beginning"
+        );
+
+        let health = lost_track();
+        health.remember_if_lost(ids(1)[0], later);
+        assert_eq!(
+            health.answered(after_the_purge, later),
+            Owed::Removals(ids(1))
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Watches one server: asks it now and then how it is, and brings it back after it was lost. There
 //! is one probe for each server, so one that returns is met by one connection.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -105,7 +105,7 @@ impl Visit<'_> {
         }
         let report = timeout(deadline, self.statistics()).await;
         let report = report.map_err(|_| TierError::Timeout)??;
-        while let Owed::Removals(ids) = self.probe.line.health.answered(report) {
+        while let Owed::Removals(ids) = self.probe.line.health.answered(report, Instant::now()) {
             for block in ids.chunks(BLOCK) {
                 self.deliver(block).await?;
             }
@@ -140,20 +140,19 @@ impl Visit<'_> {
         let written = self.writer.write_all(b"stats\r\n").await;
         written.map_err(|error| failed(error.to_string()))?;
         let mut report = Report::default();
-        let (mut now, mut uptime) = (0, 0);
         for _ in 0..MAX_STATISTICS {
             let line = read_line(&mut self.reader).await;
             let line = line.map_err(|error| failed(error.to_string()))?;
             if line == "END" {
-                report.started = u64::saturating_sub(now, uptime);
                 return Ok(report);
             }
             let mut words = line.split(' ').skip(1);
             let (name, value) = (words.next(), words.next());
             let value: Option<u64> = value.and_then(|value| value.parse().ok());
             match (name, value) {
-                (Some("time"), Some(value)) => now = value,
-                (Some("uptime"), Some(value)) => uptime = value,
+                (Some("pid"), Some(value)) => report.process = value,
+                (Some("time"), Some(value)) => report.date = value,
+                (Some("uptime"), Some(value)) => report.uptime = value,
                 (Some("curr_items"), Some(value)) => report.items = value,
                 (Some("bytes"), Some(value)) => report.bytes = value,
                 (Some("evictions"), Some(value)) => report.evicted = value,

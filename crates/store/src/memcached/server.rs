@@ -134,12 +134,12 @@ impl Server {
 
     /// Removes a record: now, or before anything else is read there.
     pub(super) async fn remove(&self, id: EntryId) {
-        if self.health.remember_if_lost(id) {
+        if self.health.remember_if_lost(id, Instant::now().into_std()) {
             return;
         }
         if let Err(error) = self.remove_now(id).await {
             let why = format!("it did not confirm a removal: {error}");
-            self.health.owe(id, &why);
+            self.health.owe(id, &why, Instant::now().into_std());
         }
     }
 
