@@ -13,27 +13,35 @@ JAVA_START_LIMIT_SECONDS = 180
 # A small young generation, so that what a scan costs does not depend on when the last collection was: see java-blog/README.md.
 JAVA_OPTIONS = ["-XX:+UseSerialGC", "-Xmn48m", "-Xmx2g"]
 COUNTERS = "/_origin/counters"
-IDLE_LIMIT_SECONDS = 120
+# An application that was overrun works off what has piled up.
+IDLE_LIMIT_SECONDS = 300
 IDLE_STEP_SECONDS = 0.1
 
 
 class Application(Server):
-    """An application with counters."""
+    """An application with counters, which may be on a port of their own."""
+
+    def __init__(self, server, counter_port=None):
+        super().__init__(server.name, server.process, server.port)
+        self.counters = Server(f"{server.name}'s counters", server.process, counter_port or server.port)
 
     def counts(self):
-        return json.loads(self.get(COUNTERS))
+        return json.loads(self.counters.get(COUNTERS))
 
     def requests(self):
         return self.counts()["requests"]
 
     def count_from_zero(self):
-        """Waits until the application has done what it was asked for before, and forgets it."""
+        """Waits until the application has done what it was asked for before, and counts from zero."""
         deadline = time.monotonic() + IDLE_LIMIT_SECONDS
         while self.counts()["in_flight"]:
             if time.monotonic() > deadline:
                 raise RigError(f"{self.name} still works {IDLE_LIMIT_SECONDS} s after the load has ended")
             time.sleep(IDLE_STEP_SECONDS)
-        self.get(COUNTERS, "DELETE")
+        self.forget()
+
+    def forget(self):
+        self.counters.get(COUNTERS, "DELETE")
 
     def render_seconds(self, warming, measured):
         """The mean time of a page when only one is asked for at a time."""
@@ -48,7 +56,7 @@ class Application(Server):
 def simulated(rig, cores, like):
     """`microcache origin`, a simulation of an application."""
     server = rig.start(rig.stack, "origin", cores, lambda _, port: [rig.microcache, "origin", "--like", like, "--listen", f"127.0.0.1:{port}"])
-    return Application(server.name, server.process, server.port)
+    return Application(server)
 
 
 def java_blog(rig, cores):
@@ -56,5 +64,6 @@ def java_blog(rig, cores):
     machine.need_packages(JAVA_PACKAGES)
     run(["mvn", "-q", "-B", "-f", COMPARE / "java-blog", "package"])
     jar = COMPARE / "java-blog" / "target" / "java-blog.jar"
-    server = rig.start(rig.stack, "java-blog", cores, lambda home, port: ["java", *JAVA_OPTIONS, "-jar", jar, port, home], JAVA_START_LIMIT_SECONDS)
-    return Application(server.name, server.process, server.port)
+    counters = rig.port()
+    server = rig.start(rig.stack, "java-blog", cores, lambda home, port: ["java", *JAVA_OPTIONS, "-jar", jar, port, counters, home], JAVA_START_LIMIT_SECONDS)
+    return Application(server, counters)

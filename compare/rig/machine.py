@@ -15,9 +15,9 @@ POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def need_packages(packages):
-    """Installs the Debian packages whose command is missing. `packages` maps a command to its packages."""
+    """Installs the Debian packages of which something is missing. `packages` maps a command, or a file, to its packages."""
     os.environ["PATH"] += ":/usr/local/sbin:/usr/sbin:/sbin"
-    missing = {name for command, names in packages.items() if not shutil.which(command) for name in names.split()}
+    missing = {name for command, names in packages.items() if not is_there(command) for name in names.split()}
     if not missing:
         return
     if not shutil.which("apt-get"):
@@ -30,6 +30,10 @@ def need_packages(packages):
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             if done.returncode:
                 raise RigError(f"apt-get {' '.join(arguments)} failed:\n{done.stdout[-2000:]}")
+
+
+def is_there(command):
+    return Path(command).exists() if Path(command).is_absolute() else shutil.which(command)
 
 
 @contextmanager

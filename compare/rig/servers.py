@@ -157,10 +157,13 @@ def run(command, cwd=None):
 
 def configured(template, home, **words):
     """Writes a configuration of compare/peers with its @WORDS@ filled in."""
-    text = re.sub(r"@([A-Z_]+)@", lambda word: str(words[word[1].lower()]), (COMPARE / "peers" / template).read_text())
     path = home / template
-    path.write_text(text)
+    path.write_text(filled(COMPARE / "peers" / template, **words))
     return path
+
+
+def filled(template, **words):
+    return re.sub(r"@([A-Z_]+)@", lambda word: str(words[word[1].lower()]), template.read_text())
 
 
 def floor(rig, _stack, _home, port, threads):
@@ -193,6 +196,14 @@ def haproxy(rig, _stack, home, port, threads, rules=""):
                                                     connections=rig.connections + OTHER_FILES)]
 
 
+def waited(server):
+    """How many requests found nothing in Microcache and waited for the origin; it says so when it stops."""
+    farewell = re.search(r"stopped after .*", server.process.last_words())
+    if not farewell:
+        raise RigError(f"Microcache did not say what it did:\n{server.process.last_words()}")
+    return sum(map(int, re.findall(r"(\d+) (?:miss|collapsed)\b", farewell[0])))
+
+
 def microcache_as_it_is(rig, _stack, _home, port, threads):
     """Default settings; only a longer stale window is told."""
     window = [] if rig.stale_seconds == STALE_SECONDS else ["--stale-while-revalidate", f"{rig.stale_seconds}s"]
@@ -208,7 +219,8 @@ MICROCACHES = {
 VERSIONS = {
     "microcache": ["git", "describe", "--always", "--dirty"], "nginx": ["nginx", "-v"], "haproxy": ["haproxy", "-v"],
     "varnish": ["varnishd", "-V"], "wrk": ["wrk", "-v"], "gcc": ["gcc", "--version"], "rustc": ["rustc", "--version"],
-    "siege": ["siege", "--version"], "java": ["java", "-version"]}
+    "siege": ["siege", "--version"], "java": ["java", "-version"], "ab": ["ab", "-V"], "php": ["php", "-v"],
+    "mariadb": ["mariadbd", "--version"]}
 
 
 def version(name):

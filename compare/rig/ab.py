@@ -1,0 +1,51 @@
+"""The load of ApacheBench: so many connections, each with one request after the other, for so many seconds."""
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+
+from rig.errors import RigError
+
+# ab stops at 50,000 requests unless told otherwise, whatever the time.
+MOST_REQUESTS = 5_000_000
+END_LIMIT_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Report:
+    """What ab saw."""
+    requests: int
+    failed: int
+    seconds: float
+    rate: float
+    mean_ms: float
+    stdev_ms: float
+    max_ms: float
+
+
+def command(connections, seconds, url):
+    # -l: a page that says how often it was rendered may change its length.
+    return ["ab", "-q", "-l", "-k", "-c", str(connections), "-t", str(seconds), "-n", str(MOST_REQUESTS), url]
+
+
+def ab(connections, seconds, url, cores):
+    try:
+        done = subprocess.run(command(connections, seconds, url), capture_output=True, text=True, timeout=seconds + END_LIMIT_SECONDS,
+                              preexec_fn=lambda: os.sched_setaffinity(0, cores))
+    except subprocess.TimeoutExpired as error:
+        raise RigError(f"ab on {url} did not end") from error
+    return parsed(done.stdout, done.stderr)
+
+
+def parsed(text, trouble):
+    def number(pattern, absent=None):
+        found = re.search(pattern, text, re.MULTILINE)
+        if not found and absent is None:
+            raise RigError(f"ab gave no figures:\n{(text + trouble)[-2000:]}")
+        return float(found[1]) if found else absent
+    # min, mean, standard deviation, median, max
+    total = r"^Total:\s+\d+\s+"
+    return Report(int(number(r"^Complete requests:\s+(\d+)")), int(number(r"^Failed requests:\s+(\d+)") + number(r"^Non-2xx responses:\s+(\d+)", 0)),
+                  number(r"^Time taken for tests:\s+([\d.]+)"), number(r"^Requests per second:\s+([\d.]+)"),
+                  number(r"^Time per request:\s+([\d.]+) \[ms\] \(mean\)$"), number(total + r"\d+\s+([\d.]+)"), number(total + r"\d+\s+[\d.]+\s+\d+\s+(\d+)"))

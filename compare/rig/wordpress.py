@@ -1,0 +1,115 @@
+"""A real WordPress from Debian's packages: MariaDB, PHP, and nginx in front of it, set up from nothing in the rig's directory."""
+
+import getpass
+import grp
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+from rig import machine
+from rig.applications import Application
+from rig.errors import RigError
+from rig.process import START_LIMIT_SECONDS, Process
+from rig.servers import COMPARE, Server, filled, run
+
+SOURCE = Path("/usr/share/wordpress")
+PACKAGES = {
+    SOURCE / "index.php": "wordpress", SOURCE / "wp-content/themes/twentytwentythree": "wordpress-theme-twentytwentythree",
+    "mariadbd": "mariadb-server", "/etc/php": "php-fpm php-mysql", "nginx": "nginx-light"}
+DATABASE = """create database wordpress;
+create user wordpress@localhost identified by 'for-this-measurement';
+grant all on wordpress.* to wordpress@localhost;"""
+# What the form asks for that a new WordPress shows in the browser.
+INSTALLATION = {
+    "weblog_title": "Measured", "user_name": "admin", "admin_email": "admin@example.com", "blog_public": "0",
+    "admin_password": "for-this-measurement", "admin_password2": "for-this-measurement", "pw_weak": "1"}
+INSTALL_LIMIT_SECONDS = 120
+WAIT_STEP_SECONDS = 0.1
+
+
+class WordPress(Application):
+    """It counts by the lines of its web server's log."""
+
+    def __init__(self, server, log):
+        super().__init__(server)
+        self.log, self.counted = log, 0
+
+    def counts(self):
+        status = self.get("/_origin/status").decode()
+        writing = int(re.search(r"Writing: (\d+)", status)[1])
+        return {"requests": self.lines() - self.counted, "in_flight": writing - 1}  # the question itself is one
+
+    def forget(self):
+        self.counted = self.lines()
+
+    def lines(self):
+        return self.log.read_bytes().count(b"\n")
+
+
+def wordpress(rig, cores):
+    """Starts everything, and installs the site as a browser would."""
+    machine.need_packages(PACKAGES)
+    home = Path(tempfile.mkdtemp(prefix="wordpress-", dir=rig.directory))
+    home.chmod(0o755)
+    database(rig, home, cores)
+    shutil.copytree(SOURCE, home / "site")  # links are followed, so that nothing outside is written
+    (home / "site/wp-config.php").write_text(filled(COMPARE / "wordpress/wp-config.php", database=home / "mariadb.sock"))
+    php(rig, home, cores)
+    log = home / "requests.log"
+    server = rig.start(rig.stack, "wordpress", cores, lambda own, port: [
+        "nginx", "-p", own, "-c", configured(own, "nginx.conf", user=getpass.getuser(), dir=own, log=log, port=port, site=home / "site",
+                                             socket=home / "php.sock")])
+    install(server)
+    return WordPress(server, log)
+
+
+def database(rig, home, cores):
+    user, data, socket = getpass.getuser(), home / "database", home / "mariadb.sock"
+    run(["mariadb-install-db", "--no-defaults", f"--user={user}", f"--datadir={data}", "--auth-root-authentication-method=normal", "--skip-test-db"])
+    process = rig.stack.enter_context(Process("mariadb", [
+        "mariadbd", "--no-defaults", f"--user={user}", f"--datadir={data}", f"--socket={socket}", "--skip-networking"], cores, home / "mariadb.log"))
+    client = ["mariadb", "--no-defaults", f"--socket={socket}", "--user=root"]
+    wait_for(process, lambda: subprocess.run([*client, "-e", "select 1"], capture_output=True).returncode == 0)
+    run([*client, "-e", DATABASE])
+
+
+def php(rig, home, cores):
+    found = sorted(Path("/usr/sbin").glob("php-fpm*"))
+    if not found:
+        raise RigError("PHP's process manager is missing; please install php-fpm")
+    path = configured(home, "php-fpm.conf", user=getpass.getuser(), group=grp.getgrgid(os.getgid()).gr_name, dir=home, socket=home / "php.sock")
+    command = [found[-1], "--nodaemonize", "--allow-to-run-as-root", "--fpm-config", path]
+    process = rig.stack.enter_context(Process("php-fpm", command, cores, home / "php-fpm.log"))
+    rig.note("php", command)
+    wait_for(process, (home / "php.sock").exists)
+
+
+def configured(home, template, **words):
+    path = home / template
+    path.write_text(filled(COMPARE / "wordpress" / template, **words))
+    return path
+
+
+def wait_for(process, is_ready):
+    deadline = time.monotonic() + START_LIMIT_SECONDS
+    while not is_ready():
+        if process.child.poll() is not None or time.monotonic() > deadline:
+            raise RigError(f"{process.name} does not start:\n{process.last_words()}")
+        time.sleep(WAIT_STEP_SECONDS)
+
+
+def install(server: Server):
+    form = urllib.parse.urlencode(INSTALLATION).encode()
+    try:
+        with urllib.request.urlopen(f"{server.url}/wp-admin/install.php?step=2", form, INSTALL_LIMIT_SECONDS) as answer:
+            text = answer.read().decode(errors="replace")
+    except OSError as error:
+        raise RigError(f"WordPress could not be installed: {error}\n{server.process.last_words()}") from error
+    if "wp-login.php" not in text:
+        raise RigError(f"WordPress could not be installed:\n{text[-2000:]}")
