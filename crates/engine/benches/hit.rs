@@ -16,7 +16,7 @@ use microcache_policy::vary::{self, Selection, Vary};
 use microcache_policy::{
     Fields, RequestFacts, Rules, Scheme, Storable, Time, VaryNames, key, storable,
 };
-use microcache_store::{MemoryLimits, Stored};
+use microcache_store::{MemoryLimits, Stored, Tiers};
 use support::{BROWSER_FIELDS, Case};
 
 const HOST: &[u8] = b"www.example.com";
@@ -48,6 +48,7 @@ fn engine(codings: &[&str]) -> Engine {
             object: 4 << 20,
             variants: 16,
         },
+        largest: 0,
         fill_memory: 16 << 20,
         fill_timeout: 60_000,
         flights: FlightLimits {
@@ -70,7 +71,7 @@ fn engine(codings: &[&str]) -> Engine {
         route: 0,
         bypass: false,
     };
-    let engine = Engine::new(settings, vec![route], Box::new(find));
+    let engine = Engine::new(settings, vec![route], Box::new(find), Tiers::default());
     if codings.is_empty() {
         store(&engine, "", "");
     }

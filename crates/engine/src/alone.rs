@@ -68,9 +68,8 @@ impl Engine {
             let fields = Fields::new(&incoming.fields);
             let (first, body) = self.begin_fill(route, response, lifetime, fields, request_time);
             let filling = Arc::clone(&first.filling);
-            let limit = self.object_limit(route);
-            let engine = Arc::clone(&self);
-            tokio::spawn(async move { engine.fill(leader, &filling, body, limit).await });
+            let (engine, number) = (Arc::clone(&self), question.route);
+            tokio::spawn(async move { engine.fill(leader, &filling, body, number, None).await });
             return first.respond(fields, &facts, now, cache_status);
         }
         passed_on(response, &facts, cache_status, Outcome::Pass)
@@ -118,7 +117,7 @@ impl Engine {
                 if let Storable::Yes(lifetime) = verdict {
                     let renewed = renewed(&hit, &fields, lifetime, request_time);
                     if let Some(leader) = self.flights.lead_alone(&key, purges) {
-                        leader.finish(|| self.memory.put(&key, renewed, now));
+                        leader.finish(|| self.keep(&key, renewed, None));
                     }
                 }
             }

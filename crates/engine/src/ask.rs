@@ -145,6 +145,7 @@ impl Engine {
                 cache_status.stored = true;
                 self.confirmed(&hit, incoming, &facts, cache_status)
             }
+            Ok(Own::Found(hit, tier)) => self.found(hit, tier, incoming, &facts),
             Ok(Own::Private(origin, why)) => {
                 cache_status.detail = Some(why);
                 passed_on(origin, &facts, cache_status, Outcome::Miss)
@@ -180,12 +181,33 @@ impl Engine {
         )
     }
 
+    /// The answer from a response that was found behind memory.
+    fn found(
+        &self,
+        hit: Hit,
+        tier: &'static str,
+        incoming: &Incoming,
+        facts: &RequestFacts<'_>,
+    ) -> Response {
+        let now = self.clock.now();
+        let outcome = if hit.lifetime.ttl(now) > 0 {
+            Outcome::Hit
+        } else {
+            Outcome::Stale
+        };
+        let mut response = answer(hit, &incoming.as_request(), facts, now, outcome);
+        response.cache_status.detail = Some(tier);
+        response
+    }
+
     /// What somebody who waited makes of the answer.
     fn share(&self, answer: &Answer, question: &Question, incoming: &Incoming) -> Shared {
         let facts = self.facts(question.route, incoming);
         let (lifetime, vary, selected) = match answer {
             Answer::Filling(filling) => (&filling.lifetime, &filling.vary, &filling.selection),
-            Answer::Confirmed(hit) => (&hit.lifetime, &hit.vary, &hit.selection),
+            Answer::Confirmed(hit) | Answer::Found(hit, _) => {
+                (&hit.lifetime, &hit.vary, &hit.selection)
+            }
         };
         let fields = Fields::new(&incoming.fields);
         let mut selection = Selection::new();
@@ -208,6 +230,7 @@ impl Engine {
                 cache_status.fwd_status = Some(304);
                 self.confirmed(hit, incoming, &facts, cache_status)
             }
+            Answer::Found(hit, tier) => self.found(hit.clone(), tier, incoming, &facts),
             Answer::Filling(filling) => {
                 let Some(reader) = filling.fill.reader() else {
                     return Shared::NotForThisRequest;

@@ -70,6 +70,17 @@ struct State {
     charged: u64,
 }
 
+/// What became of a chunk.
+#[derive(Debug)]
+pub(crate) enum Pushed {
+    /// It is kept with all before it.
+    Kept,
+    /// It is the first that is not kept. Everything so far, with this chunk.
+    Outgrown(Vec<Bytes>),
+    /// It lives until the readers have it.
+    Streamed,
+}
+
 /// Nobody reads this body any more and it will not be stored.
 #[derive(Debug)]
 pub(crate) struct Unwanted;
@@ -131,24 +142,29 @@ impl Fill {
         }
     }
 
-    /// Adds a chunk. Says whether the body may still be stored: it stops being so for good when
-    /// it grows beyond `limit` or the budget for bodies under way is used up.
-    pub(crate) fn push(&self, chunk: Bytes, limit: u64) -> bool {
+    /// Adds a chunk. The body stops being kept for good when it grows beyond `limit` or the budget
+    /// for bodies under way is used up.
+    pub(crate) fn push(&self, chunk: Bytes, limit: u64) -> Pushed {
         let mut state = self.state.lock();
         let length = chunk.len() as u64;
         state.received += length;
-        if state.keep {
+        let was_kept = state.keep;
+        if was_kept {
             state.keep = state.received <= limit && self.budget.take(length);
             if state.keep {
                 state.charged += length;
             }
         }
         state.chunks.push_back(chunk);
-        let keep = state.keep;
+        let pushed = match (was_kept, state.keep) {
+            (true, true) => Pushed::Kept,
+            (true, false) => Pushed::Outgrown(state.chunks.iter().cloned().collect()),
+            (false, _) => Pushed::Streamed,
+        };
         let wakers = state.readers.take_all();
         drop(state);
         wake(wakers);
-        keep
+        pushed
     }
 
     /// The end: with trailers perhaps, or with an error. The first word on it counts.
@@ -331,7 +347,7 @@ mod tests {
         let fill = fill();
         let mut reader = fill.reader().unwrap();
         let chunk = Bytes::from(vec![7; WINDOW as usize]);
-        assert!(!fill.push(chunk.clone(), 100));
+        assert!(matches!(fill.push(chunk.clone(), 100), Pushed::Outgrown(all) if all.len() == 1));
         assert!(fill.reader().is_none(), "no reader can begin in the middle");
         let mut cx = Context::from_waker(Waker::noop());
         assert!(fill.poll_ready(&mut cx).is_pending());
@@ -351,12 +367,13 @@ mod tests {
     async fn the_budget_is_given_back() {
         let budget = Arc::new(Budget::new(10));
         let one = Fill::new(&budget);
-        assert!(one.push("12345678".into(), 100));
+        assert!(matches!(one.push("12345678".into(), 100), Pushed::Kept));
         let two = Fill::new(&budget);
-        assert!(!two.push("123".into(), 100));
+        assert!(matches!(two.push("123".into(), 100), Pushed::Outgrown(_)));
+        assert!(matches!(two.push("4".into(), 100), Pushed::Streamed));
         drop(one);
         let three = Fill::new(&budget);
-        assert!(three.push("1234567890".into(), 100));
+        assert!(matches!(three.push("1234567890".into(), 100), Pushed::Kept));
     }
 
     #[tokio::test]

@@ -50,6 +50,8 @@ pub enum Answer {
     Filling(Arc<Filling>),
     /// The stored response, which the origin has confirmed.
     Confirmed(Hit),
+    /// A stored response that was found behind memory, in the tier of this name.
+    Found(Hit, &'static str),
 }
 
 /// A storable response whose body is still arriving.
@@ -110,6 +112,8 @@ struct State {
     waiters: Wakers,
     /// The key was purged after this fetch began: what it brings must not be stored.
     purged: bool,
+    /// Nobody can join it any more.
+    closed: bool,
 }
 
 /// What a request that wants to fetch is told.
@@ -140,7 +144,9 @@ impl Flights {
     /// Leads the fetch of `key` and `selection`, or joins the one there is.
     pub fn enter(self: &Arc<Self>, key: &[u8], selection: &[u8]) -> Entry {
         let mut shard = self.shard(key);
-        let joinable = |flight: &&Arc<Flight>| flight.selection.as_deref() == Some(selection);
+        let joinable = |flight: &&Arc<Flight>| {
+            flight.selection.as_deref() == Some(selection) && flight.can_be_joined()
+        };
         if let Some(flight) = shard
             .keys
             .get(key)
@@ -181,7 +187,7 @@ impl Flights {
         let mut shard = self.shard(key);
         for flight in shard.keys.remove(key).unwrap_or_default() {
             flight.state.lock().purged = true;
-            shard.joinable -= usize::from(flight.selection.is_some());
+            shard.joinable -= usize::from(flight.can_be_joined());
         }
         remove();
     }
@@ -210,6 +216,10 @@ impl Flights {
 }
 
 impl Flight {
+    fn can_be_joined(&self) -> bool {
+        self.selection.is_some() && !self.state.lock().closed
+    }
+
     fn new(selection: Option<Bytes>) -> Arc<Self> {
         Arc::new(Self {
             selection,
@@ -250,9 +260,25 @@ impl Leader {
         self.tell(Progress::Failed(failure));
     }
 
-    /// Lets nobody join any more.
+    /// Lets nobody join any more. A purge still finds it.
     pub fn close(&self) {
-        self.leave_table();
+        let mut shard = self.flights.shard(&self.key);
+        let listed = shard
+            .keys
+            .get(&self.key)
+            .is_some_and(|all| all.iter().any(|one| Arc::ptr_eq(one, &self.flight)));
+        if listed && self.flight.can_be_joined() {
+            self.flight.state.lock().closed = true;
+            shard.joinable -= 1;
+        }
+    }
+
+    /// Runs `store` with the key, unless it was purged meanwhile. The fetch goes on.
+    pub fn store(&self, store: impl FnOnce(&[u8])) {
+        let _others_wait = self.flights.shard(&self.key);
+        if !self.is_purged() {
+            store(&self.key);
+        }
     }
 
     /// Ends the fetch. Runs `store` unless the key was purged meanwhile; a purge that comes while
@@ -301,7 +327,7 @@ impl Shard {
         };
         if let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, flight)) {
             all.swap_remove(at);
-            self.joinable -= usize::from(flight.selection.is_some());
+            self.joinable -= usize::from(flight.can_be_joined());
         }
         if all.is_empty() {
             self.keys.remove(key);

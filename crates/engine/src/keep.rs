@@ -10,10 +10,10 @@ use microcache_policy::{
     CacheStatus, Fields, FieldsBuf, Lifetime, RequestFacts, Storable, Time, date, fields_to_store,
     storable,
 };
-use microcache_store::Stored;
+use microcache_store::{Claimed, Memory, Spooling, Stored, Tiers};
 
 use crate::body::{Body, BodyError, Frame};
-use crate::fill::{Fill, FillReader};
+use crate::fill::{Fill, FillReader, Pushed};
 use crate::flight::{Filling, Leader};
 use crate::message::Response;
 use crate::origin::OriginResponse;
@@ -49,8 +49,15 @@ impl First {
 }
 
 impl Engine {
-    pub(crate) fn object_limit(&self, route: &Route) -> u64 {
+    /// The largest body that goes into memory.
+    fn object_limit(&self, route: &Route) -> u64 {
         route.max_object.min(self.memory.limits().object)
+    }
+
+    /// The largest body that is stored at all: on disk, if there is one.
+    fn largest(&self, route: &Route) -> u64 {
+        let bound = self.settings.largest.max(self.memory.limits().object);
+        route.max_object.min(bound)
     }
 
     /// The beginning of a response that everyone may read, and the first reader.
@@ -91,13 +98,22 @@ impl Engine {
     }
 
     /// Pumps the body into the fill, and the whole into the store.
-    pub(crate) async fn fill(&self, leader: Leader, filling: &Filling, mut body: Body, limit: u64) {
-        let fill = &filling.fill;
+    pub(crate) async fn fill(
+        &self,
+        leader: Leader,
+        filling: &Filling,
+        mut body: Body,
+        route: usize,
+        claimed: Option<Claimed>,
+    ) {
+        let (fill, route) = (&filling.fill, &self.routes[route]);
         let _told = Told(fill);
+        let limit = self.object_limit(route);
         let deadline = self.clock.now().plus(self.settings.fill_timeout);
-        let mut keep = true;
+        let mut keeping = Keeping::InMemory;
         let end = loop {
-            if poll_fn(|cx| fill.poll_ready(cx)).await.is_err() {
+            let wanted = poll_fn(|cx| fill.poll_ready(cx)).await.is_ok();
+            if !(wanted || matches!(keeping, Keeping::Spool(_))) {
                 break Err(BodyError::Disconnected);
             }
             match body.frame().await {
@@ -105,16 +121,13 @@ impl Engine {
                 Some(Ok(Frame::Data(chunk))) => {
                     // Silence has a time-out of its own, so a body that comes too slowly is
                     // noticed when more of it comes.
-                    let limit = if self.clock.now() < deadline {
-                        limit
-                    } else {
-                        0
-                    };
-                    let still = fill.push(chunk, limit);
-                    if keep && !still {
+                    let in_time = self.clock.now() < deadline;
+                    let pushed = fill.push(chunk.clone(), if in_time { limit } else { 0 });
+                    if let Pushed::Outgrown(_) = pushed {
                         leader.close();
                     }
-                    keep = still;
+                    let fits = in_time && fill.received() <= self.largest(route);
+                    keeping = keeping.go_on(&self.tiers, pushed, chunk, fits).await;
                 }
                 Some(Ok(Frame::Trailers(trailers))) => break Ok(Some(trailers)),
                 Some(Err(error)) => break Err(error),
@@ -129,20 +142,97 @@ impl Engine {
         } else {
             end.and(Err(BodyError::Incomplete))
         };
-        if keep && end.is_ok() {
-            let stored = Stored::new(
+        if end.is_ok() {
+            self.keep_whole(leader, filling, keeping, claimed).await;
+        }
+        fill.finish(end);
+    }
+
+    async fn keep_whole(
+        &self,
+        leader: Leader,
+        filling: &Filling,
+        keeping: Keeping,
+        claimed: Option<Claimed>,
+    ) {
+        let with_body = |body: Bytes| {
+            Stored::new(
                 filling.status,
                 &filling.fields,
-                fill.collect().into(),
+                body.into(),
                 filling.lifetime,
                 filling.vary.clone(),
                 &filling.selection,
                 filling.began,
-            );
-            let key: Box<[u8]> = leader.key().into();
-            leader.finish(|| self.memory.put(&key, stored, self.clock.now()));
+            )
+        };
+        let key: Box<[u8]> = leader.key().into();
+        match keeping {
+            Keeping::Nothing => {}
+            Keeping::InMemory => {
+                let stored = with_body(filling.fill.collect());
+                leader.finish(|| self.keep(&key, stored, claimed));
+            }
+            Keeping::Spool(spool) => {
+                let bodiless = with_body(Bytes::new());
+                let Ok(stored) = spool.finish(&key, bodiless, self.clock.now()).await else {
+                    return;
+                };
+                let kept = leader.finish(|| {
+                    // Memory counts what it refuses.
+                    let _ = self.memory.put(&key, stored, self.clock.now());
+                });
+                if kept.is_none() {
+                    self.tiers.remove(&key);
+                }
+            }
         }
-        fill.finish(end);
+    }
+
+    /// Into memory, and to the tiers behind it.
+    pub(crate) fn keep(&self, key: &[u8], stored: Stored, claimed: Option<Claimed>) {
+        let now = self.clock.now();
+        // Memory counts what it refuses.
+        if self.tiers.is_empty() {
+            let _ = self.memory.put(key, stored, now);
+            return;
+        }
+        let held = Memory::hold(stored);
+        let _ = self.memory.put(key, held.with_lifetime(held.lifetime), now);
+        self.tiers.store(key, &held, claimed, now);
+    }
+}
+
+/// Where a body goes that may be kept.
+enum Keeping {
+    /// It is small enough so far.
+    InMemory,
+    /// It is too large for memory, and goes to disk while it arrives.
+    Spool(Spooling),
+    /// It is not kept any more.
+    Nothing,
+}
+
+impl Keeping {
+    async fn go_on(self, tiers: &Tiers, pushed: Pushed, chunk: Bytes, fits: bool) -> Self {
+        match (self, pushed) {
+            (Self::InMemory, Pushed::Kept) => Self::InMemory,
+            (Self::InMemory, Pushed::Outgrown(chunks)) if fits => match tiers.spool() {
+                Some(spool) => Self::spooled(spool, chunks).await,
+                None => Self::Nothing,
+            },
+            (Self::Spool(spool), _) if fits => Self::spooled(spool, vec![chunk]).await,
+            _ => Self::Nothing,
+        }
+    }
+
+    async fn spooled(mut spool: Spooling, chunks: Vec<Bytes>) -> Self {
+        for chunk in chunks {
+            if spool.write(chunk).await.is_err() {
+                return Self::Nothing;
+            }
+        }
+        Self::Spool(spool)
     }
 }
 
@@ -166,7 +256,7 @@ pub(crate) fn judge(
 ) -> Result<Lifetime, &'static str> {
     if response
         .length
-        .is_some_and(|length| length > engine.object_limit(route))
+        .is_some_and(|length| length > engine.largest(route))
     {
         return Err("too-large");
     }

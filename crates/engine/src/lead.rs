@@ -7,9 +7,10 @@ use microcache_policy::{
     Fields, FieldsBuf, Handling, Refreshed, RequestFacts, Storable, Time, add_validators,
     is_conditional_field, on_error, refreshed, same_representation, vary,
 };
-use microcache_store::{Hit, Memory};
+use microcache_store::{Claimed, Hit, Memory};
 use tokio::sync::oneshot;
 
+use crate::behind::Behind;
 use crate::body::Body;
 use crate::flight::{Answer, Failure, Leader};
 use crate::keep::{First, complete, judge, renewed};
@@ -23,6 +24,8 @@ pub(crate) enum Own {
     First(First),
     /// The stored response, confirmed.
     Confirmed(Hit),
+    /// A stored response that was found behind memory, in the tier of this name.
+    Found(Hit, &'static str),
     /// A response that is nobody else's.
     Private(OriginResponse, &'static str),
     /// No answer; the origin's error page, if it sent one.
@@ -38,13 +41,21 @@ pub(crate) struct Fetch {
 }
 
 impl Engine {
-    /// Fetches for everyone: asks, judges the answer, and tells.
+    /// Fetches for everyone: looks behind memory, asks, judges the answer, and tells.
     pub(crate) async fn lead(
         self: Arc<Self>,
         leader: Leader,
         mut fetch: Fetch,
         own: oneshot::Sender<Own>,
     ) {
+        let claimed = match self.look_behind(&leader, &mut fetch).await {
+            Behind::Ask(claimed) => claimed,
+            Behind::Found(hit, tier) => {
+                leader.answer(Answer::Found(hit.clone(), tier));
+                let _ = own.send(Own::Found(hit, tier));
+                return;
+            }
+        };
         let route = &self.routes[fetch.route];
         let request_time = self.clock.now();
         let mut response = match self.fetch_once(route, &fetch).await {
@@ -74,7 +85,8 @@ impl Engine {
                 now,
                 &route.rules,
             );
-            return self.tell_confirmed(leader, &stored, &merged, own, (request_time, now));
+            let times = (request_time, now);
+            return self.tell_confirmed(leader, &stored, &merged, own, times, claimed);
         }
         let keeps_stale = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
         let server_error = matches!(response.status, 500 | 502 | 503 | 504);
@@ -91,7 +103,7 @@ impl Engine {
                 }
                 leader.answer(Answer::Filling(Arc::clone(&filling)));
                 let _ = own.send(Own::First(first));
-                self.fill(leader, &filling, body, self.object_limit(route))
+                self.fill(leader, &filling, body, fetch.route, claimed)
                     .await;
             }
             Err(_) if server_error => fail_with_page(&leader, own, response),
@@ -147,6 +159,7 @@ impl Engine {
         merged: &Refreshed,
         own: oneshot::Sender<Own>,
         (began, now): (Time, Time),
+        claimed: Option<Claimed>,
     ) {
         let Storable::Yes(lifetime) = merged.storable else {
             self.purge_marked(leader.key(), now);
@@ -158,10 +171,7 @@ impl Engine {
         let confirmed = Memory::hold(renewed(stored, &merged.fields, lifetime, began));
         leader.answer(Answer::Confirmed(confirmed.clone()));
         let key: Box<[u8]> = leader.key().into();
-        leader.finish(|| {
-            self.memory
-                .put(&key, confirmed.with_lifetime(lifetime), now)
-        });
+        leader.finish(|| self.keep(&key, confirmed.with_lifetime(lifetime), claimed));
         let _ = own.send(Own::Confirmed(confirmed));
     }
 
@@ -183,7 +193,7 @@ impl Engine {
     }
 
     fn purge_marked(&self, key: &[u8], now: Time) {
-        self.memory.remove(key);
+        self.forget(key);
         self.memory
             .mark_uncacheable(key, now.plus(self.settings.hit_for_miss));
     }

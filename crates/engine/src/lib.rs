@@ -2,6 +2,7 @@
 
 mod alone;
 mod ask;
+mod behind;
 pub mod body;
 mod clock;
 mod failure;
@@ -15,6 +16,7 @@ mod message;
 pub mod origin;
 pub mod outcome;
 mod purge;
+mod purges;
 mod respond;
 pub mod serve;
 mod sync;

@@ -11,9 +11,16 @@ impl Engine {
     /// Forgets every response of a key. A fetch under way is still given to those who wait for
     /// it, but not stored.
     pub fn purge_key(&self, key: &[u8]) {
-        self.flights.purge(key, || {
-            self.memory.remove(key);
-        });
+        self.flights.purge(key, || self.forget(key));
+    }
+
+    /// Takes a key away wherever it lies.
+    pub(crate) fn forget(&self, key: &[u8]) {
+        self.memory.remove(key);
+        if !self.tiers.is_empty() {
+            self.purges.note(key, self.clock.now());
+            self.tiers.remove(key);
+        }
     }
 
     /// RFC 9111 §4.4: a successful unsafe request makes what is stored for its target, and for

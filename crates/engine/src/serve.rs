@@ -12,7 +12,7 @@ use microcache_policy::reuse::{Reuse, Why, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
 use microcache_policy::vary::{self, Selection};
 use microcache_policy::{Fields, KeyRules, Millis, RequestFacts, Rules, Time};
-use microcache_store::{Hit, Memory, MemoryLimits, Object};
+use microcache_store::{Hit, Memory, MemoryLimits, Object, Tiers};
 
 use crate::clock::Clock;
 use crate::fill::Budget;
@@ -20,6 +20,7 @@ use crate::flight::{FlightLimits, Flights};
 use crate::message::{Request, Response};
 use crate::origin::Origin;
 use crate::outcome::{Counters, Outcome};
+use crate::purges::Purges;
 use crate::respond::{Reusable, plain};
 
 /// What the operator says for some requests.
@@ -55,6 +56,8 @@ pub type FindRoute = Box<dyn Fn(&Request<'_>) -> Found + Send + Sync>;
 pub struct Settings {
     /// The memory tier.
     pub memory: MemoryLimits,
+    /// The largest body that a tier takes which memory does not; 0 if there is none.
+    pub largest: u64,
     /// Bytes of storable bodies under way; beyond it bodies stream through unstored.
     pub fill_memory: u64,
     /// How long a body may take to arrive and still be shared and stored; after that it streams
@@ -73,6 +76,8 @@ pub struct Settings {
 /// The cache: policy, store and origins put together.
 pub struct Engine {
     pub(crate) memory: Memory,
+    pub(crate) tiers: Tiers,
+    pub(crate) purges: Purges,
     pub(crate) flights: Arc<Flights>,
     pub(crate) fill_budget: Arc<Budget>,
     pub(crate) settings: Settings,
@@ -126,10 +131,12 @@ pub struct Refresh {
 }
 
 impl Engine {
-    /// An empty cache in front of these routes.
-    pub fn new(settings: Settings, routes: Vec<Route>, find: FindRoute) -> Self {
+    /// A cache with an empty memory in front of these routes, and these tiers behind it.
+    pub fn new(settings: Settings, routes: Vec<Route>, find: FindRoute, tiers: Tiers) -> Self {
         Self {
             memory: Memory::new(settings.memory),
+            tiers,
+            purges: Purges::default(),
             flights: Flights::new(settings.flights),
             fill_budget: Arc::new(Budget::new(settings.fill_memory)),
             settings,
@@ -143,6 +150,11 @@ impl Engine {
     /// What the memory tier holds.
     pub fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    /// The tiers behind memory.
+    pub const fn tiers(&self) -> &Tiers {
+        &self.tiers
     }
 
     /// Answers a request from memory, or says what to ask the origin.

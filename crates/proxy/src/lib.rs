@@ -8,6 +8,7 @@ mod last_hop;
 mod listener;
 mod server;
 mod shared;
+mod tiers;
 pub mod upstream;
 
 pub use server::{Server, ServerError, Summary};

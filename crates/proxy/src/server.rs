@@ -7,15 +7,17 @@ use std::thread;
 use std::time::Duration;
 
 use microcache_engine::{Engine, Outcome};
+use microcache_store::Tiers;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::config::Config;
 use crate::listener::{Connections, accept, bind, is_taken};
 use crate::shared::Shared;
+use crate::tiers::{self, TierStartError};
 
 /// Why the server does not run.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +32,9 @@ pub enum ServerError {
         /// What the system says.
         error: io::Error,
     },
+    /// A tier cannot be used.
+    #[error("{0}")]
+    Tier(#[from] TierStartError),
     /// A thread or runtime could not be made.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
@@ -54,6 +59,7 @@ pub struct Server {
     /// For every thread its listeners.
     listeners: Vec<Vec<TcpListener>>,
     config: Config,
+    tiers: Tiers,
     /// Waits for signals, and looks after the origins' names and health.
     runtime: Runtime,
     signals: Signals,
@@ -112,8 +118,10 @@ impl Server {
             let _of_this = runtime.enter();
             Signals::listen().map_err(ServerError::Thread)?
         };
+        let tiers = runtime.block_on(tiers::start(&config.tiers, runtime.handle()))?;
         Ok(Self {
             addresses,
+            tiers,
             listeners,
             config,
             runtime,
@@ -134,7 +142,7 @@ impl Server {
         let runtime = self.runtime;
         let shared = {
             let _tasks_go_there = runtime.enter();
-            Arc::new(Shared::start(&self.config))
+            Arc::new(Shared::start(&self.config, self.tiers))
         };
         let (stop, stopped) = watch::channel(false);
         let mut threads = Vec::new();
@@ -154,7 +162,13 @@ impl Server {
                 result.map_err(ServerError::Thread)?;
             }
         }
-        Ok(summary(&shared.engine))
+        let engine = &shared.engine;
+        // What was stored last is to be found after a restart.
+        let settled = runtime.block_on(async { timeout(drain, engine.tiers().settle()).await });
+        if settled.is_err() {
+            eprintln!("microcache: not everything could be written to the tiers in time");
+        }
+        Ok(summary(engine))
     }
 }
 
@@ -184,7 +198,10 @@ fn serve_thread(
     mut stopped: watch::Receiver<bool>,
     drain: Duration,
 ) -> io::Result<()> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(FILE_THREADS)
+        .build()?;
     runtime.block_on(async {
         let connections = Arc::new(Connections::default());
         let mut accepting = Vec::new();
@@ -207,6 +224,9 @@ fn serve_thread(
         Ok(())
     })
 }
+
+/// Threads of each serving thread that may wait for the disk.
+const FILE_THREADS: usize = 16;
 
 /// File descriptors kept back from clients: for listeners, origins and the system.
 const RESERVED_DESCRIPTORS: u64 = 64;

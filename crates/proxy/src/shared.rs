@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::{Engine, Found, Origin, Request, Route, Settings};
-use microcache_store::MemoryLimits;
+use microcache_store::{MemoryLimits, Tiers};
 
 use crate::config::{Cidr, ClientTimeouts, Config};
 use crate::h1::Limits as HeadLimits;
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Starts the upstream groups, on the current runtime, and puts everything together.
-    pub(crate) fn start(config: &Config) -> Self {
+    pub(crate) fn start(config: &Config, tiers: Tiers) -> Self {
         let groups: Vec<Arc<Group>> = config
             .upstreams
             .iter()
@@ -46,7 +46,7 @@ impl Shared {
             .first()
             .and_then(|group| group.servers.first());
         Self {
-            engine: Arc::new(engine(config, &groups)),
+            engine: Arc::new(engine(config, &groups, tiers)),
             head_limits: HeadLimits {
                 head: config.limits.head_bytes,
                 target: config.limits.target_bytes,
@@ -73,9 +73,10 @@ impl Shared {
     }
 }
 
-/// The cache, with its routes to these groups.
-fn engine(config: &Config, groups: &[Arc<Group>]) -> Engine {
+/// The cache, with its routes to these groups and these tiers behind it.
+fn engine(config: &Config, groups: &[Arc<Group>], tiers: Tiers) -> Engine {
     let object = config.memory / LARGEST_SHARE;
+    let largest = config.tiers.largest_on_disk();
     let settings = Settings {
         memory: MemoryLimits {
             capacity: config.memory,
@@ -87,6 +88,7 @@ fn engine(config: &Config, groups: &[Arc<Group>]) -> Engine {
                 .min(config.memory / 4),
             variants: config.limits.max_variants,
         },
+        largest,
         fill_memory: config.memory / FILL_SHARE,
         fill_timeout: config.limits.fill_timeout,
         flights: FlightLimits {
@@ -105,7 +107,7 @@ fn engine(config: &Config, groups: &[Arc<Group>]) -> Engine {
             rules: route.rules.clone(),
             pass: route.pass,
             collapse: route.collapse,
-            max_object: route.max_object.unwrap_or(object),
+            max_object: route.max_object.unwrap_or(object.max(largest)),
             origin: Arc::clone(&groups[route.upstream]) as Arc<dyn Origin>,
         })
         .collect();
@@ -119,5 +121,5 @@ fn engine(config: &Config, groups: &[Arc<Group>]) -> Engine {
             bypass: config.routes[route].bypasses(request.fields, request.target),
         }
     };
-    Engine::new(settings, routes, Box::new(find))
+    Engine::new(settings, routes, Box::new(find), tiers)
 }

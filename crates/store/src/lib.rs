@@ -1,12 +1,18 @@
 //! Where responses live. Memory is the place every hit comes from; tiers lie behind it.
 
 pub mod content;
+pub mod disk;
 pub mod encoding;
+pub mod memcached;
 pub mod memory;
+pub mod redis;
 pub mod stored;
 pub mod tier;
+pub mod tiers;
 
 pub use content::{Content, FileBody};
+pub use memcached::{Memcached, MemcachedSettings};
 pub use memory::{Hit, Memory, MemoryLimits, MemoryStats, Object, Refused};
 pub use stored::Stored;
 pub use tier::{Claim, Entry, EntryId, Got, Put, Tier, TierError, TierStats, Token};
+pub use tiers::{Claimed, Found, Lookup, Spooling, TierLimits, TierReport, Tiers, Turn};

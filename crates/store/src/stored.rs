@@ -98,6 +98,12 @@ impl Stored {
         }
     }
 
+    /// The same response with its body elsewhere.
+    #[must_use]
+    pub fn with_body(self, body: Content) -> Self {
+        Self { body, ..self }
+    }
+
     /// Counts one more use of the stale copy, and says whether the caller is the one to refresh
     /// it. The next one is asked no sooner than `pause` from now.
     pub fn claim_refresh(&self, now: Time, pause: Millis) -> bool {

@@ -25,6 +25,7 @@ const ROLE: &str = "MICROCACHE_TEST_DISK";
 /// A directory of the test's own, and a runtime for the background work.
 struct Place {
     directory: PathBuf,
+    is_ours: bool,
     runtime: Runtime,
 }
 
@@ -33,13 +34,17 @@ impl Place {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("microcache-disk-{}-{number}", std::process::id());
-        Self::at(std::env::temp_dir().join(name))
+        let mut place = Self::at(std::env::temp_dir().join(name));
+        place.is_ours = true;
+        place
     }
 
+    /// Somebody else's place, where this one works too.
     fn at(directory: PathBuf) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build();
         Self {
             directory,
+            is_ours: false,
             runtime: runtime.expect("a runtime"),
         }
     }
@@ -60,10 +65,10 @@ impl Place {
     }
 
     /// Opens it again, as after a restart.
-    fn reopen(&mut self, disk: Arc<Disk>, settings: DiskSettings) -> Arc<Disk> {
+    fn reopen(&mut self, disk: Arc<Disk>, settings: &DiskSettings) -> Arc<Disk> {
         drop(disk);
         self.start_runtime_anew();
-        self.open_when_free(&settings)
+        self.open_when_free(settings)
     }
 
     /// Its end waits for whoever still works with the directory.
@@ -153,7 +158,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if std::env::var_os(ROLE).is_none() {
+        if self.is_ours {
             let _ = fs::remove_dir_all(&self.directory);
         }
     }
@@ -250,7 +255,7 @@ fn what_is_put_can_be_got_at_any_size_and_after_a_restart() {
         }
     };
     check(&place, &disk);
-    let disk = place.reopen(disk, place.settings(64 * MIB));
+    let disk = place.reopen(disk, &place.settings(64 * MIB));
     check(&place, &disk);
 }
 
@@ -262,7 +267,7 @@ fn the_first_hit_after_a_restart_needs_no_scan_and_the_scan_counts_everything() 
         place.put(&disk, &number.to_string(), b"head", body(number, 2000));
     }
     let before = disk.stats();
-    let disk = place.reopen(disk, place.settings(64 * MIB));
+    let disk = place.reopen(disk, &place.settings(64 * MIB));
     // Nothing of the scan has run: the runtime is driven by this very call.
     assert_eq!(disk.stats().entries, Some(0));
     assert!(place.get(&disk, "7").is_some());
@@ -293,11 +298,11 @@ fn a_removal_holds_and_so_it_does_after_a_restart() {
         body(1, 100_000),
         "it is readable while it is held"
     );
-    let disk = place.reopen(disk, place.settings(MIB));
+    let disk = place.reopen(disk, &place.settings(MIB));
     assert!(place.get(&disk, "one").is_none());
     // Removed while nobody knows yet whether it is there.
     place.put(&disk, "two", b"head", body(1, 100));
-    let disk = place.reopen(disk, place.settings(MIB));
+    let disk = place.reopen(disk, &place.settings(MIB));
     place
         .runtime
         .block_on(disk.remove(id("two")))
@@ -377,7 +382,7 @@ fn a_body_larger_than_memory_is_spooled() {
             Put::Stored
         );
     }
-    let disk = place.reopen(disk, place.settings(64 * MIB));
+    let disk = place.reopen(disk, &place.settings(64 * MIB));
     for key in ["one", "two"] {
         let entry = place.get(&disk, key).expect("there");
         assert_eq!(
@@ -489,11 +494,77 @@ fn with_less_room_after_a_restart_the_rest_is_removed() {
     for number in 0..500 {
         place.put(&disk, &number.to_string(), b"head", body(number, 10_000));
     }
-    let disk = place.reopen(disk, place.settings(2 * MIB));
+    let disk = place.reopen(disk, &place.settings(2 * MIB));
     place.runtime.block_on(disk.counted());
     let (bytes, _) = place.used();
     assert!(bytes <= 2 * MIB && bytes > 2 * MIB - 16_384, "{bytes}");
     assert_eq!(disk.stats().bytes, Some(bytes));
+}
+
+#[test]
+fn many_at_once_leave_the_books_in_order() {
+    const KEYS: u64 = 12;
+    let place = Place::new();
+    let capacity = MIB;
+    let disk = place.open(DiskSettings {
+        open_files: 3,
+        max_files: 9,
+        ..place.settings(capacity)
+    });
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (disk, place) = (&disk, Place::at(place.directory.clone()));
+            scope.spawn(move || {
+                for step in 0..400 {
+                    one_of_many(&place, disk, (thread * 1000 + step) * 7919, KEYS);
+                }
+            });
+        }
+    });
+    place.wait_until("all files removed that left", || {
+        disk.stats().entries == Some(place.used().1)
+    });
+    assert_eq!(disk.stats().bytes, Some(place.used().0));
+    assert_eq!((disk.stats().corrupt, disk.stats().degraded), (0, vec![]));
+    for key in 0..KEYS {
+        let removed = place.runtime.block_on(disk.remove(id(&key.to_string())));
+        assert_eq!(removed, Ok(()));
+        assert!(place.get(&disk, &key.to_string()).is_none());
+    }
+    assert_eq!(
+        (disk.stats().bytes, place.used(), place.temporaries()),
+        (Some(0), (0, 0), 0)
+    );
+}
+
+fn one_of_many(place: &Place, disk: &Disk, seed: u64, keys: u64) {
+    let key = (seed % keys).to_string();
+    let len = (seed % 150_001) as usize;
+    let head = format!("{key} {seed} {len}");
+    match seed % 4 {
+        0 => drop(place.try_get(disk, &key)),
+        1 => {
+            place
+                .runtime
+                .block_on(disk.remove(id(&key)))
+                .expect("a removal");
+        }
+        _ => drop(place.put(disk, &key, head.as_bytes(), body(seed, len))),
+    }
+    assert!(disk.stats().bytes <= Some(MIB));
+    let Some(entry) = place.get(disk, &key) else {
+        return;
+    };
+    let head = String::from_utf8(entry.head.to_vec()).expect("as it was written");
+    let mut words = head.split(' ');
+    assert_eq!(words.next(), Some(&key[..]));
+    let [seed, len] = [(); 2].map(|()| {
+        words
+            .next()
+            .and_then(|word| word.parse().ok())
+            .expect("a number")
+    });
+    assert_eq!(read_all(&entry.body), body(seed, len as usize));
 }
 
 #[test]
@@ -560,7 +631,7 @@ fn other_versions_and_foreign_files_are_removed_and_nothing_else() {
     fs::write(folder.join("foreign"), b"what").expect("a file");
     fs::write(folder.join(id("misplaced").to_string()), b"what").expect("a file");
     fs::write(place.directory.join("notes"), b"somebody's").expect("a file");
-    let disk = place.reopen(disk, place.settings(MIB));
+    let disk = place.reopen(disk, &place.settings(MIB));
     place.runtime.block_on(disk.counted());
     let mut names = Vec::new();
     walk(&place.directory, &mut |path, metadata| {
@@ -635,7 +706,7 @@ fn a_changed_block_of_a_large_body_spoils_no_other() {
     let mut place = Place::new();
     let disk = place.open(place.settings(8 * MIB));
     place.put(&disk, "one", b"head", body(1, 1_000_000));
-    let disk = place.reopen(disk, place.settings(8 * MIB));
+    let disk = place.reopen(disk, &place.settings(8 * MIB));
     let file = File::options()
         .write(true)
         .open(place.path("one"))
@@ -815,14 +886,14 @@ fn records_of_purges_survive_and_a_torn_one_is_cut_off() {
     let journal = place.directory.join("microcache-v1/purges");
     let whole = fs::read(&journal).expect("a file");
     fs::write(&journal, &whole[..whole.len() - 1]).expect("a file");
-    disk = place.reopen(disk, place.settings(MIB));
+    disk = place.reopen(disk, &place.settings(MIB));
     assert_eq!(disk.take_purges(), records(8));
     assert_eq!(disk.take_purges(), records(0), "given once");
     place
         .runtime
         .block_on(disk.append_purge(records(9).remove(8)))
         .expect("a record");
-    disk = place.reopen(disk, place.settings(MIB));
+    disk = place.reopen(disk, &place.settings(MIB));
     assert_eq!(disk.take_purges(), records(9));
     place
         .runtime
@@ -832,7 +903,7 @@ fn records_of_purges_survive_and_a_torn_one_is_cut_off() {
         .runtime
         .block_on(disk.append_purge(records(4).remove(3)))
         .expect("a record");
-    disk = place.reopen(disk, place.settings(MIB));
+    disk = place.reopen(disk, &place.settings(MIB));
     assert_eq!(disk.take_purges(), records(4));
     let too_much = place
         .runtime

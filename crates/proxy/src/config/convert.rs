@@ -2,10 +2,10 @@
 
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::options::{
-    GROUP, ORIGIN, ROUTE, RULES, RouteDraft, SERVER, SERVERS, abouts, set_defaults,
+    GROUP, ORIGIN, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, abouts, set_defaults,
 };
 use super::raw::{self, Table, Value};
-use super::{ClientTimeouts, Config, Limits};
+use super::{ClientTimeouts, Config, Limits, TierConfig};
 use crate::upstream::settings::GroupSettings;
 
 /// What a configuration is made from.
@@ -73,6 +73,7 @@ impl<'a> Draft<'a> {
                 limits: Limits::default(),
                 timeouts: ClientTimeouts::default(),
                 trusted_proxies: Vec::new(),
+                tiers: TierConfig::default(),
             },
             origin: GroupSettings::new("origin", Vec::new()),
             route: RouteDraft::new(),
@@ -82,6 +83,7 @@ impl<'a> Draft<'a> {
             names_an_origin: false,
         };
         set_defaults(SERVER, &mut draft.config);
+        set_defaults(TIERS, &mut draft.config);
         set_defaults(RULES, &mut draft.route);
         set_defaults(GROUP, &mut draft.group);
         draft
@@ -90,6 +92,7 @@ impl<'a> Draft<'a> {
     /// Reads the top of one source.
     fn read(&mut self, table: &Table<'a>, mistakes: &mut Mistakes) {
         table.apply(SERVER, &mut self.config, mistakes);
+        table.apply(TIERS, &mut self.config, mistakes);
         table.apply(RULES, &mut self.route, mistakes);
         table.apply(GROUP, &mut self.group, mistakes);
         table.apply(ORIGIN, &mut self.origin.servers, mistakes);

@@ -21,10 +21,12 @@ mod tests;
 pub mod units;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::Method;
 use microcache_policy::Millis;
+use microcache_store::memcached::ServerAddress;
 
 use crate::upstream::settings::GroupSettings;
 
@@ -57,6 +59,50 @@ pub struct Config {
     pub timeouts: ClientTimeouts,
     /// Peers whose `X-Forwarded-*` and `Forwarded` are believed.
     pub trusted_proxies: Vec<Cidr>,
+    /// What lies behind memory.
+    pub tiers: TierConfig,
+}
+
+/// What lies behind memory.
+#[derive(Clone, Debug, Default)]
+pub struct TierConfig {
+    /// A directory, and what may be in it, in bytes.
+    pub disk: Option<(PathBuf, u64)>,
+    /// The largest body on disk; without it, a share of the disk.
+    pub disk_max_object: Option<u64>,
+    /// The most files on disk.
+    pub disk_max_files: u64,
+    /// The largest body that is lifted from disk into memory.
+    pub disk_lift: u64,
+    /// The memcached servers; none if there is no such tier.
+    pub memcached: Vec<ServerAddress>,
+    /// How long a request waits for one of them.
+    pub memcached_timeout: Duration,
+    /// The largest body there.
+    pub memcached_max_object: u64,
+    /// The addresses of Redis; none if there is no such tier.
+    pub redis: Vec<String>,
+    /// Whether they are a cluster.
+    pub redis_cluster: bool,
+    /// The file with the certificates that vouch for them.
+    pub redis_ca: Option<PathBuf>,
+    /// How long a request waits for Redis.
+    pub redis_timeout: Duration,
+    /// The largest response there.
+    pub redis_max_object: u64,
+    /// How long a process may keep others from asking the origin.
+    pub claim_timeout: Duration,
+    /// What may wait to be written to one tier, in bytes.
+    pub queue: u64,
+}
+
+impl TierConfig {
+    /// The largest body that the disk takes; 0 without one.
+    pub fn largest_on_disk(&self) -> u64 {
+        self.disk.as_ref().map_or(0, |(_, capacity)| {
+            self.disk_max_object.unwrap_or(capacity / 4)
+        })
+    }
 }
 
 /// Bounds, each with a default.

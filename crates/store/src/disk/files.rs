@@ -131,22 +131,29 @@ impl Files {
     /// Notes that a file that nobody knew of was found.
     pub(super) fn found(&self, known: Known, asked: Token) {
         let mut state = self.state.lock();
-        if state.index.get(known.id).is_none() && !state.removals.since(asked.0, known.id) {
+        if !state.is_settled(known.id) && !state.removals.since(asked.0, known.id) {
             state.index.insert(known);
         }
     }
 
     /// Keeps a file open for the next one who asks, unless the bound forbids it, or it is no longer
-    /// the one that has the name.
+    /// the one that has the name. Gives the one that is open already, if there is one.
     pub(super) fn keep_open(
         &self,
         id: EntryId,
-        head: Bytes,
+        head: &Bytes,
         body: &Arc<FileBody>,
         is_it: impl FnOnce() -> bool,
-    ) -> bool {
+    ) -> Option<Entry> {
         let _stripe = self.stripe(id);
-        is_it() && self.state.lock().open.admit(id, head, body)
+        if !is_it() {
+            return None;
+        }
+        let open = &mut self.state.lock().open;
+        if open.get(id).is_none() {
+            open.admit(id, head.clone(), body);
+        }
+        open.get(id)
     }
 
     /// Finds room for what is to be written: others leave for it.
@@ -185,30 +192,14 @@ impl Files {
         open: Option<(Bytes, Arc<FileBody>)>,
     ) -> Result<(), Failure> {
         let _stripe = self.stripe(id);
-        if self.state.lock().removals.since(began.0, id) {
-            return Err(Failure::Removed);
-        }
-        let to = self.layout.entry(id);
-        match fs::rename(draft.path(), &to) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                self.layout.create_folder(id).map_err(Failure::Disk)?;
-                fs::rename(draft.path(), &to).map_err(Failure::Disk)?;
-            }
-            renamed => renamed.map_err(Failure::Disk)?,
-        }
         let known = Known::new(id, draft.len(), expires).ok_or(Failure::TooLarge)?;
-        let old = {
-            let mut state = self.state.lock();
-            state.acquit(id);
-            state.index.insert(known);
-            let old = state.open.forget(id);
-            if let Some((head, body)) = open
-                && !state.open.admit(id, head, &body)
-            {
-                state.open.lend(&body);
-            }
-            old
-        };
+        // The index comes first: who removes this id from now on finds it there, waits for
+        // the stripe, and removes the file that is about to come.
+        let old = self.state.lock().announce(known, began, open)?;
+        if let Err(error) = self.rename(&draft, id) {
+            self.state.lock().take_out(id);
+            return Err(Failure::Disk(error));
+        }
         draft.was_renamed();
         drop(old);
         Ok(())
@@ -227,7 +218,12 @@ impl Files {
         let _stripe = self.stripe(id);
         if self.state.lock().condemned.contains_key(&id) {
             layout::remove(&self.layout.entry(id))?;
-            self.state.lock().acquit(id);
+            let mut state = self.state.lock();
+            state.acquit(id);
+            // Somebody may have opened it at the last moment.
+            let late = state.open.forget(id);
+            drop(state);
+            drop(late);
         }
         drop(open);
         Ok(())
@@ -337,6 +333,17 @@ impl Files {
         }
     }
 
+    fn rename(&self, draft: &Draft, id: EntryId) -> io::Result<()> {
+        let to = self.layout.entry(id);
+        match fs::rename(draft.path(), &to) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.layout.create_folder(id)?;
+                fs::rename(draft.path(), &to)
+            }
+            renamed => renamed,
+        }
+    }
+
     fn stripe(&self, id: EntryId) -> MutexGuard<'_, ()> {
         let [.., last] = id.to_bytes();
         self.stripes[usize::from(last) % STRIPES].lock()
@@ -397,6 +404,27 @@ impl State {
             }
             None => Step::NoRoom,
         }
+    }
+
+    /// Puts an entry in the index, whose file is about to get its name. Gives what it replaces.
+    fn announce(
+        &mut self,
+        known: Known,
+        began: Token,
+        open: Option<(Bytes, Arc<FileBody>)>,
+    ) -> Result<Option<OpenFile>, Failure> {
+        if self.removals.since(began.0, known.id) {
+            return Err(Failure::Removed);
+        }
+        self.acquit(known.id);
+        self.index.insert(known);
+        let old = self.open.forget(known.id);
+        if let Some((head, body)) = open
+            && !self.open.admit(known.id, head, &body)
+        {
+            self.open.lend(&body);
+        }
+        Ok(old)
     }
 
     fn adopt(&mut self, known: Known, settings: &DiskSettings) -> bool {

@@ -112,11 +112,8 @@ impl<'a> Opened<'a> {
         let opened = FileBody::new(file, body.start, self.prefix.body_len, sums);
         let opened = Arc::new(opened.map_err(Failure::Disk)?);
         let is_it = || is_same(self.file, &files.layout.entry(id));
-        if files.keep_open(id, self.head.clone(), &opened, is_it) {
-            return Ok(Answer::Entry(Entry {
-                head: self.head,
-                body: Content::File(opened),
-            }));
+        if let Some(entry) = files.keep_open(id, &self.head, &opened, is_it) {
+            return Ok(Answer::Entry(entry));
         }
         if self.prefix.body_len <= WHOLE {
             return self.whole();

@@ -40,6 +40,12 @@ struct Connections {
     all: Arc<[MultiplexedConnection]>,
 }
 
+impl State {
+    fn is_up(&self, round: u64) -> bool {
+        matches!(self, Self::Up(connections) if connections.round == round)
+    }
+}
+
 impl Node {
     /// Begins to connect, and keeps the server connected until the node is dropped.
     pub(super) fn start(address: Address, settings: &RedisSettings) -> Arc<Self> {
@@ -113,6 +119,9 @@ impl Node {
     }
 
     fn failed(&self, round: u64, why: &str) {
+        if !self.state.borrow().is_up(round) {
+            return;
+        }
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         if failures >= self.max_failures {
             self.lose(round, Refusal::Unreachable(why.to_owned()));
@@ -121,7 +130,7 @@ impl Node {
 
     fn lose(&self, round: u64, why: Refusal) {
         self.state.send_if_modified(|state| {
-            let current = matches!(state, State::Up(connections) if connections.round == round);
+            let current = state.is_up(round);
             if current {
                 *state = State::Down(why);
             }

@@ -1,21 +1,25 @@
 //! Servers that die, stop and come back, and what is owed to them meanwhile.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use microcache_store::redis::RedisSettings;
+use microcache_store::redis::{Redis, RedisSettings};
 use microcache_store::{Put, Tier, TierError};
 
 use crate::server::Server;
-use crate::{HOUR, body, id, in_service, pair, put, settings, start, win};
+use crate::{HOUR, body, entry, eventually, id, in_service, pair, put, settings, start, win};
 
-/// For servers that will not answer.
-fn impatient(url: &str) -> RedisSettings {
-    RedisSettings {
+/// For a server that will not answer, and only for that: a machine may be slow, too.
+async fn impatient(server: &Server) -> Arc<Redis> {
+    let settings = RedisSettings {
         deadline: Duration::from_millis(50),
         write_deadline: Duration::from_millis(50),
-        connect_deadline: Duration::from_millis(200),
-        ..settings(url)
-    }
+        max_removals: 2,
+        ..settings(&server.url())
+    };
+    let redis = start(settings).await;
+    in_service(&redis).await;
+    redis
 }
 
 #[tokio::test]
@@ -43,23 +47,19 @@ async fn a_server_that_is_killed_and_comes_back() {
 
 #[tokio::test]
 async fn a_server_that_stops_costs_some_deadlines_and_then_nothing() {
-    let server = Server::start(&[]);
-    let redis = start(impatient(&server.url())).await;
-    assert_eq!(put(&redis, id(1), "body", None).await, Put::Stored);
+    let (server, patient) = pair().await;
+    assert_eq!(put(&patient, id(1), "body", None).await, Put::Stored);
+    let redis = impatient(&server).await;
     server.freeze();
     for _ in 0..3 {
-        assert_eq!(
-            redis.get(id(1), Some(HOUR)).await.unwrap_err(),
-            TierError::Timeout
-        );
+        let late = redis.get(id(1), Some(HOUR)).await.unwrap_err();
+        assert_eq!(late, TierError::Timeout);
     }
-    assert_eq!(
-        redis.get(id(1), Some(HOUR)).await.unwrap_err(),
-        TierError::Down
-    );
+    let left_alone = redis.get(id(1), Some(HOUR)).await.unwrap_err();
+    assert_eq!(left_alone, TierError::Down);
     server.thaw();
     in_service(&redis).await;
-    assert_eq!(body(&redis, id(1)).await.as_deref(), Some("body"));
+    eventually("found", async || redis.get(id(1), None).await.is_ok()).await;
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn a_server_nobody_uses_is_watched() {
     })
     .await;
     server.kill();
-    crate::eventually("out of service", async || {
+    eventually("out of service", async || {
         !redis.stats().degraded.is_empty()
     })
     .await;
@@ -80,46 +80,40 @@ async fn a_server_nobody_uses_is_watched() {
 
 #[tokio::test]
 async fn a_removal_is_delivered_when_the_server_is_back() {
-    let server = Server::start(&[]);
-    let redis = start(impatient(&server.url())).await;
-    assert_eq!(put(&redis, id(1), "old", None).await, Put::Stored);
-    assert_eq!(put(&redis, id(2), "other", None).await, Put::Stored);
+    let (server, patient) = pair().await;
+    assert_eq!(put(&patient, id(1), "old", None).await, Put::Stored);
+    assert_eq!(put(&patient, id(2), "other", None).await, Put::Stored);
+    let redis = impatient(&server).await;
     server.freeze();
     assert!(redis.remove(id(1)).await.is_err());
-    assert_eq!(redis.get(id(1), None).await.unwrap_err(), TierError::Down);
-    assert!(
-        redis
-            .put(id(1), crate::entry("head", "new"), HOUR, None)
-            .await
-            .is_err()
-    );
+    let owed = redis.get(id(1), None).await.unwrap_err();
+    assert_eq!(owed, TierError::Down);
+    let new = redis.put(id(1), entry("head", "new"), HOUR, None).await;
+    assert_eq!(new, Err(TierError::Down));
     server.thaw();
     in_service(&redis).await;
-    assert_eq!(body(&redis, id(1)).await, None);
-    assert_eq!(body(&redis, id(2)).await.as_deref(), Some("other"));
+    assert_eq!(body(&patient, id(1)).await, None);
+    assert_eq!(body(&patient, id(2)).await.as_deref(), Some("other"));
     assert_eq!(server.say::<u64>("DBSIZE"), 1);
 }
 
 #[tokio::test]
 async fn more_removals_than_are_remembered_remove_everything_of_ours() {
-    let server = Server::start(&[]);
-    let redis = start(RedisSettings {
-        max_removals: 2,
-        ..impatient(&server.url())
-    })
-    .await;
+    let (server, patient) = pair().await;
     for number in 0..50 {
-        assert_eq!(put(&redis, id(number), "old", None).await, Put::Stored);
+        assert_eq!(put(&patient, id(number), "old", None).await, Put::Stored);
     }
     let () = server.say("SET theirs value");
+    let redis = impatient(&server).await;
     server.freeze();
     for number in 0..3 {
         assert!(redis.remove(id(number)).await.is_err());
     }
-    assert_eq!(redis.get(id(49), None).await.unwrap_err(), TierError::Down);
+    let all_owed = redis.get(id(49), None).await.unwrap_err();
+    assert_eq!(all_owed, TierError::Down);
     server.thaw();
     in_service(&redis).await;
-    assert_eq!(body(&redis, id(49)).await, None);
+    assert_eq!(body(&patient, id(49)).await, None);
     assert_eq!(server.say::<Vec<String>>("KEYS *"), ["theirs"]);
 }
 
@@ -135,7 +129,7 @@ async fn one_operation_more_than_the_bound_fails_at_once() {
     let (one, two) = (redis.get(id(1), None), redis.get(id(2), None));
     tokio::pin!(one);
     // Polled once, which takes the only place.
-    assert!(futures_are_pending(&mut one).await);
+    assert!(is_pending(&mut one).await);
     let expected = TierError::Failed("too many operations under way".to_owned());
     assert_eq!(two.await.unwrap_err(), expected);
     server.thaw();
@@ -143,7 +137,7 @@ async fn one_operation_more_than_the_bound_fails_at_once() {
     assert_eq!(body(&redis, id(2)).await, None);
 }
 
-async fn futures_are_pending(future: &mut (impl Future + Unpin)) -> bool {
+async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
     std::future::poll_fn(|context| {
         let polled = std::pin::Pin::new(&mut *future).poll(context);
         std::task::Poll::Ready(polled.is_pending())

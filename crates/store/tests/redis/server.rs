@@ -1,8 +1,11 @@
 //! A server process, on loopback, gone at the end of its test.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -10,10 +13,37 @@ use std::time::Duration;
 use redis::{Cmd, FromRedisValue};
 use rustix::process::{Pid, Signal, kill_process};
 
+/// A folder that is gone at the end.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("microcache-redis-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).expect("a new folder");
+        Self(path)
+    }
+
+    /// The path of a file in it.
+    pub(crate) fn file(&self, name: &str) -> String {
+        let path = self.0.join(name).into_os_string();
+        path.into_string().expect("text")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A running server.
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
+    _folder: Folder,
     arguments: Vec<String>,
 }
 
@@ -32,9 +62,16 @@ impl Server {
     pub(crate) fn start_at(port: u16, arguments: &[&str]) -> Option<Self> {
         let arguments: Vec<String> = arguments.iter().map(|one| (*one).to_owned()).collect();
         let mut command = Command::new("redis-server");
-        // A first --port is overridden by a later one.
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
-        command.args(["--save", "", "--appendonly", "no", "--dir", "/tmp"]);
+        let folder = Folder::new();
+        command.args([
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--dir",
+            &folder.file(""),
+        ]);
         command
             .args(&arguments)
             .stdout(Stdio::piped())
@@ -46,6 +83,7 @@ impl Server {
         let server = Self {
             child,
             port,
+            _folder: folder,
             arguments,
         };
         ready.then_some(server)

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
-use crate::server::{Server, free_port};
+use crate::server::{Folder, Server, free_port};
 use crate::{body, id, in_service, pair, put, settings, start};
 
 /// Starts a tier that cannot be started, and compares what is said about it.
@@ -51,7 +51,8 @@ async fn a_user_of_the_servers_own_list() {
 
 #[tokio::test]
 async fn a_database_and_a_path() {
-    let path = format!("/tmp/microcache-test-{}.sock", free_port());
+    let folder = Folder::new();
+    let path = folder.file("socket");
     let server = Server::start(&["--unixsocket", &path]);
     let redis = start(settings(&format!("unix://{path}?db=3"))).await;
     assert_eq!(put(&redis, id(1), "body", None).await, Put::Stored);
@@ -162,12 +163,11 @@ impl Certificates {
 #[tokio::test]
 async fn tls_with_certificates_on_both_sides() {
     let certificates = Certificates::make();
-    let folder = std::env::temp_dir().join(format!("microcache-test-{}", free_port()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new();
     let file = |name: &str, text: &str| {
-        let path = folder.join(name);
+        let path = folder.file(name);
         std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
+        path
     };
     let authority = file("authority", &certificates.authority);
     let chain = file("chain", &certificates.chain);
@@ -210,7 +210,6 @@ async fn tls_with_certificates_on_both_sides() {
         ..secure
     };
     refuse(without, "TLS: received fatal alert").await;
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// It takes what it gets for the beginning of a command, and waits for the rest.

@@ -4,6 +4,7 @@ mod group;
 mod route;
 mod rules;
 mod server;
+mod tiers;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -16,12 +17,14 @@ pub(super) use group::{GROUP, HEALTH_CHECK, ORIGIN, SERVER_ENTRY, SERVERS};
 pub(super) use route::{KEY, MATCH, QUERY, ROUTE, RouteDraft};
 pub(super) use rules::RULES;
 pub(super) use server::SERVER;
+pub(super) use tiers::TIERS;
 
 /// The options that the short help names.
 pub(super) const COMMON: &[&str] = &[
     "listen",
     "threads",
     "memory",
+    "disk",
     "ttl",
     "stale_while_revalidate",
     "stale_if_error",
@@ -37,6 +40,7 @@ const WAIT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from
 /// Everything that may stand at the top of a file and has a flag.
 pub(super) fn top_level() -> Vec<About> {
     let mut all = abouts(SERVER);
+    all.extend(abouts(TIERS));
     all.extend(abouts(RULES));
     all.extend(abouts(GROUP));
     all

@@ -1,0 +1,107 @@
+//! What lies behind memory: a look into the tiers before the origin is asked.
+
+use std::time::Duration;
+
+use http::Method;
+use microcache_policy::{Fields, RequestFacts, Reuse, reuse};
+use microcache_store::{Claimed, Found, Hit, Lookup, Memory, Turn};
+use tokio::time::{Instant, sleep};
+
+use crate::flight::Leader;
+use crate::lead::Fetch;
+use crate::origin::Urgency;
+use crate::serve::Engine;
+
+/// The first look after another process was found to be asking; each pause is twice the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a look behind memory came to.
+pub(crate) enum Behind {
+    /// This response, out of the tier of this name.
+    Found(Hit, &'static str),
+    /// The origin has to be asked; perhaps with the right that other processes respect.
+    Ask(Option<Claimed>),
+}
+
+/// What is to be done about a response that was found.
+enum Worth {
+    Use,
+    /// It is too old to be used, or to be of use for a renewal.
+    Renew,
+}
+
+impl Engine {
+    /// Looks into the tiers. While another process is asking the origin, looks again until what
+    /// it brings is there, or until it had its time. A stored response that may be validated is
+    /// put into `fetch`.
+    pub(crate) async fn look_behind(&self, leader: &Leader, fetch: &mut Fetch) -> Behind {
+        if self.tiers.is_empty() {
+            return Behind::Ask(None);
+        }
+        let deadline = Instant::now() + self.tiers.limits().claim;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let request = Fields::new(&fetch.incoming.fields);
+            let turn = match self.tiers.find(leader.key(), request).await {
+                Lookup::Missing(turn) => turn,
+                Lookup::Found(found) => match self.worth(leader, fetch, &found) {
+                    Worth::Use => return self.lift(leader, found),
+                    Worth::Renew => {
+                        let turn = self.tiers.turn_to_renew(&found).await;
+                        self.keep_for_validation(leader, fetch, found);
+                        turn
+                    }
+                },
+            };
+            match turn {
+                Turn::Free => return Behind::Ask(None),
+                Turn::Ours(claimed) => return Behind::Ask(Some(claimed)),
+                Turn::Theirs if Instant::now() >= deadline => return Behind::Ask(None),
+                Turn::Theirs => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    fn worth(&self, leader: &Leader, fetch: &Fetch, found: &Found) -> Worth {
+        let stored = &found.stored;
+        if self.purges.covers(leader.key(), stored.began) {
+            return Worth::Renew;
+        }
+        let route = &self.routes[fetch.route];
+        let request = Fields::new(&fetch.incoming.fields);
+        let facts = RequestFacts::read(&Method::GET, request, false, &route.rules);
+        match reuse(&stored.lifetime, &facts, self.clock.now()) {
+            Reuse::Fresh => Worth::Use,
+            // A client gets it at once, and the next one starts the renewal; a renewal goes on.
+            Reuse::Stale if matches!(fetch.urgency, Urgency::Client) => Worth::Use,
+            _ => Worth::Renew,
+        }
+    }
+
+    fn keep_for_validation(&self, leader: &Leader, fetch: &mut Fetch, found: Found) {
+        let stored = found.stored;
+        let newer = |have: &Hit| have.began < stored.began;
+        if fetch.stored.as_ref().is_none_or(newer)
+            && !self.purges.covers(leader.key(), stored.began)
+        {
+            fetch.stored = Some(Memory::hold(stored));
+        }
+    }
+
+    /// Puts what was found into memory, whence the next hit comes. What memory does not take is
+    /// still an answer.
+    fn lift(&self, leader: &Leader, found: Found) -> Behind {
+        let tier = found.tier();
+        let hit = Memory::hold(found.stored);
+        leader.store(|key| {
+            let _ = self
+                .memory
+                .put(key, hit.with_lifetime(hit.lifetime), self.clock.now());
+        });
+        Behind::Found(hit, tier)
+    }
+}

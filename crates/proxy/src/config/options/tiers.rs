@@ -1,0 +1,205 @@
+//! Options of the tiers behind memory.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use microcache_store::memcached::ServerAddress;
+
+use super::super::Config;
+use super::super::option::{About, Form, Opt, Unset};
+use super::super::units::parse_size;
+use super::WAIT;
+
+const DISK: RangeInclusive<u64> = 1 << 20..=1 << 50;
+const OBJECT: RangeInclusive<u64> = 1 << 10..=1 << 40;
+const LIFT: RangeInclusive<u64> = 0..=1 << 30;
+const QUEUE: RangeInclusive<u64> = 1 << 20..=1 << 40;
+
+/// Options of the tiers behind memory.
+pub(in crate::config) const TIERS: &[Opt<Config>] = &[
+    Opt {
+        about: About {
+            name: "disk",
+            form: Form::Text("PATH,SIZE"),
+            unset: Unset::Says("no disk"),
+            example: r#""/var/cache/microcache,10GiB""#,
+            help: "Keep responses in this directory too, up to this size",
+            more: "They survive a restart, and may be larger than memory allows. The directory is made if it is \
+                   missing; one process uses it at a time.",
+        },
+        set: |c, v, m| m.put(&mut c.tiers.disk, v.parse(parse_disk).map(Some)),
+    },
+    Opt {
+        about: About {
+            name: "disk_max_object",
+            form: Form::Size,
+            unset: Unset::Says("a quarter of the disk's size"),
+            example: r#""1GiB""#,
+            help: "The largest body that is kept on disk",
+            more: "A body that is larger than memory allows is written to disk while it arrives.",
+        },
+        set: |c, v, m| m.put(&mut c.tiers.disk_max_object, v.size(&OBJECT).map(Some)),
+    },
+    Opt {
+        about: About {
+            name: "disk_max_files",
+            form: Form::Number,
+            unset: Unset::Is("1000000"),
+            example: "1000000",
+            help: "The most files on disk; each takes some fifty bytes of memory",
+            more: "",
+        },
+        set: |c, v, m| {
+            m.put(
+                &mut c.tiers.disk_max_files,
+                v.count(1..=1_000_000_000).map(|files| files as u64),
+            );
+        },
+    },
+    Opt {
+        about: About {
+            name: "disk_lift",
+            form: Form::Size,
+            unset: Unset::Is(r#""64KiB""#),
+            example: r#""64KiB""#,
+            help: "Bodies up to this size are lifted from disk into memory",
+            more: "Larger ones are sent from their files, by the kernel; memory then holds only their heads.",
+        },
+        set: |c, v, m| m.put(&mut c.tiers.disk_lift, v.size(&LIFT)),
+    },
+    Opt {
+        about: About {
+            name: "memcached",
+            form: Form::List("HOST:PORT"),
+            unset: Unset::Is("[]"),
+            example: r#"["cache1:11211", "cache2:11211"]"#,
+            help: "Keep responses in these memcached servers too",
+            more: "Several are a pool: keys lie on the same ring as with libmemcached, `HOST:PORT:WEIGHT` gives a server \
+                   more of them. Processes that share a pool send the origin one request for all of them.",
+        },
+        set: |c, v, m| {
+            c.tiers.memcached = v.each(m, |item| {
+                item.parse(|text| ServerAddress::from_str(text).map_err(|error| error.to_string()))
+            });
+        },
+    },
+    Opt {
+        about: About {
+            name: "memcached_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""50ms""#),
+            example: r#""50ms""#,
+            help: "How long a request waits for a memcached server",
+            more: "After two failures in a row a server is left out, and tried again later.",
+        },
+        set: |c, v, m| m.put(&mut c.tiers.memcached_timeout, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "memcached_max_object",
+            form: Form::Size,
+            unset: Unset::Is(r#""8MiB""#),
+            example: r#""8MiB""#,
+            help: "The largest body that is kept in memcached",
+            more: "What does not fit into one item is cut into several.",
+        },
+        set: |c, v, m| m.put(&mut c.tiers.memcached_max_object, v.size(&OBJECT)),
+    },
+    Opt {
+        about: About {
+            name: "redis",
+            form: Form::List("URL"),
+            unset: Unset::Is("[]"),
+            example: r#""redis://user:password@cache:6379/0""#,
+            help: "Keep responses in this Redis or Valkey server too",
+            more: "`rediss://` is TLS, `unix://` a socket. Processes that share it send the origin one request for all of them.",
+        },
+        set: |c, v, m| c.tiers.redis = v.each(m, |item| item.text().map(str::to_owned)),
+    },
+    Opt {
+        about: About {
+            name: "redis_cluster",
+            form: Form::Switch,
+            unset: Unset::Is("false"),
+            example: "true",
+            help: "The servers named by `redis` are some of a cluster",
+            more: "",
+        },
+        set: |c, v, m| m.put(&mut c.tiers.redis_cluster, v.switch()),
+    },
+    Opt {
+        about: About {
+            name: "redis_ca",
+            form: Form::Text("FILE"),
+            unset: Unset::Says("the system's certificates"),
+            example: r#""/etc/microcache/redis-ca.pem""#,
+            help: "Certificates (PEM) that vouch for the Redis server",
+            more: "",
+        },
+        set: |c, v, m| {
+            m.put(
+                &mut c.tiers.redis_ca,
+                v.text().map(|path| Some(PathBuf::from(path))),
+            );
+        },
+    },
+    Opt {
+        about: About {
+            name: "redis_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""50ms""#),
+            example: r#""50ms""#,
+            help: "How long a request waits for Redis",
+            more: "After three failures in a row the server is left out, and tried again later.",
+        },
+        set: |c, v, m| m.put(&mut c.tiers.redis_timeout, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "redis_max_object",
+            form: Form::Size,
+            unset: Unset::Is(r#""8MiB""#),
+            example: r#""8MiB""#,
+            help: "The largest response that is kept in Redis, head and body",
+            more: "",
+        },
+        set: |c, v, m| m.put(&mut c.tiers.redis_max_object, v.size(&OBJECT)),
+    },
+    Opt {
+        about: About {
+            name: "claim_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""5s""#),
+            example: r#""5s""#,
+            help: "How long one process may keep those it shares a tier with from asking the origin",
+            more: "Of several processes with one memcached pool or Redis, one asks and the others wait for what it brings. If it \
+                   dies, they wait this long and then ask for themselves. It should be longer than a page takes to render.",
+        },
+        set: |c, v, m| m.put(&mut c.tiers.claim_timeout, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "tier_queue",
+            form: Form::Size,
+            unset: Unset::Is(r#""64MiB""#),
+            example: r#""64MiB""#,
+            help: "Responses that may wait to be written to one tier",
+            more: "Nobody waits for a slow tier: what comes on top of this is not written, and counted.",
+        },
+        set: |c, v, m| m.put(&mut c.tiers.queue, v.size(&QUEUE)),
+    },
+];
+
+fn parse_disk(text: &str) -> Result<(PathBuf, u64), String> {
+    const FORM: &str = "a directory and a size, such as \"/var/cache/microcache,10GiB\"";
+    let (path, size) = text.rsplit_once(',').ok_or(FORM)?;
+    let size = parse_size(size.trim()).ok_or(FORM)?;
+    if path.trim().is_empty() {
+        return Err(FORM.to_owned());
+    }
+    if !DISK.contains(&size) {
+        return Err("the size is from 1MiB to 1024TiB".to_owned());
+    }
+    Ok((PathBuf::from(path.trim()), size))
+}

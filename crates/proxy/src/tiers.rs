@@ -1,0 +1,83 @@
+//! The tiers behind memory, started as the configuration says.
+
+use std::sync::Arc;
+
+use microcache_store::disk::{Disk, DiskError, DiskSettings};
+use microcache_store::memcached::{InvalidSettings, Memcached, MemcachedSettings};
+use microcache_store::redis::{Redis, RedisSettings, RedisStartError};
+use microcache_store::{Tier, TierLimits, Tiers};
+use tokio::runtime::Handle;
+
+use crate::config::TierConfig;
+
+/// Why a tier does not start. One that is merely out of reach does.
+#[derive(Debug, thiserror::Error)]
+pub enum TierStartError {
+    /// The disk.
+    #[error("disk: {0}")]
+    Disk(#[from] DiskError),
+    /// The memcached pool.
+    #[error("memcached: {0}")]
+    Memcached(#[from] InvalidSettings),
+    /// Redis.
+    #[error("redis: {0}")]
+    Redis(#[from] RedisStartError),
+    /// A file that was named cannot be read.
+    #[error("{path}: {error}")]
+    File {
+        /// Which.
+        path: String,
+        /// What the system says.
+        error: std::io::Error,
+    },
+}
+
+/// Starts them, the nearest first. What they do in the background they do on `background`.
+pub(crate) async fn start(
+    config: &TierConfig,
+    background: &Handle,
+) -> Result<Tiers, TierStartError> {
+    let mut tiers: Vec<Arc<dyn Tier>> = Vec::new();
+    if let Some((directory, capacity)) = &config.disk {
+        let usual = DiskSettings::new(directory, *capacity);
+        let settings = DiskSettings {
+            max_object: config.disk_max_object.unwrap_or(usual.max_object),
+            max_files: config.disk_max_files,
+            inline: config.disk_lift,
+            ..usual
+        };
+        tiers.push(Disk::open(settings, background)?);
+    }
+    if !config.memcached.is_empty() {
+        let settings = MemcachedSettings {
+            servers: config.memcached.clone(),
+            deadline: config.memcached_timeout,
+            max_object: config.memcached_max_object,
+            ..MemcachedSettings::default()
+        };
+        tiers.push(Memcached::start(settings, background)?);
+    }
+    if !config.redis.is_empty() {
+        let authorities = match &config.redis_ca {
+            None => None,
+            Some(path) => Some(std::fs::read(path).map_err(|error| TierStartError::File {
+                path: path.display().to_string(),
+                error,
+            })?),
+        };
+        let settings = RedisSettings {
+            urls: config.redis.clone(),
+            cluster: config.redis_cluster,
+            authorities,
+            deadline: config.redis_timeout,
+            max_object: config.redis_max_object,
+            ..RedisSettings::default()
+        };
+        tiers.push(Redis::start(settings, background).await?);
+    }
+    let limits = TierLimits {
+        claim: config.claim_timeout,
+        queue: config.queue,
+    };
+    Ok(Tiers::new(tiers, limits, background))
+}
