@@ -72,8 +72,9 @@ def wordpress(rig, cores):
 def database(rig, home, cores):
     user, data, socket = getpass.getuser(), home / "database", home / "mariadb.sock"
     run(["mariadb-install-db", "--no-defaults", f"--user={user}", f"--datadir={data}", "--auth-root-authentication-method=normal", "--skip-test-db"])
-    process = rig.stack.enter_context(Process("mariadb", [
-        "mariadbd", "--no-defaults", f"--user={user}", f"--datadir={data}", f"--socket={socket}", "--skip-networking"], cores, home / "mariadb.log"))
+    command = ["mariadbd", "--no-defaults", f"--user={user}", f"--datadir={data}", f"--socket={socket}", "--skip-networking"]
+    process = rig.stack.enter_context(Process("mariadb", command, cores, home / "mariadb.log"))
+    rig.note("mariadb", command)
     client = ["mariadb", "--no-defaults", f"--socket={socket}", "--user=root"]
     wait_for(process, lambda: subprocess.run([*client, "-e", "select 1"], capture_output=True).returncode == 0)
     run([*client, "-e", DATABASE])
