@@ -37,12 +37,12 @@ use crate::tier::{BoxFuture, Claim, Entry, EntryId, Got, Put, Tier, TierError, T
 /// A Redis or Valkey server, or a cluster of them.
 pub struct Redis {
     shared: Arc<Shared>,
-    handle: Handle,
     /// They end with the tier.
     _background: JoinSet<()>,
 }
 
 struct Shared {
+    handle: Handle,
     servers: Servers,
     settings: RedisSettings,
     in_flight: Semaphore,
@@ -66,6 +66,7 @@ impl Redis {
         let starting = handle.spawn(async move { Servers::start(addresses, &starting).await });
         let servers = starting.await.map_err(|_| RedisStartError::Ended)??;
         let shared = Arc::new(Shared {
+            handle: handle.clone(),
             servers,
             in_flight: Semaphore::new(settings.max_in_flight),
             removals: Removals::new(settings.max_removals),
@@ -80,7 +81,6 @@ impl Redis {
         }
         Ok(Arc::new(Self {
             shared,
-            handle: handle.clone(),
             _background: background,
         }))
     }
@@ -130,7 +130,8 @@ impl Tier for Redis {
     fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
         let shared = Arc::clone(&self.shared);
         // Goes on if the caller does not wait for it: a purge is never given up.
-        let removal = self.handle.spawn(async move { shared.remove(id).await });
+        let handle = &self.shared.handle;
+        let removal = handle.spawn(async move { shared.remove(id).await });
         Box::pin(async move { removal.await.unwrap_or(Err(TierError::Down)) })
     }
 
@@ -148,7 +149,7 @@ impl Tier for Redis {
 }
 
 impl Shared {
-    async fn get(&self, id: EntryId, claim: Option<Duration>) -> Result<Got, TierError> {
+    async fn get(self: &Arc<Self>, id: EntryId, claim: Option<Duration>) -> Result<Got, TierError> {
         let deadline = Instant::now() + self.settings.deadline;
         // One byte more than is taken, so that what is too long shows, and is not read.
         let most = record::ENVELOPE + self.settings.max_object;
@@ -163,8 +164,10 @@ impl Shared {
         };
         // Asks again whether it is there, because somebody may have stored it between the two.
         let token = Token(random());
+        let attempt = Attempt::new(self, id, token);
         let arguments = [number(token.0), millis(hold), number(most)];
         let claimed = self.call(&CLAIM_IF_MISSING, id, &arguments, deadline).await;
+        attempt.settle(&claimed);
         if let Ok(Value::Int(mine)) = claimed {
             return Ok(Got::Missing(Some(claim_of(mine == 1, token))));
         }
@@ -193,13 +196,16 @@ impl Shared {
         }
     }
 
-    async fn claim(&self, id: EntryId, hold: Duration) -> Result<Claim, TierError> {
+    async fn claim(self: &Arc<Self>, id: EntryId, hold: Duration) -> Result<Claim, TierError> {
         let token = Token(random());
         let mut claim = redis::cmd("SET");
         claim.arg(claim_key(id)).arg(token.0);
         claim.arg("NX").arg("PX").arg(millis(hold));
         let deadline = Instant::now() + self.settings.deadline;
-        match self.ask(id, &claim, deadline).await {
+        let attempt = Attempt::new(self, id, token);
+        let claimed = self.ask(id, &claim, deadline).await;
+        attempt.settle(&claimed);
+        match claimed {
             Ok(reply) => Ok(claim_of(reply == Value::Okay, token)),
             Err(fault) => Err(self.error(id, fault)),
         }
@@ -325,6 +331,37 @@ impl Shared {
     fn refuse(&self) -> Put {
         self.refused.fetch_add(1, Ordering::Relaxed);
         Put::Refused
+    }
+}
+
+/// A claim that was asked for. If nobody learns whether it was granted, because the answer is late
+/// or whoever asked has left, it is given back: the others would wait for nothing.
+struct Attempt {
+    /// Nothing once the answer is known.
+    shared: Option<Arc<Shared>>,
+    id: EntryId,
+    token: Token,
+}
+
+impl Attempt {
+    fn new(shared: &Arc<Shared>, id: EntryId, token: Token) -> Self {
+        let shared = Some(Arc::clone(shared));
+        Self { shared, id, token }
+    }
+
+    fn settle(mut self, reply: &Result<Value, Fault>) {
+        if !matches!(reply, Err(Fault::Late)) {
+            self.shared = None;
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            let (id, token, handle) = (self.id, self.token, shared.handle.clone());
+            handle.spawn(async move { shared.release(id, token).await });
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use microcache_store::redis::{Redis, RedisSettings};
-use microcache_store::{Put, Tier, TierError};
+use microcache_store::{Claim, Put, Tier, TierError};
 
 use crate::server::Server;
 use crate::{HOUR, body, entry, eventually, id, in_service, pair, put, settings, start, win};
@@ -115,6 +115,19 @@ async fn more_removals_than_are_remembered_remove_everything_of_ours() {
     in_service(&redis).await;
     assert_eq!(body(&patient, id(49)).await, None);
     assert_eq!(server.say::<Vec<String>>("KEYS *"), ["theirs"]);
+}
+
+#[tokio::test]
+async fn a_claim_whose_answer_comes_too_late_is_given_back() {
+    let (server, patient) = pair().await;
+    let redis = impatient(&server).await;
+    server.freeze();
+    assert_eq!(redis.claim(id(1), HOUR).await, Err(TierError::Timeout));
+    server.thaw();
+    eventually("somebody else has the claim", async || {
+        matches!(patient.claim(id(1), HOUR).await, Ok(Claim::Mine(_)))
+    })
+    .await;
 }
 
 #[tokio::test]
