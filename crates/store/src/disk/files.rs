@@ -185,7 +185,7 @@ impl Files {
     /// open for the next one who asks.
     pub(super) fn commit(
         &self,
-        draft: Draft,
+        mut draft: Draft,
         id: EntryId,
         expires: u64,
         began: Token,
@@ -196,6 +196,7 @@ impl Files {
         // The index comes first: who removes this id from now on finds it there, waits for
         // the stripe, and removes the file that is about to come.
         let old = self.state.lock().announce(known, began, open)?;
+        draft.is_counted_elsewhere();
         if let Err(error) = self.rename(&draft, id) {
             self.state.lock().take_out(id);
             return Err(Failure::Disk(error));
@@ -406,7 +407,8 @@ impl State {
         }
     }
 
-    /// Puts an entry in the index, whose file is about to get its name. Gives what it replaces.
+    /// Puts an entry in the index, whose file is about to get its name and whose room is reserved.
+    /// Gives what it replaces.
     fn announce(
         &mut self,
         known: Known,
@@ -418,6 +420,8 @@ impl State {
         }
         self.acquit(known.id);
         self.index.insert(known);
+        self.reserved.blocks -= u64::from(known.blocks);
+        self.reserved.files -= 1;
         let old = self.open.forget(known.id);
         if let Some((head, body)) = open
             && !self.open.admit(known.id, head, &body)

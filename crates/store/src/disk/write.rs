@@ -58,6 +58,7 @@ pub(super) struct Draft {
     at: u64,
     sums: Sums,
     reserved: u64,
+    is_counted: bool,
     has_name: bool,
 }
 
@@ -85,6 +86,7 @@ impl Draft {
             at: body_offset as u64,
             sums: Sums::new(),
             reserved: 0,
+            is_counted: false,
             has_name: false,
         })
     }
@@ -146,7 +148,12 @@ impl Draft {
         self.at + self.buffer.len() as u64
     }
 
-    /// Notes that the file has got its name, and is counted elsewhere from now on.
+    /// Notes that its room is no longer a reservation.
+    pub(super) const fn is_counted_elsewhere(&mut self) {
+        self.is_counted = true;
+    }
+
+    /// Notes that the file has got its name.
     pub(super) fn was_renamed(mut self) {
         self.has_name = true;
     }
@@ -187,7 +194,9 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        self.files.give_back(self.reserved, 1);
+        if !self.is_counted {
+            self.files.give_back(self.reserved, 1);
+        }
         if !self.has_name {
             // What cannot be removed now is removed at the next start.
             let _ = std::fs::remove_file(&self.path);
