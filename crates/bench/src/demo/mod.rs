@@ -44,6 +44,8 @@ pub struct Settings {
     pub origin_listen: SocketAddr,
     /// Where the cache listens, in the last phase and as long as it is kept.
     pub listen: SocketAddr,
+    /// What a render costs.
+    pub work: Duration,
     /// The length of each of the three phases.
     pub phase: Duration,
     /// How many connections ask for the page.
@@ -60,6 +62,7 @@ impl Settings {
             program,
             origin_listen: any_port,
             listen: any_port,
+            work: Duration::from_millis(180),
             phase: Duration::from_secs(10),
             connections: 10,
             keep: false,
@@ -117,6 +120,7 @@ pub fn run(settings: &Settings, screen: &mut Screen) -> Result<Ending, Error> {
     let interrupt = Interrupt::watch()?;
     let mut application = origin::Settings::like(LIKE).expect("there is such an application");
     application.set_listen(settings.origin_listen);
+    application.set_work(settings.work);
     let what = application.summary();
     let origin = Origin::bind(application)?.start()?;
     let url = format!("http://{}", origin.address());

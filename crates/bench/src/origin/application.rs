@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, LAST_MODIFIED, RETRY_AFTER, SET_COOKIE, VARY,
@@ -11,6 +11,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use tokio::time::timeout;
 
 use super::body::{AnswerBody, PageBody};
 use super::conditional::Validators;
@@ -20,6 +21,9 @@ use super::page::Page;
 use super::settings::{PageSettings, Settings};
 use super::spread::{Decides, spread};
 use super::workers::Workers;
+
+/// How long a request's body may take.
+const MAX_UPLOAD: Duration = Duration::from_mins(1);
 
 type Answer = Response<AnswerBody>;
 
@@ -55,7 +59,13 @@ impl Application {
     pub(super) async fn answer(&self, request: Request<Incoming>) -> Answer {
         let (head, mut body) = request.into_parts();
         // What the client sends is read to its end, so that the connection can go on.
-        while let Some(Ok(_)) = body.frame().await {}
+        let whole = async { while let Some(Ok(_)) = body.frame().await {} };
+        if timeout(MAX_UPLOAD, whole).await.is_err() {
+            return told(
+                StatusCode::REQUEST_TIMEOUT,
+                "The request takes too long to arrive.",
+            );
+        }
         if head.uri.path() == COUNTERS {
             return self.answer_counters(&head.method, &head.uri);
         }

@@ -121,6 +121,11 @@ impl Settings {
         self.listen = address;
     }
 
+    /// Sets what a render costs.
+    pub fn set_work(&mut self, work: Duration) {
+        self.page.work = work;
+    }
+
     /// Where it listens.
     pub fn listen(&self) -> SocketAddr {
         self.listen

@@ -13,8 +13,8 @@ use super::{Answer, switch, wrong};
 /// The most connections: a demonstration is no load test.
 const MAX_CONNECTIONS: u64 = 1000;
 
-/// The longest that each set-up is shown.
-const MAX_PHASE: Duration = Duration::from_hours(1);
+/// The longest that each set-up is shown, and that a render takes.
+const MAX_DURATION: Duration = Duration::from_hours(1);
 
 pub(super) fn command() -> Command {
     let flag = |name: &'static str, value| Arg::new(name).long(name).value_name(value);
@@ -22,7 +22,8 @@ pub(super) fn command() -> Command {
         .about("A slow page by itself, behind a plain cache, and behind Microcache; it takes 40 s")
         .help_template("{about}\n\n{before-help}\n")
         .before_help(HELP)
-        .arg(flag("phase", "DURATION").value_parser(phase))
+        .arg(flag("phase", "DURATION").value_parser(duration))
+        .arg(flag("work", "DURATION").value_parser(duration))
         .arg(flag("connections", "N").value_parser(value_parser!(u64).range(1..=MAX_CONNECTIONS)))
         .arg(flag("origin-listen", "ADDRESS").value_parser(address))
         .arg(flag("listen", "ADDRESS").value_parser(address))
@@ -40,6 +41,9 @@ pub(super) fn read(matches: &ArgMatches) -> Result<Settings, Answer> {
     if let Some(&phase) = matches.get_one("phase") {
         settings.phase = phase;
     }
+    if let Some(&work) = matches.get_one("work") {
+        settings.work = work;
+    }
     if let Some(&connections) = matches.get_one::<u64>("connections") {
         settings.connections = connections as usize;
     }
@@ -53,9 +57,9 @@ pub(super) fn read(matches: &ArgMatches) -> Result<Settings, Answer> {
     Ok(settings)
 }
 
-fn phase(text: &str) -> Result<Duration, &'static str> {
+fn duration(text: &str) -> Result<Duration, &'static str> {
     units::parse_duration(text)
-        .filter(|phase| !phase.is_zero() && *phase <= MAX_PHASE)
+        .filter(|duration| !duration.is_zero() && *duration <= MAX_DURATION)
         .ok_or("expected a duration up to 1h, such as 10s")
 }
 
@@ -70,6 +74,7 @@ Usage:
 
 Flags:
   --phase DURATION                    How long each of the three set-ups is shown [10s]
+  --work DURATION                     What a render of the page costs, in CPU time [180ms]
   --connections N                     How many connections ask for the page [10]
   --keep                              Leave application and cache running until Ctrl-C
   --origin-listen ADDRESS             Where the application listens [a free port]
