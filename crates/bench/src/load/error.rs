@@ -27,7 +27,7 @@ pub enum LoadError {
         why: io::Error,
     },
     /// Somebody answers, but not as is needed.
-    #[error("{server} answers, but {why}")]
+    #[error("{server} accepts connections, but {why}")]
     Handshake {
         /// Where.
         server: Server,

@@ -66,9 +66,13 @@ impl Plan {
         let needs_tls = servers.iter().any(|server| server.secure);
         let config = needs_tls.then(|| trust::config(settings)).transpose()?;
         let endpoints = servers.into_iter().map(|server| {
-            let address = find(server, settings.timeout.min(PATIENCE_AT_START))?;
+            let (address, socket) = find(server, settings.timeout.min(PATIENCE_AT_START))?;
             let tls = match &config {
-                Some(config) if server.secure => Some(trust::to(server, config)?),
+                Some(config) if server.secure => {
+                    let to = trust::to(server, config)?;
+                    trust::try_out(server, &to, socket)?;
+                    Some(to)
+                }
                 _ => None,
             };
             Ok(Endpoint { address, tls })
@@ -118,8 +122,8 @@ fn check(settings: &Settings) -> Result<(), LoadError> {
     }
 }
 
-/// The first address of the server that accepts a connection.
-fn find(server: &Server, patience: Duration) -> Result<SocketAddr, LoadError> {
+/// The first address of the server that accepts a connection, and that connection, which waits no longer than `patience`.
+fn find(server: &Server, patience: Duration) -> Result<(SocketAddr, TcpStream), LoadError> {
     let addresses = (server.host.as_str(), server.port)
         .to_socket_addrs()
         .map_err(|why| LoadError::Unknown {
@@ -129,7 +133,15 @@ fn find(server: &Server, patience: Duration) -> Result<SocketAddr, LoadError> {
     let mut why = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in addresses {
         match TcpStream::connect_timeout(&address, patience) {
-            Ok(_) => return Ok(address),
+            Ok(socket) => {
+                let waits = socket
+                    .set_read_timeout(Some(patience))
+                    .and_then(|()| socket.set_write_timeout(Some(patience)));
+                match waits {
+                    Ok(()) => return Ok((address, socket)),
+                    Err(error) => why = error,
+                }
+            }
             Err(error) => why = error,
         }
     }

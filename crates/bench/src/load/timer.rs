@@ -1,7 +1,7 @@
 //! A timer among the events: waiting for events itself is only good to a millisecond.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use rustix::time::{
@@ -47,6 +47,12 @@ impl Timer {
         };
         timerfd_settime(&self.descriptor, TimerfdTimerFlags::empty(), &time)?;
         Ok(())
+    }
+}
+
+impl AsRawFd for Timer {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
     }
 }
 

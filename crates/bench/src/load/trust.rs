@@ -1,12 +1,16 @@
 //! TLS: which certificates are believed, and what is spoken on it.
 
+use std::io;
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
 
 use super::error::LoadError;
 use super::http1::TlsTo;
@@ -49,6 +53,39 @@ pub(crate) fn to(server: &Server, config: &Arc<ClientConfig>) -> Result<TlsTo, L
         config: Arc::clone(config),
         name,
     })
+}
+
+/// Shakes hands once, so that what is wrong is told once.
+pub(crate) fn try_out(server: &Server, to: &TlsTo, mut socket: TcpStream) -> Result<(), LoadError> {
+    let refused = |why: String| LoadError::Handshake {
+        server: server.clone(),
+        why,
+    };
+    let mut session = ClientConnection::new(Arc::clone(&to.config), to.name.clone())
+        .map_err(|why| refused(why.to_string()))?;
+    while session.is_handshaking() {
+        session
+            .complete_io(&mut socket)
+            .map_err(|why| refused(format!("TLS fails: {why}{}", remedy(&why))))?;
+    }
+    let wanted = to.config.alpn_protocols.first().map(Vec::as_slice);
+    if wanted == Some(b"h2") && session.alpn_protocol() != wanted {
+        return Err(refused(
+            "it does not speak HTTP/2; leave --http2 away".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// What to do about a certificate that is not believed.
+fn remedy(why: &io::Error) -> &'static str {
+    let inner = why.get_ref().and_then(|inner| inner.downcast_ref());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(_)) => {
+            "; name its authority with --cacert FILE, or use --insecure"
+        }
+        _ => "",
+    }
 }
 
 fn roots(trust: &Trust) -> Result<RootCertStore, LoadError> {

@@ -51,7 +51,7 @@ fn value(report: &Report) -> Value {
             .map(|(status, count)| (status.to_string(), json!(count)))
             .collect::<Map<_, _>>(),
         "faults": Fault::ALL.iter()
-            .map(|fault| (fault.as_str().replace(' ', "_"), json!(tally.faults_of(*fault))))
+            .map(|fault| (fault.as_str().to_lowercase().replace(' ', "_"), json!(tally.faults_of(*fault))))
             .collect::<Map<_, _>>(),
         "time_line": report.time_line.iter().map(slice).collect::<Vec<_>>(),
     })

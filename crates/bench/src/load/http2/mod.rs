@@ -1,11 +1,12 @@
 //! HTTP/2: as many lanes as there are requests at a time, on a runtime a thread.
 
-mod io;
+mod counted;
 mod lane;
 mod request;
 mod slot;
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,7 +67,7 @@ pub(super) fn run(
         recorder: RefCell::new(recorder),
         busy: Cell::new(0),
         bytes: Rc::default(),
-        turn: Mutex::new(Timer::new().and_then(AsyncFd::register).map_err(refused)?),
+        turn: Mutex::new(Timer::new().and_then(events_of).map_err(refused)?),
     });
     let tasks = LocalSet::new();
     for _ in 0..share.connections {
@@ -76,6 +77,14 @@ pub(super) fn run(
         }
     }
     Ok(tasks.block_on(&runtime, thread.keep_time()))
+}
+
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe; what it asks for holds: the timer owns its descriptor and keeps it open"
+)]
+fn events_of(timer: Timer) -> io::Result<AsyncFd<Timer>> {
+    AsyncFd::new(timer)
 }
 
 impl Thread {

@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
 
 use super::Thread;
-use super::io::{Counted, Stream};
+use super::counted::{Counted, Stream};
 use crate::load::outcome::Fault;
 
 /// Of one stream, and of the connection: enough for a body to flow without waiting for leave.
