@@ -1,6 +1,7 @@
 //! The command line: `microcache http://localhost:3000`.
 
 mod banner;
+mod bench;
 mod cli;
 
 use std::io::Write;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     let done = match cli::parse(std::env::args_os()) {
         Ok(Job::Serve(start)) => serve(&start),
         Ok(Job::Check(file)) => Ok(check(&file)),
+        Ok(Job::Bench(load)) => Ok(bench::run(&load)),
         Ok(Job::Demo(settings)) => Ok(demonstrate(&settings)),
         Ok(Job::Origin(settings)) => Ok(originate(settings)),
         Ok(Job::Print(text)) | Err(Answer::Help(text)) => {

@@ -1,5 +1,6 @@
 //! What is on the command line, and what is said when it makes no sense.
 
+mod bench;
 mod demo;
 mod origin;
 
@@ -7,6 +8,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 
+pub(crate) use bench::Bench;
 use clap::builder::Styles;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -14,12 +16,14 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use microcache_proxy::config::{self, Flag, Takes};
 
 /// What is to be done.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Job {
     /// Serve.
     Serve(Start),
     /// Say what is wrong with a file.
     Check(PathBuf),
+    /// Make a load, and measure.
+    Bench(Box<Bench>),
     /// Show what it does.
     Demo(microcache_bench::demo::Settings),
     /// Be a slow application.
@@ -56,6 +60,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Job
             Some(file) => Ok(Job::Check(file)),
             None => Err(wrong("which file? Type: microcache check FILE")),
         },
+        Some(("bench", matches)) => bench::read(matches).map(|bench| Job::Bench(Box::new(bench))),
         Some(("demo", matches)) => demo::read(matches).map(Job::Demo),
         Some(("origin", matches)) => origin::read(matches).map(Job::Origin),
         Some((_, matches)) if matches.get_flag("sample") => Ok(Job::Print(config::sample())),
@@ -87,7 +92,7 @@ fn start(matches: &ArgMatches) -> Result<Start, Answer> {
         ));
     }
     for word in start.urls.iter().filter(|url| !url.contains("://")) {
-        if let Some(meant) = config::nearest(word, ["check", "config", "demo", "origin"]) {
+        if let Some(meant) = config::nearest(word, ["bench", "check", "config", "demo", "origin"]) {
             let what =
                 format!("cannot use `{word}` as an origin; did you mean `microcache {meant}`?");
             return Err(Answer::Wrong(what));
@@ -149,6 +154,7 @@ fn command() -> Command {
         .args(config::flags().map(|flag| flag_arg(&flag)))
         .subcommand(check)
         .subcommand(config)
+        .subcommand(bench::command())
         .subcommand(demo::command())
         .subcommand(origin::command())
 }
@@ -186,6 +192,7 @@ Usage:
   microcache check FILE                 report every mistake in a file
   microcache config --sample            print a file with all options, commented
   microcache config --reference         print what every option means
+  microcache bench [FLAGS] URL...       measure how fast a server answers; see microcache bench --help
   microcache demo                       show what it does, in 40 seconds and without anything else
   microcache origin --help              be a slow application, to try a cache on
 

@@ -1,0 +1,278 @@
+//! `microcache bench`: what is on its command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use microcache_bench::load::{
+    Choice, Format, Pace, Protocol, Settings, Target, Threshold, Trust, Url, duration, header,
+    method, url_file,
+};
+
+use super::{Answer, file, switch, texts};
+
+/// A load, and what is done with its report.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Bench {
+    pub(crate) settings: Settings,
+    pub(crate) format: Format,
+    pub(crate) hgrm: Option<PathBuf>,
+    pub(crate) html: Option<PathBuf>,
+    pub(crate) thresholds: Vec<Threshold>,
+}
+
+const EXAMPLES: &str = "\
+Urls may hold ranges, such as http://localhost:8080/page/[1-5000]. Durations are 500ms, 10s, 2m.
+Exit codes: 0 as it should be, 1 when a --fail-if holds, 2 when there was nothing to measure.
+
+  microcache bench http://localhost:8080/ -c 64 -d 30s
+  microcache bench http://localhost:8080/ --rate 2000 --fail-if 'p99>50ms' --fail-if 'errors>0'
+  microcache bench --urls urls.txt --users 3000 --think 0s..10s -d 1m --html report.html";
+
+pub(super) fn command() -> Command {
+    Command::new("bench")
+        .about("A load generator: how fast a server answers, and what its cache says about it")
+        .after_help(EXAMPLES)
+        .override_usage("microcache bench [FLAGS] URL…")
+        .disable_version_flag(true)
+        .arg(Arg::new("URL").num_args(0..).hide(true))
+        .args(load_flags())
+        .args(request_flags())
+        .args(report_flags())
+}
+
+fn load_flags() -> Vec<Arg> {
+    vec![
+        flag("connections", Some('c'), "N").help("Connections [10]"),
+        flag("threads", Some('t'), "N").help("Threads [1 for each core, up to 4]"),
+        flag("duration", Some('d'), "TIME").help("How long [10s, unless -n is given]"),
+        flag("requests", Some('n'), "N").help("How many requests"),
+        flag("rate", None, "N")
+            .help("So many requests a second, whatever the server does; latency counts from when each was to start"),
+        flag("users", None, "N")
+            .conflicts_with_all(["connections", "rate"])
+            .help("So many users, who think between requests"),
+        flag("think", None, "FROM..TO").help("How long users think [0s..10s]"),
+        flag("warmup", None, "TIME").help("Load that comes before and is not in the report"),
+        flag("timeout", None, "TIME").help("A request that takes longer has failed [10s]"),
+        flag("seed", None, "N").help("The same seed chooses the same urls and think times [1]"),
+        switch("no-keepalive").help("A connection for each request"),
+        switch("http2").help("HTTP/2: by ALPN on https, with prior knowledge on http"),
+        flag("streams", None, "N")
+            .requires("http2")
+            .help("Requests at a time on each HTTP/2 connection [1]"),
+        switch("insecure").help("Believe every certificate"),
+        flag("cacert", None, "FILE")
+            .value_parser(value_parser!(PathBuf))
+            .conflicts_with("insecure")
+            .help("Believe certificates that an authority in this PEM file has signed"),
+    ]
+}
+
+fn request_flags() -> Vec<Arg> {
+    vec![
+        flag("urls", Some('f'), "FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help(
+                "A file of urls in siege's syntax: URL, URL POST BODY, NAME=value and $(NAME), #",
+            ),
+        flag("choose", None, "HOW")
+            .help("Which url comes next: sequential, uniform, zipf:EXPONENT [sequential]"),
+        flag("header", Some('H'), "FIELD")
+            .action(ArgAction::Append)
+            .help("A field of each request, such as 'Accept: text/html'"),
+        flag("method", Some('m'), "METHOD").help("The method [GET, or POST with --data]"),
+        flag("data", None, "BODY").help("The body of each request"),
+    ]
+}
+
+fn report_flags() -> Vec<Arg> {
+    vec![
+        flag("format", None, "FORMAT").help("own, ab, siege, wrk, json, csv [own]"),
+        flag("html", None, "FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("Also write a page with the distribution of latency and a time line"),
+        flag("hgrm", None, "FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("Also write the distribution of latency for HdrHistogram's plotters"),
+        flag("origin-counter", None, "URL")
+            .help("Where the origin tells how many requests it has seen: a number, or JSON with `requests`"),
+        flag("fail-if", None, "CONDITION")
+            .action(ArgAction::Append)
+            .help("Exit with 1 when it holds, such as 'p99>50ms' or 'hit-ratio<95%'"),
+    ]
+}
+
+fn flag(name: &'static str, short: Option<char>, value: &'static str) -> Arg {
+    let arg = Arg::new(name).long(name).value_name(value);
+    match short {
+        Some(short) => arg.short(short),
+        None => arg,
+    }
+}
+
+pub(super) fn read(matches: &ArgMatches) -> Result<Bench, Answer> {
+    bench(matches).map_err(|why| Answer::Wrong(format!("bench: {why}")))
+}
+
+fn bench(matches: &ArgMatches) -> Result<Bench, String> {
+    let mut settings = Settings::new(targets(matches)?);
+    load(matches, &mut settings)?;
+    transport(matches, &mut settings)?;
+    settings.origin_counter = text(matches, "origin-counter")
+        .map(|url| Url::parse(url))
+        .transpose()
+        .map_err(|why| format!("--origin-counter: {why}"))?;
+    let thresholds = texts(matches, "fail-if")
+        .iter()
+        .map(|text| Threshold::parse(text).map_err(|why| format!("--fail-if: {why}")))
+        .collect::<Result<Vec<_>, _>>()?;
+    if settings.origin_counter.is_none() && thresholds.iter().any(Threshold::needs_origin) {
+        return Err("--fail-if: origin-requests needs --origin-counter URL".to_owned());
+    }
+    Ok(Bench {
+        settings,
+        format: format(matches)?,
+        hgrm: file(matches, "hgrm"),
+        html: file(matches, "html"),
+        thresholds,
+    })
+}
+
+fn targets(matches: &ArgMatches) -> Result<Vec<Target>, String> {
+    let mut targets = Vec::new();
+    for url in texts(matches, "URL") {
+        targets.push(Target::get(Url::parse(&url)?));
+    }
+    let data = text(matches, "data").map(String::as_bytes);
+    let given = text(matches, "method")
+        .map(|word| method(word).map_err(|why| format!("--method: {why}")))
+        .transpose()?;
+    for target in &mut targets {
+        if let Some(data) = data {
+            target.body = data.to_vec();
+            target.method = "POST".to_owned();
+        }
+        if let Some(method) = &given {
+            target.method.clone_from(method);
+        }
+    }
+    if let Some(file) = file(matches, "urls") {
+        targets.extend(url_file::read(&file)?);
+    }
+    if targets.is_empty() {
+        return Err(
+            "which url? Type it, such as: microcache bench http://localhost:8080/".to_owned(),
+        );
+    }
+    Ok(targets)
+}
+
+fn load(matches: &ArgMatches, settings: &mut Settings) -> Result<(), String> {
+    if let Some(connections) = count(matches, "connections")? {
+        settings.connections = connections;
+    }
+    if let Some(rate) = number::<f64>(matches, "rate", "a number such as 2000")? {
+        settings.pace = Pace::Rate(rate);
+    }
+    let think = text(matches, "think");
+    if let Some(users) = count(matches, "users")? {
+        settings.connections = users;
+        let think = think.map_or("0s..10s", String::as_str);
+        settings.pace = Pace::think(think).map_err(|why| format!("--think: {why}"))?;
+    } else if think.is_some() {
+        return Err("--think: who thinks? Add --users N".to_owned());
+    }
+    settings.threads = match count(matches, "threads")? {
+        Some(threads) => threads,
+        None => {
+            std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS))
+        }
+    };
+    settings.requests = count(matches, "requests")?.map(|requests| requests as u64);
+    if let Some(duration) = time(matches, "duration")? {
+        settings.duration = Some(duration);
+    } else if settings.requests.is_some() {
+        settings.duration = None;
+    }
+    if let Some(timeout) = time(matches, "timeout")? {
+        settings.timeout = timeout;
+    }
+    settings.warmup = time(matches, "warmup")?.unwrap_or(Duration::ZERO);
+    if let Some(seed) = number(matches, "seed", "a number from 0")? {
+        settings.seed = seed;
+    }
+    if let Some(choice) = text(matches, "choose") {
+        settings.choice = choice
+            .parse::<Choice>()
+            .map_err(|why| format!("--choose: {why}"))?;
+    }
+    Ok(())
+}
+
+/// Without -t.
+const MOST_THREADS: usize = 4;
+
+fn transport(matches: &ArgMatches, settings: &mut Settings) -> Result<(), String> {
+    settings.keep_alive = !matches.get_flag("no-keepalive");
+    for field in texts(matches, "header") {
+        let field = header(&field).map_err(|why| format!("--header: {why}"))?;
+        settings.headers.push(field);
+    }
+    if matches.get_flag("http2") {
+        let streams = count(matches, "streams")?.unwrap_or(1);
+        settings.protocol = Protocol::Http2 { streams };
+    }
+    settings.trust = match file(matches, "cacert") {
+        _ if matches.get_flag("insecure") => Trust::Anyone,
+        Some(file) => Trust::File(file),
+        None => Trust::System,
+    };
+    Ok(())
+}
+
+fn format(matches: &ArgMatches) -> Result<Format, String> {
+    let Some(word) = text(matches, "format") else {
+        return Ok(Format::Own);
+    };
+    let known = Format::ALL.iter().find(|(name, _)| name == word);
+    known.map(|(_, format)| *format).ok_or_else(|| {
+        let names = Format::ALL.map(|(name, _)| name).join(", ");
+        format!("--format: `{word}` is no format; there are {names}")
+    })
+}
+
+fn text<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a String> {
+    matches.get_one::<String>(name)
+}
+
+fn time(matches: &ArgMatches, name: &str) -> Result<Option<Duration>, String> {
+    text(matches, name)
+        .map(|word| match duration(word) {
+            Ok(time) if time.is_zero() => Err(format!("--{name}: it must be more than zero")),
+            Ok(time) => Ok(time),
+            Err(why) => Err(format!("--{name}: {why}")),
+        })
+        .transpose()
+}
+
+fn count(matches: &ArgMatches, name: &str) -> Result<Option<usize>, String> {
+    let expected = "a number from 1";
+    match number(matches, name, expected)? {
+        Some(0) => Err(format!("--{name}: expected {expected}, found 0")),
+        count => Ok(count),
+    }
+}
+
+fn number<N: std::str::FromStr>(
+    matches: &ArgMatches,
+    name: &str,
+    expected: &str,
+) -> Result<Option<N>, String> {
+    text(matches, name)
+        .map(|word| {
+            word.parse()
+                .map_err(|_| format!("--{name}: expected {expected}, found `{word}`"))
+        })
+        .transpose()
+}
