@@ -27,6 +27,8 @@ use crate::tier::{Entry, EntryId, Token};
 
 /// What a file takes is counted in blocks of this size, as most disks do.
 const DISK_BLOCK: u64 = 4096;
+/// What a file's name takes in its folder, roughly.
+const NAME: u64 = 80;
 const STRIPES: usize = 64;
 /// So many entries leave for one step of a new one; if that is not enough, it is not stored.
 const EVICTIONS_AT_ONCE: usize = 1024;
@@ -329,7 +331,7 @@ impl Files {
         let size = state.size();
         Totals {
             entries: state.index.len() as u64,
-            bytes: size.blocks * DISK_BLOCK,
+            bytes: size.bytes(),
             evicted: self.evicted.load(Ordering::Relaxed),
         }
     }
@@ -354,6 +356,12 @@ impl Files {
 /// The open file of an entry that is out of the index, if it had one.
 pub(super) type Forgotten = Option<OpenFile>;
 
+impl Size {
+    const fn bytes(self) -> u64 {
+        self.blocks * DISK_BLOCK + self.files * NAME
+    }
+}
+
 impl State {
     fn new(open_files: usize, is_complete: bool) -> Self {
         Self {
@@ -377,9 +385,10 @@ impl State {
     }
 
     fn has_room(&self, more: Size, settings: &DiskSettings) -> bool {
-        let size = self.size();
-        size.blocks + more.blocks <= settings.capacity / DISK_BLOCK
-            && size.files + more.files <= settings.max_files
+        let mut size = self.size();
+        size.blocks += more.blocks;
+        size.files += more.files;
+        size.bytes() <= settings.capacity && size.files <= settings.max_files
     }
 
     fn reserve(&mut self, more: Size, settings: &DiskSettings) -> Step {

@@ -47,7 +47,7 @@ use crate::tier::{
 pub struct DiskSettings {
     /// The directory. It is made if it is missing, and used by one process at a time.
     pub directory: PathBuf,
-    /// What all files take together, in bytes, counted in blocks of 4 KiB.
+    /// What all files take together, in bytes, counted in blocks of 4 KiB, and their names.
     pub capacity: u64,
     /// How many files there may be. Each takes some fifty bytes of memory.
     pub max_files: u64,
