@@ -37,8 +37,11 @@ pub(crate) fn show_duration(time: Duration) -> String {
 
 /// A size in binary units: `1.50 MiB`.
 pub(crate) fn show_bytes(bytes: f64) -> String {
-    let mut value = bytes;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
+    if bytes < 1024.0 {
+        return format!("{bytes:.0} B");
+    }
+    let mut value = bytes / 1024.0;
+    for unit in ["KiB", "MiB", "GiB"] {
         if value < 1024.0 {
             return format!("{} {unit}", three_digits(value));
         }

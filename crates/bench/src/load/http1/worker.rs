@@ -169,6 +169,8 @@ impl Worker {
         if connection.generation != generation {
             return;
         }
+        // This is told once: whoever stops reading before the end does not hear of it again.
+        let ends = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         match connection.phase {
             Phase::Closed => {}
             Phase::Connecting => self.on_connected(index, flags),
@@ -177,9 +179,12 @@ impl Worker {
                 if !connection.unsent.is_empty() || flags.contains(EventFlags::OUT) {
                     self.send_on(index);
                 }
-                self.receive(index);
+                return self.receive(index, ends);
             }
             Phase::Idle => self.look_at_idle(index),
+        }
+        if ends && self.connections[index].phase == Phase::Asking {
+            self.receive(index, ends);
         }
     }
 
@@ -280,8 +285,8 @@ impl Worker {
         }
     }
 
-    /// Reads until nothing is there, or the answer is complete.
-    fn receive(&mut self, index: usize) {
+    /// Reads until nothing is there, or the answer is complete. `ends` says that the server has said its last.
+    fn receive(&mut self, index: usize, ends: bool) {
         loop {
             let connection = &mut self.connections[index];
             let Some(transport) = &mut connection.transport else {
@@ -294,7 +299,7 @@ impl Worker {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return self.fail(index, fault(&error)),
             };
-            let drained = transport.is_drained(read, self.buffer.len());
+            let drained = !ends && transport.is_drained(read, self.buffer.len());
             let now = Instant::now();
             self.recorder.received(connection.start, read);
             if connection.reader.has_nothing() {
@@ -303,7 +308,8 @@ impl Worker {
             match connection.reader.read(&self.buffer[..read]) {
                 Ok(Read::Some) if drained => return,
                 Ok(Read::Some) => {}
-                Ok(Read::All(head, own)) if own == read => {
+                Ok(Read::All(mut head, own)) if own == read => {
+                    head.keeps_alive &= !ends;
                     return self.complete(index, head, now);
                 }
                 // Bytes behind the answer belong to no request.
