@@ -10,6 +10,7 @@ use microcache_store::{MemoryLimits, Tiers};
 use crate::config::{Cidr, ClientTimeouts, Config};
 use crate::h1::Limits as HeadLimits;
 use crate::upstream::Group;
+use crate::upstream::settings::GroupSettings;
 
 /// The largest share of the memory that one response may take.
 const LARGEST_SHARE: u64 = 16;
@@ -36,17 +37,19 @@ pub(crate) struct Shared {
 impl Shared {
     /// Starts the upstream groups, on the current runtime, and puts everything together.
     pub(crate) fn start(config: &Config, tiers: Tiers) -> Self {
-        let groups: Vec<Arc<Group>> = config
-            .upstreams
-            .iter()
-            .map(|settings| Group::start(settings.clone()))
-            .collect();
+        let start = |settings: &GroupSettings| Group::start(settings.clone()) as Arc<dyn Origin>;
+        let origins: Vec<_> = config.upstreams.iter().map(start).collect();
+        Self::before(&origins, config, tiers)
+    }
+
+    /// The same before these origins, one for each group.
+    pub(crate) fn before(origins: &[Arc<dyn Origin>], config: &Config, tiers: Tiers) -> Self {
         let default_host = config
             .upstreams
             .first()
             .and_then(|group| group.servers.first());
         Self {
-            engine: Arc::new(engine(config, &groups, tiers)),
+            engine: Arc::new(engine(config, origins, tiers)),
             head_limits: HeadLimits {
                 head: config.limits.head_bytes,
                 target: config.limits.target_bytes,
@@ -73,8 +76,8 @@ impl Shared {
     }
 }
 
-/// The cache, with its routes to these groups and these tiers behind it.
-fn engine(config: &Config, groups: &[Arc<Group>], tiers: Tiers) -> Engine {
+/// The cache, with its routes to these origins and these tiers behind it.
+fn engine(config: &Config, origins: &[Arc<dyn Origin>], tiers: Tiers) -> Engine {
     let object = config.memory / LARGEST_SHARE;
     let largest = config.tiers.largest_on_disk();
     let settings = Settings {
@@ -108,7 +111,7 @@ fn engine(config: &Config, groups: &[Arc<Group>], tiers: Tiers) -> Engine {
             pass: route.pass,
             collapse: route.collapse,
             max_object: route.max_object.unwrap_or(object.max(largest)),
-            origin: Arc::clone(&groups[route.upstream]) as Arc<dyn Origin>,
+            origin: Arc::clone(&origins[route.upstream]),
         })
         .collect();
     let config = config.clone();

@@ -12,6 +12,8 @@ mod pending;
 mod request_body;
 mod send;
 mod socket;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::cell::RefCell;

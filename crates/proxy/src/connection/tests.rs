@@ -1,0 +1,120 @@
+//! A panic is one request's alone: real connections before an origin that panics.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use microcache_engine::{
+    Body, BodyError, BoxFuture, Frame, Origin, OriginError, OriginRequest, OriginResponse, Source,
+};
+use microcache_policy::FieldsBuf;
+use microcache_store::Tiers;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use super::Connection;
+use crate::config::{Config, Input};
+use crate::shared::Shared;
+
+/// Answers everything but what it panics at.
+struct Faulty;
+
+impl Origin for Faulty {
+    fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
+        Box::pin(async move {
+            let body = match &request.target[..] {
+                b"/panic" => panic!("this panic is part of a test"),
+                b"/panic-in-body" => Body::Stream(Box::new(FaultyBody { begun: false })),
+                _ => Body::Full(Bytes::from_static(b"well")),
+            };
+            let mut fields = FieldsBuf::new();
+            fields.push("Cache-Control", "max-age=100");
+            Ok(OriginResponse {
+                status: 200,
+                fields,
+                length: None,
+                body,
+                tunnel: None,
+            })
+        })
+    }
+}
+
+struct FaultyBody {
+    begun: bool,
+}
+
+impl Source for FaultyBody {
+    fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        assert!(!self.begun, "this panic is part of a test");
+        self.begun = true;
+        Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(b"some")))))
+    }
+}
+
+async fn start() -> SocketAddr {
+    let config = Config::read(Input {
+        urls: &["http://localhost:3000".to_owned()],
+        ..Input::default()
+    });
+    let shared = Arc::new(Shared::before(
+        &[Arc::new(Faulty)],
+        &config.unwrap(),
+        Tiers::default(),
+    ));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let room = Arc::new(Semaphore::new(100));
+    tokio::spawn(async move {
+        loop {
+            let (stream, peer) = listener.accept().await.unwrap();
+            let place = Arc::clone(&room).acquire_owned().await.unwrap();
+            let busy = Arc::new(AtomicBool::new(false));
+            let connection = Connection::new(stream, peer, Arc::clone(&shared), busy, place);
+            tokio::spawn(connection.serve());
+        }
+    });
+    address
+}
+
+/// The answer to the last request on a connection.
+async fn answer(address: SocketAddr, method: &str, target: &str) -> String {
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let request = format!("{method} {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+async fn check(method: &str, target: &str, expected: &str) {
+    let address = start().await;
+    // The second waits for the first one's answer where that can be shared.
+    let both = tokio::join!(
+        answer(address, method, target),
+        answer(address, method, target)
+    );
+    for answer in [both.0, both.1] {
+        assert!(answer.starts_with(expected), "{method} {target}: {answer}");
+    }
+    let after = answer(address, "GET", "/").await;
+    assert!(after.starts_with("HTTP/1.1 200 OK"), "{after}");
+}
+
+#[tokio::test]
+async fn who_asks_alone() {
+    check("POST", "/panic", "HTTP/1.1 500 ").await;
+}
+
+#[tokio::test]
+async fn who_asks_for_everyone() {
+    check("GET", "/panic", "HTTP/1.1 500 ").await;
+}
+
+#[tokio::test]
+async fn in_the_middle_of_a_body_that_everyone_reads() {
+    check("GET", "/panic-in-body", "HTTP/1.1 502 ").await;
+}
