@@ -672,6 +672,19 @@ fn what_is_over_leaves_by_itself() {
 }
 
 #[test]
+fn forever_is_long_enough() {
+    let place = Place::new();
+    let disk = place.open(place.settings(MIB));
+    let entry = Entry {
+        head: Bytes::new(),
+        body: Content::default(),
+    };
+    let put = disk.put(id("one"), entry, Duration::MAX, None);
+    assert_eq!(place.runtime.block_on(put), Ok(Put::Stored));
+    assert!(place.get(&disk, "one").is_some());
+}
+
+#[test]
 fn a_changed_byte_is_noticed_wherever_it_is() {
     let place = Place::new();
     let disk = place.open(place.settings(MIB));

@@ -7,7 +7,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use super::crew::Crew;
-use super::files::{Files, is_over};
+use super::expiry::is_over;
+use super::files::Files;
 use super::format::Prefix;
 use super::index::Known;
 use super::layout::{self, Layout};

@@ -77,3 +77,36 @@ impl fmt::Debug for Crew {
         f.debug_struct("Crew").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_disk_that_hangs_keeps_its_threads_and_nothing_else() {
+        let health = Health::new("reading", Duration::from_hours(1));
+        let crew = Crew::new(&Handle::current(), 2, Duration::from_millis(20), health);
+        let (release, hang) = channel::<()>();
+        let hang = Arc::new(parking_lot::Mutex::new(hang));
+        for _ in 0..3 {
+            let hang = Arc::clone(&hang);
+            let job = move || {
+                let _ = hang.lock().recv();
+                Ok(())
+            };
+            assert_eq!(crew.run(job).await, Err(TierError::Timeout));
+        }
+        assert_eq!(
+            crew.places.available_permits(),
+            0,
+            "two hang, the third waits"
+        );
+        assert_eq!(crew.run(|| Ok(())).await, Err(TierError::Down));
+        let report = crew.health.report().expect("there is trouble");
+        assert!(report.starts_with("reading: no answer in time"), "{report}");
+        drop(release);
+        assert!(crew.places.acquire_many(2).await.is_ok(), "both came back");
+    }
+}

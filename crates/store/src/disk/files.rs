@@ -1,41 +1,32 @@
 //! The files of a directory and what is known of them: look-ups, room, renames and removals.
 //!
-//! A file comes under its name, or goes, only while its id's stripe is held, and the index is
-//! changed within; the index never holds a lock across a system call. So a removal and a write of the same
-//! entry happen one after the other, whoever comes first.
+//! A file gets its name, or loses it, only while its id's stripe is held. So a removal and a
+//! write of one entry happen one after the other. What is known is behind another lock, which is never held across
+//! a system call: a look-up waits for nobody's disk.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::index::{Index, Known};
+use super::expiry::{is_over, now};
+use super::index::Known;
 use super::layout::{self, Layout};
 use super::lock::Lock;
-use super::open::{OpenFile, OpenFiles};
-use super::removals::Removals;
+use super::state::{Forgotten, Size, State, Step};
 use super::write::Draft;
 use super::{DiskError, DiskSettings, Failure};
 use crate::content::FileBody;
 use crate::tier::{Entry, EntryId, Token};
 
-/// What a file takes is counted in blocks of this size, as most disks do.
-const DISK_BLOCK: u64 = 4096;
-/// What a file's name takes in its folder, roughly.
-const NAME: u64 = 80;
 const STRIPES: usize = 64;
 /// So many entries leave for one step of a new one; if that is not enough, it is not stored.
 const EVICTIONS_AT_ONCE: usize = 1024;
-/// Until everything is counted, what is written may be this part of the capacity: so much and no
-/// more can the bound be missed by, for the time of the scan.
-const BLIND_SHARE: u64 = 64;
-
+/// A directory in use.
 pub(super) struct Files {
     pub(super) layout: Layout,
     pub(super) settings: DiskSettings,
@@ -44,29 +35,6 @@ pub(super) struct Files {
     stripes: [Mutex<()>; STRIPES],
     evicted: AtomicU64,
     completed: Notify,
-}
-
-/// What is known of the files.
-struct State {
-    index: Index,
-    open: OpenFiles,
-    removals: Removals,
-    /// For what is being written.
-    reserved: Size,
-    /// Out of the index, but not yet off the disk.
-    leaving: Size,
-    /// What that is: whose files, and how many blocks.
-    condemned: HashMap<EntryId, u32>,
-    /// Written while the index is not complete.
-    blind: Size,
-    /// Whether everything on the disk is in the index.
-    is_complete: bool,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Size {
-    blocks: u64,
-    files: u64,
 }
 
 /// What is known of an id without looking at the disk.
@@ -84,15 +52,10 @@ pub(super) struct Totals {
     pub(super) evicted: u64,
 }
 
-enum Step {
-    Reserved,
-    Leaves(EntryId, Option<OpenFile>),
-    NoRoom,
-}
-
 impl Files {
     /// Takes the directory, and makes what is missing in it.
-    pub(super) fn open(settings: DiskSettings) -> Result<Self, DiskError> {
+    pub(super) fn open(mut settings: DiskSettings) -> Result<Self, DiskError> {
+        settings.max_object = settings.max_object.min(settings.capacity / 2);
         let layout = Layout::new(&settings.directory);
         let unusable = |source| DiskError::unusable(&settings.directory, source);
         layout.create_directory().map_err(unusable)?;
@@ -178,9 +141,7 @@ impl Files {
     }
 
     pub(super) fn give_back(&self, blocks: u64, files: u64) {
-        let reserved = &mut self.state.lock().reserved;
-        reserved.blocks -= blocks;
-        reserved.files -= files;
+        self.state.lock().give_back(Size { blocks, files });
     }
 
     /// Gives a complete file its name, unless its id was removed since it was begun. It may be kept
@@ -286,9 +247,7 @@ impl Files {
     }
 
     pub(super) fn set_complete(&self) {
-        let mut state = self.state.lock();
-        state.is_complete = true;
-        state.blind = Size::default();
+        self.state.lock().complete();
         self.completed.notify_waiters();
     }
 
@@ -351,164 +310,4 @@ impl Files {
         let [.., last] = id.to_bytes();
         self.stripes[usize::from(last) % STRIPES].lock()
     }
-}
-
-/// The open file of an entry that is out of the index, if it had one.
-pub(super) type Forgotten = Option<OpenFile>;
-
-impl Size {
-    const fn bytes(self) -> u64 {
-        self.blocks * DISK_BLOCK + self.files * NAME
-    }
-}
-
-impl State {
-    fn new(open_files: usize, is_complete: bool) -> Self {
-        Self {
-            index: Index::new(),
-            open: OpenFiles::new(open_files),
-            removals: Removals::default(),
-            reserved: Size::default(),
-            leaving: Size::default(),
-            condemned: HashMap::new(),
-            blind: Size::default(),
-            is_complete,
-        }
-    }
-
-    /// What is on the disk, or is about to be.
-    fn size(&self) -> Size {
-        Size {
-            blocks: self.index.blocks() + self.reserved.blocks + self.leaving.blocks,
-            files: self.index.len() as u64 + self.reserved.files + self.leaving.files,
-        }
-    }
-
-    fn has_room(&self, more: Size, settings: &DiskSettings) -> bool {
-        let mut size = self.size();
-        size.blocks += more.blocks;
-        size.files += more.files;
-        size.bytes() <= settings.capacity && size.files <= settings.max_files
-    }
-
-    fn reserve(&mut self, more: Size, settings: &DiskSettings) -> Step {
-        if !self.is_complete {
-            self.blind.blocks += more.blocks;
-            self.blind.files += more.files;
-            if self.blind.blocks > settings.capacity / DISK_BLOCK / BLIND_SHARE
-                || self.blind.files > settings.max_files / BLIND_SHARE
-            {
-                return Step::NoRoom;
-            }
-        }
-        if self.has_room(more, settings) {
-            self.reserved.blocks += more.blocks;
-            self.reserved.files += more.files;
-            return Step::Reserved;
-        }
-        let open = &self.open;
-        match self.index.evict(|id| open.take_used(id)) {
-            Some(known) => {
-                self.condemn(known.id, known.blocks);
-                Step::Leaves(known.id, self.open.forget(known.id))
-            }
-            None => Step::NoRoom,
-        }
-    }
-
-    /// Puts an entry in the index, whose file is about to get its name and whose room is reserved.
-    /// Gives what it replaces.
-    fn announce(
-        &mut self,
-        known: Known,
-        began: Token,
-        open: Option<(Bytes, Arc<FileBody>)>,
-    ) -> Result<Option<OpenFile>, Failure> {
-        if self.removals.since(began.0, known.id) {
-            return Err(Failure::Removed);
-        }
-        self.acquit(known.id);
-        self.index.insert(known);
-        self.reserved.blocks -= u64::from(known.blocks);
-        self.reserved.files -= 1;
-        let old = self.open.forget(known.id);
-        if let Some((head, body)) = open
-            && !self.open.admit(known.id, head, &body)
-        {
-            self.open.lend(&body);
-        }
-        Ok(old)
-    }
-
-    fn adopt(&mut self, known: Known, settings: &DiskSettings) -> bool {
-        let size = Size {
-            blocks: u64::from(known.blocks),
-            files: 1,
-        };
-        let has_room = self.has_room(size, settings);
-        if has_room {
-            self.index.insert(known);
-        }
-        has_room
-    }
-
-    fn take_out(&mut self, id: EntryId) -> Option<Forgotten> {
-        let blocks = match self.index.remove(id) {
-            Some(known) => known.blocks,
-            None if self.is_complete => return None,
-            // There may be a file that was not counted yet.
-            None => 0,
-        };
-        self.condemn(id, blocks);
-        Some(self.open.forget(id))
-    }
-
-    fn condemn(&mut self, id: EntryId, blocks: u32) {
-        self.acquit(id);
-        self.condemned.insert(id, blocks);
-        self.leaving.blocks += u64::from(blocks);
-        self.leaving.files += 1;
-    }
-
-    /// The file is gone, or another has its name.
-    fn acquit(&mut self, id: EntryId) {
-        if let Some(blocks) = self.condemned.remove(&id) {
-            self.leaving.blocks -= u64::from(blocks);
-            self.leaving.files -= 1;
-        }
-    }
-
-    /// Whether the scan has nothing to add: it is in the index, or on its way out.
-    fn is_settled(&self, id: EntryId) -> bool {
-        self.index.get(id).is_some() || self.condemned.contains_key(&id)
-    }
-
-    fn begin_anew(&mut self) {
-        self.index = Index::new();
-        self.open.clear();
-        self.blind = Size::default();
-        self.is_complete = false;
-    }
-}
-
-/// How many blocks a file of this length takes.
-pub(super) const fn blocks(len: u64) -> u64 {
-    len.div_ceil(DISK_BLOCK)
-}
-
-/// In whole seconds since 1970.
-pub(super) fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |since| since.as_secs())
-}
-
-pub(super) fn is_over(expires: u64) -> bool {
-    expires <= now()
-}
-
-/// The second from which on something is over that is kept for so long.
-pub(super) fn expiry(keep: Duration) -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let end = now.unwrap_or_default().saturating_add(keep);
-    end.as_secs() + u64::from(end.subsec_nanos() > 0)
 }

@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Place;
 
-use super::files::blocks;
+use super::state::blocks;
 use crate::tier::EntryId;
 
 /// Probation has one part in this many of what is there.

@@ -6,6 +6,7 @@
 
 mod background;
 mod crew;
+mod expiry;
 mod files;
 pub mod format;
 mod health;
@@ -17,6 +18,7 @@ mod open;
 mod read;
 mod removals;
 mod spool;
+mod state;
 mod write;
 
 use std::fmt;
@@ -33,7 +35,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use self::crew::Crew;
-use self::files::{Files, Lookup, expiry};
+use self::files::{Files, Lookup};
 use self::format::Flaw;
 use self::health::Health;
 use self::journal::Journal;
@@ -51,7 +53,7 @@ pub struct DiskSettings {
     pub capacity: u64,
     /// How many files there may be. Each takes some fifty bytes of memory.
     pub max_files: u64,
-    /// The largest body that is kept.
+    /// The largest body that is kept; at most half of the capacity.
     pub max_object: u64,
     /// Bodies up to this size are read into memory, larger ones stay in their files.
     pub inline: u64,
@@ -239,7 +241,7 @@ impl Disk {
             return Ok(Put::Refused);
         }
         let files = Arc::clone(&self.files);
-        let job = move || match write::write(&files, id, &entry, expiry(expires), began) {
+        let job = move || match write::write(&files, id, &entry, expiry::after(expires), began) {
             Ok(()) => Ok(Put::Stored),
             Err(Failure::Removed) => Ok(Put::ClaimLost),
             Err(Failure::NoRoom | Failure::TooLarge) => Ok(Put::Refused),

@@ -11,7 +11,8 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::Failure;
-use super::files::{Files, is_over};
+use super::expiry::is_over;
+use super::files::Files;
 use super::format::{self, Flaw, Prefix};
 use super::index::Known;
 use crate::content::{Content, FileBody};
@@ -19,6 +20,8 @@ use crate::tier::{Entry, EntryId, Token};
 
 /// Of a file whose body stays in it, so much is read first. It nearly always has all of the head.
 const OPENING: u64 = 8 * 1024;
+/// Files up to this size are read in one go, if their bodies go to memory.
+const AT_ONCE: u64 = 256 * 1024;
 /// When no more files may be open, bodies up to this size are read whole, and larger ones are
 /// not found.
 const WHOLE: u64 = 8 * 1024 * 1024;
@@ -39,7 +42,7 @@ pub(super) fn read(files: &Files, id: EntryId, asked: Token) -> Result<Option<En
         }
         Err(error) => return Err(Failure::Disk(error)),
     };
-    let read = Opened::new(&file, id).and_then(|opened| match opened {
+    let read = Opened::new(&file, id, files.settings.inline).and_then(|opened| match opened {
         Some(opened) => opened.entry(files, asked).map(Some),
         None => Ok(None),
     });
@@ -72,13 +75,19 @@ enum Answer {
 
 impl<'a> Opened<'a> {
     /// `None` if what is in it is over.
-    fn new(file: &'a File, id: EntryId) -> Result<Option<Self>, Failure> {
+    fn new(file: &'a File, id: EntryId, inline: u64) -> Result<Option<Self>, Failure> {
         let metadata = file.metadata().map_err(Failure::Disk)?;
         if !metadata.is_file() {
             return Err(Failure::Flaw(Flaw::Foreign));
         }
         let file_len = metadata.len();
-        let opening = read_at(file, 0, file_len.min(OPENING) as usize)?;
+        let at_once = AT_ONCE.min(inline.saturating_add(OPENING));
+        let wanted = if file_len <= at_once {
+            file_len
+        } else {
+            OPENING
+        };
+        let opening = read_at(file, 0, wanted as usize)?;
         let prefix = Prefix::decode(&opening, file_len).map_err(Failure::Flaw)?;
         if prefix.id != id {
             return Err(Failure::Flaw(Flaw::Id));

@@ -7,7 +7,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::Failure;
 use super::crew::Crew;
-use super::files::{Files, expiry};
+use super::expiry;
+use super::files::Files;
 use super::write::Draft;
 use crate::content::Content;
 use crate::tier::{BoxFuture, EntryId, Spool, TierError, Token};
@@ -97,7 +98,7 @@ impl Spool for DiskSpool {
         Box::pin(async move {
             let began = self.began;
             let flush = self.flush();
-            let job = move || flush()?.finish(id, &head, expiry(expires), began);
+            let job = move || flush()?.finish(id, &head, expiry::after(expires), began);
             self.writing.run(job).await.map(Content::File)
         })
     }

@@ -14,8 +14,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytes::Bytes;
 
 use super::Failure;
-use super::files::{Files, blocks};
+use super::files::Files;
 use super::format::{self, Prefix, Sums};
+use super::state::blocks;
 use crate::content::{Content, FileBody};
 use crate::tier::{Entry, EntryId, Token};
 
