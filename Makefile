@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build test shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-w1 compare-w2 compare-w5 tools
+.PHONY: build test shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-w1 compare-w2 compare-w5 compare-bench tools
 
 build:
 	cargo build --release --locked
@@ -21,7 +21,7 @@ lint: tools deny
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --manifest-path fuzz/Cargo.toml --no-default-features --target-dir target/fuzz -- -D warnings
 	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c
-	for script in compare/hit compare/w1 compare/w2 compare/w5; do python3 $$script --help >/dev/null || exit 1; done
+	for script in compare/hit compare/w1 compare/w2 compare/w5 compare/bench; do python3 $$script --help >/dev/null || exit 1; done
 
 # Licences, sources and duplicates of the dependencies, after deny.toml. Installing cargo-deny takes minutes, so it is not installed here.
 deny:
@@ -43,7 +43,7 @@ bench-instructions: tools
 	crates/engine/benches/record docs/benchmarks/instructions.md
 
 # Everything side by side, in about an hour: make compare ARGS=--write
-compare: compare-hit compare-w1 compare-w2 compare-w5
+compare: compare-hit compare-w1 compare-w2 compare-w5 compare-bench
 
 # A look at everything in two minutes, beside building: few rounds, few peers, and simulated applications.
 compare-quick:
@@ -65,6 +65,10 @@ compare-w2:
 
 compare-w5:
 	compare/w5 $(ARGS)
+
+# The load generator itself, next to wrk and ab.
+compare-bench:
+	compare/bench $(ARGS)
 
 # What building and testing call beside Rust: a linker, and kill for the tests of signals.
 tools:

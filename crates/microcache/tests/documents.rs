@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const GUIDE: [&str; 12] = [
+const GUIDE: [&str; 13] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -17,6 +17,7 @@ const GUIDE: [&str; 12] = [
     "docs/operations.md",
     "docs/security.md",
     "docs/real-application.md",
+    "docs/bench.md",
     "docs/origin.md",
     "docs/demo.md",
 ];
@@ -143,7 +144,7 @@ fn every_flag_is_one() {
     let mut known: BTreeSet<String> = ["--config", "--sample", "--reference", "--version"]
         .map(str::to_owned)
         .into();
-    for job in [&["--help"][..], &["origin", "--help"], &["demo", "--help"]] {
+    for job in [&["--help"][..], &["bench", "--help"], &["origin", "--help"], &["demo", "--help"]] {
         let help = String::from_utf8(microcache(job).stdout).expect("help is text");
         let words = help.split_whitespace();
         known.extend(words.filter(|w| w.starts_with("--")).map(str::to_owned));

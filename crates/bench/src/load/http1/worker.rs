@@ -24,7 +24,7 @@ use crate::load::source::Source;
 use crate::load::timer::Timer;
 
 /// Bytes that are read at once.
-const BUFFER: usize = 128 * 1024;
+const BUFFER: usize = 64 * 1024;
 /// Events that are taken at once.
 const EVENTS: usize = 512;
 /// How often time-outs and the end are looked for.
