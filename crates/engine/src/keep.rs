@@ -208,7 +208,7 @@ enum Keeping {
     /// It is small enough so far.
     InMemory,
     /// It is too large for memory, and goes to disk while it arrives.
-    Spool(Spooling),
+    Spool(Box<Spooling>),
     /// It is not kept any more.
     Nothing,
 }
@@ -218,7 +218,7 @@ impl Keeping {
         match (self, pushed) {
             (Self::InMemory, Pushed::Kept) => Self::InMemory,
             (Self::InMemory, Pushed::Outgrown(chunks)) if fits => match tiers.spool() {
-                Some(spool) => Self::spooled(spool, chunks).await,
+                Some(spool) => Self::spooled(Box::new(spool), chunks).await,
                 None => Self::Nothing,
             },
             (Self::Spool(spool), _) if fits => Self::spooled(spool, vec![chunk]).await,
@@ -226,7 +226,7 @@ impl Keeping {
         }
     }
 
-    async fn spooled(mut spool: Spooling, chunks: Vec<Bytes>) -> Self {
+    async fn spooled(mut spool: Box<Spooling>, chunks: Vec<Bytes>) -> Self {
         for chunk in chunks {
             if spool.write(chunk).await.is_err() {
                 return Self::Nothing;

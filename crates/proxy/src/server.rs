@@ -121,9 +121,9 @@ impl Server {
         let tiers = runtime.block_on(tiers::start(&config.tiers, runtime.handle()))?;
         Ok(Self {
             addresses,
-            tiers,
             listeners,
             config,
+            tiers,
             runtime,
             signals,
         })

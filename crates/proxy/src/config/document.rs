@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::option::{About, Form};
 use super::options::{
     GROUP, HEALTH_CHECK, KEY, MATCH, ORIGIN, QUERY, ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS,
-    abouts,
+    TIERS, abouts,
 };
 
 const WIDTH: usize = 96;
@@ -27,6 +27,12 @@ pub fn sample() -> String {
     }
     section(&mut out, "The server", "");
     settings(&mut out, &abouts(SERVER));
+    section(
+        &mut out,
+        "Tiers behind memory",
+        "Where responses are kept beside memory. Each is switched on by its first line.",
+    );
+    settings(&mut out, &abouts(TIERS));
     section(
         &mut out,
         "How responses are kept",
@@ -74,6 +80,13 @@ pub fn reference() -> String {
         "The server",
         "At the top of the file, and flags.",
         &abouts(SERVER),
+        "",
+    );
+    chapter(
+        &mut out,
+        "Tiers behind memory",
+        "At the top of the file, and flags. Where responses are kept beside memory.",
+        &abouts(TIERS),
         "",
     );
     chapter(
