@@ -144,7 +144,12 @@ fn every_flag_is_one() {
     let mut known: BTreeSet<String> = ["--config", "--sample", "--reference", "--version"]
         .map(str::to_owned)
         .into();
-    for job in [&["--help"][..], &["bench", "--help"], &["origin", "--help"], &["demo", "--help"]] {
+    for job in [
+        &["--help"][..],
+        &["bench", "--help"],
+        &["origin", "--help"],
+        &["demo", "--help"],
+    ] {
         let help = String::from_utf8(microcache(job).stdout).expect("help is text");
         let words = help.split_whitespace();
         known.extend(words.filter(|w| w.starts_with("--")).map(str::to_owned));

@@ -1,11 +1,12 @@
 //! How a run stands, in one line that is written over again and again.
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use super::outcome::Outcome;
 use super::report::Progress;
 use super::settings::Settings;
-use super::unit::{show_count, show_duration};
+use super::unit::{show_count, show_duration, show_rounded};
 
 /// Columns of the bar.
 const BAR: usize = 20;
@@ -17,7 +18,7 @@ pub fn line(progress: &Progress<'_>, settings: &Settings) -> String {
         "{} {:>6}  {:>9}/s  p50 {}  p99 {}  max {}",
         bar(share(progress, settings)),
         show_duration(Duration::from_millis(progress.elapsed.as_millis() as u64)),
-        show_count(slice.rate().round().abs() as u64),
+        show_rounded(slice.rate()),
         show_duration(slice.p50),
         show_duration(slice.p99),
         show_duration(slice.max),
@@ -31,11 +32,11 @@ pub fn line(progress: &Progress<'_>, settings: &Settings) -> String {
     let told = slice.answers() - slice.outcomes[Outcome::None as usize];
     if told > 0 {
         let share = 100.0 * from_store as f64 / told as f64;
-        line.push_str(&format!("  hits {share:.0}%"));
+        let _ = write!(line, "  hits {share:.0}%");
     }
     let faults = progress.tally.faults();
     if faults > 0 {
-        line.push_str(&format!("  errors {}", show_count(faults)));
+        let _ = write!(line, "  errors {}", show_count(faults));
     }
     line
 }

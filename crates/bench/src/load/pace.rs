@@ -71,9 +71,10 @@ mod tests {
 
     #[test]
     fn what_is_not_taken_is_counted() {
-        let begin = Instant::now();
+        let before = Instant::now();
+        let begin = before + Duration::from_secs(1);
         let mut arrivals = Arrivals::new(begin, 10.0, 0, 1);
-        assert_eq!(arrivals.backlog(begin - Duration::from_secs(1)), 0);
+        assert_eq!(arrivals.backlog(before), 0);
         assert_eq!(arrivals.backlog(begin + Duration::from_millis(450)), 5);
         assert_eq!(arrivals.take(begin), Some(begin));
         assert_eq!(arrivals.take(begin), None);

@@ -121,33 +121,26 @@ impl Metric {
             "origin-requests" => Self::OriginRequests,
             "unsent" => Self::Unsent,
             "backlog" => Self::Backlog,
-            _ => match name.strip_prefix("status-") {
-                Some(status) => Self::status(status)?,
-                None => {
-                    let percent = name.strip_prefix('p')?.parse::<f64>().ok()?;
-                    (0.0..=100.0)
-                        .contains(&percent)
-                        .then_some(Self::Percentile(percent))?
-                }
-            },
+            _ => Self::status(name).or_else(|| Self::percentile(name))?,
         })
     }
 
-    fn status(word: &str) -> Option<Self> {
-        match word.strip_suffix("xx") {
-            Some(hundreds) => {
-                let hundreds = hundreds.parse().ok()?;
-                (1..=9)
-                    .contains(&hundreds)
-                    .then_some(Self::StatusClass(hundreds))
-            }
-            None => {
-                let status = word.parse().ok()?;
-                (100..=999)
-                    .contains(&status)
-                    .then_some(Self::Status(status))
-            }
+    fn status(name: &str) -> Option<Self> {
+        let word = name.strip_prefix("status-")?;
+        if let Some(hundreds) = word.strip_suffix("xx") {
+            let hundreds = hundreds.parse().ok()?;
+            let known = (1..=9).contains(&hundreds);
+            return known.then_some(Self::StatusClass(hundreds));
         }
+        let status = word.parse().ok()?;
+        let known = (100..=999).contains(&status);
+        known.then_some(Self::Status(status))
+    }
+
+    fn percentile(name: &str) -> Option<Self> {
+        let percent = name.strip_prefix('p')?.parse().ok()?;
+        let known = (0.0..=100.0).contains(&percent);
+        known.then_some(Self::Percentile(percent))
     }
 
     fn measure(self) -> Measure {

@@ -52,7 +52,15 @@ pub(crate) fn show_bytes(bytes: f64) -> String {
 
 /// A whole number with its thousands apart: `1,234,567`.
 pub(crate) fn show_count(count: u64) -> String {
-    let digits = count.to_string();
+    thousands_apart(&count.to_string())
+}
+
+/// The same of what is not whole.
+pub(crate) fn show_rounded(value: f64) -> String {
+    thousands_apart(&format!("{value:.0}"))
+}
+
+fn thousands_apart(digits: &str) -> String {
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
@@ -93,7 +101,7 @@ mod tests {
             assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
         assert_eq!(duration("20us"), Ok(Duration::from_micros(20)));
-        assert_eq!(duration("1h"), Ok(Duration::from_secs(3600)));
+        assert_eq!(duration("1h"), Ok(Duration::from_hours(1)));
         for text in [
             "",
             "5",
@@ -121,5 +129,6 @@ mod tests {
         assert_eq!(show_bytes(5e15), "4547 TiB");
         assert_eq!(show_count(1_234_567), "1,234,567");
         assert_eq!(show_count(12), "12");
+        assert_eq!(show_rounded(1234.5), "1,234");
     }
 }

@@ -151,11 +151,12 @@ fn targets(matches: &ArgMatches) -> Result<Vec<Target>, String> {
     for target in &mut targets {
         if let Some(data) = data {
             target.body = data.to_vec();
-            target.method = "POST".to_owned();
         }
-        if let Some(method) = &given {
-            target.method.clone_from(method);
-        }
+        let usual = if data.is_some() { "POST" } else { "GET" };
+        given
+            .as_deref()
+            .unwrap_or(usual)
+            .clone_into(&mut target.method);
     }
     if let Some(file) = file(matches, "urls") {
         targets.extend(url_file::read(&file)?);

@@ -11,19 +11,19 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One request.
-pub struct Request {
-    pub head: String,
-    pub body: Vec<u8>,
+pub(crate) struct Request {
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Request {
-    pub fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.head.split(' ').nth(1).unwrap_or_default()
     }
 }
 
 /// One answer.
-pub struct Reply {
+pub(crate) struct Reply {
     bytes: Vec<u8>,
     delay: Duration,
     closes: bool,
@@ -31,7 +31,7 @@ pub struct Reply {
 
 impl Reply {
     /// With these further fields. `SEEN` in the body becomes the number of requests so far.
-    pub fn ok(fields: &str, body: &str) -> Self {
+    pub(crate) fn ok(fields: &str, body: &str) -> Self {
         Self::raw(
             format!(
                 "HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}",
@@ -41,11 +41,11 @@ impl Reply {
         )
     }
 
-    pub fn status(status: u16) -> Self {
+    pub(crate) fn status(status: u16) -> Self {
         Self::raw(format!("HTTP/1.1 {status} It\r\nContent-Length: 0\r\n\r\n").as_bytes())
     }
 
-    pub fn raw(bytes: &[u8]) -> Self {
+    pub(crate) fn raw(bytes: &[u8]) -> Self {
         Self {
             bytes: bytes.to_vec(),
             delay: Duration::ZERO,
@@ -53,23 +53,23 @@ impl Reply {
         }
     }
 
-    pub fn after(mut self, delay: Duration) -> Self {
+    pub(crate) fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    pub fn and_close(mut self) -> Self {
+    pub(crate) fn and_close(mut self) -> Self {
         self.closes = true;
         self
     }
 
-    pub fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         self.bytes.len() as u64
     }
 }
 
 /// A server; gone at the end of the test.
-pub struct Server {
+pub(crate) struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
@@ -89,7 +89,7 @@ struct Seen {
 }
 
 impl Server {
-    pub fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
         let address = listener.local_addr().expect("it has an address");
         let shared = Arc::new(Shared {
@@ -105,28 +105,28 @@ impl Server {
         server
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
     /// Requests in all, the counter's left out.
-    pub fn requests(&self) -> u64 {
+    pub(crate) fn requests(&self) -> u64 {
         self.shared.seen().requests
     }
 
-    pub fn requests_for(&self, path: &str) -> u64 {
+    pub(crate) fn requests_for(&self, path: &str) -> u64 {
         self.shared.seen().by_path.get(path).copied().unwrap_or(0)
     }
 
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.shared.seen().connections.len()
     }
 
-    pub fn wait_for_requests(&self, count: u64) {
+    pub(crate) fn wait_for_requests(&self, count: u64) {
         let seen = self.shared.seen();
         let waited = self
             .shared
@@ -137,7 +137,7 @@ impl Server {
     }
 
     /// Resets every connection, and accepts no more.
-    pub fn die(&self) {
+    pub(crate) fn die(&self) {
         let mut seen = self.shared.seen();
         seen.dead = true;
         for connection in &seen.connections {

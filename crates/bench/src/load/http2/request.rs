@@ -21,11 +21,15 @@ pub(super) struct Request {
 
 impl Request {
     pub(super) fn new(target: &Target, settings: &Settings) -> Result<Self, LoadError> {
-        let unfit = |_| LoadError::Settings("a field or the method cannot be sent with HTTP/2");
+        let unfit = LoadError::Settings("a field or the method cannot be sent with HTTP/2");
+        Self::fit(target, settings).ok_or(unfit)
+    }
+
+    fn fit(target: &Target, settings: &Settings) -> Option<Self> {
         let mut fields = HeaderMap::new();
         for (name, value) in target.fields(settings) {
-            let name = HeaderName::try_from(name.as_str()).map_err(|_| unfit(()))?;
-            let value = HeaderValue::try_from(value.as_str()).map_err(|_| unfit(()))?;
+            let name = HeaderName::try_from(name.as_str()).ok()?;
+            let value = HeaderValue::try_from(value.as_str()).ok()?;
             fields.append(name, value);
         }
         // RFC 9113 §8.3.1: `:authority` takes the place of Host, and §8.2.2 forbids what belongs to one connection.
@@ -40,8 +44,8 @@ impl Request {
         let server = &target.url.server;
         let scheme = if server.secure { "https" } else { "http" };
         let authority = host.map_or_else(|| server.authority(), str::to_owned);
-        Ok(Self {
-            method: Method::from_bytes(target.method.as_bytes()).map_err(|_| unfit(()))?,
+        Some(Self {
+            method: Method::from_bytes(target.method.as_bytes()).ok()?,
             origin: format!("{scheme}://{authority}"),
             url: target.url.clone(),
             fields,

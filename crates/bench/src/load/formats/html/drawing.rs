@@ -82,9 +82,9 @@ pub(super) struct Decades {
 
 impl Decades {
     /// Of microseconds.
-    pub(super) fn spanning(least: f64, most: f64) -> Self {
-        let first = least.max(1.0).log10().floor();
-        let last = most.max(1.0).log10().ceil().max(first + 1.0);
+    pub(super) fn spanning(shortest: f64, longest: f64) -> Self {
+        let first = shortest.max(1.0).log10().floor();
+        let last = longest.max(1.0).log10().ceil().max(first + 1.0);
         Self { first, last }
     }
 

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use super::own;
 use crate::load::outcome::Outcome;
 use crate::load::report::Report;
-use crate::load::unit::{show_count, show_duration};
+use crate::load::unit::{show_count, show_duration, show_rounded};
 
 /// Writes the page.
 pub fn html(report: &Report) -> String {
@@ -39,7 +39,7 @@ pub fn html(report: &Report) -> String {
 fn summary(report: &Report, out: &mut String) {
     let total = report.tally.overall().total;
     let mut figures = vec![
-        ("requests/s", show_count(report.rate().round().abs() as u64)),
+        ("requests/s", show_rounded(report.rate())),
         ("median", show_duration(total.percentile(50.0))),
         ("99 %", show_duration(total.percentile(99.0))),
         ("longest", show_duration(total.max())),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::drawing::{Decades, Drawing};
 use super::seen;
 use crate::load::report::{Report, Slice};
-use crate::load::unit::{show_count, show_duration};
+use crate::load::unit::{show_duration, show_rounded};
 
 /// More points than this cannot be told apart; slices are drawn together.
 const MOST_POINTS: usize = 450;
@@ -19,7 +19,7 @@ pub(super) fn rates(report: &Report) -> String {
     let most = groups.iter().map(|g| rate(g, all)).fold(1.0, f64::max);
     for mark in 0..=MARKS {
         let y = f64::from(mark) / f64::from(MARKS);
-        drawing.mark_y(y, show_count((y * most).round().abs() as u64));
+        drawing.mark_y(y, show_rounded(y * most));
     }
     mark_times(report, &mut drawing);
     let mut below: Vec<_> = groups.iter().map(|g| (place(report, g), 0.0)).collect();
@@ -52,12 +52,7 @@ pub(super) fn latencies(report: &Report) -> String {
         drawing.mark_y(decades.place(mark), show_duration(time));
     }
     mark_times(report, &mut drawing);
-    let figures: [(&str, fn(&Slice) -> Duration); 3] = [
-        ("max", |slice| slice.max),
-        ("p99", |slice| slice.p99),
-        ("p50", |slice| slice.p50),
-    ];
-    for (class, figure) in figures {
+    let mut line = |class: &str, figure: fn(&Slice) -> Duration| {
         // The worst of what is drawn together stands for it: nothing is smoothed away.
         let points: Vec<_> = groups(&report.time_line)
             .filter_map(|group| {
@@ -67,7 +62,10 @@ pub(super) fn latencies(report: &Report) -> String {
             })
             .collect();
         drawing.line(class, &points);
-    }
+    };
+    line("max", |slice| slice.max);
+    line("p99", |slice| slice.p99);
+    line("p50", |slice| slice.p50);
     drawing.end()
 }
 

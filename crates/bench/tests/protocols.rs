@@ -1,0 +1,166 @@
+//! The load generator on TLS and HTTP/2, against servers that count what they are asked.
+
+#[path = "protocols/server.rs"]
+mod server;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use microcache_bench::load::{
+    self, Fault, LoadError, Outcome, Pace, Protocol, Report, Settings, Target, Trust, Url,
+};
+use server::{Server, Spoken};
+
+const HTTP1: Protocol = Protocol::Http1;
+const HTTP2: Protocol = Protocol::Http2 { streams: 4 };
+
+fn settings(server: &Server, protocol: Protocol) -> Settings {
+    let url = Url::parse(&server.url("/page/[1-10]")).expect("a url");
+    let mut settings = Settings::new(vec![Target::get(url)]);
+    settings.protocol = protocol;
+    settings.connections = 3;
+    settings.threads = 2;
+    settings.duration = None;
+    settings.requests = Some(300);
+    settings
+}
+
+fn run(settings: &Settings) -> Result<Report, LoadError> {
+    load::run(settings, &mut |_| ())
+}
+
+/// The server's certificate in a file, gone at the end of the test.
+struct Authority(PathBuf);
+
+impl Authority {
+    fn of(server: &Server) -> Self {
+        let name = format!(
+            "microcache-load-{}-{}.pem",
+            std::process::id(),
+            server.port()
+        );
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, server.certificate()).expect("the file is written");
+        Self(path)
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Every request is answered, and the server has seen as many.
+fn check(spoken: Spoken, protocol: Protocol) {
+    let server = Server::start(spoken);
+    let authority = Authority::of(&server);
+    let mut settings = settings(&server, protocol);
+    settings.trust = Trust::File(authority.0.clone());
+    let report = run(&settings).expect("there is a report");
+    assert_eq!(report.tally.answers(), 300, "{spoken:?}");
+    assert_eq!(report.tally.faults(), 0, "{spoken:?}");
+    assert_eq!(report.tally.of(Outcome::Hit), 300, "{spoken:?}");
+    assert_eq!(report.tally.connect().count(), 3, "{spoken:?}");
+    assert_eq!(server.requests(), 300, "{spoken:?}");
+    let least = 300 * Server::BODY.len() as u64;
+    assert!(report.tally.bytes() > least, "{spoken:?}");
+}
+
+#[test]
+fn every_request_is_answered_whatever_is_spoken() {
+    check(Spoken::Http1Tls, HTTP1);
+    check(Spoken::Http2Tls, HTTP2);
+    check(Spoken::Http2, HTTP2);
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate_on_http2() {
+    let server = Server::start(Spoken::Http2);
+    let mut settings = settings(&server, HTTP2);
+    settings.pace = Pace::Rate(200.0);
+    settings.requests = None;
+    settings.duration = Some(Duration::from_secs(1));
+    let report = run(&settings).expect("there is a report");
+    assert_eq!(report.tally.answers() + report.unsent, 200);
+    assert_eq!(report.tally.answers(), server.requests());
+}
+
+#[test]
+fn users_think_on_http2() {
+    let server = Server::start(Spoken::Http2);
+    let mut settings = settings(&server, Protocol::Http2 { streams: 1 });
+    let millis = Duration::from_millis;
+    settings.pace = Pace::Think(millis(50), millis(150));
+    settings.connections = 10;
+    settings.requests = None;
+    settings.duration = Some(Duration::from_secs(1));
+    let report = run(&settings).expect("there is a report");
+    let answers = report.tally.answers();
+    assert!((30..=130).contains(&answers), "{answers}");
+}
+
+#[test]
+fn a_body_is_sent_on_http2() {
+    let server = Server::start(Spoken::Http2);
+    let mut settings = settings(&server, HTTP2);
+    settings.targets[0].method = "POST".to_owned();
+    settings.targets[0].body = vec![b'x'; 200_000];
+    settings.requests = Some(20);
+    let report = run(&settings).expect("there is a report");
+    assert_eq!(report.tally.answers(), 20);
+    assert_eq!(server.received(), 20 * 200_000);
+}
+
+#[test]
+fn a_certificate_that_nobody_vouches_for_is_refused_and_told() {
+    let server = Server::start(Spoken::Http1Tls);
+    let mut settings = settings(&server, HTTP1);
+    let refused = run(&settings)
+        .expect_err("nobody vouches for it")
+        .to_string();
+    // A machine without authorities says so instead.
+    assert!(refused.contains("--insecure"), "{refused}");
+    assert_eq!(server.requests(), 0);
+    settings.trust = Trust::Anyone;
+    let report = run(&settings).expect("there is a report");
+    assert_eq!(report.tally.answers(), 300);
+}
+
+#[test]
+fn a_server_without_http2_is_told_before_the_load() {
+    let server = Server::start(Spoken::Http1Tls);
+    let mut settings = settings(&server, HTTP2);
+    settings.trust = Trust::Anyone;
+    let refused = run(&settings)
+        .expect_err("it does not speak it")
+        .to_string();
+    assert!(
+        refused.contains("TLS fails") || refused.contains("does not speak HTTP/2"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn what_is_not_http2_is_malformed_and_no_storm() {
+    let server = Server::start(Spoken::Http1);
+    let mut settings = settings(&server, HTTP2);
+    settings.requests = None;
+    settings.duration = Some(Duration::from_secs(1));
+    let report = run(&settings).expect("there is a report");
+    assert_eq!(report.tally.answers(), 0);
+    let faults = report.tally.faults();
+    assert!((1..200).contains(&faults), "{faults}");
+    assert_eq!(report.tally.faults_of(Fault::Refused), 0);
+}
+
+#[test]
+fn a_watcher_sees_every_answer_once() {
+    let server = Server::start(Spoken::Http1);
+    let mut settings = settings(&server, HTTP1);
+    settings.slice = Duration::from_millis(50);
+    let mut seen = 0;
+    let report = load::run(&settings, &mut |progress| seen += progress.slice.answers());
+    assert_eq!(seen, report.expect("there is a report").tally.answers());
+    assert_eq!(seen, 300);
+}
