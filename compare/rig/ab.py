@@ -10,6 +10,7 @@ from rig.errors import RigError
 # ab stops at 50,000 requests unless told otherwise, whatever the time.
 MOST_REQUESTS = 5_000_000
 END_LIMIT_SECONDS = 120
+GAVE_UP = "Test aborted"
 
 
 @dataclass(frozen=True)
@@ -25,16 +26,19 @@ class Report:
 
 
 def command(connections, seconds, url):
-    # -l: a page that says how often it was rendered may change its length.
-    return ["ab", "-q", "-l", "-k", "-c", str(connections), "-t", str(seconds), "-n", str(MOST_REQUESTS), url]
+    # -l: a page that says how often it was rendered may change its length. -r: a broken connection is counted, not the end.
+    return ["ab", "-q", "-l", "-r", "-k", "-c", str(connections), "-t", str(seconds), "-n", str(MOST_REQUESTS), url]
 
 
 def ab(connections, seconds, url, cores):
+    """Runs ab. None if it gave up, as it does after ten failures of a certain kind."""
     try:
         done = subprocess.run(command(connections, seconds, url), capture_output=True, text=True, timeout=seconds + END_LIMIT_SECONDS,
                               preexec_fn=lambda: os.sched_setaffinity(0, cores))
     except subprocess.TimeoutExpired as error:
         raise RigError(f"ab on {url} did not end") from error
+    if GAVE_UP in done.stdout + done.stderr:
+        return None
     return parsed(done.stdout, done.stderr)
 
 
