@@ -50,7 +50,8 @@ impl Engine {
         };
         let now = self.clock.now();
         complete(&mut response.fields, now);
-        self.invalidate_after(&incoming, response.status, response.fields.fields());
+        self.invalidate_after(&incoming, response.status, response.fields.fields())
+            .await;
         self.update_from_head(route, &incoming, &response, (request_time, now), purges);
 
         let facts = self.facts(question.route, &incoming);

@@ -41,17 +41,33 @@ impl Engine {
         }
         let deadline = Instant::now() + self.tiers.limits().claim;
         let mut pause = FIRST_PAUSE;
+        let mut own_is_old = false;
         loop {
             let request = Fields::new(&fetch.incoming.fields);
-            let turn = match self.tiers.find(leader.key(), request).await {
+            let lookup = if own_is_old {
+                self.tiers.find_shared(leader.key(), request).await
+            } else {
+                self.tiers.find(leader.key(), request).await
+            };
+            let turn = match lookup {
                 Lookup::Missing(turn) => turn,
                 Lookup::Found(found) => match self.worth(leader, fetch, &found) {
                     Worth::Use => return self.lift(leader, found),
-                    Worth::Renew => {
-                        let turn = self.tiers.turn_to_renew(&found).await;
+                    // Another process may have put a newer one where it is shared.
+                    Worth::Renew if !found.is_shared() => {
                         self.keep_for_validation(leader, fetch, found);
-                        turn
+                        own_is_old = true;
+                        continue;
                     }
+                    Worth::Renew => match self.tiers.turn_to_renew(&found).await {
+                        Turn::Ours(claimed) => {
+                            return self.unless_renewed(leader, fetch, found, claimed).await;
+                        }
+                        turn => {
+                            self.keep_for_validation(leader, fetch, found);
+                            turn
+                        }
+                    },
                 },
             };
             match turn {
@@ -64,6 +80,25 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Between the look and the claim, the one whose turn it was may have stored what it brought.
+    async fn unless_renewed(
+        &self,
+        leader: &Leader,
+        fetch: &mut Fetch,
+        found: Found,
+        claimed: Claimed,
+    ) -> Behind {
+        self.keep_for_validation(leader, fetch, found);
+        let request = Fields::new(&fetch.incoming.fields);
+        if let Lookup::Found(found) = self.tiers.find_shared(leader.key(), request).await {
+            if let Worth::Use = self.worth(leader, fetch, &found) {
+                return self.lift(leader, found);
+            }
+            self.keep_for_validation(leader, fetch, found);
+        }
+        Behind::Ask(Some(claimed))
     }
 
     fn worth(&self, leader: &Leader, fetch: &Fetch, found: &Found) -> Worth {

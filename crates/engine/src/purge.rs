@@ -1,11 +1,18 @@
 //! Taking stored responses away, such that nothing that began before brings them back.
 
+use std::time::Duration;
+
 use http::Method;
 use microcache_policy::Fields;
 use microcache_policy::invalidate;
+use tokio::time::timeout;
 
 use crate::message::{Incoming, Request};
 use crate::serve::{Engine, key_of};
+
+/// How long an unsafe request waits for what it made invalid to leave the disk: once its answer is
+/// out, not even a kill and a restart bring that back. A disk that hangs is not waited for longer.
+const REMOVAL_WAIT: Duration = Duration::from_millis(500);
 
 impl Engine {
     /// Forgets every response of a key. A fetch under way is still given to those who wait for
@@ -25,7 +32,12 @@ impl Engine {
 
     /// RFC 9111 §4.4: a successful unsafe request makes what is stored for its target, and for
     /// the `Location` and `Content-Location` of the same origin, invalid.
-    pub(crate) fn invalidate_after(&self, incoming: &Incoming, status: u16, response: Fields<'_>) {
+    pub(crate) async fn invalidate_after(
+        &self,
+        incoming: &Incoming,
+        status: u16,
+        response: Fields<'_>,
+    ) {
         if !invalidate::invalidates(&incoming.method, status) {
             return;
         }
@@ -35,6 +47,7 @@ impl Engine {
         {
             self.purge_target(incoming, &target);
         }
+        let _ = timeout(REMOVAL_WAIT, self.tiers.settle_own()).await;
     }
 
     /// A GET of the target may take another route than the request that invalidates it, and

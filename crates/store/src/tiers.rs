@@ -66,6 +66,11 @@ impl Found {
     pub fn tier(&self) -> &'static str {
         self.tier.tier.name()
     }
+
+    /// Whether other processes use that tier too.
+    pub fn is_shared(&self) -> bool {
+        self.tier.tier.is_shared()
+    }
 }
 
 /// Who of all processes that share a tier asks the origin.
@@ -187,9 +192,24 @@ impl Tiers {
     /// Looks for the response of a key that a request selects. Who finds nothing learns whose turn
     /// it is to ask the origin.
     pub async fn find(&self, key: &[u8], request: Fields<'_>) -> Lookup {
+        Self::find_in(self.tiers.iter(), &self.limits, key, request).await
+    }
+
+    /// The same where other processes may have put it.
+    pub async fn find_shared(&self, key: &[u8], request: Fields<'_>) -> Lookup {
+        let shared = self.tiers.iter().filter(|placed| placed.tier.is_shared());
+        Self::find_in(shared, &self.limits, key, request).await
+    }
+
+    async fn find_in(
+        tiers: impl Iterator<Item = &Arc<Placed>>,
+        limits: &TierLimits,
+        key: &[u8],
+        request: Fields<'_>,
+    ) -> Lookup {
         let mut turn = Turn::Free;
-        for placed in &self.tiers {
-            let claim = placed.tier.is_shared().then_some(self.limits.claim);
+        for placed in tiers {
+            let claim = placed.tier.is_shared().then_some(limits.claim);
             match placed.find(key, request, claim).await {
                 Ok(Lookup::Missing(Turn::Free)) | Err(_) => {}
                 Ok(Lookup::Missing(one)) => turn = one,
@@ -264,9 +284,14 @@ impl Tiers {
     /// Waits until everything that was asked for so far is done.
     pub async fn settle(&self) {
         for placed in &self.tiers {
-            let (done, wait) = oneshot::channel();
-            placed.ask(Job::Settle(done));
-            let _ = wait.await;
+            placed.settle().await;
+        }
+    }
+
+    /// Waits until everything is done that was asked of tiers which nobody else uses.
+    pub async fn settle_own(&self) {
+        for placed in self.tiers.iter().filter(|one| !one.tier.is_shared()) {
+            placed.settle().await;
         }
     }
 
@@ -335,6 +360,12 @@ impl Placed {
     fn ask(&self, job: Job) {
         // The other end is gone only if the process is about to be.
         let _ = self.jobs.send(job);
+    }
+
+    async fn settle(&self) {
+        let (done, wait) = oneshot::channel();
+        self.ask(Job::Settle(done));
+        let _ = wait.await;
     }
 
     async fn find(

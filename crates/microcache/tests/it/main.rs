@@ -12,4 +12,5 @@ mod semantics;
 mod stale;
 mod strict_http;
 mod support;
+mod tiers;
 mod upstream;

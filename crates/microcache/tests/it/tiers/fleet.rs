@@ -1,0 +1,263 @@
+//! Several processes that share a tier send the origin one request for all of them.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::servers::{BOTH, Kind, Server};
+use super::{Folder, lasting};
+use crate::support::{Client, Gate, Origin, Proxy, Reply, eventually};
+
+const CLIENTS: usize = 5;
+
+/// So long that no test depends on it, unless it says something else.
+const PATIENT: &[&str] = &["--memcached-timeout", "5s", "--redis-timeout", "5s"];
+
+fn fleet(size: usize, origin: &Origin, server: &Server) -> Vec<Proxy> {
+    fleet_with("60s", size, origin, server)
+}
+
+fn fleet_with(claim: &str, size: usize, origin: &Origin, server: &Server) -> Vec<Proxy> {
+    let [flag, address] = server.flags();
+    let own = [
+        &*flag,
+        &*address,
+        "--threads",
+        "1",
+        "--claim-timeout",
+        claim,
+    ];
+    let flags = [&own, PATIENT].concat();
+    (0..size).map(|_| Proxy::start(origin, &flags)).collect()
+}
+
+fn first_miss(kind: Kind, size: usize) {
+    let (origin, server, gate) = (Origin::start(), Server::start(kind), Gate::default());
+    origin.on("/page").reply(lasting("one").after(&gate));
+    let fleet = fleet(size, &origin, &server);
+    let mut clients: Vec<Client> = (0..CLIENTS)
+        .flat_map(|_| fleet.iter().map(|proxy| proxy.ask("/page")))
+        .collect();
+    origin.wait_for("/page", 1);
+    fleet.iter().for_each(Proxy::settle);
+    gate.open();
+    for client in &mut clients {
+        client.response().assert_is(200, "one");
+    }
+    for proxy in &fleet {
+        proxy.get("/page").assert_hit();
+    }
+    assert_eq!(origin.count("/page"), 1, "{size} processes with {kind:?}");
+}
+
+#[test]
+fn two_processes_send_one_request() {
+    for kind in BOTH {
+        first_miss(kind, 2);
+    }
+}
+
+#[test]
+fn four_processes_send_one_request() {
+    for kind in BOTH {
+        first_miss(kind, 4);
+    }
+}
+
+#[test]
+fn eight_processes_send_one_request() {
+    for kind in BOTH {
+        first_miss(kind, 8);
+    }
+}
+
+#[test]
+fn variants_are_fetched_once_each() {
+    for kind in BOTH {
+        let (origin, server) = (Origin::start(), Server::start(kind));
+        origin.on("/page").answer(|seen| {
+            Reply::new(200)
+                .with_all(&["Cache-Control: max-age=1000", "Vary: X-Language"])
+                .body(seen.field("x-language").unwrap_or(""))
+        });
+        let fleet = fleet(3, &origin, &server);
+        for proxy in &fleet {
+            for language in ["en", "de", "fr"] {
+                proxy
+                    .get_with("/page", &[&format!("X-Language: {language}")])
+                    .assert_is(200, language);
+            }
+        }
+        assert_eq!(origin.count("/page"), 3, "{kind:?}");
+    }
+}
+
+#[test]
+fn the_stale_page_is_served_everywhere_while_one_process_renews_it() {
+    for kind in BOTH {
+        let (origin, server, gate) = (Origin::start(), Server::start(kind), Gate::default());
+        let page = |body: &str| {
+            let fields = "Cache-Control: max-age=1, stale-while-revalidate=1000";
+            Reply::new(200).with(fields).body(body)
+        };
+        origin
+            .on("/page")
+            .reply(page("one"))
+            .reply(page("two").after(&gate))
+            .reply(lasting("three"));
+        let fleet = fleet(4, &origin, &server);
+        for proxy in &fleet {
+            proxy.get("/page").assert_is(200, "one");
+        }
+        eventually("a renewal", || {
+            for proxy in &fleet {
+                proxy.get("/page").assert_is(200, "one");
+            }
+            (origin.count("/page") > 1).then_some(())
+        });
+        for _ in 0..10 {
+            for proxy in &fleet {
+                let stale = proxy.get("/page");
+                stale.assert_is(200, "one");
+                stale.assert_hit();
+            }
+        }
+        assert_eq!(origin.count("/page"), 2, "{kind:?}");
+        gate.open();
+        for proxy in &fleet {
+            eventually("the new page", || {
+                (proxy.get("/page").text() != "one").then_some(())
+            });
+        }
+    }
+}
+
+/// A page that is fresh for a second, asked for without a pause in four processes.
+fn per_lifetime(kind: Kind) {
+    const LIFETIMES: usize = 4;
+    let (origin, server) = (Origin::start(), Server::start(kind));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let times = Arc::clone(&asked);
+    origin.on("/page").answer(move |_| {
+        times.lock().unwrap().push(Instant::now());
+        Reply::new(200)
+            .with("Cache-Control: max-age=1, stale-while-revalidate=1000")
+            .body("page")
+    });
+    let fleet = fleet(4, &origin, &server);
+    let began = Instant::now();
+    eventually("some lifetimes", || {
+        for proxy in &fleet {
+            proxy.get("/page").assert_is(200, "page");
+        }
+        (origin.count("/page") > LIFETIMES).then_some(())
+    });
+    // One at the beginning, and one for each second that has passed.
+    let lifetimes = usize::try_from(began.elapsed().as_secs()).unwrap() + 1;
+    let requests = asked.lock().unwrap().len();
+    assert!(
+        requests <= lifetimes + 1,
+        "{requests} requests in {lifetimes} lifetimes with {kind:?}"
+    );
+}
+
+#[test]
+fn memcached_lets_one_request_through_in_each_lifetime() {
+    per_lifetime(Kind::Memcached);
+}
+
+#[test]
+fn redis_lets_one_request_through_in_each_lifetime() {
+    per_lifetime(Kind::Redis);
+}
+
+/// What lies on a process's own disk may be older than what is shared.
+#[test]
+fn processes_with_disks_of_their_own_send_one_request_in_each_lifetime() {
+    for kind in BOTH {
+        let (origin, server) = (Origin::start(), Server::start(kind));
+        let folders = [Folder::new(), Folder::new(), Folder::new()];
+        let page = |body: &str| {
+            let fields = "Cache-Control: max-age=1, stale-while-revalidate=1000";
+            Reply::new(200).with(fields).body(body)
+        };
+        origin
+            .on("/page")
+            .reply(page("one"))
+            .reply(lasting("two"))
+            .reply(lasting("three"));
+        let [flag, address] = server.flags();
+        let fleet = folders.each_ref().map(|folder| {
+            let disk = folder.disk();
+            let own = [&*flag, &*address, "--claim-timeout", "60s", "--disk", &disk];
+            Proxy::start(&origin, &[&own, PATIENT].concat())
+        });
+        for proxy in &fleet {
+            proxy.get("/page").assert_is(200, "one");
+        }
+        for proxy in &fleet {
+            eventually("the new page", || {
+                (proxy.get("/page").text() == "two").then_some(())
+            });
+        }
+        assert_eq!(origin.count("/page"), 2, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_holds_the_others_up_for_the_claim_timeout() {
+    for kind in BOTH {
+        let (origin, server) = (Origin::start(), Server::start(kind));
+        origin
+            .on("/page")
+            .reply(Reply::silence())
+            .reply(lasting("one"));
+        let mut fleet = fleet_with("2s", 3, &origin, &server);
+        let winner = fleet.pop().expect("three");
+        let began = Instant::now();
+        let _unanswered = winner.ask("/page");
+        origin.wait_for("/page", 1);
+        let mut waiting: Vec<Client> = fleet.iter().map(|proxy| proxy.ask("/page")).collect();
+        drop(winner);
+        for client in &mut waiting {
+            client.response().assert_is(200, "one");
+        }
+        // Far more than the two seconds, far less than the minute of somebody's first byte.
+        assert!(began.elapsed() < Duration::from_secs(9));
+        let requests = origin.count("/page");
+        assert!((2..=3).contains(&requests), "{requests} with {kind:?}");
+        for proxy in &fleet {
+            proxy.get("/page").assert_hit();
+        }
+    }
+}
+
+#[test]
+fn a_page_that_must_not_be_shared_holds_nobody_up() {
+    for kind in BOTH {
+        let (origin, server) = (Origin::start(), Server::start(kind));
+        origin
+            .on("/page")
+            .reply(Reply::new(200).with("Cache-Control: no-store").body("mine"));
+        let fleet = fleet(3, &origin, &server);
+        let mut clients: Vec<Client> = (0..CLIENTS)
+            .flat_map(|_| fleet.iter().map(|proxy| proxy.ask("/page")))
+            .collect();
+        for client in &mut clients {
+            client.response().assert_is(200, "mine");
+        }
+        assert_eq!(origin.count("/page"), clients.len(), "{kind:?}");
+    }
+}
+
+#[test]
+fn an_origin_that_fails_holds_nobody_up() {
+    for kind in BOTH {
+        let (origin, server) = (Origin::start(), Server::start(kind));
+        origin.on("/page").reply(Reply::new(503).body("busy"));
+        let fleet = fleet(3, &origin, &server);
+        for proxy in &fleet {
+            proxy.get("/page").assert_is(503, "busy");
+        }
+        assert!(origin.count("/page") >= fleet.len(), "{kind:?}");
+    }
+}

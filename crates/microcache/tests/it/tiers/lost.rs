@@ -1,0 +1,185 @@
+//! A tier that is slow, gone or somebody else: requests go on from the origin.
+
+use super::servers::{BOTH, Kind, Server, babbling};
+use super::{assert_found, end, lasting, noise, refused, tier_of};
+use crate::support::{Origin, Proxy, eventually};
+
+fn pages(origin: &Origin, number: usize) {
+    for page in 0..number {
+        origin
+            .on(&format!("/{page}"))
+            .reply(lasting(format!("page {page}")));
+    }
+}
+
+fn check(proxy: &Proxy, page: usize) {
+    proxy
+        .get(&format!("/{page}"))
+        .assert_is(200, &format!("page {page}"));
+}
+
+/// Asks for one page after the other in one process, until a second one finds it in the tier.
+fn assert_used_again(origin: &Origin, proxy: &Proxy, kind: Kind, flags: &[&str]) {
+    let mut page = 100;
+    eventually("the tier to be used again", || {
+        page += 1;
+        let target = format!("/again/{page}");
+        origin.on(&target).reply(lasting("again"));
+        proxy.get(&target).assert_is(200, "again");
+        let other = Proxy::start(origin, flags);
+        let response = other.get(&target);
+        response.assert_is(200, "again");
+        (tier_of(&response).as_deref() == Some(kind.name())).then_some(())
+    });
+}
+
+#[test]
+fn a_frozen_server_delays_nobody_and_is_used_again_later() {
+    for kind in BOTH {
+        let (origin, server) = (Origin::start(), Server::start(kind));
+        pages(&origin, 50);
+        let [flag, address] = server.flags();
+        let flags = [&*flag, &*address];
+        let proxy = Proxy::start(&origin, &flags);
+        check(&proxy, 0);
+        server.freeze();
+        for page in 1..50 {
+            check(&proxy, page);
+            proxy.get("/0").assert_hit();
+        }
+        assert_eq!(origin.requests().len(), 50);
+        server.thaw();
+        assert_used_again(&origin, &proxy, kind, &flags);
+    }
+}
+
+#[test]
+fn a_server_that_dies_is_done_without_and_used_again_when_it_is_back() {
+    for kind in BOTH {
+        let (origin, mut server) = (Origin::start(), Server::start(kind));
+        pages(&origin, 20);
+        let [flag, address] = server.flags();
+        let flags = [&*flag, &*address];
+        let proxy = Proxy::start(&origin, &flags);
+        check(&proxy, 0);
+        server.kill();
+        for page in 0..20 {
+            check(&proxy, page);
+        }
+        server.restart();
+        assert_used_again(&origin, &proxy, kind, &flags);
+    }
+}
+
+#[test]
+fn a_server_that_is_down_at_the_start_is_used_when_it_is_there() {
+    for kind in BOTH {
+        let (origin, mut server) = (Origin::start(), Server::start(kind));
+        pages(&origin, 3);
+        server.kill();
+        let [flag, address] = server.flags();
+        let flags = [&*flag, &*address];
+        let proxy = Proxy::start(&origin, &flags);
+        for page in 0..3 {
+            check(&proxy, page);
+        }
+        server.restart();
+        assert_used_again(&origin, &proxy, kind, &flags);
+    }
+}
+
+#[test]
+fn a_name_that_leads_nowhere_is_done_without_or_told_at_the_start() {
+    let origin = Origin::start();
+    pages(&origin, 5);
+    let proxy = Proxy::start(&origin, &["--memcached", "nowhere.invalid:11211"]);
+    for page in 0..5 {
+        check(&proxy, page);
+        check(&proxy, page);
+    }
+    assert_eq!(origin.requests().len(), 5);
+    end(proxy);
+
+    let (told, code) = refused(&origin, &["--redis", "redis://nowhere.invalid:6379"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        told.contains("nowhere.invalid: the name cannot be resolved"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_server_that_speaks_something_else_is_done_without_or_named() {
+    let (origin, address) = (Origin::start(), babbling());
+    pages(&origin, 5);
+    let proxy = Proxy::start(&origin, &["--memcached", &address.to_string()]);
+    for page in 0..5 {
+        check(&proxy, page);
+        check(&proxy, page);
+    }
+    assert_eq!(origin.requests().len(), 5);
+
+    let (told, code) = refused(&origin, &["--redis", &format!("redis://{address}")]);
+    assert_eq!(code, Some(1));
+    assert!(told.contains(&address.to_string()), "{told}");
+}
+
+#[test]
+fn a_wrong_password_is_told_at_the_start() {
+    let origin = Origin::start();
+    origin.on("/page").reply(lasting("one"));
+    let server = Server::start_with(Kind::Redis, &["--requirepass", "right"]);
+    let with = |password: &str| server.address().replace("//", &format!("//:{password}@"));
+    for url in [server.address(), with("wrong")] {
+        let (told, code) = refused(&origin, &["--redis", &url]);
+        assert_eq!(code, Some(1));
+        assert!(told.starts_with("microcache: redis: "), "{told}");
+        assert!(
+            !told.contains("wrong@"),
+            "a password is nobody's business: {told}"
+        );
+    }
+    let flags = ["--redis", &with("right")];
+    let proxy = Proxy::start(&origin, &flags);
+    proxy.get("/page").assert_is(200, "one");
+    let other = Proxy::start(&origin, &flags);
+    assert_found(&other.get("/page"), "redis", b"one");
+}
+
+#[test]
+fn of_a_pool_only_the_pages_of_the_lost_server_are_fetched_anew() {
+    const PAGES: usize = 60;
+    let origin = Origin::start();
+    pages(&origin, PAGES);
+    let mut servers = [(); 3].map(|()| Server::start(Kind::Memcached));
+    let flags = servers.each_ref().map(Server::flags).concat();
+    let flags: Vec<&str> = flags.iter().map(|flag| &**flag).collect();
+    let proxy = Proxy::start(&origin, &flags);
+    for page in 0..PAGES {
+        check(&proxy, page);
+    }
+    end(proxy);
+    servers[1].kill();
+    let proxy = Proxy::start(&origin, &flags);
+    for page in 0..PAGES {
+        check(&proxy, page);
+    }
+    let anew = origin.requests().len() - PAGES;
+    assert!((1..PAGES * 2 / 3).contains(&anew), "{anew} of {PAGES}");
+}
+
+#[test]
+fn bodies_larger_than_an_item_are_shared() {
+    for kind in BOTH {
+        let (origin, server) = (Origin::start(), Server::start(kind));
+        let body = noise(3_500_000, 11);
+        origin.on("/page").reply(lasting(&body));
+        let [flag, address] = server.flags();
+        let flags = [&*flag, &*address];
+        let proxy = Proxy::start(&origin, &flags);
+        assert!(proxy.get("/page").body == body);
+        end(proxy);
+        let other = Proxy::start(&origin, &flags);
+        assert_found(&other.get("/page"), kind.name(), &body);
+    }
+}

@@ -1,0 +1,285 @@
+//! What an unsafe request takes away stays away, wherever it lay.
+
+use super::servers::{BOTH, Kind, Server};
+use super::{Folder, assert_found, end, lasting};
+use crate::support::{Gate, Origin, Proxy, Reply, eventually};
+
+/// A page that a POST changes from `one` to `two`.
+fn changing(origin: &Origin) {
+    let mut posted = false;
+    origin.on("/page").answer(move |seen| {
+        posted |= seen.method == "POST";
+        match &*seen.method {
+            "POST" => Reply::new(204),
+            _ => lasting(if posted { "two" } else { "one" }),
+        }
+    });
+}
+
+fn post(proxy: &Proxy) {
+    let response =
+        proxy.request("POST /page HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(response.status, 204);
+}
+
+#[test]
+fn a_post_takes_a_page_from_memory_and_from_every_tier() {
+    let (origin, folder) = (Origin::start(), Folder::new());
+    let servers = BOTH.map(Server::start);
+    let [memcached, redis] = servers.each_ref().map(Server::flags);
+    let disk = ["--disk".to_owned(), folder.disk()];
+    changing(&origin);
+    let flags: Vec<&str> = [&disk, &memcached, &redis]
+        .into_iter()
+        .flatten()
+        .map(|s| &**s)
+        .collect();
+    let proxy = Proxy::start(&origin, &flags);
+    proxy.get("/page").assert_is(200, "one");
+    proxy.get("/page").assert_hit();
+    post(&proxy);
+    let after = proxy.get("/page");
+    after.assert_is(200, "two");
+    after.assert_forwarded("uri-miss");
+    end(proxy);
+
+    for tier in [&disk, &memcached, &redis] {
+        let proxy = Proxy::start(&origin, &tier.each_ref().map(|s| &**s));
+        proxy.get("/page").assert_is(200, "two");
+    }
+}
+
+#[test]
+fn what_was_purged_is_not_on_disk_after_a_restart() {
+    let (origin, folder) = (Origin::start(), Folder::new());
+    changing(&origin);
+    let flags = ["--disk", &folder.disk()];
+    let proxy = Proxy::start(&origin, &flags);
+    proxy.get("/page").assert_is(200, "one");
+    end(proxy);
+    // It is on disk now, and in no memory.
+    let proxy = Proxy::start(&origin, &flags);
+    post(&proxy);
+    end(proxy);
+    let proxy = Proxy::start(&origin, &flags);
+    let after = proxy.get("/page");
+    after.assert_is(200, "two");
+    assert!(!after.is_hit());
+}
+
+#[test]
+fn what_was_purged_is_not_on_disk_after_a_kill() {
+    let (origin, folder) = (Origin::start(), Folder::new());
+    changing(&origin);
+    let flags = ["--disk", &folder.disk()];
+    let proxy = Proxy::start(&origin, &flags);
+    proxy.get("/page").assert_is(200, "one");
+    end(proxy);
+    let proxy = Proxy::start(&origin, &flags);
+    post(&proxy);
+    drop(proxy);
+    let proxy = Proxy::start(&origin, &flags);
+    proxy.get("/page").assert_is(200, "two");
+}
+
+#[test]
+fn a_variant_that_was_purged_is_found_nowhere() {
+    for kind in BOTH {
+        let (origin, folder, server) = (Origin::start(), Folder::new(), Server::start(kind));
+        let mut posted = false;
+        origin.on("/page").answer(move |seen| {
+            posted |= seen.method == "POST";
+            let body = format!("{}{posted}", seen.field("x-language").unwrap_or(""));
+            Reply::new(200)
+                .with_all(&["Cache-Control: max-age=1000", "Vary: X-Language"])
+                .body(body)
+        });
+        let [flag, address] = server.flags();
+        let flags = [&*flag, &*address, "--disk", &folder.disk()];
+        let proxy = Proxy::start(&origin, &flags);
+        let ask = |proxy: &Proxy, language: &str| {
+            proxy.get_with("/page", &[&format!("X-Language: {language}")])
+        };
+        ask(&proxy, "en").assert_is(200, "enfalse");
+        ask(&proxy, "de").assert_is(200, "defalse");
+        let post =
+            proxy.request("POST /page HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(post.status, 200);
+        ask(&proxy, "en").assert_is(200, "entrue");
+        ask(&proxy, "de").assert_is(200, "detrue");
+        end(proxy);
+        let proxy = Proxy::start(&origin, &flags);
+        ask(&proxy, "de").assert_is(200, "detrue");
+        ask(&proxy, "en").assert_is(200, "entrue");
+    }
+}
+
+#[test]
+fn a_tier_that_cannot_be_told_of_a_purge_does_not_bring_the_page_back() {
+    for kind in BOTH {
+        let (origin, server) = (Origin::start(), Server::start(kind));
+        // What is there after the purge is too old at once, so that the tier is asked every time.
+        let mut posted = false;
+        origin.on("/page").answer(move |seen| {
+            posted |= seen.method == "POST";
+            match (&*seen.method, posted) {
+                ("POST", _) => Reply::new(204),
+                (_, false) => lasting("one"),
+                (_, true) => Reply::new(200).with("Cache-Control: max-age=0").body("two"),
+            }
+        });
+        let [flag, address] = server.flags();
+        let flags = [&*flag, &*address, "--stale-while-revalidate", "0s"];
+        let proxy = Proxy::start(&origin, &flags);
+        proxy.get("/page").assert_is(200, "one");
+        let other = Proxy::start(&origin, &flags);
+        assert_found(&other.get("/page"), kind.name(), b"one");
+        drop(other);
+
+        server.freeze();
+        post(&proxy);
+        for _ in 0..5 {
+            proxy.get("/page").assert_is(200, "two");
+        }
+        server.thaw();
+        for _ in 0..20 {
+            proxy.get("/page").assert_is(200, "two");
+        }
+        // The removal comes later, but it comes.
+        eventually("the page to leave the tier", || {
+            let other = Proxy::start(&origin, &flags);
+            let response = other.get("/page");
+            proxy.get("/page").assert_is(200, "two");
+            (response.text() == "two").then_some(())
+        });
+    }
+}
+
+/// A page whose first answer is held back until the gate opens; `two` from then on.
+fn held_back(origin: &Origin, gate: &Gate) {
+    let (mut gets, gate) = (0, gate.clone());
+    origin.on("/page").answer(move |seen| {
+        if seen.method == "POST" {
+            return Reply::new(204);
+        }
+        gets += 1;
+        match gets {
+            1 => lasting("one").after(&gate),
+            _ => lasting("two"),
+        }
+    });
+}
+
+#[test]
+fn a_fill_that_began_before_a_purge_is_stored_in_no_tier() {
+    let (origin, folder, gate) = (Origin::start(), Folder::new(), Gate::default());
+    let servers = BOTH.map(Server::start);
+    let [memcached, redis] = servers.each_ref().map(Server::flags);
+    let disk = ["--disk".to_owned(), folder.disk()];
+    held_back(&origin, &gate);
+    let flags: Vec<&str> = [&disk, &memcached, &redis]
+        .into_iter()
+        .flatten()
+        .map(|s| &**s)
+        .collect();
+    let proxy = Proxy::start(&origin, &flags);
+    let mut client = proxy.ask("/page");
+    origin.wait_for("/page", 1);
+    post(&proxy);
+    gate.open();
+    client.response().assert_is(200, "one");
+    end(proxy);
+    for tier in [&disk, &memcached, &redis] {
+        let proxy = Proxy::start(&origin, &tier.each_ref().map(|s| &**s));
+        proxy.get("/page").assert_is(200, "two");
+    }
+}
+
+#[test]
+fn a_large_fill_that_began_before_a_purge_is_not_on_disk() {
+    let (origin, folder, gate) = (Origin::start(), Folder::new(), Gate::default());
+    let (half, mut gets) = ("x".repeat(400_000), 0);
+    let (opened, whole) = (gate.clone(), half.repeat(2));
+    let expected = whole.clone();
+    origin.on("/page").answer(move |seen| {
+        if seen.method == "POST" {
+            return Reply::new(204);
+        }
+        gets += 1;
+        let reply =
+            Reply::new(200).with_all(&["Cache-Control: max-age=1000", "Content-Length: 800000"]);
+        match gets {
+            1 => reply.send(&half).pause(&opened).send(&half),
+            _ => reply.send(whole.to_uppercase()),
+        }
+    });
+    let flags = ["--memory", "1MiB", "--disk", &folder.disk()];
+    let proxy = Proxy::start(&origin, &flags);
+    let mut client = proxy.ask("/page");
+    client.head();
+    post(&proxy);
+    gate.open();
+    assert!(client.bytes(800_000) == expected.as_bytes());
+    end(proxy);
+    let proxy = Proxy::start(&origin, &flags);
+    assert!(proxy.get("/page").text() == expected.to_uppercase());
+}
+
+#[test]
+fn a_purge_by_another_process_keeps_a_fill_out_of_the_tier() {
+    for kind in BOTH {
+        let (origin, server, gate) = (Origin::start(), Server::start(kind), Gate::default());
+        held_back(&origin, &gate);
+        let [flag, address] = server.flags();
+        let flags = [&*flag, &*address];
+        let filling = Proxy::start(&origin, &flags);
+        let purging = Proxy::start(&origin, &flags);
+        let mut client = filling.ask("/page");
+        origin.wait_for("/page", 1);
+        post(&purging);
+        // What is asked for after the purge is in the tier once the purge is.
+        let after = purging.get("/page");
+        after.assert_is(200, "two");
+        gate.open();
+        client.response().assert_is(200, "one");
+        end(filling);
+        let third = Proxy::start(&origin, &flags);
+        third.get("/page").assert_is(200, "two");
+        assert_eq!(third.get("/page").text(), "two", "{kind:?}");
+    }
+}
+
+#[test]
+fn a_purge_by_another_process_takes_away_what_the_tier_holds() {
+    for kind in BOTH {
+        let (origin, server) = (Origin::start(), Server::start(kind));
+        changing(&origin);
+        let [flag, address] = server.flags();
+        let flags = [&*flag, &*address];
+        let one = Proxy::start(&origin, &flags);
+        one.get("/page").assert_is(200, "one");
+        end(one);
+        let other = Proxy::start(&origin, &flags);
+        post(&other);
+        end(other);
+        let third = Proxy::start(&origin, &flags);
+        third.get("/page").assert_is(200, "two");
+    }
+}
+
+#[test]
+fn after_a_purge_the_next_answer_is_shared_again() {
+    for kind in [Kind::Memcached, Kind::Redis] {
+        let (origin, server) = (Origin::start(), Server::start(kind));
+        changing(&origin);
+        let [flag, address] = server.flags();
+        let flags = [&*flag, &*address];
+        let one = Proxy::start(&origin, &flags);
+        one.get("/page").assert_is(200, "one");
+        post(&one);
+        one.get("/page").assert_is(200, "two");
+        end(one);
+        let other = Proxy::start(&origin, &flags);
+        assert_found(&other.get("/page"), kind.name(), b"two");
+    }
+}

@@ -1,0 +1,63 @@
+//! Mistakes in the options of tiers are told before anything starts.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+fn check(option: &str, says: &str) {
+    let name = format!("tier-option-{}.toml", std::process::id());
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&path, format!("origin = \"http://a\"\n{option}\n")).expect("it can be written");
+    let output = Command::new(env!("CARGO_BIN_EXE_microcache"))
+        .arg("check")
+        .arg(&path)
+        .output()
+        .expect("the binary runs");
+    fs::remove_file(&path).expect("it is there");
+    let told = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(2), "{option}: {told}");
+    assert!(told.contains(":2:"), "{option}: {told}");
+    assert!(told.contains("1 mistake"), "{option}: {told}");
+    assert!(told.contains(says), "{option}: {told}");
+}
+
+#[test]
+fn a_mistake_in_an_option_is_told_with_its_place() {
+    for (option, says) in [
+        (
+            r#"disk = "/var/cache/microcache""#,
+            "a directory and a size",
+        ),
+        (r#"disk = ",1GiB""#, "a directory and a size"),
+        (
+            r#"disk = "/var/cache/microcache,much""#,
+            "a directory and a size",
+        ),
+        (
+            r#"disk = "/var/cache/microcache,1KiB""#,
+            "the size is from 1MiB",
+        ),
+        (r"disk = 1", ""),
+        (r#"disk_max_object = "1B""#, "1KiB"),
+        (r"disk_max_files = 0", "from 1"),
+        (r#"disk_lift = "2GiB""#, "1GiB"),
+        (
+            r#"memcached = ["a:0"]"#,
+            "is not host, host:port or host:port:weight",
+        ),
+        (r#"memcached = ["a:11211:0"]"#, "is not host"),
+        (r#"memcached = ["a b"]"#, "is not host"),
+        (r#"memcached_timeout = "0s""#, ""),
+        (r#"memcached_max_object = "none""#, ""),
+        (r"redis = 6379", ""),
+        (r#"redis_cluster = "yes""#, ""),
+        (r"redis_ca = true", ""),
+        (r"redis_timeout = 50", ""),
+        (r#"redis_max_object = "1B""#, "1KiB"),
+        (r#"claim_timeout = "-1s""#, ""),
+        (r#"tier_queue = "1KiB""#, "1MiB"),
+        (r#"dsik = "/var/cache,1GiB""#, "did you mean `disk`?"),
+    ] {
+        check(option, says);
+    }
+}

@@ -1,0 +1,176 @@
+//! Real memcached and Redis processes on loopback.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use crate::support::eventually;
+
+/// A server that is killed at the end of the test.
+pub(super) struct Server {
+    child: Child,
+    port: u16,
+    kind: Kind,
+}
+
+/// A tier that processes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Memcached,
+    Redis,
+}
+
+/// Both, for what has to hold with either.
+pub(super) const BOTH: [Kind; 2] = [Kind::Memcached, Kind::Redis];
+
+impl Kind {
+    /// How reports call the tier.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Memcached => "memcached",
+            Self::Redis => "redis",
+        }
+    }
+
+    const fn package(self) -> &'static str {
+        match self {
+            Self::Memcached => "memcached",
+            Self::Redis => "redis-server",
+        }
+    }
+
+    fn command(self, port: u16) -> Command {
+        let port = port.to_string();
+        let mut command = Command::new(self.package());
+        match self {
+            Self::Memcached => {
+                command.args(["-l", "127.0.0.1", "-U", "0", "-u", "nobody", "-t", "1"]);
+                command.args(["-m", "64", "-p", &port]);
+            }
+            Self::Redis => {
+                command.args(["--bind", "127.0.0.1", "--port", &port]);
+                command.args(["--save", "", "--appendonly", "no"]);
+                command.args(["--dir", env!("CARGO_TARGET_TMPDIR")]);
+            }
+        }
+        command
+    }
+}
+
+impl Server {
+    pub(super) fn start(kind: Kind) -> Self {
+        Self::start_with(kind, &[])
+    }
+
+    pub(super) fn start_with(kind: Kind, arguments: &[&str]) -> Self {
+        // Whoever else looks for a port may take it first; then there is another one.
+        for _ in 0..10 {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+            let port = listener.local_addr().expect("an address").port();
+            drop(listener);
+            if let Some(child) = spawn(kind, port, arguments) {
+                return Self { child, port, kind };
+            }
+        }
+        panic!("{} does not start", kind.package());
+    }
+
+    /// What `--memcached` or `--redis` gets.
+    pub(super) fn address(&self) -> String {
+        match self.kind {
+            Kind::Memcached => format!("127.0.0.1:{}", self.port),
+            Kind::Redis => format!("redis://127.0.0.1:{}", self.port),
+        }
+    }
+
+    /// The flag and its value.
+    pub(super) fn flags(&self) -> [String; 2] {
+        [format!("--{}", self.kind.name()), self.address()]
+    }
+
+    /// It accepts connections, and answers nothing.
+    pub(super) fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    pub(super) fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Starts it anew at the same address, empty.
+    pub(super) fn restart(&mut self) {
+        self.child = spawn(self.kind, self.port, &[]).expect("the port is still free");
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args([signal, &pid]).status();
+        assert!(status.expect("kill runs").success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// `None` if the port is taken.
+fn spawn(kind: Kind, port: u16, arguments: &[&str]) -> Option<Child> {
+    let spawned = kind
+        .command(port)
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            panic!("{0} is missing: install the package {0}", kind.package())
+        }
+        Err(error) => panic!("{}: {error}", kind.package()),
+    };
+    eventually("the server to listen", || {
+        if child.try_wait().expect("a child").is_some() {
+            return Some(false);
+        }
+        let connected = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+        connected.is_ok().then_some(true)
+    })
+    .then_some(child)
+}
+
+/// A server that answers every line with another one that means nothing.
+pub(super) fn babbling() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                let mut answers = stream.try_clone().expect("a socket");
+                let mut lines = BufReader::new(stream);
+                let mut line = Vec::new();
+                while matches!(
+                    lines.by_ref().take(4096).read_until(b'\n', &mut line),
+                    Ok(1..)
+                ) {
+                    line.clear();
+                    if answers
+                        .write_all(b"220 mail.example.com ESMTP\r\n")
+                        .is_err()
+                    {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
