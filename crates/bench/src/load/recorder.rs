@@ -129,7 +129,7 @@ impl Recorder {
         self.slice_end = self.clock.begin + self.clock.start_of(self.slice + 1);
     }
 
-    /// Hands over what is left.
+    /// Hands over what is left. The reader goes on until the recorder is gone, too.
     pub(crate) fn end(&mut self, backlog: u64) {
         let part = self.part(backlog);
         // Nobody is there any more only when the run has failed as a whole.
@@ -244,6 +244,7 @@ mod tests {
         two.failed(Fault::Reset, begin + SLICE * 2, begin + SLICE * 2);
         one.end(0);
         two.end(0);
+        drop((one, two));
         let mut collector = Collector::new(clock, 2);
         let mut told = Vec::new();
         collector.collect(&parts, &mut |progress| {
@@ -269,6 +270,7 @@ mod tests {
         recorder.failed(Fault::Reset, now, now);
         answer(&mut recorder, now + SLICE, 1);
         recorder.end(0);
+        drop(recorder);
         let mut collector = Collector::new(clock, 1);
         collector.collect(&parts, &mut |_| ());
         assert_eq!(collector.tally.answers(), 1);
@@ -294,6 +296,7 @@ mod tests {
             collector.tally.answers()
         });
         recorder.end(0);
+        drop(recorder);
         assert_eq!(reader.join().expect("it ends"), 5);
     }
 }
