@@ -49,7 +49,7 @@ compare: compare-hit compare-w1 compare-w2 compare-w5 compare-bench
 compare-quick:
 	compare/hit --quick --parts hits --sizes 1024
 	compare/w1 --quick --sites simulated --only "no cache,microcache,nginx-naive,nginx"
-	compare/w2 --quick --simulated --parts one,fifty --only microcache,nginx
+	compare/w2 --quick --simulated --parts fifty --only microcache,nginx
 	compare/w5 --quick --connections 10,1000,10000 --only microcache,floor,nginx
 
 # Options in ARGS: make compare-hit ARGS='--quick'

@@ -46,7 +46,11 @@ class Server:
         self.url = f"http://127.0.0.1:{port}"
 
     def get(self, path, method="GET"):
-        """One request on a connection of its own."""
+        """The body that one request gets, on a connection of its own."""
+        return self.answer(path, method)[0]
+
+    def answer(self, path, method="GET"):
+        """The same with the Cache-Status that comes with it, if any."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
             connection.request(method, path)
@@ -58,7 +62,7 @@ class Server:
             connection.close()
         if response.status != 200:
             raise RigError(f"{self.name}: {method} {path} gave {response.status}\n{self.process.last_words()}")
-        return body
+        return body, response.getheader("Cache-Status", "")
 
 
 class Rig:
@@ -174,8 +178,8 @@ def microcache(rig, _stack, _home, port, threads):
     return [rig.microcache, "--listen", f"127.0.0.1:{port}", "--threads", threads, "--memory", "1GiB", rig.origin.url]
 
 
-def nginx(rig, stack, home, port, threads, collapsing=NGINX_COLLAPSING):
-    cache = Path(tempfile.mkdtemp(prefix="compare-nginx-", dir=machine.fast_directory(home)))
+def nginx(rig, stack, home, port, threads, collapsing=NGINX_COLLAPSING, beside=None):
+    cache = Path(tempfile.mkdtemp(prefix="compare-nginx-", dir=beside or machine.fast_directory(home)))
     stack.callback(shutil.rmtree, cache, ignore_errors=True)
     path = configured("nginx.conf", home, user=getpass.getuser(), threads=threads, dir=home, cache=cache, origin=rig.origin.port,
                       port=port, collapsing=collapsing, files=rig.file_limit, open_files=min(150_000, rig.file_limit - rig.connections - OTHER_FILES))
@@ -220,7 +224,7 @@ VERSIONS = {
     "microcache": ["git", "describe", "--always", "--dirty"], "nginx": ["nginx", "-v"], "haproxy": ["haproxy", "-v"],
     "varnish": ["varnishd", "-V"], "wrk": ["wrk", "-v"], "gcc": ["gcc", "--version"], "rustc": ["rustc", "--version"],
     "siege": ["siege", "--version"], "java": ["java", "-version"], "ab": ["ab", "-V"], "php": ["php", "-v"],
-    "mariadb": ["mariadbd", "--version"]}
+    "mariadb": ["mariadbd", "--version"], "memcached": ["memcached", "-V"]}
 
 
 def version(name):
