@@ -77,6 +77,7 @@ impl FileReader {
         let mut block = match read.map_err(io::Error::other).flatten() {
             Ok(block) => block,
             Err(error) => {
+                self.body.mark_damaged();
                 self.at = self.end;
                 return Poll::Ready(Some(Err(error)));
             }

@@ -234,6 +234,11 @@ impl Engine {
 
     fn look_up(&self, key: &[u8], request: Fields<'_>) -> Known {
         match self.memory.get(key).map(|object| object.select(request)) {
+            // Whoever met the damage got a response that breaks off; nobody else shall.
+            Some(Ok(hit)) if hit.body.is_damaged() => {
+                self.purge_key(key);
+                Known::Nothing
+            }
             Some(Ok(hit)) => Known::Response(hit),
             Some(Err(object)) => Known::Key(object),
             None => Known::Nothing,

@@ -41,6 +41,14 @@ impl Content {
         }
     }
 
+    /// Whether it is in a file that could not be read as it was written.
+    pub fn is_damaged(&self) -> bool {
+        match self {
+            Self::Bytes(_) => false,
+            Self::File(file) => file.is_damaged(),
+        }
+    }
+
     /// The memory it takes.
     pub fn heap_size(&self) -> usize {
         match self {
@@ -76,6 +84,8 @@ pub struct FileBody {
     sums: Box<[u64]>,
     /// Every block has been read and was right.
     verified: AtomicBool,
+    /// A block could not be read, or was not what was written.
+    damaged: AtomicBool,
     /// Somebody used it since whoever keeps it last looked.
     used: AtomicBool,
 }
@@ -92,6 +102,7 @@ impl FileBody {
             len,
             sums,
             verified: AtomicBool::new(false),
+            damaged: AtomicBool::new(false),
             used: AtomicBool::new(true),
         })
     }
@@ -144,6 +155,16 @@ impl FileBody {
     /// Notes that every block has been read and was right, or has just been written.
     pub fn mark_verified(&self) {
         self.verified.store(true, Ordering::Release);
+    }
+
+    /// Notes that a block could not be read, or was not what was written.
+    pub fn mark_damaged(&self) {
+        self.damaged.store(true, Ordering::Release);
+    }
+
+    /// Whether a block could not be read, or was not what was written.
+    pub fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Acquire)
     }
 
     /// The file and where the body begins in it, once all of it has been checked: it may then be

@@ -176,14 +176,16 @@ impl Head {
     }
 
     /// The record, once its body is there. A body in memory is checked; one in a file checks what
-    /// is read of it.
+    /// is read of it, and is refused once that was wrong.
     pub fn with_body(self, body: Content) -> Result<Record, Corrupt> {
         if body.len() != self.body_len {
             return Err(Corrupt::Length);
         }
-        if let Content::Bytes(bytes) = &body
-            && checksum(bytes) != self.body_sum
-        {
+        let is_wrong = match &body {
+            Content::Bytes(bytes) => checksum(bytes) != self.body_sum,
+            Content::File(_) => body.is_damaged(),
+        };
+        if is_wrong {
             return Err(Corrupt::Checksum);
         }
         if self.status == VARIES {

@@ -1,6 +1,7 @@
 //! Responses on disk: they survive the process, and never come back wrong.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -306,7 +307,46 @@ fn what_is_damaged_is_fetched_anew() {
     }
 }
 
-fn damage(file: &std::path::Path, round: usize, number: usize) {
+#[test]
+fn a_large_body_that_is_damaged_breaks_off_once_and_is_fetched_anew() {
+    let (origin, folder) = (Origin::start(), Folder::new());
+    let body = noise(900_000, 13);
+    origin.on("/page").reply(lasting(&body));
+    let flags = ["--memory", "1MiB", "--disk", &folder.disk()];
+    let proxy = Proxy::start(&origin, &flags);
+    assert!(proxy.get("/page").body == body);
+    end(proxy);
+    let file = folder
+        .files()
+        .into_iter()
+        .max_by_key(|file| fs::metadata(file).unwrap().len())
+        .expect("the body's file");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[500_000] ^= 1;
+    overwrite(&file, &bytes);
+
+    let proxy = Proxy::start(&origin, &flags);
+    let part = proxy.get_with("/page", &["Range: bytes=0-999"]);
+    assert_found(&part, "disk", &body[..1000]);
+    assert!(proxy.ask("/page").try_response().is_err());
+    let anew = proxy.get("/page");
+    assert!(anew.body == body && !anew.is_hit());
+    eventually("a hit", || {
+        let response = proxy.get("/page");
+        assert!(response.body == body);
+        response.is_hit().then_some(())
+    });
+}
+
+/// Such that nobody sees from outside that it was changed.
+fn overwrite(file: &Path, bytes: &[u8]) {
+    let modified = fs::metadata(file).unwrap().modified().unwrap();
+    fs::write(file, bytes).expect("it can be written");
+    let file = fs::File::options().write(true).open(file).unwrap();
+    file.set_modified(modified).expect("it can be set");
+}
+
+fn damage(file: &Path, round: usize, number: usize) {
     let mut bytes = fs::read(file).expect("it can be read");
     let at = bytes.len() * ((number * 7 + round) % 100) / 100;
     match round {
@@ -316,5 +356,5 @@ fn damage(file: &std::path::Path, round: usize, number: usize) {
         4 => bytes.clear(),
         _ => bytes.fill(0xff),
     }
-    fs::write(file, bytes).expect("it can be written");
+    overwrite(file, &bytes);
 }
