@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -14,7 +14,7 @@ use super::http2;
 use super::origin_counter;
 use super::plan::{Ended, Plan, Share};
 use super::recorder::{Clock, Collector, PARTS_PER_THREAD, Part, Recorder};
-use super::report::{OriginCount, Progress, Report};
+use super::report::{OriginCount, Progress, Report, Slice};
 use super::settings::{Pace, Protocol, Settings};
 
 /// Makes the load, tells `watch` at the end of every slice how things stand, and reports. Returns early when
@@ -121,6 +121,7 @@ fn report(plan: &Plan, clock: Clock, seen: Seen, ended: Ended) -> Report {
         Some(duration) if !counted && !interrupted => elapsed.max(duration),
         _ => elapsed,
     };
+    let time_line = trimmed(collector.time_line, elapsed);
     Report {
         began,
         elapsed,
@@ -132,8 +133,7 @@ fn report(plan: &Plan, clock: Clock, seen: Seen, ended: Ended) -> Report {
             Pace::Rate(rate) => Some(rate),
             Pace::Closed | Pace::Think(..) => None,
         },
-        backlog: collector
-            .time_line
+        backlog: time_line
             .iter()
             .map(|slice| slice.backlog)
             .max()
@@ -141,11 +141,20 @@ fn report(plan: &Plan, clock: Clock, seen: Seen, ended: Ended) -> Report {
         tally: collector.tally,
         unfinished: ended.unfinished,
         unsent: ended.unsent,
-        time_line: collector.time_line,
+        time_line,
         origin,
         interrupted,
         gave_up: ended.gave_up,
     }
+}
+
+/// The last slices are only as long as the run was.
+fn trimmed(mut time_line: Vec<Slice>, elapsed: Duration) -> Vec<Slice> {
+    for slice in &mut time_line {
+        slice.length = slice.length.min(elapsed.saturating_sub(slice.start));
+    }
+    time_line.retain(|slice| !slice.length.is_zero() || slice.answers() + slice.faults > 0);
+    time_line
 }
 
 /// Files that are open beside the connections.
