@@ -7,6 +7,7 @@ const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 64.0;
 const BOTTOM: f64 = 24.0;
 const TOP: f64 = 8.0;
+const RIGHT: f64 = 36.0;
 
 /// A drawing; places on both axes are shares, from 0 to 1.
 pub(super) struct Drawing(String);
@@ -67,11 +68,19 @@ fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
 }
 
 fn place_x(share: f64) -> f64 {
-    LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - 24.0)
+    LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
 }
 
 fn place_y(share: f64) -> f64 {
     TOP + (1.0 - share.clamp(0.0, 1.0)) * (HEIGHT - TOP - BOTTOM)
+}
+
+/// A round number that is no less, for the upper end of an axis.
+pub(super) fn round_up(value: f64) -> f64 {
+    let power = 10f64.powf(value.max(1.0).log10().floor());
+    let rounds = [1.0, 2.0, 4.0, 8.0, 10.0].map(|digit| digit * power);
+    let no_less = rounds.into_iter().find(|round| *round >= value);
+    no_less.unwrap_or(value)
 }
 
 /// Latencies from the power of ten below the least to the one above the most.
@@ -104,6 +113,19 @@ impl Decades {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn axes_end_at_round_numbers() {
+        for (value, end) in [
+            (0.0, 1.0),
+            (1.0, 1.0),
+            (3.0, 4.0),
+            (7_612.0, 8_000.0),
+            (81.0, 100.0),
+        ] {
+            assert!((round_up(value) - end).abs() < 1e-6, "{value}");
+        }
+    }
 
     #[test]
     fn decades_hold_what_they_span() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::drawing::{Decades, Drawing};
+use super::drawing::{Decades, Drawing, round_up};
 use super::seen;
 use crate::load::report::{Report, Slice};
 use crate::load::unit::{show_duration, show_rounded};
@@ -16,7 +16,7 @@ const MARKS: u32 = 4;
 pub(super) fn rates(report: &Report) -> String {
     let mut drawing = Drawing::new("requests per second over time");
     let groups: Vec<&[Slice]> = groups(&report.time_line).collect();
-    let most = groups.iter().map(|g| rate(g, all)).fold(1.0, f64::max);
+    let most = round_up(groups.iter().map(|g| rate(g, all)).fold(0.0, f64::max));
     for mark in 0..=MARKS {
         let y = f64::from(mark) / f64::from(MARKS);
         drawing.mark_y(y, show_rounded(y * most));
