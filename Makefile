@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build test shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-w1 compare-w2 compare-w5 compare-bench tools
+.PHONY: build test shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench tools
 
 build:
 	cargo build --release --locked
@@ -21,7 +21,7 @@ lint: tools deny
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --manifest-path fuzz/Cargo.toml --no-default-features --target-dir target/fuzz -- -D warnings
 	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c
-	for script in compare/hit compare/w1 compare/w2 compare/w5 compare/bench; do python3 $$script --help >/dev/null || exit 1; done
+	for script in compare/hit compare/w1 compare/w2 compare/w3 compare/w4 compare/w5 compare/bench; do python3 $$script --help >/dev/null || exit 1; done
 
 # Licences, sources and duplicates of the dependencies, after deny.toml. Installing cargo-deny takes minutes, so it is not installed here.
 deny:
@@ -42,8 +42,8 @@ bench-instructions: PACKAGES = valgrind:valgrind
 bench-instructions: tools
 	crates/engine/benches/record docs/benchmarks/instructions.md
 
-# Everything side by side, in about an hour: make compare ARGS=--write
-compare: compare-hit compare-w1 compare-w2 compare-w5 compare-bench
+# Everything side by side, in under two hours: make compare ARGS=--write
+compare: compare-hit compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench
 
 # A look at everything in two minutes, beside building: few rounds, few peers, and simulated applications.
 compare-quick:
@@ -56,12 +56,18 @@ compare-quick:
 compare-hit:
 	compare/hit $(ARGS)
 
-# WordPress, a Java application, and up to 10,000 connections, each with its options in ARGS as well.
+# WordPress, a Java application, a large document, memcached that fails, and up to 10,000 connections, each with its options in ARGS as well.
 compare-w1:
 	compare/w1 $(ARGS)
 
 compare-w2:
 	compare/w2 $(ARGS)
+
+compare-w3:
+	compare/w3 $(ARGS)
+
+compare-w4:
+	compare/w4 $(ARGS)
 
 compare-w5:
 	compare/w5 $(ARGS)
