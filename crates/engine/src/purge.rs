@@ -10,8 +10,9 @@ use tokio::time::timeout;
 use crate::message::{Incoming, Request};
 use crate::serve::{Engine, key_of};
 
-/// How long an unsafe request waits for what it made invalid to leave the disk: once its answer is
-/// out, not even a kill and a restart bring that back. A disk that hangs is not waited for longer.
+/// How long an unsafe request waits for what it made invalid to leave the tiers: once its answer is
+/// out, neither another process nor a restart brings that back, and what is fetched next is not
+/// removed with it. A tier that hangs is not waited for longer.
 const REMOVAL_WAIT: Duration = Duration::from_millis(500);
 
 impl Engine {
@@ -47,7 +48,7 @@ impl Engine {
         {
             self.purge_target(incoming, &target);
         }
-        let _ = timeout(REMOVAL_WAIT, self.tiers.settle_own()).await;
+        let _ = timeout(REMOVAL_WAIT, self.tiers.settle()).await;
     }
 
     /// A GET of the target may take another route than the request that invalidates it, and

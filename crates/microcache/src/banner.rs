@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use microcache_bench::origin::{COUNTERS, Totals};
-use microcache_proxy::Summary;
-use microcache_proxy::config::{Config, Route, units};
+use microcache_proxy::config::{Config, Route, TierConfig, units};
 use microcache_proxy::upstream::settings::{GroupSettings, ServerSettings};
+use microcache_proxy::{Summary, TierReport};
 
 /// Where it listens, what it fronts, what rule is in force, and how to see that it works.
 pub(crate) fn started(config: &Config, addresses: &[SocketAddr]) -> String {
@@ -30,6 +30,10 @@ pub(crate) fn started(config: &Config, addresses: &[SocketAddr]) -> String {
         units::show_size(config.memory),
         count(config.threads as u64, "thread")
     );
+    let tiers = tiers(&config.tiers);
+    if !tiers.is_empty() {
+        let _ = writeln!(out, "  behind  {}", tiers.join(", then "));
+    }
     if let Some((last, others)) = config.routes.split_last() {
         if !others.is_empty() {
             let _ = writeln!(
@@ -70,6 +74,9 @@ pub(crate) fn stopped(summary: &Summary) -> String {
         count(summary.evicted, "object"),
         summary.refused
     );
+    for report in &summary.tiers {
+        let _ = writeln!(out, "  {}", tier(report));
+    }
     out
 }
 
@@ -123,6 +130,59 @@ fn origin(group: &GroupSettings) -> String {
     };
     let most = count(group.max_concurrent as u64, "request");
     format!("{name}{}, at most {most} at a time", servers.join(" "))
+}
+
+/// The tiers behind memory, nearest first. Addresses of Redis hold passwords, and stay away.
+fn tiers(config: &TierConfig) -> Vec<String> {
+    let mut tiers = Vec::new();
+    if let Some((directory, size)) = &config.disk {
+        let size = units::show_size(*size);
+        tiers.push(format!("disk, {size} in {}", directory.display()));
+    }
+    for (name, servers) in [
+        ("memcached", config.memcached.len()),
+        ("redis", config.redis.len()),
+    ] {
+        if servers > 0 {
+            tiers.push(format!("{name}, {}", count(servers as u64, "server")));
+        }
+    }
+    tiers
+}
+
+/// What a tier did, and how it is.
+fn tier(report: &TierReport) -> String {
+    let stats = &report.stats;
+    let mut out = format!(
+        "{}: {}, {}; {} written, {} dropped, {} refused; {}, {}, {} corrupt",
+        report.name,
+        count(report.hits, "hit"),
+        match report.misses {
+            1 => "1 miss".to_owned(),
+            misses => format!("{misses} misses"),
+        },
+        report.written,
+        report.dropped,
+        stats.refused,
+        count(report.errors, "error"),
+        count(report.timeouts, "time-out"),
+        report.corrupt,
+    );
+    if let Some(micros) = report.slowest_of(99) {
+        let _ = write!(out, "; 99 % of look-ups within {micros} us");
+    }
+    if let (Some(entries), Some(bytes)) = (stats.entries, stats.bytes) {
+        let _ = write!(
+            out,
+            "; holds {} in {bytes} bytes, {} evicted",
+            count(entries, "record"),
+            stats.evicted
+        );
+    }
+    for trouble in &stats.degraded {
+        let _ = write!(out, "; {trouble}");
+    }
+    out
 }
 
 fn url(server: &ServerSettings) -> String {

@@ -11,4 +11,5 @@ mod shared;
 mod tiers;
 pub mod upstream;
 
+pub use microcache_store::TierReport;
 pub use server::{Server, ServerError, Summary};

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use microcache_engine::{Engine, Outcome};
-use microcache_store::Tiers;
+use microcache_store::{TierReport, Tiers};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -51,6 +51,8 @@ pub struct Summary {
     pub evicted: u64,
     /// Responses that memory did not take.
     pub refused: u64,
+    /// What the tiers behind memory did.
+    pub tiers: Vec<TierReport>,
 }
 
 /// A server that holds its addresses and does not serve yet.
@@ -155,7 +157,12 @@ impl Server {
             threads.push(thread);
         }
         drop(stopped);
-        runtime.block_on(wait_for_stop(&shared, &stop, self.signals));
+        runtime.block_on(async {
+            tokio::select! {
+                () = wait_for_stop(&shared, &stop, self.signals) => {}
+                () = tiers::watch(shared.engine.tiers()) => {}
+            }
+        });
         for thread in threads {
             // A thread that panicked has said so; the others still finish.
             if let Ok(result) = thread.join() {
@@ -270,5 +277,6 @@ fn summary(engine: &Engine) -> Summary {
         origin_requests: engine.counters.origin_requests(),
         evicted: memory.evicted,
         refused: memory.refused,
+        tiers: engine.tiers().reports(),
     }
 }

@@ -1,12 +1,14 @@
 //! The tiers behind memory, started as the configuration says.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use microcache_store::disk::{Disk, DiskError, DiskSettings};
 use microcache_store::memcached::{InvalidSettings, Memcached, MemcachedSettings};
 use microcache_store::redis::{Redis, RedisSettings, RedisStartError};
 use microcache_store::{Tier, TierLimits, Tiers};
 use tokio::runtime::Handle;
+use tokio::time::sleep;
 
 use crate::config::TierConfig;
 
@@ -80,4 +82,26 @@ pub(crate) async fn start(
         queue: config.queue,
     };
     Ok(Tiers::new(tiers, limits, background))
+}
+
+/// How often the tiers are asked how they are.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Says when a tier falls out of service, wholly or in part, and when it is back. Never ends.
+pub(crate) async fn watch(tiers: &Tiers) {
+    let mut were_degraded = Vec::new();
+    loop {
+        let reports = tiers.reports();
+        were_degraded.resize(reports.len(), false);
+        for (report, was_degraded) in reports.iter().zip(&mut were_degraded) {
+            let trouble = &report.stats.degraded;
+            match (*was_degraded, trouble.is_empty()) {
+                (false, false) => eprintln!("microcache: {}: {}", report.name, trouble.join("; ")),
+                (true, true) => eprintln!("microcache: {}: in order again", report.name),
+                _ => {}
+            }
+            *was_degraded = !trouble.is_empty();
+        }
+        sleep(LOOK_EVERY).await;
+    }
 }

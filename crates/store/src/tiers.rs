@@ -117,6 +117,21 @@ pub struct TierReport {
     pub stats: TierStats,
 }
 
+impl TierReport {
+    /// So many microseconds are enough for this percentage of all look-ups; `None` if there was
+    /// none.
+    pub fn slowest_of(&self, percentage: u64) -> Option<u64> {
+        let all: u64 = self.latency.iter().sum();
+        let wanted = all.saturating_mul(percentage).div_ceil(100);
+        let mut seen = 0;
+        let enough = self.latency.iter().position(|&times| {
+            seen += times;
+            seen >= wanted
+        });
+        enough.filter(|_| all > 0).map(|at| 2 << at)
+    }
+}
+
 /// Powers of two of microseconds, up to a second.
 pub const LATENCIES: usize = 20;
 
@@ -288,13 +303,6 @@ impl Tiers {
         }
     }
 
-    /// Waits until everything is done that was asked of tiers which nobody else uses.
-    pub async fn settle_own(&self) {
-        for placed in self.tiers.iter().filter(|one| !one.tier.is_shared()) {
-            placed.settle().await;
-        }
-    }
-
     /// A place for a body that is too large for memory, if a tier takes such.
     pub fn spool(&self) -> Option<Spooling> {
         self.tiers.iter().find_map(|placed| {
@@ -462,7 +470,8 @@ impl Placed {
         let counter = match &result {
             Ok(_) => return result,
             Err(TierError::Timeout) => &self.counters.timeouts,
-            Err(TierError::Corrupt(_)) => &self.counters.corrupt,
+            // The tier counts these itself.
+            Err(TierError::Corrupt(_)) => return result,
             Err(TierError::Down | TierError::Failed(_)) => &self.counters.errors,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -558,17 +567,18 @@ impl Placed {
     fn report(&self) -> TierReport {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
+        let stats = self.tier.stats();
         TierReport {
             name: self.tier.name(),
             hits: read(&counters.hits),
             misses: read(&counters.misses),
             errors: read(&counters.errors),
             timeouts: read(&counters.timeouts),
-            corrupt: read(&counters.corrupt),
+            corrupt: read(&counters.corrupt) + stats.corrupt,
             written: read(&counters.written),
             dropped: read(&counters.dropped),
             latency: std::array::from_fn(|at| read(&counters.latency[at])),
-            stats: self.tier.stats(),
+            stats,
         }
     }
 }
@@ -594,4 +604,20 @@ impl Counters {
 fn random() -> u64 {
     use std::hash::BuildHasher;
     std::hash::RandomState::new().hash_one(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_look_ups_are_in_the_last_classes() {
+        let mut report = TierReport::default();
+        assert_eq!(report.slowest_of(99), None);
+        report.latency[3] = 99;
+        report.latency[10] = 1;
+        assert_eq!(report.slowest_of(50), Some(16));
+        assert_eq!(report.slowest_of(99), Some(16));
+        assert_eq!(report.slowest_of(100), Some(2048));
+    }
 }

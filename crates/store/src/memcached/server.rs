@@ -159,7 +159,7 @@ impl Server {
     /// What it says about itself, and what is wrong with it.
     pub(super) fn describe(&self) -> (Option<Report>, Option<String>) {
         let (report, why) = self.health.describe();
-        let why = why.map(|why| format!("memcached {}: {why}", self.address));
+        let why = why.map(|why| format!("{}: {why}", self.address));
         (report, why)
     }
 }

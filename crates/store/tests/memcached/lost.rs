@@ -32,7 +32,7 @@ async fn a_killed_server_costs_its_keys_and_returns() {
     eventually("the server is missed", || pool.stats().degraded.len() == 1).await;
     let line = &pool.stats().degraded[0];
     assert!(
-        line.starts_with(&format!("memcached 127.0.0.1:{}: ", nodes[2].port())),
+        line.starts_with(&format!("127.0.0.1:{}: ", nodes[2].port())),
         "{line}"
     );
     for number in 0..KEYS {

@@ -54,6 +54,41 @@ fn a_frozen_server_delays_nobody_and_is_used_again_later() {
 }
 
 #[test]
+fn what_a_tier_did_and_how_it_is_can_be_read() {
+    for kind in BOTH {
+        let (origin, mut server) = (Origin::start(), Server::start(kind));
+        pages(&origin, 10);
+        let [flag, address] = server.flags();
+        let mut proxy = Proxy::start(&origin, &[&flag, &address]);
+        let name = kind.name();
+        let says = |proxy: &Proxy, what: &str| {
+            eventually(what, || proxy.output().contains(what).then_some(()));
+        };
+        says(&proxy, &format!("behind  {name}, 1 server"));
+        check(&proxy, 0);
+        server.kill();
+        let mut page = 1;
+        eventually("trouble to be told", || {
+            page += 1;
+            let target = format!("/other/{page}");
+            origin.on(&target).reply(lasting("other"));
+            proxy.get(&target).assert_is(200, "other");
+            let told = format!("microcache: {name}: 127.0.0.1");
+            proxy.output().contains(&told).then_some(())
+        });
+        server.restart();
+        says(&proxy, &format!("microcache: {name}: in order again"));
+        proxy.terminate();
+        assert!(proxy.wait().success());
+        says(&proxy, &format!("  {name}: 0 hits, "));
+        assert!(
+            !proxy.output().contains("redis://"),
+            "it may hold a password"
+        );
+    }
+}
+
+#[test]
 fn a_server_that_dies_is_done_without_and_used_again_when_it_is_back() {
     for kind in BOTH {
         let (origin, mut server) = (Origin::start(), Server::start(kind));
