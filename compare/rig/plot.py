@@ -57,7 +57,8 @@ def svg(title, panels, events):
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">', f"<title>{escape(title)}</title>",
              f"<style>{STYLE}</style>", f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>', *legend(panels[0].lines)]
     for number, panel in enumerate(panels):
-        parts += drawn(panel, TOP + LEGEND_HEIGHT + number * (PANEL_HEIGHT + GAP), across, end, events)
+        top = TOP + LEGEND_HEIGHT + number * (PANEL_HEIGHT + GAP)
+        parts += [*drawn(panel, top, across, end), *happened(events, top, across, is_told=number == 0)]
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -69,7 +70,7 @@ def legend(names):
         yield text(left + 24, 20, name)
 
 
-def drawn(panel, top, across, end, events):
+def drawn(panel, top, across, end):
     bottom = top + PANEL_HEIGHT
     yield text(LEFT, top - 6, panel.title, 'class="title"')
     for tick in panel.ticks():
@@ -78,12 +79,17 @@ def drawn(panel, top, across, end, events):
         yield text(LEFT - 6, y + 4, f"{tick:,g}", 'text-anchor="end"')
     for seconds in range(0, math.floor(end) + 1, max(1, round(nice(end)))):
         yield text(across(seconds), bottom + 15, f"{seconds} s", 'text-anchor="middle"')
-    for seconds, what in events:
-        yield f'<line class="event" x1="{across(seconds):.1f}" y1="{top}" x2="{across(seconds):.1f}" y2="{bottom}"/>'
-        yield text(across(seconds) + 3, bottom - 6, what)
     for number, line in enumerate(panel.lines.values()):
         points = " ".join(f"{across(seconds):.1f},{bottom - PANEL_HEIGHT * panel.height(value):.1f}" for seconds, value in line)
         yield f'<polyline points="{points}" fill="none" stroke="{COLOURS[number]}" stroke-width="1.8"/>'
+
+
+def happened(events, top, across, is_told):
+    """A line for each event, with its words in one of the panels."""
+    for seconds, what in events:
+        yield f'<line class="event" x1="{across(seconds):.1f}" y1="{top}" x2="{across(seconds):.1f}" y2="{top + PANEL_HEIGHT}"/>'
+        if is_told:
+            yield text(across(seconds) + 3, top + PANEL_HEIGHT - 6, what)
 
 
 def text(x, y, words, more=""):

@@ -26,9 +26,9 @@ timeout = {patience}
 json_output = true
 """
 PATIENCE_SECONDS = 30
-USERS_PER_PROCESS = 300
-# siege ends when its time is over and the last answers are there; what still runs after that has deadlocked.
-END_LIMIT_SECONDS = PATIENCE_SECONDS + 15
+USERS_PER_PROCESS = 100
+# siege drops what is under way when its time is over; what still runs so much later has deadlocked.
+END_LIMIT_SECONDS = 15
 
 
 @dataclass(frozen=True)
