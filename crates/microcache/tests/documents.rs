@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const GUIDE: [&str; 13] = [
+const GUIDE: [&str; 14] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -15,6 +15,7 @@ const GUIDE: [&str; 13] = [
     "docs/getting-started.md",
     "docs/caching-rules.md",
     "docs/operations.md",
+    "docs/tiers.md",
     "docs/security.md",
     "docs/real-application.md",
     "docs/bench.md",
@@ -244,7 +245,8 @@ const DETAILS: [&str; 6] = [
 #[test]
 fn every_detail_of_cache_status_is_explained() {
     let rules = read("docs/caching-rules.md");
-    let mut details = BTreeSet::from(["uncollapsed".to_owned()]);
+    let mut details =
+        BTreeSet::from(["uncollapsed", "disk", "memcached", "redis"].map(str::to_owned));
     for path in DETAILS {
         let source = read(path);
         let code = source

@@ -468,10 +468,9 @@ impl Placed {
 
     fn counted<T>(&self, result: Result<T, TierError>) -> Result<T, TierError> {
         let counter = match &result {
-            Ok(_) => return result,
+            // The tier counts itself what is corrupt.
+            Ok(_) | Err(TierError::Corrupt(_)) => return result,
             Err(TierError::Timeout) => &self.counters.timeouts,
-            // The tier counts these itself.
-            Err(TierError::Corrupt(_)) => return result,
             Err(TierError::Down | TierError::Failed(_)) => &self.counters.errors,
         };
         counter.fetch_add(1, Ordering::Relaxed);

@@ -36,6 +36,7 @@ impl Config {
         }
         for table in tables {
             draft.check_sizes(&table, &mut mistakes);
+            draft.check_tiers(&table, &mut mistakes);
             table.refuse_rest(&mut mistakes);
         }
         let config = draft.finish(input.file.is_some(), &mut mistakes);
@@ -112,6 +113,18 @@ impl<'a> Draft<'a> {
             }
         }
         self.check_max_object(&self.route, table, mistakes);
+    }
+
+    /// One tier decides who of all processes asks the origin, and only that one could be filled.
+    fn check_tiers(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
+        let tiers = &self.config.tiers;
+        if !tiers.memcached.is_empty()
+            && !tiers.redis.is_empty()
+            && let Some(value) = table.get("redis").or(table.get("memcached"))
+        {
+            let what = "`memcached` and `redis` cannot be used together";
+            mistakes.note(Mistake::new(&value.place, what).remedy("choose one of them"));
+        }
     }
 
     fn check_max_object(&self, draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes) {

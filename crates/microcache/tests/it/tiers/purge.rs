@@ -24,28 +24,22 @@ fn post(proxy: &Proxy) {
 
 #[test]
 fn a_post_takes_a_page_from_memory_and_from_every_tier() {
-    let (origin, folder) = (Origin::start(), Folder::new());
-    let servers = BOTH.map(Server::start);
-    let [memcached, redis] = servers.each_ref().map(Server::flags);
-    let disk = ["--disk".to_owned(), folder.disk()];
-    changing(&origin);
-    let flags: Vec<&str> = [&disk, &memcached, &redis]
-        .into_iter()
-        .flatten()
-        .map(|s| &**s)
-        .collect();
-    let proxy = Proxy::start(&origin, &flags);
-    proxy.get("/page").assert_is(200, "one");
-    proxy.get("/page").assert_hit();
-    post(&proxy);
-    let after = proxy.get("/page");
-    after.assert_is(200, "two");
-    after.assert_forwarded("uri-miss");
-    end(proxy);
-
-    for tier in [&disk, &memcached, &redis] {
-        let proxy = Proxy::start(&origin, &tier.each_ref().map(|s| &**s));
-        proxy.get("/page").assert_is(200, "two");
+    for kind in BOTH {
+        let (origin, folder, server) = (Origin::start(), Folder::new(), Server::start(kind));
+        let (disk, [flag, address]) = (folder.disk(), server.flags());
+        changing(&origin);
+        let proxy = Proxy::start(&origin, &["--disk", &disk, &flag, &address]);
+        proxy.get("/page").assert_is(200, "one");
+        proxy.get("/page").assert_hit();
+        post(&proxy);
+        let after = proxy.get("/page");
+        after.assert_is(200, "two");
+        after.assert_forwarded("uri-miss");
+        end(proxy);
+        for tier in [["--disk", &disk], [&*flag, &*address]] {
+            let proxy = Proxy::start(&origin, &tier);
+            proxy.get("/page").assert_is(200, "two");
+        }
     }
 }
 
@@ -172,26 +166,22 @@ fn held_back(origin: &Origin, gate: &Gate) {
 
 #[test]
 fn a_fill_that_began_before_a_purge_is_stored_in_no_tier() {
-    let (origin, folder, gate) = (Origin::start(), Folder::new(), Gate::default());
-    let servers = BOTH.map(Server::start);
-    let [memcached, redis] = servers.each_ref().map(Server::flags);
-    let disk = ["--disk".to_owned(), folder.disk()];
-    held_back(&origin, &gate);
-    let flags: Vec<&str> = [&disk, &memcached, &redis]
-        .into_iter()
-        .flatten()
-        .map(|s| &**s)
-        .collect();
-    let proxy = Proxy::start(&origin, &flags);
-    let mut client = proxy.ask("/page");
-    origin.wait_for("/page", 1);
-    post(&proxy);
-    gate.open();
-    client.response().assert_is(200, "one");
-    end(proxy);
-    for tier in [&disk, &memcached, &redis] {
-        let proxy = Proxy::start(&origin, &tier.each_ref().map(|s| &**s));
-        proxy.get("/page").assert_is(200, "two");
+    for kind in BOTH {
+        let (origin, folder, server) = (Origin::start(), Folder::new(), Server::start(kind));
+        let (disk, [flag, address]) = (folder.disk(), server.flags());
+        let gate = Gate::default();
+        held_back(&origin, &gate);
+        let proxy = Proxy::start(&origin, &["--disk", &disk, &flag, &address]);
+        let mut client = proxy.ask("/page");
+        origin.wait_for("/page", 1);
+        post(&proxy);
+        gate.open();
+        client.response().assert_is(200, "one");
+        end(proxy);
+        for tier in [["--disk", &disk], [&*flag, &*address]] {
+            let proxy = Proxy::start(&origin, &tier);
+            proxy.get("/page").assert_is(200, "two");
+        }
     }
 }
 

@@ -16,7 +16,8 @@ fn check(option: &str, says: &str) {
     fs::remove_file(&path).expect("it is there");
     let told = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(2), "{option}: {told}");
-    assert!(told.contains(":2:"), "{option}: {told}");
+    let line = 1 + option.lines().count();
+    assert!(told.contains(&format!(":{line}:")), "{option}: {told}");
     assert!(told.contains("1 mistake"), "{option}: {told}");
     assert!(told.contains(says), "{option}: {told}");
 }
@@ -56,6 +57,10 @@ fn a_mistake_in_an_option_is_told_with_its_place() {
         (r#"redis_max_object = "1B""#, "1KiB"),
         (r#"claim_timeout = "-1s""#, ""),
         (r#"tier_queue = "1KiB""#, "1MiB"),
+        (
+            "memcached = [\"a\"]\nredis = \"redis://a\"",
+            "`memcached` and `redis` cannot be used together",
+        ),
         (r#"dsik = "/var/cache,1GiB""#, "did you mean `disk`?"),
     ] {
         check(option, says);
