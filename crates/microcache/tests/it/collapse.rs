@@ -130,6 +130,7 @@ fn joiners_stream_a_body_of_unknown_length() {
     gate.open();
     for client in &mut clients {
         assert_eq!(client.chunk(), "after");
+        assert_eq!(client.bytes(5), b"0\r\n\r\n");
     }
     let hit = proxy.get("/");
     hit.assert_is(200, "firstafter");
