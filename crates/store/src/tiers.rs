@@ -511,6 +511,9 @@ impl Placed {
             ..
         } = storing;
         let Some((id, token)) = self.id_for(key, response, *expires, *claim).await? else {
+            if let Some((id, token)) = *claim {
+                self.tier.release(id, token).await?;
+            }
             return Ok(Put::ClaimLost);
         };
         let Some(body) = response.body.bytes() else {
@@ -525,7 +528,8 @@ impl Placed {
 
     /// The id that a response is to be stored under, and the claim that is left for it. The
     /// response of a key without `Vary` has the key's own; variants hang on a record that says what
-    /// the key varies on. `None` if the claim on that record is lost.
+    /// the key varies on. `None` if the claim is of no use any more. A purge takes away that record
+    /// alone: a claim on a variant is good as long as the record is the one that it was made under.
     async fn id_for(
         &self,
         key: &[u8],
@@ -534,33 +538,49 @@ impl Placed {
         claim: Option<(EntryId, Token)>,
     ) -> Result<Option<(EntryId, Option<Token>)>, TierError> {
         let base = EntryId::of(key);
-        let token_for = |wanted| {
-            claim
-                .filter(|(id, _)| *id == wanted)
-                .map(|(_, token)| token)
-        };
-        if response.vary.is_empty() {
-            return Ok(Some((base, token_for(base))));
+        let token = claim.map(|(_, token)| token);
+        let on_variant = claim.filter(|(id, _)| *id != base).map(|(id, _)| id);
+        if response.vary.is_empty() && on_variant.is_none() {
+            return Ok(Some((base, token)));
         }
         let variant = |generation| EntryId::of_variant(key, &response.selection, generation);
-        if let Got::Entry(entry) = self.tier.get(base, None).await?
-            && let Ok(Some(Record::Varies(varies))) = decode(entry, key)
-            && varies.names == response.vary
-        {
-            let id = variant(varies.generation);
-            return Ok(Some((id, token_for(id))));
+        match (self.varies(base, key).await?, on_variant) {
+            (Some(varies), on_variant) if varies.names == response.vary => {
+                let id = variant(varies.generation);
+                let is_good = claim.is_none() || on_variant == Some(id);
+                Ok(is_good.then_some((id, token)))
+            }
+            // The origin varies on something else now: whoever comes next begins anew.
+            (Some(_), Some(_)) => {
+                self.tier.remove(base).await?;
+                Ok(None)
+            }
+            (None, Some(_)) => Ok(None),
+            (_, None) => {
+                let varies = Varies {
+                    names: response.vary.clone(),
+                    generation: random(),
+                    began: response.began,
+                };
+                let entry = Entry {
+                    head: encode_varies(key, &varies),
+                    body: Content::default(),
+                };
+                let put = self.tier.put(base, entry, expires, token).await?;
+                Ok((put == Put::Stored).then(|| (variant(varies.generation), None)))
+            }
         }
-        let varies = Varies {
-            names: response.vary.clone(),
-            generation: random(),
-            began: response.began,
+    }
+
+    /// What the key varies on.
+    async fn varies(&self, base: EntryId, key: &[u8]) -> Result<Option<Varies>, TierError> {
+        let Got::Entry(entry) = self.tier.get(base, None).await? else {
+            return Ok(None);
         };
-        let entry = Entry {
-            head: encode_varies(key, &varies),
-            body: Content::default(),
-        };
-        let put = self.tier.put(base, entry, expires, token_for(base)).await?;
-        Ok((put == Put::Stored).then(|| (variant(varies.generation), None)))
+        Ok(match decode(entry, key) {
+            Ok(Some(Record::Varies(varies))) => Some(varies),
+            _ => None,
+        })
     }
 
     fn report(&self) -> TierReport {

@@ -239,6 +239,56 @@ fn a_purge_by_another_process_keeps_a_fill_out_of_the_tier() {
     }
 }
 
+/// The purge takes away what says which variants there are, and what is fetched after it says so anew.
+#[test]
+fn a_purge_by_another_process_keeps_the_fill_of_a_variant_out_of_the_tier() {
+    for (kind, others_ask) in BOTH
+        .into_iter()
+        .flat_map(|kind| [(kind, false), (kind, true)])
+    {
+        let (origin, server, gate) = (Origin::start(), Server::start(kind), Gate::default());
+        let (mut posted, held) = (false, gate.clone());
+        origin.on("/page").answer(move |seen| {
+            posted |= seen.method == "POST";
+            let language = seen.field("x-language").unwrap_or("").to_owned();
+            let reply = Reply::new(200)
+                .with_all(&["Cache-Control: max-age=1000", "Vary: X-Language"])
+                .body(format!("{language} {posted}"));
+            match (&*language, posted) {
+                ("en", false) => reply.after(&held),
+                _ => reply,
+            }
+        });
+        let ask = |proxy: &Proxy, language: &str| {
+            proxy.ask_with("/page", &[&format!("X-Language: {language}")])
+        };
+        let [flag, address] = server.flags();
+        let flags = [&*flag, &*address];
+        let filling = Proxy::start(&origin, &flags);
+        ask(&filling, "de").response().assert_is(200, "de false");
+        let purging = Proxy::start(&origin, &flags);
+        assert_found(
+            &ask(&purging, "de").response(),
+            kind.name(),
+            "de false".as_bytes(),
+        );
+        let mut client = ask(&filling, "en");
+        origin.wait_for("/page", 2);
+        let posted = purging
+            .request("POST /page HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(posted.status, 200);
+        if others_ask {
+            ask(&purging, "de").response().assert_is(200, "de true");
+        }
+        gate.open();
+        client.response().assert_is(200, "en false");
+        end(filling);
+        let third = Proxy::start(&origin, &flags);
+        ask(&third, "en").response().assert_is(200, "en true");
+        ask(&third, "de").response().assert_is(200, "de true");
+    }
+}
+
 #[test]
 fn a_purge_by_another_process_takes_away_what_the_tier_holds() {
     for kind in BOTH {
