@@ -16,7 +16,7 @@ use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::{Reusable, passed_on};
-use crate::serve::{Engine, Question, Refresh, Served, Wanted, Way, answer};
+use crate::serve::{Engine, Question, Refresh, Served, Way, answer};
 
 /// How often a request looks again because what it waited for turned out to be another variant.
 const MAX_ROUNDS: usize = 4;
@@ -250,22 +250,18 @@ impl Engine {
         incoming: &Incoming,
         failure: &Failure,
     ) -> Option<Response> {
-        let Way::Together(Wanted {
-            stored: Some(hit), ..
-        }) = &question.way
-        else {
+        let Way::Together(wanted) = &question.way else {
             return None;
         };
+        // What was not in memory before may have been found behind it.
+        let hit = wanted.stored.clone().or_else(|| {
+            let object = self.memory.get(&wanted.key)?;
+            object.select(Fields::new(&incoming.fields)).ok()
+        })?;
         let facts = self.facts(question.route, incoming);
         let now = self.clock.now();
         on_error(&hit.lifetime, &facts, now).then(|| {
-            let mut response = answer(
-                hit.clone(),
-                &incoming.as_request(),
-                &facts,
-                now,
-                Outcome::Stale,
-            );
+            let mut response = answer(hit, &incoming.as_request(), &facts, now, Outcome::Stale);
             response.cache_status.detail = Some(failure.as_str());
             response
         })

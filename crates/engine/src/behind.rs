@@ -123,7 +123,10 @@ impl Engine {
         if fetch.stored.as_ref().is_none_or(newer)
             && !self.purges.covers(leader.key(), stored.began)
         {
-            fetch.stored = Some(Memory::hold(stored));
+            let hit = Memory::hold(stored);
+            // If the origin fails, it may be the answer after all.
+            self.put_into_memory(leader, &hit);
+            fetch.stored = Some(hit);
         }
     }
 
@@ -132,11 +135,15 @@ impl Engine {
     fn lift(&self, leader: &Leader, found: Found) -> Behind {
         let tier = found.tier();
         let hit = Memory::hold(found.stored);
+        self.put_into_memory(leader, &hit);
+        Behind::Found(hit, tier)
+    }
+
+    fn put_into_memory(&self, leader: &Leader, hit: &Hit) {
         leader.store(|key| {
             let _ = self
                 .memory
                 .put(key, hit.with_lifetime(hit.lifetime), self.clock.now());
         });
-        Behind::Found(hit, tier)
     }
 }

@@ -70,6 +70,32 @@ fn what_is_too_old_is_confirmed_or_fetched_anew_after_a_restart() {
 }
 
 #[test]
+fn what_is_too_old_is_served_after_a_restart_if_the_origin_fails() {
+    let (origin, folder) = (Origin::start(), Folder::new());
+    let page = Reply::new(200).with("Cache-Control: max-age=0, stale-if-error=1000");
+    origin
+        .on("/page")
+        .reply(page.body("one"))
+        .reply(Reply::new(503).body("down"));
+    let flags = ["--disk", &folder.disk(), "--stale-while-revalidate", "0s"];
+    let proxy = Proxy::start(&origin, &flags);
+    proxy.get("/page").assert_is(200, "one");
+    end(proxy);
+
+    let proxy = Proxy::start(&origin, &flags);
+    let stale = proxy.get("/page");
+    stale.assert_is(200, "one");
+    assert_eq!(stale.cache().get("detail"), Some("origin-error"));
+    end(proxy);
+
+    let proxy = Proxy::start(&origin, &flags);
+    origin.stop();
+    let stale = proxy.get("/page");
+    stale.assert_is(200, "one");
+    assert_eq!(stale.cache().get("detail"), Some("origin-unreachable"));
+}
+
+#[test]
 fn every_variant_is_found_again() {
     let (origin, folder) = (Origin::start(), Folder::new());
     origin.on("/page").answer(|seen| {
