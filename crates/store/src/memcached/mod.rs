@@ -19,6 +19,7 @@ mod ring;
 mod server;
 pub mod settings;
 mod time;
+mod unsure;
 pub mod value;
 
 use std::future::poll_fn;

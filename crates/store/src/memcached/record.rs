@@ -40,10 +40,12 @@ impl Record<'_> {
     /// What there is; with `claim`, whoever finds nothing is told whether to bring it.
     pub(super) async fn get(&self, claim: Option<Duration>) -> Result<Got, TierError> {
         let key = keys::record(self.id);
+        let hold = claim;
         let claim = claim.map(time::expiry);
         // What is of no use is removed, and then there is nothing, which can be claimed.
         for _ in 0..2 {
-            let item = match self.ask(Request::default().get(&key, claim)).await? {
+            let answer = self.ask(Request::default().get(&key, claim)).await;
+            let item = match self.noted(hold, answer)? {
                 Answer::Done(item) => item,
                 Answer::Missing => break,
                 Answer::TooLong => return Err(self.discard(None).await),
@@ -70,6 +72,7 @@ impl Record<'_> {
         if item.value.is_empty() {
             return Ok(match item {
                 Item { won: true, .. } => Look::Nothing(self.won(Purpose::Fill, item.number)),
+                Item { taken: true, .. } if self.server.unsure.take(self.id) => Look::Useless,
                 Item { taken: true, .. } => Look::Nothing(Claim::Theirs),
                 // Nobody was told to bring anything, and nobody would be.
                 _ => Look::Useless,
@@ -110,7 +113,8 @@ impl Record<'_> {
         let request = Request::default()
             .set(&keys::lock(self.id), [], lock)
             .peek(&keys::record(self.id), lock.expires);
-        let (locked, item) = match &self.ask_all(request).await?[..] {
+        let answers = self.ask_all(request).await;
+        let (locked, item) = match &self.noted(Some(hold), answers)?[..] {
             [Answer::Done(_), Answer::Done(item)] => (true, item.clone()),
             [Answer::NotStored, Answer::Done(item)] => (false, item.clone()),
             [Answer::Done(_) | Answer::NotStored, other] | [other, ..] => {
@@ -118,6 +122,10 @@ impl Record<'_> {
             }
             [] => return Err(TierError::Down),
         };
+        if !locked && self.server.unsure.take(self.id) {
+            // The next one to ask gets it.
+            self.unlock();
+        }
         if locked && !item.won && !item.taken {
             return Ok(self.won(Purpose::Renewal, item.number));
         }
@@ -183,6 +191,18 @@ impl Record<'_> {
     fn unlock(&self) {
         let unlock = Request::default().delete(&keys::lock(self.id), None);
         drop(self.server.send(Lane::of(self.id), unlock, 1));
+    }
+
+    /// A claim that was not answered in time may be given all the same.
+    fn noted<T>(
+        &self,
+        hold: Option<Duration>,
+        answer: Result<T, TierError>,
+    ) -> Result<T, TierError> {
+        if let (Some(hold), Err(_)) = (hold, &answer) {
+            self.server.unsure.note(self.id, hold);
+        }
+        answer
     }
 
     fn won(&self, purpose: Purpose, number: u64) -> Claim {

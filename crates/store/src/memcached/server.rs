@@ -16,6 +16,7 @@ use super::keys;
 use super::probe::Probe;
 use super::protocol::{Answer, Request};
 use super::settings::{MemcachedSettings, ServerAddress};
+use super::unsure::Unsure;
 use crate::tier::{EntryId, TierError};
 
 /// Decides on the connection. What is sent about one record keeps its order, so that nothing that
@@ -39,6 +40,7 @@ pub(super) struct Server {
     connections: Vec<UnboundedSender<Job>>,
     room: Arc<Semaphore>,
     deadline: Duration,
+    pub(super) unsure: Unsure,
     watch: AbortHandle,
 }
 
@@ -70,6 +72,7 @@ impl Server {
             connections,
             room: Arc::new(Semaphore::new(settings.max_outstanding)),
             deadline: settings.deadline,
+            unsure: Unsure::default(),
             watch: watch.abort_handle(),
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use microcache_store::memcached::{MemcachedSettings, WhenLost};
-use microcache_store::{Got, Put, Tier, TierError};
+use microcache_store::{Claim, Got, Put, Tier, TierError};
 
 use crate::node::Node;
 use crate::pool::{HOLD, LONG, Pool, entry, eventually, found, id, is_missing, mine, quick};
@@ -101,6 +101,38 @@ async fn a_server_that_hangs_is_left_out_after_its_deadline() {
         found(pool.get(id(1), None).await).is_some(),
         "it had not forgotten"
     );
+}
+
+/// A server that hangs reads what was sent to it once it is awake again, long after the caller
+/// has gone on without it.
+#[tokio::test]
+async fn a_claim_that_was_given_too_late_is_not_waited_for() {
+    let node = Node::start();
+    let patient_with_failures = MemcachedSettings {
+        failures: 100,
+        ..quick()
+    };
+    let pool = Pool::new([&node], patient_with_failures);
+    let stored = pool.put(id(2), entry(b"h", b"b"), LONG, None).await;
+    assert_eq!(stored, Ok(Put::Stored));
+    node.stop();
+    assert!(pool.get(id(1), Some(HOLD)).await.is_err());
+    assert!(pool.claim(id(2), HOLD).await.is_err());
+    node.resume();
+    eventually("the server is back", || pool.stats().degraded.is_empty()).await;
+    eventually("the claims are given", || {
+        let is_there = |key: String| node.command(&format!("mg {key}\r\n")).starts_with(b"HD");
+        is_there(format!("mc1:{}", id(1))) && is_there(format!("mc1:{}:r", id(2)))
+    })
+    .await;
+    let got = pool.get(id(1), Some(HOLD)).await;
+    assert!(
+        matches!(got, Ok(Got::Missing(Some(Claim::Mine(_))))),
+        "{got:?}"
+    );
+    assert_eq!(pool.claim(id(2), HOLD).await, Ok(Claim::Theirs));
+    let again = pool.claim(id(2), HOLD).await;
+    assert!(matches!(again, Ok(Claim::Mine(_))), "{again:?}");
 }
 
 #[tokio::test]
