@@ -17,17 +17,17 @@ const LENGTHS: usize = BODY_SUM + 3 * 8 + 41;
 const HEAD_SUM: usize = LENGTHS + 4 * 4;
 const PARTS: usize = HEAD_SUM + 8;
 
-/// A head, and behind it the body.
+// A head, and behind it the body.
 fuzz_target!(|input: &[u8]| {
     for input in [input.to_vec(), sealed(input).unwrap_or_default()] {
         let at = body_at(&input).unwrap_or(input.len()).min(input.len());
         let (head, body) = input.split_at(at);
-        check(Bytes::copy_from_slice(head), Bytes::copy_from_slice(body));
+        check(&Bytes::copy_from_slice(head), Bytes::copy_from_slice(body));
     }
 });
 
-fn check(encoded: Bytes, body: Bytes) {
-    let Ok(head) = Head::decode(&encoded) else {
+fn check(encoded: &Bytes, body: Bytes) {
+    let Ok(head) = Head::decode(encoded) else {
         return;
     };
     let key = head.key.clone();
