@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use microcache_store::memcached::ServerAddress;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// It is up long before this, or never.
 const STARTING: Duration = Duration::from_secs(20);
@@ -64,6 +64,9 @@ impl Node {
     /// It still accepts connections, and answers nothing.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
+        // The signal is sent, not yet obeyed.
+        let stopped = waitpid(Some(Pid::from_child(&self.child)), WaitOptions::UNTRACED);
+        stopped.expect("it stops");
     }
 
     pub(crate) fn resume(&self) {

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// A folder that is gone at the end.
 pub(crate) struct Folder(PathBuf);
@@ -108,6 +108,9 @@ impl Server {
     /// It is there, and does nothing.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
+        // The signal is sent, not yet obeyed.
+        let stopped = waitpid(Some(Pid::from_child(&self.child)), WaitOptions::UNTRACED);
+        stopped.expect("it stops");
     }
 
     pub(crate) fn thaw(&self) {

@@ -92,6 +92,20 @@ impl Server {
     /// It accepts connections, and answers nothing.
     pub(super) fn freeze(&self) {
         self.signal("-STOP");
+        // The signal is sent, not yet obeyed.
+        while !self.is_frozen() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Whether every thread of it has stopped.
+    fn is_frozen(&self) -> bool {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let mut tasks = std::fs::read_dir(tasks).expect("it runs");
+        tasks.all(|task| {
+            let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
+            stat.is_ok_and(|stat| stat.contains(") T "))
+        })
     }
 
     pub(super) fn thaw(&self) {
