@@ -617,11 +617,12 @@ fn the_sample_loads_as_it_is_and_with_every_setting_switched_on() {
         .collect();
     // Of these two there can be one.
     for other in ["memcached", "redis"] {
-        let without: String = switched_on
+        let other = format!("{other} = ");
+        let without: Vec<&str> = switched_on
             .lines()
-            .filter(|line| !line.starts_with(&format!("{other} = ")))
-            .map(|line| format!("{line}\n"))
+            .filter(|line| !line.starts_with(&other))
             .collect();
+        let without = without.join("\n");
         let config = read(&without);
         assert_eq!(config.upstreams.len(), 2);
         assert_eq!(config.routes.len(), 3);
