@@ -1,11 +1,10 @@
 //! The memory tier: sharded, bounded in bytes, synchronous.
 
-use std::hash::BuildHasher;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use foldhash::quality::RandomState;
+use foldhash::fast::RandomState;
 use microcache_policy::vary::{self, Selection, VaryNames};
 use microcache_policy::{Fields, Time};
 use parking_lot::Mutex;
@@ -29,7 +28,6 @@ pub struct MemoryLimits {
 /// All that is known about one key.
 #[derive(Debug)]
 pub struct Object {
-    key: Key,
     /// What the latest response of this key varied on.
     pub vary: VaryNames,
     /// Until then responses for this key are expected not to be storable, and nobody waits for
@@ -40,24 +38,16 @@ pub struct Object {
 }
 
 impl Object {
-    /// What one key costs beside the bytes it owns: this struct and its count, a slot and two
-    /// hashes in the index, and what the allocator rounds up.
+    /// What one key costs beside the bytes it owns: this struct and its count, the key's own
+    /// header, a slot and two hashes in the index, and what the allocator rounds up.
     /// `tests/it/memory.rs` holds the sum against what the process really uses.
     const OVERHEAD: u64 = size_of::<Self>() as u64 + 176;
 
-    fn new(
-        key: &[u8],
-        vary: VaryNames,
-        uncacheable_until: Time,
-        variants: SmallVec<[Stored; 1]>,
-    ) -> Self {
-        let key = Key::from_slice(key);
-        let long_key = if key.spilled() { key.len() } else { 0 };
+    fn new(vary: VaryNames, uncacheable_until: Time, variants: SmallVec<[Stored; 1]>) -> Self {
         let owned: usize = variants.iter().map(Stored::heap_size).sum();
         let spilled = variants.len().saturating_sub(1) * size_of::<Stored>();
-        let weight = (owned + spilled + vary.as_bytes().len() + long_key) as u64;
+        let weight = (owned + spilled + vary.as_bytes().len()) as u64;
         Self {
-            key,
             vary,
             uncacheable_until,
             variants,
@@ -141,16 +131,12 @@ pub struct MemoryStats {
     pub refused: u64,
 }
 
-/// A key, beside the response it leads to: a hit then reads one piece of memory less. Keys of
-/// ordinary urls fit in.
-type Key = SmallVec<[u8; 64]>;
+type Key = Box<[u8]>;
 
 /// The memory tier.
 #[derive(Debug)]
 pub struct Memory {
-    /// By the hash of the key. Two keys with one hash cost each other their place, and the seed
-    /// is nobody's to know.
-    cache: Cache<u64, Arc<Object>, Weigh, RandomState, CountEvictions>,
+    cache: Cache<Key, Arc<Object>, Weigh, RandomState, CountEvictions>,
     /// A change of an object reads the old one first; two changes of one key take turns.
     turns: Box<[Mutex<()>]>,
     hasher: RandomState,
@@ -204,8 +190,7 @@ impl Memory {
 
     /// What is known about a key.
     pub fn get(&self, key: &[u8]) -> Option<Arc<Object>> {
-        let object = self.cache.get(&self.hash(key))?;
-        (object.key[..] == *key).then_some(object)
+        self.cache.get(key)
     }
 
     /// Keeps a response, in the place of the one with the same selection.
@@ -213,10 +198,9 @@ impl Memory {
         if (key.len() + stored.heap_size()) as u64 > self.limits.object {
             return Err(self.refuse(Refused::TooLarge));
         }
-        let hash = self.hash(key);
-        let _turn = self.turn(hash);
+        let _turn = self.turn(key);
         let mut variants: SmallVec<[Stored; 1]> = SmallVec::new();
-        if let Some(old) = self.peek(hash, key) {
+        if let Some(old) = self.cache.peek(key) {
             variants.extend(
                 old.variants
                     .iter()
@@ -233,8 +217,8 @@ impl Memory {
         let vary = stored.vary.clone();
         variants.push(stored);
         let index = variants.len() - 1;
-        let object = Arc::new(Object::new(key, vary, Time::default(), variants));
-        self.cache.insert(hash, Arc::clone(&object));
+        let object = Arc::new(Object::new(vary, Time::default(), variants));
+        self.cache.insert(key.into(), Arc::clone(&object));
         Ok(Hit { object, index })
     }
 
@@ -243,7 +227,7 @@ impl Memory {
         let vary = stored.vary.clone();
         let variants = SmallVec::from_iter([stored]);
         Hit {
-            object: Arc::new(Object::new(&[], vary, Time::default(), variants)),
+            object: Arc::new(Object::new(vary, Time::default(), variants)),
             index: 0,
         }
     }
@@ -255,7 +239,7 @@ impl Memory {
             let known = old.is_some_and(|old| old.vary == *vary);
             (!known).then(|| {
                 let (until, variants) = copy_of(old);
-                Object::new(key, vary.clone(), until, variants)
+                Object::new(vary.clone(), until, variants)
             })
         });
     }
@@ -264,17 +248,14 @@ impl Memory {
     pub fn mark_uncacheable(&self, key: &[u8], until: Time) {
         self.change(key, |old| {
             let vary = old.map_or_else(VaryNames::default, |old| old.vary.clone());
-            Some(Object::new(key, vary, until, copy_of(old).1))
+            Some(Object::new(vary, until, copy_of(old).1))
         });
     }
 
     /// Forgets a key. Says whether anything was there.
     pub fn remove(&self, key: &[u8]) -> bool {
-        let hash = self.hash(key);
-        let _turn = self.turn(hash);
-        self.cache
-            .remove_if(&hash, |object| object.key[..] == *key)
-            .is_some()
+        let _turn = self.turn(key);
+        self.cache.remove(key).is_some()
     }
 
     /// What it holds and has done.
@@ -289,25 +270,15 @@ impl Memory {
     }
 
     fn change(&self, key: &[u8], next: impl FnOnce(Option<&Object>) -> Option<Object>) {
-        let hash = self.hash(key);
-        let _turn = self.turn(hash);
-        let old = self.peek(hash, key);
+        let _turn = self.turn(key);
+        let old = self.cache.peek(key);
         if let Some(object) = next(old.as_deref()) {
-            self.cache.insert(hash, Arc::new(object));
+            self.cache.insert(key.into(), Arc::new(object));
         }
     }
 
-    /// What is known about a key, without counting as a use.
-    fn peek(&self, hash: u64, key: &[u8]) -> Option<Arc<Object>> {
-        let object = self.cache.peek(&hash)?;
-        (object.key[..] == *key).then_some(object)
-    }
-
-    fn hash(&self, key: &[u8]) -> u64 {
-        self.hasher.hash_one(key)
-    }
-
-    fn turn(&self, hash: u64) -> parking_lot::MutexGuard<'_, ()> {
+    fn turn(&self, key: &[u8]) -> parking_lot::MutexGuard<'_, ()> {
+        let hash = std::hash::BuildHasher::hash_one(&self.hasher, key);
         self.turns[hash as usize % Self::TURNS].lock()
     }
 
@@ -330,19 +301,19 @@ fn copy_of(old: Option<&Object>) -> (Time, SmallVec<[Stored; 1]>) {
 #[derive(Clone, Debug)]
 struct Weigh;
 
-impl Weighter<u64, Arc<Object>> for Weigh {
-    fn weight(&self, _: &u64, object: &Arc<Object>) -> u64 {
-        object.weight + Object::OVERHEAD
+impl Weighter<Key, Arc<Object>> for Weigh {
+    fn weight(&self, key: &Key, object: &Arc<Object>) -> u64 {
+        object.weight + key.len() as u64 + Object::OVERHEAD
     }
 }
 
 #[derive(Clone, Debug)]
 struct CountEvictions(Arc<AtomicU64>);
 
-impl Lifecycle<u64, Arc<Object>> for CountEvictions {
+impl Lifecycle<Key, Arc<Object>> for CountEvictions {
     type RequestState = ();
     /// Unlike `on_evict`, this is not called for what is replaced.
-    fn before_evict(&self, (): &mut (), _: &u64, _: &mut Arc<Object>) {
+    fn before_evict(&self, (): &mut (), _: &Key, _: &mut Arc<Object>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
