@@ -185,11 +185,6 @@ impl Fill {
         }
         whole.freeze()
     }
-
-    /// How many bytes have come.
-    pub(crate) fn received(&self) -> u64 {
-        self.state.lock().received
-    }
 }
 
 impl Drop for Fill {

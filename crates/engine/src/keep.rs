@@ -111,6 +111,7 @@ impl Engine {
         let limit = self.object_limit(route);
         let deadline = self.clock.now().plus(self.settings.fill_timeout);
         let mut keeping = Keeping::InMemory;
+        let mut received = 0;
         let end = loop {
             let wanted = poll_fn(|cx| fill.poll_ready(cx)).await.is_ok();
             if !(wanted || matches!(keeping, Keeping::Spool(_))) {
@@ -122,11 +123,12 @@ impl Engine {
                     // Silence has a time-out of its own, so a body that comes too slowly is
                     // noticed when more of it comes.
                     let in_time = self.clock.now() < deadline;
+                    received += chunk.len() as u64;
                     let pushed = fill.push(chunk.clone(), if in_time { limit } else { 0 });
                     if let Pushed::Outgrown(_) = pushed {
                         leader.close();
                     }
-                    let fits = in_time && fill.received() <= self.largest(route);
+                    let fits = in_time && received <= self.largest(route);
                     keeping = keeping.go_on(&self.tiers, pushed, chunk, fits).await;
                 }
                 Some(Ok(Frame::Trailers(trailers))) => break Ok(Some(trailers)),
@@ -134,9 +136,7 @@ impl Engine {
             }
         };
         // The length was verified by whoever read the body; this is the last place to notice.
-        let whole = filling
-            .length
-            .is_none_or(|length| length == fill.received());
+        let whole = filling.length.is_none_or(|length| length == received);
         let end = if whole {
             end
         } else {

@@ -1,13 +1,12 @@
 //! The far side: whoever answers what the cache cannot.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use bytes::Bytes;
 use http::Method;
 use microcache_policy::FieldsBuf;
+pub use microcache_store::tier::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::body::{Body, BodyError};
@@ -104,9 +103,6 @@ pub enum OriginError {
     #[error("the request body failed: {0}")]
     RequestBody(BodyError),
 }
-
-/// A boxed future.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Whoever answers what the cache cannot.
 pub trait Origin: Send + Sync {

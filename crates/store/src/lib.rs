@@ -5,6 +5,7 @@ pub mod disk;
 pub mod encoding;
 pub mod memcached;
 pub mod memory;
+mod random;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod stored;

@@ -13,7 +13,6 @@ mod nginx;
 mod pieces;
 mod probe;
 pub mod protocol;
-mod random;
 mod record;
 mod ring;
 mod server;

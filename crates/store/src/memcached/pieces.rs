@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use super::keys;
 use super::protocol::{Answer, Request, Storing};
 use super::record::Record;
 use super::server::Lane;
 use super::value::Manifest;
-use super::{keys, random};
+use crate::random;
 use crate::tier::TierError;
 
 /// Pieces of one body that are asked for at once.

@@ -11,9 +11,9 @@ use super::connection::{Answers, Line, connect, read_answers};
 use super::health::{Owed, Report};
 use super::keys;
 use super::protocol::{Answer, Request, read_line};
-use super::random::jittered;
 use super::server::is_removed;
 use super::settings::MemcachedSettings;
+use crate::random::jittered;
 use crate::tier::{EntryId, TierError};
 
 /// Looking up a name and connecting may take this long. Nobody waits for a probe.
@@ -21,6 +21,8 @@ const CONNECT: Duration = Duration::from_secs(1);
 /// So may the removal of a block of missed records.
 const DELIVERY: Duration = Duration::from_secs(1);
 const BLOCK: usize = 500;
+/// Pauses differ by this share, so that processes do not come back together.
+const SPREAD: f64 = 0.25;
 /// A server has about a hundred lines of statistics.
 const MAX_STATISTICS: usize = 1000;
 
@@ -64,14 +66,14 @@ impl Probe {
                 pause = self.retry_after;
                 tokio::select! {
                     () = health.lost() => continue,
-                    () = sleep(jittered(self.check_every)) => {}
+                    () = sleep(jittered(self.check_every, SPREAD)) => {}
                 }
                 match self.visit().await {
                     Ok(()) => health.succeeded(),
                     Err(why) => health.failed(&why),
                 }
             } else {
-                sleep(jittered(pause)).await;
+                sleep(jittered(pause, SPREAD)).await;
                 pause = pause.saturating_mul(2).min(self.retry_after_max);
                 if let Err(why) = self.visit().await {
                     health.eject(&why);

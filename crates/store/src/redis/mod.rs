@@ -32,6 +32,7 @@ use self::record::{claim_key, entry_key};
 use self::removals::Removals;
 use self::scripts::{CLAIM_IF_MISSING, RELEASE, STORE_IF_CLAIMED, Script};
 use self::servers::Servers;
+use crate::random;
 use crate::tier::{BoxFuture, Claim, Entry, EntryId, Got, Put, Tier, TierError, TierStats, Token};
 
 /// A Redis or Valkey server, or a cluster of them.
@@ -163,7 +164,7 @@ impl Shared {
             return Ok(Got::Missing(None));
         };
         // Asks again whether it is there, because somebody may have stored it between the two.
-        let token = Token(random());
+        let token = Token(random::number());
         let attempt = Attempt::new(self, id, token);
         let arguments = [number(token.0), millis(hold), number(most)];
         let claimed = self.call(&CLAIM_IF_MISSING, id, &arguments, deadline).await;
@@ -197,7 +198,7 @@ impl Shared {
     }
 
     async fn claim(self: &Arc<Self>, id: EntryId, hold: Duration) -> Result<Claim, TierError> {
-        let token = Token(random());
+        let token = Token(random::number());
         let mut claim = redis::cmd("SET");
         claim.arg(claim_key(id)).arg(token.0);
         claim.arg("NX").arg("PX").arg(millis(hold));
@@ -394,12 +395,5 @@ fn millis(time: Duration) -> Vec<u8> {
 
 /// Between half of a time and one and a half of it, so that processes do not come back together.
 fn jittered(time: Duration) -> Duration {
-    let share = (random() >> 11) as f64 / (1u64 << 53) as f64;
-    time.mul_f64(0.5 + share)
-}
-
-/// The standard library seeds its hashers from the system's source of randomness.
-fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
+    random::jittered(time, 0.5)
 }

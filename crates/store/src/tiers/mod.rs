@@ -1,0 +1,269 @@
+//! The tiers in use: asked in their order on a miss of memory, written to in the background.
+
+mod placed;
+mod report;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use microcache_policy::{Fields, Time};
+use tokio::runtime::Handle;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::encoding::encode;
+use crate::memory::Hit;
+use crate::stored::Stored;
+use crate::tier::{EntryId, Spool, Tier, TierError, Token};
+
+use placed::{Job, Placed, Storing};
+pub use report::{LATENCIES, TierReport};
+
+/// The bounds of what tiers are asked to do.
+#[derive(Clone, Copy, Debug)]
+pub struct TierLimits {
+    /// How long one of the processes that share a tier may keep the others from asking the origin.
+    pub claim: Duration,
+    /// Bytes of records that wait to be written to one tier. Beyond it they are not written.
+    pub queue: u64,
+}
+
+impl Default for TierLimits {
+    fn default() -> Self {
+        Self {
+            claim: Duration::from_secs(5),
+            queue: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// All tiers behind memory.
+#[derive(Debug, Default)]
+pub struct Tiers {
+    tiers: Box<[Arc<Placed>]>,
+    limits: TierLimits,
+}
+
+/// What the tiers have for a request.
+#[derive(Debug)]
+pub enum Lookup {
+    /// A response that the request selects.
+    Found(Found),
+    /// Nothing.
+    Missing(Turn),
+}
+
+/// A response out of a tier.
+#[derive(Debug)]
+pub struct Found {
+    /// The response.
+    pub stored: Stored,
+    tier: Arc<Placed>,
+    id: EntryId,
+}
+
+impl Found {
+    /// The name of the tier it comes from.
+    pub fn tier(&self) -> &'static str {
+        self.tier.tier.name()
+    }
+
+    /// Whether other processes use that tier too.
+    pub fn is_shared(&self) -> bool {
+        self.tier.tier.is_shared()
+    }
+}
+
+/// Who of all processes that share a tier asks the origin.
+#[derive(Debug)]
+pub enum Turn {
+    /// No tier is shared, or none can be asked: everybody for himself.
+    Free,
+    /// This process, and nobody else meanwhile.
+    Ours(Claimed),
+    /// Another process is at it.
+    Theirs,
+}
+
+/// The right to bring what others wait for. Given back when it is dropped unused.
+#[derive(Debug)]
+pub struct Claimed {
+    tier: Arc<Placed>,
+    id: EntryId,
+    token: Option<Token>,
+}
+
+impl Tiers {
+    /// These tiers, the nearest first. Writing happens on `background`.
+    pub fn new(tiers: Vec<Arc<dyn Tier>>, limits: TierLimits, background: &Handle) -> Self {
+        Self {
+            tiers: tiers
+                .into_iter()
+                .map(|tier| Placed::new(tier, background))
+                .collect(),
+            limits,
+        }
+    }
+
+    /// Whether there is nothing behind memory.
+    pub fn is_empty(&self) -> bool {
+        self.tiers.is_empty()
+    }
+
+    /// The bounds.
+    pub const fn limits(&self) -> &TierLimits {
+        &self.limits
+    }
+
+    /// Looks for the response of a key that a request selects. Who finds nothing learns whose turn
+    /// it is to ask the origin.
+    pub async fn find(&self, key: &[u8], request: Fields<'_>) -> Lookup {
+        Self::find_in(self.tiers.iter(), &self.limits, key, request).await
+    }
+
+    /// The same where other processes may have put it.
+    pub async fn find_shared(&self, key: &[u8], request: Fields<'_>) -> Lookup {
+        let shared = self.tiers.iter().filter(|placed| placed.tier.is_shared());
+        Self::find_in(shared, &self.limits, key, request).await
+    }
+
+    async fn find_in(
+        tiers: impl Iterator<Item = &Arc<Placed>>,
+        limits: &TierLimits,
+        key: &[u8],
+        request: Fields<'_>,
+    ) -> Lookup {
+        let mut turn = Turn::Free;
+        for placed in tiers {
+            let claim = placed.tier.is_shared().then_some(limits.claim);
+            match placed.find(key, request, claim).await {
+                Ok(Lookup::Missing(Turn::Free)) | Err(_) => {}
+                Ok(Lookup::Missing(one)) => turn = one,
+                Ok(found) => return found,
+            }
+        }
+        Lookup::Missing(turn)
+    }
+
+    /// Whose turn it is to renew what was found.
+    pub async fn turn_to_renew(&self, found: &Found) -> Turn {
+        let placed = &found.tier;
+        if !placed.tier.is_shared() {
+            return Turn::Free;
+        }
+        let claim = placed.tier.claim(found.id, self.limits.claim).await;
+        match placed.counted(claim) {
+            Ok(claim) => placed.turn(found.id, claim),
+            Err(_) => Turn::Free,
+        }
+    }
+
+    /// Has a response written to every tier. To one that is shared only with its claim: without,
+    /// it could bring back what another process has purged meanwhile.
+    pub fn store(&self, key: &[u8], response: &Hit, mut claimed: Option<Claimed>, now: Time) {
+        let expires = response.lifetime.usable_until().since(now);
+        let charged = (key.len() + response.heap_size()) as u64;
+        for placed in &self.tiers {
+            let claimed = claimed
+                .as_mut()
+                .filter(|claimed| Arc::ptr_eq(&claimed.tier, placed));
+            // What lies in a file is on disk already.
+            let wanted = expires > 0
+                && response.body.bytes().is_some()
+                && (claimed.is_some() || !placed.tier.is_shared());
+            if !wanted || !placed.has_room(charged, self.limits.queue) {
+                continue;
+            }
+            placed.ask(Job::Store(Box::new(Storing {
+                key: key.into(),
+                response: response.clone(),
+                expires: Duration::from_millis(expires),
+                claim: claimed.and_then(Claimed::spend),
+                charged,
+            })));
+        }
+    }
+
+    /// Has every response of a key removed from every tier.
+    pub fn remove(&self, key: &[u8]) {
+        // Variants cannot be found without the record that says what they vary on.
+        let id = EntryId::of(key);
+        for placed in &self.tiers {
+            placed.ask(Job::Remove(id));
+        }
+    }
+
+    /// Waits until everything that was asked for so far is done.
+    pub async fn settle(&self) {
+        for placed in &self.tiers {
+            placed.settle().await;
+        }
+    }
+
+    /// A place for a body that is too large for memory, if a tier takes such.
+    pub fn spool(&self) -> Option<Spooling> {
+        self.tiers.iter().find_map(|placed| {
+            Some(Spooling {
+                spool: placed.tier.spool()?,
+                tier: Arc::clone(placed),
+                length: 0,
+                sum: Xxh3::new(),
+            })
+        })
+    }
+
+    /// What the tiers have done and say of themselves.
+    pub fn reports(&self) -> Vec<TierReport> {
+        self.tiers.iter().map(|placed| placed.report()).collect()
+    }
+}
+
+/// A body on its way into a tier.
+pub struct Spooling {
+    spool: Box<dyn Spool>,
+    tier: Arc<Placed>,
+    length: u64,
+    sum: Xxh3,
+}
+
+impl Spooling {
+    /// Takes the next piece.
+    pub async fn write(&mut self, chunk: Bytes) -> Result<(), TierError> {
+        self.length += chunk.len() as u64;
+        self.sum.update(&chunk);
+        self.spool.write(chunk).await
+    }
+
+    /// Keeps what was written as the body of `response`, which has none yet. Gives the response
+    /// with its body where it is now.
+    pub async fn finish(
+        self,
+        key: &[u8],
+        response: Stored,
+        now: Time,
+    ) -> Result<Stored, TierError> {
+        let expires = Duration::from_millis(response.lifetime.usable_until().since(now));
+        let Some((id, _)) = self.tier.id_for(key, &response, expires, None).await? else {
+            return Err(TierError::Failed("purged meanwhile".into()));
+        };
+        let head = encode(key, &response, self.length, self.sum.digest());
+        let body = self.spool.finish(id, head, expires).await?;
+        self.tier.note_written();
+        Ok(response.with_body(body))
+    }
+}
+
+impl Claimed {
+    /// The claim, for the job that ends it.
+    fn spend(&mut self) -> Option<(EntryId, Token)> {
+        self.token.take().map(|token| (self.id, token))
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        if let Some((id, token)) = self.spend() {
+            self.tier.ask(Job::Release(id, token));
+        }
+    }
+}
