@@ -33,9 +33,10 @@ deny:
 
 # Every fuzz target for so long: make fuzz SECONDS_EACH=600
 SECONDS_EACH ?= 10
+SEED ?= 0
 fuzz: PACKAGES = c++:g++
 fuzz: tools
-	SECONDS_EACH=$(SECONDS_EACH) fuzz/run
+	SECONDS_EACH=$(SECONDS_EACH) SEED=$(SEED) fuzz/run
 
 # What a hit costs in instructions, written into docs/.
 bench-instructions: PACKAGES = valgrind:valgrind
