@@ -10,13 +10,13 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::failure::failed;
-use crate::flight::{Answer, Entry, Failure, Leader, Progress};
+use crate::flight::{Answer, Entry, Failure, Leader, Progress, Purpose};
 use crate::lead::{Fetch, Own};
 use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::{Reusable, passed_on};
-use crate::serve::{Engine, Question, Refresh, Served, Way, answer};
+use crate::serve::{Engine, Question, Refresh, Served, Wanted, Way, answer};
 
 /// How often a request looks again because what it waited for turned out to be another variant.
 const MAX_ROUNDS: usize = 4;
@@ -35,7 +35,7 @@ impl Engine {
             let Way::Together(wanted) = &question.way else {
                 break;
             };
-            let told = match self.flights.enter(&wanted.key, &wanted.selection) {
+            let told = match self.enter(wanted, Purpose::Answer) {
                 Entry::Full => break,
                 Entry::Lead(leader) => {
                     let own = self.start_fetch(leader, &question, &incoming);
@@ -88,7 +88,7 @@ impl Engine {
     /// Renews a stored response in the background, unless somebody is at it already.
     pub fn refresh(self: &Arc<Self>, refresh: Refresh, incoming: Incoming) {
         let Refresh { route, wanted } = refresh;
-        if let Entry::Lead(leader) = self.flights.enter(&wanted.key, &wanted.selection) {
+        if let Entry::Lead(leader) = self.enter(&wanted, Purpose::Refresh) {
             let demand = wanted.stored.as_ref().map(|hit| Arc::clone(hit.demand()));
             let fetch = Fetch {
                 route,
@@ -99,6 +99,10 @@ impl Engine {
             let (own, _) = oneshot::channel();
             tokio::spawn(Arc::clone(self).lead(leader, fetch, own));
         }
+    }
+
+    fn enter(&self, wanted: &Wanted, purpose: Purpose) -> Entry {
+        self.flights.enter(&wanted.key, &wanted.selection, purpose)
     }
 
     /// The fetch runs as a task of its own: a client that leaves does not take it along.

@@ -103,6 +103,7 @@ struct Shard {
 struct Flight {
     /// What the selecting fields say; `None` for a fetch that nobody can join.
     selection: Option<Bytes>,
+    purpose: Purpose,
     state: Mutex<State>,
 }
 
@@ -114,6 +115,15 @@ struct State {
     purged: bool,
     /// Nobody can join it any more.
     closed: bool,
+}
+
+/// What a fetch is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Somebody waits for the answer.
+    Answer,
+    /// A stale copy is the answer meanwhile.
+    Refresh,
 }
 
 /// What a request that wants to fetch is told.
@@ -142,16 +152,9 @@ impl Flights {
     }
 
     /// Leads the fetch of `key` and `selection`, or joins the one there is.
-    pub fn enter(self: &Arc<Self>, key: &[u8], selection: &[u8]) -> Entry {
+    pub fn enter(self: &Arc<Self>, key: &[u8], selection: &[u8], purpose: Purpose) -> Entry {
         let mut shard = self.shard(key);
-        let joinable = |flight: &&Arc<Flight>| {
-            flight.selection.as_deref() == Some(selection) && flight.can_be_joined()
-        };
-        if let Some(flight) = shard
-            .keys
-            .get(key)
-            .and_then(|all| all.iter().find(joinable))
-        {
+        if let Some(flight) = shard.joinable(key, selection) {
             let waiting = flight.state.lock().waiters.taken();
             return if waiting < self.limits.waiters {
                 Entry::Join(Ticket::new(flight))
@@ -163,8 +166,15 @@ impl Flights {
             return Entry::Full;
         }
         shard.joinable += 1;
-        let flight = Flight::new(Some(Bytes::copy_from_slice(selection)));
+        let flight = Flight::new(Some(Bytes::copy_from_slice(selection)), purpose);
         Entry::Lead(self.start(&mut shard, key, flight))
+    }
+
+    /// Whether a refresh of `key` and `selection` is under way.
+    pub fn is_refreshing(&self, key: &[u8], selection: &[u8]) -> bool {
+        let shard = self.shard(key);
+        let flight = shard.joinable(key, selection);
+        flight.is_some_and(|flight| flight.purpose == Purpose::Refresh)
     }
 
     /// How many purges there were. A fetch that nobody can join notes it when it begins.
@@ -176,7 +186,11 @@ impl Flights {
     /// fetches bring nothing to store, so they register only once they have something; `None` if
     /// there was a purge of any key since `purges` was noted.
     pub fn lead_alone(self: &Arc<Self>, key: &[u8], purges: u64) -> Option<Leader> {
-        let leader = self.start(&mut self.shard(key), key, Flight::new(None));
+        let leader = self.start(
+            &mut self.shard(key),
+            key,
+            Flight::new(None, Purpose::Answer),
+        );
         (self.purges() == purges).then_some(leader)
     }
 
@@ -220,9 +234,10 @@ impl Flight {
         self.selection.is_some() && !self.state.lock().closed
     }
 
-    fn new(selection: Option<Bytes>) -> Arc<Self> {
+    fn new(selection: Option<Bytes>, purpose: Purpose) -> Arc<Self> {
         Arc::new(Self {
             selection,
+            purpose,
             state: Mutex::new(State::default()),
         })
     }
@@ -321,6 +336,13 @@ impl Drop for Leader {
 }
 
 impl Shard {
+    fn joinable(&self, key: &[u8], selection: &[u8]) -> Option<&Arc<Flight>> {
+        self.keys
+            .get(key)?
+            .iter()
+            .find(|flight| flight.selection.as_deref() == Some(selection) && flight.can_be_joined())
+    }
+
     fn forget(&mut self, key: &[u8], flight: &Arc<Flight>) {
         let Some(all) = self.keys.get_mut(key) else {
             return;

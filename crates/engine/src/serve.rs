@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::request::{Handling, PassReason};
-use microcache_policy::reuse::{Reuse, Why, reuse};
+use microcache_policy::reuse::{Reuse, Why, awaits_refresh, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
 use microcache_policy::vary::{self, Selection};
 use microcache_policy::{Fields, KeyRules, Millis, RequestFacts, Rules, Time};
@@ -202,6 +202,9 @@ impl Engine {
                 Reuse::Stale => {
                     return self.serve_stale(hit, &key, found.route, request, &facts, now);
                 }
+                Reuse::Revalidate(Why::Expired) if self.awaits_refresh(&hit, &key, now) => {
+                    return self.serve_stale(hit, &key, found.route, request, &facts, now);
+                }
                 Reuse::Revalidate(Why::Expired | Why::NoCache) => {
                     (Known::Response(hit), Forward::Stale)
                 }
@@ -243,6 +246,11 @@ impl Engine {
             Some(Err(object)) => Known::Key(object),
             None => Known::Nothing,
         }
+    }
+
+    /// Whether a copy beyond its stale window is still good because its refresh is under way.
+    fn awaits_refresh(&self, hit: &Hit, key: &[u8], now: Time) -> bool {
+        awaits_refresh(&hit.lifetime, now) && self.flights.is_refreshing(key, &hit.selection)
     }
 
     /// The stale copy; and if nobody has been asked to renew it lately, the caller is.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use microcache_engine::flight::{Entry, Failure, FlightLimits, Flights, Leader, Progress};
+use microcache_engine::flight::{Entry, Failure, FlightLimits, Flights, Leader, Progress, Purpose};
 use shuttle::sync::Mutex;
 use shuttle::{future, thread};
 
@@ -45,7 +45,7 @@ fn in_threads(
 
 /// Leads or waits; a joiner that never hears anything hangs here, and shuttle says so.
 fn enter(flights: &Arc<Flights>, lead: impl FnOnce(Leader)) -> Option<Progress> {
-    match flights.enter(KEY, b"") {
+    match flights.enter(KEY, b"", Purpose::Answer) {
         Entry::Lead(leader) => {
             lead(leader);
             None
@@ -110,7 +110,7 @@ fn a_leader_that_vanishes_is_a_failure() {
 fn a_purge_is_never_undone_by_a_fetch_that_began_before_it() {
     check(|flights| {
         let stored = Arc::new(Mutex::new(true));
-        let Entry::Lead(leader) = flights.enter(KEY, b"") else {
+        let Entry::Lead(leader) = flights.enter(KEY, b"", Purpose::Answer) else {
             panic!("nobody else is there");
         };
         let keeps = Arc::clone(&stored);
@@ -131,10 +131,12 @@ fn a_purge_is_never_undone_by_a_fetch_that_began_before_it() {
 #[test]
 fn a_waiter_that_leaves_takes_nothing_along() {
     check(|flights| {
-        in_threads(flights, 3, |flights| match flights.enter(KEY, b"") {
-            Entry::Lead(leader) => leader.release(),
-            Entry::Join(ticket) => drop(ticket),
-            Entry::Full => panic!("no bound is near"),
+        in_threads(flights, 3, |flights| {
+            match flights.enter(KEY, b"", Purpose::Answer) {
+                Entry::Lead(leader) => leader.release(),
+                Entry::Join(ticket) => drop(ticket),
+                Entry::Full => panic!("no bound is near"),
+            }
         });
     });
 }

@@ -138,6 +138,8 @@ fn heuristic(response: Fields<'_>, received: Time, rules: &Rules) -> Option<Mill
 pub(crate) struct Windows {
     pub(crate) while_revalidate: Millis,
     pub(crate) if_error: Millis,
+    /// The first of them is the route's.
+    pub(crate) operators: bool,
 }
 
 /// The stale windows: the response's own, else the route's. `must-revalidate`, `proxy-revalidate`
@@ -155,6 +157,7 @@ pub(crate) fn windows(
         return Windows {
             while_revalidate: 0,
             if_error: 0,
+            operators: false,
         };
     }
     let by_default = match freshness {
@@ -164,6 +167,7 @@ pub(crate) fn windows(
     Windows {
         while_revalidate: directives.stale_while_revalidate.unwrap_or(by_default),
         if_error: directives.stale_if_error.unwrap_or(rules.stale_if_error),
+        operators: directives.stale_while_revalidate.is_none() && by_default > 0,
     }
 }
 

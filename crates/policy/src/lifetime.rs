@@ -32,7 +32,9 @@ pub(crate) const FOR_COOKIES: u8 = 1 << 2;
 pub(crate) const FOR_AUTHORIZATION: u8 = 1 << 3;
 /// Has an entity tag or a modification date.
 pub(crate) const HAS_VALIDATOR: u8 = 1 << 4;
-const ALL_FLAGS: u8 = (1 << 5) - 1;
+/// The window for serving it while it is refreshed is the operator's, not the origin's.
+pub(crate) const OPERATORS_WINDOW: u8 = 1 << 5;
+const ALL_FLAGS: u8 = (1 << 6) - 1;
 
 impl Lifetime {
     /// The length of the encoded form.

@@ -1,6 +1,6 @@
 //! May this stored response answer this request? (RFC 9111 §4)
 
-use crate::lifetime::{IMMUTABLE, Lifetime, MUST_VALIDATE};
+use crate::lifetime::{IMMUTABLE, Lifetime, MUST_VALIDATE, OPERATORS_WINDOW};
 use crate::request::RequestFacts;
 use crate::time::Time;
 
@@ -65,6 +65,14 @@ pub fn reuse(lifetime: &Lifetime, request: &RequestFacts<'_>, now: Time) -> Reus
     } else {
         Reuse::Revalidate(Why::Expired)
     }
+}
+
+/// A refresh that began within the stale window may last longer than it. May the stored response
+/// answer until that refresh has ended? Where the window is the operator's it may, for as long as it
+/// may when the origin fails: a slow origin is no better than one that fails, and nobody should wait
+/// for what is at hand. A window that the origin named ends when it said (RFC 5861 §3).
+pub fn awaits_refresh(lifetime: &Lifetime, now: Time) -> bool {
+    lifetime.has(OPERATORS_WINDOW) && lifetime.ttl(now).unsigned_abs() < lifetime.stale_if_error
 }
 
 /// May a stored response answer when the origin fails: an error (500, 502, 503, 504), a time-out, a
@@ -143,6 +151,27 @@ mod tests {
         check(response, "", 69_999, Reuse::Stale);
         check(response, "", 70_000, Reuse::Revalidate(Why::Expired));
         check_on_error(response, 70_000, true);
+    }
+
+    #[test]
+    fn a_refresh_outlasts_the_operators_window_and_no_other() {
+        let awaits = |response, after| awaits_refresh(&lifetime(response), RECEIVED.plus(after));
+        let a_day = 86_400_000;
+        assert!(awaits("Cache-Control: max-age=60", 70_000));
+        assert!(awaits("Cache-Control: max-age=60", 60_000 + a_day - 1));
+        assert!(!awaits("Cache-Control: max-age=60", 60_000 + a_day));
+        assert!(!awaits(
+            "Cache-Control: max-age=60, stale-if-error=10",
+            70_000
+        ));
+        for strict in [
+            "Cache-Control: max-age=60, stale-while-revalidate=10",
+            "Cache-Control: max-age=0\nETag: \"a\"",
+            "Cache-Control: max-age=60, must-revalidate",
+            "Cache-Control: s-maxage=60",
+        ] {
+            assert!(!awaits(strict, 70_000), "{strict}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::fields::Fields;
 use crate::freshness::{self, Freshness, InForce, Windows};
 use crate::lifetime::{
     FOR_AUTHORIZATION, FOR_COOKIES, HAS_VALIDATOR, IMMUTABLE, Lifetime, MUST_VALIDATE,
+    OPERATORS_WINDOW,
 };
 use crate::request::{Credentials, Handling, RequestFacts, is_event_stream};
 use crate::rules::{Rules, SetCookie};
@@ -154,6 +155,7 @@ fn lifetime(
     let Windows {
         while_revalidate,
         if_error,
+        operators,
     } = freshness::windows(directives, freshness, rules);
     let must_validate =
         rules.forced_ttl.is_none() && freshness::must_validate(in_force, response, response_time);
@@ -177,6 +179,7 @@ fn lifetime(
         (shared.cookie, FOR_COOKIES),
         (shared.authorization, FOR_AUTHORIZATION),
         (validator, HAS_VALIDATOR),
+        (operators, OPERATORS_WINDOW),
     ];
     Ok(Lifetime {
         response_time,

@@ -68,6 +68,30 @@ fn the_default_window_hides_the_expiry() {
 }
 
 #[test]
+fn a_refresh_that_outlasts_the_window_is_waited_for_by_nobody() {
+    let origin = Origin::start();
+    let flags = ["--ttl", "50ms", "--stale-while-revalidate", "1s"];
+    let proxy = Proxy::start(&origin, &flags);
+    let gate = Gate::default();
+    origin
+        .on("/")
+        .reply(Reply::new(200).body("old"))
+        .reply(Reply::new(200).body("new").after(&gate));
+    proxy.get("/").assert_is(200, "old");
+    eventually("the window to be over", || {
+        let response = proxy.get("/");
+        response.assert_is(200, "old");
+        response.assert_hit();
+        (response.cache().ttl().unwrap() < -2).then_some(())
+    });
+    assert_eq!(origin.count("/"), 2, "one refresh");
+    gate.open();
+    eventually("the new page", || {
+        (proxy.get("/").text() == "new").then_some(())
+    });
+}
+
+#[test]
 fn a_refresh_is_conditional_when_it_can_be() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--stale-while-revalidate", "1h"]);

@@ -35,7 +35,7 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
             unset: Unset::Is(r#""10s""#),
             example: r#""10s""#,
             help: "How long a stale response is served while it is refreshed",
-            more: "One request refreshes it, and nobody waits for that. Holds when the response has no directive of that name.",
+            more: "One request refreshes it, and nobody waits for that, however long it takes. Holds when the response has no directive of that name.",
         },
         set: |r, v, m| {
             m.put(
