@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::flight::Leader;
 use crate::lead::Fetch;
 use crate::origin::Urgency;
+use crate::page;
 use crate::serve::Engine;
 
 /// The first look after another process was found to be asking; each pause is twice the one before.
@@ -34,11 +35,27 @@ enum Worth {
 impl Engine {
     /// Looks into the tiers. While another process is asking the origin, looks again until what
     /// it brings is there, or until it had its time. A stored response that may be validated is
-    /// put into `fetch`.
+    /// put into `fetch`. Where there is no record of ours, there may be the application's page.
     pub(crate) async fn look_behind(&self, leader: &Leader, fetch: &mut Fetch) -> Behind {
         if self.tiers.is_empty() {
             return Behind::Ask(None);
         }
+        let claimed = match self.look_for_record(leader, fetch).await {
+            Behind::Ask(claimed) => claimed,
+            found @ Behind::Found(..) => return found,
+        };
+        match self.application_page(fetch).await {
+            Some(hit) => {
+                // It is not written behind memory, where the next process finds it as this one
+                // has: the claim is given back.
+                self.put_into_memory(leader, &hit);
+                Behind::Found(hit, page::DETAIL)
+            }
+            None => Behind::Ask(claimed),
+        }
+    }
+
+    async fn look_for_record(&self, leader: &Leader, fetch: &mut Fetch) -> Behind {
         let deadline = Instant::now() + self.tiers.limits().claim;
         let mut pause = FIRST_PAUSE;
         let mut own_is_old = false;

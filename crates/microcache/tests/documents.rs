@@ -245,8 +245,16 @@ const DETAILS: [&str; 6] = [
 #[test]
 fn every_detail_of_cache_status_is_explained() {
     let rules = read("docs/caching-rules.md");
-    let mut details =
-        BTreeSet::from(["uncollapsed", "disk", "memcached", "redis"].map(str::to_owned));
+    let mut details = BTreeSet::from(
+        [
+            "uncollapsed",
+            "disk",
+            "memcached",
+            "memcached-page",
+            "redis",
+        ]
+        .map(str::to_owned),
+    );
     for path in DETAILS {
         let source = read(path);
         let code = source

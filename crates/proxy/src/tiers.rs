@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use microcache_store::disk::{Disk, DiskError, DiskSettings};
-use microcache_store::memcached::{InvalidSettings, Memcached, MemcachedSettings};
+use microcache_store::memcached::{InvalidSettings, Memcached, MemcachedSettings, Pages};
 use microcache_store::redis::{Redis, RedisSettings, RedisStartError};
 use microcache_store::{Tier, TierLimits, Tiers};
 use tokio::runtime::Handle;
@@ -55,6 +55,10 @@ pub(crate) async fn start(
             servers: config.memcached.clone(),
             deadline: config.memcached_timeout,
             max_object: config.memcached_max_object,
+            pages: config.memcached_pages.clone().map(|key| Pages {
+                key,
+                default_type: config.memcached_pages_type.clone(),
+            }),
             ..MemcachedSettings::default()
         };
         tiers.push(Memcached::start(settings, background)?);

@@ -16,5 +16,5 @@ pub use content::{Content, FileBody};
 pub use memcached::{Memcached, MemcachedSettings};
 pub use memory::{Hit, Memory, MemoryLimits, MemoryStats, Object, Refused};
 pub use stored::Stored;
-pub use tier::{Claim, Entry, EntryId, Got, Put, Tier, TierError, TierStats, Token};
+pub use tier::{Claim, Entry, EntryId, Got, Page, Put, Tier, TierError, TierStats, Token};
 pub use tiers::{Claimed, Found, Lookup, Spooling, TierLimits, TierReport, Tiers, Turn};

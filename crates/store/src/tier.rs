@@ -98,6 +98,15 @@ pub enum Put {
     Refused,
 }
 
+/// A page that is no record of ours: an application has put its body there itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The whole body.
+    pub body: Bytes,
+    /// What it is.
+    pub content_type: String,
+}
+
 /// Why a tier did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TierError {
@@ -172,6 +181,16 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// Begins to write a body that is too large to be held in memory. `None` if the tier does not
     /// take such, or not now.
     fn spool(&self) -> Option<Box<dyn Spool>> {
+        None
+    }
+
+    /// The page that an application keeps there itself for what a request asks. `None` if such are
+    /// not looked for.
+    fn page(
+        &self,
+        _host: &[u8],
+        _target: &[u8],
+    ) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
         None
     }
 

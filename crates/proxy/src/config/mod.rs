@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use http::Method;
 use microcache_policy::Millis;
-use microcache_store::memcached::ServerAddress;
+use microcache_store::memcached::{PageKey, ServerAddress};
 
 use crate::upstream::settings::GroupSettings;
 
@@ -80,6 +80,10 @@ pub struct TierConfig {
     pub memcached_timeout: Duration,
     /// The largest body there.
     pub memcached_max_object: u64,
+    /// The keys of pages that an application keeps there for nginx; `None`: they are not looked for.
+    pub memcached_pages: Option<PageKey>,
+    /// The `Content-Type` of those whose names do not tell.
+    pub memcached_pages_type: String,
     /// The addresses of Redis; none if there is no such tier.
     pub redis: Vec<String>,
     /// Whether they are a cluster.

@@ -9,7 +9,7 @@ mod claims;
 mod connection;
 mod health;
 mod keys;
-mod nginx;
+mod pages;
 mod pieces;
 mod probe;
 pub mod protocol;
@@ -32,8 +32,11 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 
 use crate::content::{Content, FileBody};
-use crate::tier::{BoxFuture, Claim, Entry, EntryId, Got, Put, Tier, TierError, TierStats, Token};
+use crate::tier::{
+    BoxFuture, Claim, Entry, EntryId, Got, Page, Put, Tier, TierError, TierStats, Token,
+};
 use claims::Grant;
+pub use pages::{InvalidPageKey, PageKey, Pages};
 use protocol::{Answer, Request};
 use record::Record;
 use ring::Ring;
@@ -52,7 +55,7 @@ pub struct Memcached {
     when_lost: WhenLost,
     max_item: usize,
     max_object: u64,
-    nginx_prefix: Option<String>,
+    pages: Option<Pages>,
     /// Where files are read.
     handle: Handle,
     refused: AtomicU64,
@@ -76,27 +79,26 @@ impl Memcached {
             when_lost: settings.when_lost,
             max_item: settings.max_item,
             max_object: settings.max_object,
-            nginx_prefix: settings.nginx_prefix,
+            pages: settings.pages,
             handle: handle.clone(),
             refused: AtomicU64::new(0),
             corrupt: AtomicU64::new(0),
         }))
     }
 
-    /// What an application keeps for nginx's memcached module under this request target: a body.
-    /// Values that a client compressed or serialised are none.
-    pub async fn nginx_entry(&self, target: &[u8]) -> Option<Bytes> {
-        let key = nginx::key(self.nginx_prefix.as_ref()?, target)?;
-        let (_, server) = self.server_of(&key)?;
-        match server
-            .ask(Lane(0), Request::default().get(&key, None))
-            .await
-        {
-            Ok(Answer::Done(item)) if item.client_flags == 0 && !item.value.is_empty() => {
-                Some(item.value)
-            }
-            _ => None,
-        }
+    /// The body that an application keeps under a key of its own. Values with flags are none: a
+    /// client compressed or serialised them.
+    async fn body_at(&self, key: &str) -> Result<Option<Bytes>, TierError> {
+        let (_, server) = self.server_of(key).ok_or(TierError::Down)?;
+        let lane = Lane::of(EntryId::of(key.as_bytes()));
+        Ok(
+            match server.ask(lane, Request::default().get(key, None)).await? {
+                Answer::Done(item) if item.client_flags == 0 && !item.value.is_empty() => {
+                    Some(item.value)
+                }
+                _ => None,
+            },
+        )
     }
 
     fn server_of(&self, key: &str) -> Option<(usize, &Server)> {
@@ -216,6 +218,20 @@ impl Tier for Memcached {
             all(removals).await;
             Ok(())
         })
+    }
+
+    fn page(
+        &self,
+        host: &[u8],
+        target: &[u8],
+    ) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
+        let pages = self.pages.as_ref()?;
+        let key = pages.key.of(host, target)?;
+        let content_type = pages.content_type(target).to_owned();
+        Some(Box::pin(async move {
+            let body = self.body_at(&key).await?;
+            Ok(body.map(|body| Page { body, content_type }))
+        }))
     }
 
     fn stats(&self) -> TierStats {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::pages::Pages;
+
 /// What memcached listens on if nobody says otherwise. On the ring, a server with this port is
 /// called by its host alone.
 pub const DEFAULT_PORT: u16 = 11_211;
@@ -111,9 +113,9 @@ pub struct MemcachedSettings {
     /// Removals remembered for a server that cannot take them now. If there are more, it stays
     /// out of service until it has been restarted.
     pub max_missed_removals: usize,
-    /// What stands before `$uri?$args` in the keys of entries that an application writes for
-    /// nginx's memcached module. `None`: they are not looked for.
-    pub nginx_prefix: Option<String>,
+    /// Pages that an application writes for nginx's memcached module. `None`: they are not looked
+    /// for.
+    pub pages: Option<Pages>,
 }
 
 impl Default for MemcachedSettings {
@@ -131,7 +133,7 @@ impl Default for MemcachedSettings {
             max_item: 1_000_000,
             max_object: 8 * 1024 * 1024,
             max_missed_removals: 100_000,
-            nginx_prefix: None,
+            pages: None,
         }
     }
 }

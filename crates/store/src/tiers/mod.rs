@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::encoding::encode;
 use crate::memory::Hit;
 use crate::stored::Stored;
-use crate::tier::{EntryId, Spool, Tier, TierError, Token};
+use crate::tier::{EntryId, Page, Spool, Tier, TierError, Token};
 
 use placed::{Job, Placed, Storing};
 pub use report::{LATENCIES, TierReport};
@@ -143,6 +143,16 @@ impl Tiers {
             }
         }
         Lookup::Missing(turn)
+    }
+
+    /// The page that an application itself keeps behind memory for what a request asks.
+    pub async fn page(&self, host: &[u8], target: &[u8]) -> Option<Page> {
+        for placed in &self.tiers {
+            if let Some(page) = placed.page(host, target).await {
+                return Some(page);
+            }
+        }
+        None
     }
 
     /// Whose turn it is to renew what was found.

@@ -17,7 +17,7 @@ use crate::encoding::{Corrupt, Head, Record, Varies, checksum, encode, encode_va
 use crate::memory::Hit;
 use crate::random;
 use crate::stored::Stored;
-use crate::tier::{Claim, Entry, EntryId, Got, Put, Tier, TierError, Token};
+use crate::tier::{Claim, Entry, EntryId, Got, Page, Put, Tier, TierError, Token};
 
 /// A tier in its place: with its queue of things to write and the counts of what it did.
 #[derive(Debug)]
@@ -124,6 +124,21 @@ impl Placed {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         looked_up
+    }
+
+    /// The page that an application keeps there itself, if such are looked for.
+    pub(super) async fn page(&self, host: &[u8], target: &[u8]) -> Option<Page> {
+        let asked = self.tier.page(host, target)?;
+        let began = Instant::now();
+        let page = asked.await;
+        self.counters.note_latency(began.elapsed());
+        let page = self.counted(page).ok()?;
+        let counter = match page {
+            Some(_) => &self.counters.hits,
+            None => &self.counters.misses,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        page
     }
 
     async fn look_up(

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use bytes::Bytes;
 use microcache_store::Tier;
-use microcache_store::memcached::{MemcachedSettings, ServerAddress, value};
+use microcache_store::memcached::{MemcachedSettings, Pages, ServerAddress, value};
+use microcache_store::tier::Page;
 
 use crate::node::Node;
 use crate::pool::{LONG, Pool, entry, id, patient};
@@ -27,7 +27,10 @@ async fn other_clients_use_the_same_ring() {
             })
             .collect();
         let settings = MemcachedSettings {
-            nginx_prefix: Some("app:".to_owned()),
+            pages: Some(Pages {
+                key: "app:$uri?$args".parse().unwrap(),
+                default_type: "text/html".to_owned(),
+            }),
             ..patient()
         };
         let pool = Pool::at(addresses.clone(), settings);
@@ -49,16 +52,19 @@ async fn other_clients_use_the_same_ring() {
         assert_eq!(found, lengths, "what we keep, they find");
         for number in 0..KEYS {
             let target = format!("/page/{number}?a=b%20c");
-            let body = pool.nginx_entry(target.as_bytes()).await;
-            assert_eq!(body, Some(Bytes::from(format!("page {number}"))));
+            let page = page(&pool, &target).await.expect("a page");
+            assert_eq!(page.body, format!("page {number}"));
+            assert_eq!(page.content_type, "text/html");
         }
-        assert_eq!(
-            pool.nginx_entry(b"/serialised").await,
-            None,
-            "flags say it is no body"
-        );
-        assert_eq!(pool.nginx_entry(b"/nothing").await, None);
+        let serialised = page(&pool, "/serialised").await;
+        assert_eq!(serialised, None, "flags say it is no body");
+        assert_eq!(page(&pool, "/nothing").await, None);
     }
+}
+
+async fn page(pool: &Pool, target: &str) -> Option<Page> {
+    let asked = pool.page(b"example.com", target.as_bytes());
+    asked.expect("pages are looked for").await.unwrap()
 }
 
 /// Prints the length of each value it finds, and keeps pages for nginx.

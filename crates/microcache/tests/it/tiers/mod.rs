@@ -4,6 +4,7 @@ mod crash;
 mod disk;
 mod fleet;
 mod lost;
+mod pages;
 mod purge;
 mod refused;
 mod servers;

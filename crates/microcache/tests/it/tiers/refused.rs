@@ -50,6 +50,12 @@ fn a_mistake_in_an_option_is_told_with_its_place() {
         (r#"memcached = ["a b"]"#, "is not host"),
         (r#"memcached_timeout = "0s""#, ""),
         (r#"memcached_max_object = "none""#, ""),
+        (
+            r#"memcached_pages = "$url""#,
+            "none of $uri, $args, $is_args, $request_uri and $host",
+        ),
+        (r#"memcached_pages = "page""#, "or all pages would be one"),
+        (r#"memcached_pages_type = "html""#, "a media type"),
         (r"redis = 6379", ""),
         (r#"redis_cluster = "yes""#, ""),
         (r"redis_ca = true", ""),

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use microcache_store::memcached::ServerAddress;
+use microcache_store::memcached::{PageKey, ServerAddress};
 
 use super::super::Config;
 use super::super::option::{About, Form, Opt, Unset};
@@ -108,6 +108,32 @@ pub(in crate::config) const TIERS: &[Opt<Config>] = &[
     },
     Opt {
         about: About {
+            name: "memcached_pages",
+            form: Form::Text("KEY"),
+            unset: Unset::Says("they are not looked for"),
+            example: r#""$uri?$args""#,
+            help: "Serve pages that the application keeps in memcached under this key",
+            more: "As nginx's memcached module does; nginx's variables `$uri`, `$args`, `$is_args`, `$request_uri` and `$host` make \
+                   up the key. They are read and never written, and live in memory for as long as the route says.",
+        },
+        set: |c, v, m| {
+            let key = |text: &str| PageKey::from_str(text).map_err(|error| error.to_string());
+            m.put(&mut c.tiers.memcached_pages, v.parse(key).map(Some));
+        },
+    },
+    Opt {
+        about: About {
+            name: "memcached_pages_type",
+            form: Form::Text("TYPE"),
+            unset: Unset::Is(r#""text/html""#),
+            example: r#""text/html; charset=utf-8""#,
+            help: "The Content-Type of such pages, unless their names end in .css, .js, .png and the like",
+            more: "",
+        },
+        set: |c, v, m| m.put(&mut c.tiers.memcached_pages_type, v.parse(parse_type)),
+    },
+    Opt {
+        about: About {
             name: "redis",
             form: Form::List("URL"),
             unset: Unset::Is("[]"),
@@ -190,6 +216,13 @@ pub(in crate::config) const TIERS: &[Opt<Config>] = &[
         set: |c, v, m| m.put(&mut c.tiers.queue, v.size(&QUEUE)),
     },
 ];
+
+fn parse_type(text: &str) -> Result<String, String> {
+    let is_type = text.contains('/') && text.bytes().all(|b| matches!(b, b' '..=b'~'));
+    is_type
+        .then(|| text.to_owned())
+        .ok_or_else(|| "a media type, such as \"text/html; charset=utf-8\"".to_owned())
+}
 
 fn parse_disk(text: &str) -> Result<(PathBuf, u64), String> {
     const FORM: &str = "a directory and a size, such as \"/var/cache/microcache,10GiB\"";

@@ -1,0 +1,53 @@
+//! Pages that an application itself keeps behind memory, for nginx to find them there.
+
+use http::Method;
+use microcache_policy::vary::VaryNames;
+use microcache_policy::{Fields, FieldsBuf, RequestFacts, Reuse, fields_to_store, reuse};
+use microcache_store::{Hit, Memory, Stored};
+
+use crate::body::Body;
+use crate::keep::{complete, judge};
+use crate::lead::Fetch;
+use crate::origin::OriginResponse;
+use crate::serve::Engine;
+
+/// What `Cache-Status` says of them.
+pub(crate) const DETAIL: &str = "memcached-page";
+
+impl Engine {
+    /// The page that the application keeps for this request, as if the origin had just sent it
+    /// without a word on caching: it is for everyone and lives as long as the route says.
+    pub(crate) async fn application_page(&self, fetch: &Fetch) -> Option<Hit> {
+        let incoming = &fetch.incoming;
+        let page = self.tiers.page(&incoming.host, &incoming.target).await?;
+        let now = self.clock.now();
+        let mut fields = FieldsBuf::new();
+        fields.push("Content-Type", page.content_type);
+        complete(&mut fields, now);
+        let response = OriginResponse {
+            status: 200,
+            fields,
+            length: Some(page.body.len() as u64),
+            body: Body::Empty,
+            tunnel: None,
+        };
+        let route = &self.routes[fetch.route];
+        let request = Fields::new(&incoming.fields);
+        let facts = RequestFacts::read(&Method::GET, request, false, &route.rules);
+        let lifetime = judge(self, route, &facts, &response, now, now).ok()?;
+        // Who reloads wants the origin's word, and so does a route that keeps nothing.
+        if reuse(&lifetime, &facts, now) != Reuse::Fresh {
+            return None;
+        }
+        let fields = fields_to_store(response.fields.fields(), &route.rules);
+        Some(Memory::hold(Stored::new(
+            response.status,
+            fields.fields().as_block(),
+            page.body.into(),
+            lifetime,
+            VaryNames::default(),
+            b"",
+            now,
+        )))
+    }
+}
