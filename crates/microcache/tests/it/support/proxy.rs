@@ -59,12 +59,17 @@ impl Proxy {
 
     /// The same as `start`, allowed so many file descriptors.
     pub(crate) fn with_descriptors(limit: u32, origin: &Origin, flags: &[&str]) -> Self {
-        let mut command = Command::new("sh");
+        let limit = limit.to_string();
+        let limited = ["sh", "-c", "ulimit -n \"$0\" && exec \"$@\"", &limit];
+        Self::through(&limited, origin, flags)
+    }
+
+    /// The same as `start`, by way of a command that becomes what its last arguments say.
+    pub(crate) fn through(wrapper: &[&str], origin: &Origin, flags: &[&str]) -> Self {
+        let mut command = Command::new(wrapper[0]);
         command
-            .args(["-c", "ulimit -n \"$0\" && exec \"$@\""])
-            .arg(limit.to_string())
-            .arg(BINARY);
-        command
+            .args(&wrapper[1..])
+            .arg(BINARY)
             .args(["--listen", "127.0.0.1:0"])
             .args(flags)
             .arg(origin.url());
@@ -155,6 +160,10 @@ impl Proxy {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// All it wrote so far.

@@ -4,6 +4,7 @@ mod crash;
 mod disk;
 mod fleet;
 mod lost;
+mod mounted;
 mod pages;
 mod purge;
 mod refused;
