@@ -44,6 +44,15 @@ class Process:
                     pass  # a thread that ended meanwhile has no children
         return found
 
+    def move_to(self, cores):
+        """Gives all its threads other cores; those it starts later follow."""
+        for pid in self.tree():
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                try:
+                    os.sched_setaffinity(int(thread.name), cores)
+                except ProcessLookupError:
+                    pass  # it has ended meanwhile
+
     def cpu_seconds(self):
         """CPU time, user and system, of the whole tree so far."""
         return sum(time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED) for pid in self.tree())

@@ -42,7 +42,7 @@ class Report:
     failed: int
 
 
-def siege(rig, users, pause, seconds, target):
+def siege(rig, users, pause, seconds, target, cores):
     """Besieges a url, or a file of urls of which each user takes any at a time. None if a siege deadlocked."""
     settings = rig.directory / "siegerc"
     settings.write_text(SETTINGS.format(users=USERS_PER_PROCESS, patience=PATIENCE_SECONDS))
@@ -50,7 +50,8 @@ def siege(rig, users, pause, seconds, target):
     shares = [min(USERS_PER_PROCESS, users - first) for first in range(0, users, USERS_PER_PROCESS)]
     commands = [list(map(str, ["siege", "-R", settings, f"-c{share}", f"-d{pause}", f"-t{seconds}s", *urls])) for share in shares]
     children = [subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                 env={**os.environ, "HOME": str(rig.directory)}) for command in commands]
+                                 env={**os.environ, "HOME": str(rig.directory)},
+                                 preexec_fn=lambda: os.sched_setaffinity(0, cores)) for command in commands]
     try:
         deadline = time.monotonic() + seconds + END_LIMIT_SECONDS
         return together([parsed(child.communicate(timeout=max(0, deadline - time.monotonic()))[0]) for child in children])
