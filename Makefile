@@ -1,15 +1,22 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build test shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench tools
+.PHONY: build test test-valkey shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench tools
 
 build:
 	cargo build --release --locked
 
 # The tiers are tested against real servers, and the ring of memcached servers against another client of it.
-test: PACKAGES = memcached:memcached /usr/lib/python3/dist-packages/pylibmc:python3-pylibmc redis-server:redis-server
+test: PACKAGES = memcached:memcached /usr/lib/python3/dist-packages/pylibmc:python3-pylibmc redis-server:redis-server unshare:util-linux mount:mount
 test: tools shuttle
 	cargo test --workspace --locked --no-fail-fast --lib --bins --tests
+	@if command -v valkey-server >/dev/null; then $(MAKE) --no-print-directory test-valkey; else echo "left out: the tests with Valkey (make test-valkey; Debian has it from version 13 on)"; fi
+
+# What is tested with Redis, with Valkey in its place.
+test-valkey: PACKAGES = memcached:memcached valkey-server:valkey-server unshare:util-linux mount:mount
+test-valkey: tools
+	REDIS_SERVER=valkey-server cargo test --locked -p microcache-store --test redis
+	REDIS_SERVER=valkey-server cargo test --locked -p microcache --test it tiers::
 
 # Collapsing under every order of threads; built apart, because its locks and threads are shuttle's.
 shuttle: tools

@@ -1,5 +1,6 @@
 //! A server process, on loopback, gone at the end of its test.
 
+use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -55,13 +56,13 @@ impl Server {
                 return server;
             }
         }
-        panic!("redis-server does not start");
+        panic!("{} does not start", program());
     }
 
     /// Nothing if the port has been taken meanwhile.
     pub(crate) fn start_at(port: u16, arguments: &[&str]) -> Option<Self> {
         let arguments: Vec<String> = arguments.iter().map(|one| (*one).to_owned()).collect();
-        let mut command = Command::new("redis-server");
+        let mut command = Command::new(program());
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
         let folder = Folder::new();
         command.args([
@@ -77,7 +78,7 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         let mut child = command.spawn().unwrap_or_else(|error| {
-            panic!("redis-server: {error} (install it: apt-get install redis-server)")
+            panic!("{0}: {error} (install it: apt-get install {0})", program())
         });
         let ready = wait_until_ready(child.stdout.take().expect("piped"));
         let server = Self {
@@ -144,6 +145,11 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Redis, or another that speaks like it.
+fn program() -> String {
+    env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
 /// A port nobody has at the moment.

@@ -2,6 +2,7 @@
 
 mod crash;
 mod disk;
+mod failover;
 mod fleet;
 mod lost;
 mod mounted;

@@ -1,5 +1,6 @@
 //! Real memcached and Redis processes on loopback.
 
+use std::env;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -33,16 +34,17 @@ impl Kind {
         }
     }
 
-    const fn package(self) -> &'static str {
+    /// What to run, which is also the name of its package. Redis may be another that speaks like it.
+    fn program(self) -> String {
         match self {
-            Self::Memcached => "memcached",
-            Self::Redis => "redis-server",
+            Self::Memcached => "memcached".to_owned(),
+            Self::Redis => env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned()),
         }
     }
 
     fn command(self, port: u16) -> Command {
         let port = port.to_string();
-        let mut command = Command::new(self.package());
+        let mut command = Command::new(self.program());
         match self {
             Self::Memcached => {
                 command.args(["-l", "127.0.0.1", "-U", "0", "-u", "nobody", "-t", "1"]);
@@ -66,14 +68,12 @@ impl Server {
     pub(super) fn start_with(kind: Kind, arguments: &[&str]) -> Self {
         // Whoever else looks for a port may take it first; then there is another one.
         for _ in 0..10 {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-            let port = listener.local_addr().expect("an address").port();
-            drop(listener);
+            let port = free_port();
             if let Some(child) = spawn(kind, port, arguments) {
                 return Self { child, port, kind };
             }
         }
-        panic!("{} does not start", kind.package());
+        panic!("{} does not start", kind.program());
     }
 
     /// What `--memcached` or `--redis` gets.
@@ -82,6 +82,27 @@ impl Server {
             Kind::Memcached => format!("127.0.0.1:{}", self.port),
             Kind::Redis => format!("redis://127.0.0.1:{}", self.port),
         }
+    }
+
+    pub(super) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What Redis says to one command: a line, or the text that a line gives the length of.
+    pub(super) fn say(&self, command: &str) -> String {
+        assert_eq!(self.kind, Kind::Redis);
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("it listens");
+        write!(stream, "{command}\r\n").expect("it reads");
+        let mut reply = BufReader::new(stream);
+        let mut line = String::new();
+        reply.read_line(&mut line).expect("a line");
+        assert!(!line.starts_with('-'), "{command}: {line}");
+        if let Some(length) = line.strip_prefix('$') {
+            let mut text = vec![0; length.trim().parse().expect("a length")];
+            reply.read_exact(&mut text).expect("the whole text");
+            return String::from_utf8(text).expect("text");
+        }
+        line.trim_end()[1..].to_owned()
     }
 
     /// The flag and its value.
@@ -136,6 +157,12 @@ impl Drop for Server {
     }
 }
 
+/// A port that nobody has at the moment.
+pub(super) fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
 /// `None` if the port is taken.
 fn spawn(kind: Kind, port: u16, arguments: &[&str]) -> Option<Child> {
     let spawned = kind
@@ -147,9 +174,9 @@ fn spawn(kind: Kind, port: u16, arguments: &[&str]) -> Option<Child> {
     let mut child = match spawned {
         Ok(child) => child,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            panic!("{0} is missing: install the package {0}", kind.package())
+            panic!("{0} is missing: install the package {0}", kind.program())
         }
-        Err(error) => panic!("{}: {error}", kind.package()),
+        Err(error) => panic!("{}: {error}", kind.program()),
     };
     eventually("the server to listen", || {
         if child.try_wait().expect("a child").is_some() {
