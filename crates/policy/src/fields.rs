@@ -34,14 +34,38 @@ impl<'a> Fields<'a> {
 
     /// The values of all lines called `name`, in order.
     pub fn all(self, name: &str) -> impl Iterator<Item = &'a [u8]> + use<'a, '_> {
-        self.iter()
-            .filter(move |(n, _)| n.eq_ignore_ascii_case(name.as_bytes()))
-            .map(|(_, value)| value)
+        let mut rest = self.block;
+        // Most lines are others: that is seen without a search for their colon.
+        let named = move |line: &'a [u8]| {
+            let (found, value) = line.split_at_checked(name.len())?;
+            let value = value.strip_prefix(b":")?;
+            found
+                .eq_ignore_ascii_case(name.as_bytes())
+                .then(|| value.trim_ascii())
+        };
+        std::iter::from_fn(move || next_line(&mut rest)).filter_map(named)
     }
 
     /// Whether a line called `name` is there.
     pub fn contains(self, name: &str) -> bool {
         self.get(name).is_some()
+    }
+
+    /// Writes the lines for which `keep(name, value)` holds, as they stand.
+    pub fn write_if(self, out: &mut Vec<u8>, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
+        let mut rest = self.block;
+        // Lines that stay together are copied together.
+        let mut run = 0..0;
+        while let Some(line) = next_line(&mut rest) {
+            let end = self.block.len() - rest.len();
+            if name_and_value(line).is_some_and(|(name, value)| keep(name, value)) {
+                run.end = end;
+            } else {
+                out.extend_from_slice(&self.block[run]);
+                run = end..end;
+            }
+        }
+        out.extend_from_slice(&self.block[run]);
     }
 
     /// The members of a comma-separated list field, over all its lines, trimmed, empty ones left
@@ -81,17 +105,25 @@ impl<'a> Iterator for Iter<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if self.rest.is_empty() {
-                return None;
-            }
-            let end = memchr::memchr(b'\n', self.rest).map_or(self.rest.len(), |i| i + 1);
-            let (line, rest) = self.rest.split_at(end);
-            self.rest = rest;
-            if let Some(colon) = line.iter().position(|&b| b == b':') {
-                return Some((&line[..colon], line[colon + 1..].trim_ascii()));
+            if let Some(parts) = name_and_value(next_line(&mut self.rest)?) {
+                return Some(parts);
             }
         }
     }
+}
+
+/// Takes the line at the front, with its end.
+fn next_line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    if rest.is_empty() {
+        return None;
+    }
+    let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |i| i + 1);
+    rest.split_off(..end)
+}
+
+fn name_and_value(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = line.iter().position(|&b| b == b':')?;
+    Some((&line[..colon], line[colon + 1..].trim_ascii()))
 }
 
 /// Splits one field value at its commas, minding quoted strings.
@@ -170,21 +202,17 @@ impl FieldsBuf {
         self.block.extend_from_slice(b": ");
         let start = self.block.len();
         self.block.extend_from_slice(value.as_ref());
-        if memchr::memchr3(b'\r', b'\n', 0, &self.block[start..]).is_some() {
-            for byte in &mut self.block[start..] {
-                if matches!(byte, b'\r' | b'\n' | 0) {
-                    *byte = b' ';
-                }
+        for byte in &mut self.block[start..] {
+            if matches!(byte, b'\r' | b'\n' | 0) {
+                *byte = b' ';
             }
         }
         self.block.extend_from_slice(b"\r\n");
     }
 
-    /// Adds every line of `fields`.
-    pub fn extend(&mut self, fields: Fields<'_>) {
-        for (name, value) in fields {
-            self.push(name, value);
-        }
+    /// Adds the lines for which `keep(name, value)` holds, as they stand.
+    pub fn extend_if(&mut self, fields: Fields<'_>, keep: impl FnMut(&[u8], &[u8]) -> bool) {
+        fields.write_if(&mut self.block, keep);
     }
 
     /// Drops every line called `name`, keeping the order of the others.
@@ -201,15 +229,9 @@ impl FieldsBuf {
     }
 
     /// Keeps the lines for which `keep(name, value)` holds.
-    pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
-        let mut kept = Self {
-            block: Vec::with_capacity(self.block.len()),
-        };
-        for (name, value) in self.fields() {
-            if keep(name, value) {
-                kept.push(name, value);
-            }
-        }
+    pub fn retain(&mut self, keep: impl FnMut(&[u8], &[u8]) -> bool) {
+        let mut kept = Self::with_capacity(self.block.len());
+        kept.extend_if(self.fields(), keep);
         *self = kept;
     }
 }
@@ -260,6 +282,23 @@ mod tests {
         let fields = Fields::new(b"A: x, \"y, \\\" z\",, \r\nA: w\r\n");
         let all: Vec<_> = fields.members("a").collect();
         assert_eq!(all, [&b"x"[..], b"\"y, \\\" z\"", b"w"]);
+    }
+
+    #[test]
+    fn lines_are_kept_as_they_stand() {
+        let fields = Fields::new(b"A:1\r\nB: 2\r\nno line\r\nC:  3 \r\na: 4\r\nD: 5\r\n");
+        for (dropped, left) in [
+            ("", "A:1\r\nB: 2\r\nC:  3 \r\na: 4\r\nD: 5\r\n"),
+            ("a", "B: 2\r\nC:  3 \r\nD: 5\r\n"),
+            ("b", "A:1\r\nC:  3 \r\na: 4\r\nD: 5\r\n"),
+            ("d", "A:1\r\nB: 2\r\nC:  3 \r\na: 4\r\n"),
+        ] {
+            let mut kept = FieldsBuf::new();
+            kept.extend_if(fields, |name, _| {
+                !name.eq_ignore_ascii_case(dropped.as_bytes())
+            });
+            assert_eq!(kept.into_block(), left.as_bytes(), "without {dropped:?}");
+        }
     }
 
     #[test]

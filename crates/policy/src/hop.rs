@@ -66,11 +66,9 @@ const PROTECTED: &[&str] = &[
 pub fn end_to_end(fields: Fields<'_>) -> FieldsBuf {
     let nominated = Nominated::by(fields);
     let mut kept = FieldsBuf::with_capacity(fields.as_block().len());
-    for (name, value) in fields {
-        if !is_hop_by_hop(name) && !nominated.contains(name) {
-            kept.push(name, value);
-        }
-    }
+    kept.extend_if(fields, |name, _| {
+        !is_hop_by_hop(name) && !nominated.contains(name)
+    });
     kept
 }
 

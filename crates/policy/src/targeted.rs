@@ -39,6 +39,9 @@ fn members(response: Fields<'_>, name: &str) -> Option<Members> {
         }
         value.extend_from_slice(line);
     }
+    if value.is_empty() {
+        return None;
+    }
     let members: Members = Parser::new(&value).parse().ok()?;
     let well_typed = members
         .iter()

@@ -53,18 +53,15 @@ pub(crate) fn outgoing(
     fields.push("Host", host);
     let nominated = hop::Nominated::by(request);
     let max_forwards = max_forwards(method, request);
-    for (name, value) in request {
-        let dropped = is_one_of(name, &OURS)
+    fields.extend_if(request, |name, _| {
+        !(is_one_of(name, &OURS)
             || hop::is_hop_by_hop(name)
             || nominated.contains(name)
-            || !peer.trusted && only_from_trusted_peers(name);
-        match max_forwards {
-            _ if dropped => {}
-            MaxForwards::Left(left) if name.eq_ignore_ascii_case(b"max-forwards") => {
-                fields.push(name, left.to_string());
-            }
-            _ => fields.push(name, value),
-        }
+            || !peer.trusted && only_from_trusted_peers(name)
+            || max_forwards != MaxForwards::Unlimited && name.eq_ignore_ascii_case(b"max-forwards"))
+    });
+    if let MaxForwards::Left(left) = max_forwards {
+        fields.push("Max-Forwards", left.to_string());
     }
     if upgrade {
         for value in request.all("upgrade") {

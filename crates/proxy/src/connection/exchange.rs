@@ -175,19 +175,17 @@ impl<'a> Client<'a> {
         now: Time,
     ) -> std::io::Result<Ended> {
         let ending = ending(&response, self.asked);
-        let mut head = Vec::with_capacity(response.fields().as_block().len() + HEAD_ROOM);
+        let mut ended = is_bodiless(&response, self.asked);
+        let small = match &response.body {
+            Body::Full(whole) if whole.len() <= COPY && !ended => whole.clone(),
+            _ => Bytes::new(),
+        };
+        let room = response.fields().as_block().len() + HEAD_ROOM + small.len();
+        let mut head = Vec::with_capacity(room);
         write_head(&mut head, &response, self.asked, ending);
-        let bodiless = is_bodiless(&response, self.asked);
+        head.extend_from_slice(&small);
+        ended |= !small.is_empty();
         let mut body = response.body;
-        let mut ended = bodiless;
-        if let Body::Full(whole) = &body
-            && whole.len() <= COPY
-            && !ended
-        {
-            head.reserve_exact(whole.len());
-            head.extend_from_slice(whole);
-            ended = true;
-        }
         let mut output = Output::bytes(head.into());
         let mut nothing_sent = true;
         while !ended {

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use socket2::SockRef;
@@ -93,25 +94,29 @@ impl Connection {
     }
 }
 
-/// A deadline that can be put off without touching the runtime's timers: when the timer goes off
-/// too early, it is set again.
+/// How long a server may be silent. Neither the clock nor the runtime's timers are touched before
+/// there is something to wait for; when the timer goes off too early, it is set again.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
-    sleep: Option<Pin<Box<Sleep>>>,
+    silence: Duration,
+    /// Counted from the first wait after the silence was begun anew.
     deadline: Option<Instant>,
+    sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl Timer {
-    /// From now on it is this deadline.
-    pub(super) fn set(&mut self, deadline: Instant) {
-        self.deadline = Some(deadline);
+    /// Begins anew: from now on so much silence is too much.
+    pub(super) fn restart(&mut self, silence: Duration) {
+        self.silence = silence;
+        self.deadline = None;
     }
 
-    /// Ready once the deadline has passed.
+    /// Ready once the silence has lasted too long.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = self.deadline else {
-            return Poll::Pending;
-        };
+        let silence = self.silence;
+        let deadline = *self
+            .deadline
+            .get_or_insert_with(|| Instant::now() + silence);
         let sleep = self
             .sleep
             .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
@@ -132,21 +137,20 @@ impl Timer {
 mod tests {
     use super::*;
     use std::future::poll_fn;
-    use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
     async fn a_deadline_can_be_put_off_and_brought_forward() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut timer = Timer::default();
-        timer.set(at(10));
+        timer.restart(Duration::from_secs(10));
         assert!(poll_fn(|cx| Poll::Ready(timer.poll(cx))).await.is_pending());
-        timer.set(at(30));
+        timer.restart(Duration::from_secs(30));
         poll_fn(|cx| timer.poll(cx)).await;
         assert_eq!(Instant::now(), at(30));
-        timer.set(at(90));
+        timer.restart(Duration::from_secs(50));
         assert!(poll_fn(|cx| Poll::Ready(timer.poll(cx))).await.is_pending());
-        timer.set(at(40));
+        timer.restart(Duration::from_secs(10));
         poll_fn(|cx| timer.poll(cx)).await;
         assert_eq!(Instant::now(), at(40));
     }

@@ -9,8 +9,7 @@ use bytes::Buf;
 use http::Method;
 use microcache_engine::origin::{OriginError, OriginRequest};
 use microcache_engine::{Interim, Interims};
-use microcache_policy::{FieldsBuf, hop};
-use tokio::time::Instant;
+use microcache_policy::{Fields, FieldsBuf, hop};
 
 use super::connection::Connection;
 use super::upload::{Sending, Upload};
@@ -72,7 +71,7 @@ pub(super) async fn exchange(
     silence: Duration,
 ) -> Result<Answer, Broken> {
     for interim_before in 0..=MAX_INTERIM {
-        connection.timer.set(Instant::now() + silence);
+        connection.timer.restart(silence);
         let head = poll_fn(|cx| poll_head(cx, connection, upload, question, silence)).await;
         let answer = head.map_err(|error| Broken {
             error,
@@ -119,7 +118,7 @@ fn poll_head(
     let sent = upload.sent();
     let sending = upload.poll(cx, connection)?;
     if upload.sent() > sent {
-        connection.timer.set(Instant::now() + silence);
+        connection.timer.restart(silence);
     }
     loop {
         match connection.poll_read(cx, 0) {
@@ -152,7 +151,7 @@ fn take_head(
     let Some((head, taken)) = parsed else {
         return Ok(None);
     };
-    let mut fields = without_length(hop::end_to_end(head.fields));
+    let mut fields = kept(head.fields);
     if head.status == 101 {
         for protocol in head.fields.all("upgrade") {
             fields.push("Upgrade", protocol);
@@ -169,22 +168,16 @@ fn take_head(
     Ok(Some(answer))
 }
 
-/// Takes `Content-Length` out where it stands: the other lines are already as they should be, so
-/// nothing is written anew.
-fn without_length(fields: FieldsBuf) -> FieldsBuf {
-    let mut block = fields.into_block();
-    let mut at = 0;
-    while at < block.len() {
-        let end = memchr::memchr(b'\n', &block[at..]).map_or(block.len(), |i| at + i + 1);
-        let line = &block[at..end];
-        let name = memchr::memchr(b':', line).map_or(line, |colon| &line[..colon]);
-        if name.eq_ignore_ascii_case(b"content-length") {
-            block.drain(at..end);
-        } else {
-            at = end;
-        }
-    }
-    FieldsBuf::from_block(block)
+/// The fields that go on: neither those of this connection, nor the length, which is told apart.
+fn kept(fields: Fields<'_>) -> FieldsBuf {
+    let nominated = hop::Nominated::by(fields);
+    let mut kept = FieldsBuf::with_capacity(fields.as_block().len());
+    kept.extend_if(fields, |name, _| {
+        !(hop::is_hop_by_hop(name)
+            || nominated.contains(name)
+            || name.eq_ignore_ascii_case(b"content-length"))
+    });
+    kept
 }
 
 #[cfg(test)]
@@ -192,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_length_is_taken_out() {
+    fn length_and_connection_stay_behind() {
         for (block, left) in [
             ("", ""),
             ("content-length: 1\r\n", ""),
@@ -201,12 +194,14 @@ mod tests {
                 "A: 1\r\nB: Content-Length: 2\r\n",
             ),
             (
-                "X-Content-Length: 1\r\nContent-Length-X: 2\r\n",
+                "X-Content-Length: 1\r\nConnection: x-a\r\nX-A: 2\r\nContent-Length-X: 2\r\n",
                 "X-Content-Length: 1\r\nContent-Length-X: 2\r\n",
             ),
         ] {
-            let fields = FieldsBuf::from_block(block.as_bytes().to_vec());
-            assert_eq!(without_length(fields).into_block(), left.as_bytes());
+            assert_eq!(
+                kept(Fields::new(block.as_bytes())).into_block(),
+                left.as_bytes()
+            );
         }
     }
 }

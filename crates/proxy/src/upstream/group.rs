@@ -123,10 +123,12 @@ impl Group {
         let repeatable = request.method.is_idempotent();
         let mut tried = Vec::new();
         let mut unreached = OriginError::Down;
-        while let Some(mut turn) = self.balance.choose(&tried, Instant::now()) {
+        let mut now = Instant::now();
+        while let Some(mut turn) = self.balance.choose(&tried, now) {
             let server = &self.servers[turn.index];
+            let pooled = self.pooled(server, repeatable, now);
             match self
-                .ask_server(server, &mut upload, &question, repeatable)
+                .ask_server(server, pooled, &mut upload, &question, repeatable)
                 .await
             {
                 Ok((connection, answer)) => {
@@ -142,7 +144,8 @@ impl Group {
                     return self.deliver(exchange, answer);
                 }
                 Err(error @ OriginError::Connect(_)) => {
-                    turn.failed(Instant::now());
+                    now = Instant::now();
+                    turn.failed(now);
                     tried.push(turn.index);
                     unreached = error;
                     if turn.last_resort {
@@ -160,21 +163,27 @@ impl Group {
         Err(unreached)
     }
 
-    /// One server's answer; `Connect` if it cannot even be asked.
-    async fn ask_server(
-        &self,
-        server: &Server,
-        upload: &mut Upload,
-        question: &Question,
-        repeatable: bool,
-    ) -> Result<(Connection, Answer), OriginError> {
-        let silence = self.settings.first_byte_timeout;
+    /// An unused connection to a server, if there is one that can be trusted with the request.
+    fn pooled(&self, server: &Server, repeatable: bool, now: Instant) -> Option<Connection> {
         let limit = if repeatable {
             self.settings.idle_timeout
         } else {
             UNREPEATABLE_IDLE
         };
-        if let Some(mut connection) = server.idle.take(limit) {
+        server.idle.take(limit, now)
+    }
+
+    /// One server's answer; `Connect` if it cannot even be asked.
+    async fn ask_server(
+        &self,
+        server: &Server,
+        pooled: Option<Connection>,
+        upload: &mut Upload,
+        question: &Question,
+        repeatable: bool,
+    ) -> Result<(Connection, Answer), OriginError> {
+        let silence = self.settings.first_byte_timeout;
+        if let Some(mut connection) = pooled {
             match exchange(&mut connection, upload, question, silence).await {
                 Ok(answer) => return Ok((connection, answer)),
                 // The server closed it while it was unused, or in the same moment.
@@ -233,10 +242,7 @@ impl Group {
             // Nor is a stream that may never end.
             exchange.permit = None;
         }
-        exchange
-            .connection
-            .timer
-            .set(tokio::time::Instant::now() + silence);
+        exchange.connection.timer.restart(silence);
         response.body = Body::Stream(Box::new(ResponseBody {
             decoder: Decoder::new(answer.framing),
             exchange: Some(exchange),

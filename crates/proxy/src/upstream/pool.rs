@@ -52,14 +52,15 @@ impl Pool {
     }
 
     /// A connection of this runtime that was put back no longer ago than `limit` and is quiet.
-    pub(super) fn take(&self, limit: Duration) -> Option<Connection> {
+    pub(super) fn take(&self, limit: Duration, now: Instant) -> Option<Connection> {
         let runtime = Handle::current().id();
         let limit = limit.min(self.keep);
+        let recent = |idle: &mut Idle| now.duration_since(idle.since) <= limit;
         loop {
             let connection = {
                 let mut shelves = self.shelves.lock();
                 let own = shelves.of(runtime);
-                let idle = own.pop_if(|idle| idle.since.elapsed() <= limit)?;
+                let idle = own.pop_if(recent)?;
                 shelves.count -= 1;
                 idle.connection
             };

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use microcache_engine::body::{BodyError, Frame, Source};
 use microcache_engine::origin::OriginError;
-use tokio::time::Instant;
 
 use super::balance::Turn;
 use super::connection::Connection;
@@ -99,12 +98,12 @@ impl ResponseBody {
                 let sent = exchange.upload.sent();
                 sending = exchange.upload.poll(cx, connection).map_err(lost)?;
                 if exchange.upload.sent() > sent {
-                    connection.timer.set(Instant::now() + self.silence);
+                    connection.timer.restart(self.silence);
                 }
             }
             match connection.poll_read(cx, self.decoder.expected()) {
                 Poll::Ready(Ok(0)) => self.decoder.eof()?,
-                Poll::Ready(Ok(_)) => connection.timer.set(Instant::now() + self.silence),
+                Poll::Ready(Ok(_)) => connection.timer.restart(self.silence),
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(BodyError::Disconnected)),
                 // While the client is slow to send, the server has a reason to be silent.
                 Poll::Pending if sending == Sending::Client => return Poll::Pending,

@@ -263,9 +263,9 @@ fn write_head(request: &OriginRequest, whole: u64, stream: Option<&Stream>) -> V
     out.push(b' ');
     out.extend_from_slice(&request.target);
     out.extend_from_slice(b" HTTP/1.1\r\n");
-    for (name, value) in request.fields.fields() {
+    request.fields.fields().write_if(&mut out, |name, _| {
         let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-        let frames = match name.len() {
+        let of_connection = match name.len() {
             6 => is("expect") && stream.is_none(),
             7 => is("upgrade") && !request.upgrade,
             10 => is("connection"),
@@ -273,13 +273,8 @@ fn write_head(request: &OriginRequest, whole: u64, stream: Option<&Stream>) -> V
             17 => is("transfer-encoding"),
             _ => false,
         };
-        if !frames {
-            out.extend_from_slice(name);
-            out.extend_from_slice(b": ");
-            out.extend_from_slice(value);
-            out.extend_from_slice(b"\r\n");
-        }
-    }
+        !of_connection
+    });
     if request.upgrade {
         out.extend_from_slice(b"Connection: upgrade\r\n");
     }
