@@ -104,7 +104,7 @@ impl Engine {
         filling: &Filling,
         mut body: Body,
         route: usize,
-        claimed: Option<Claimed>,
+        mut claimed: Option<Claimed>,
     ) {
         let (fill, route) = (&filling.fill, &self.routes[route]);
         let _told = Told(fill);
@@ -127,6 +127,8 @@ impl Engine {
                     let pushed = fill.push(chunk.clone(), if in_time { limit } else { 0 });
                     if let Pushed::Outgrown(_) = pushed {
                         leader.close();
+                        // It will lie in no tier that others share.
+                        drop(claimed.take());
                     }
                     let fits = in_time && received <= self.largest(route);
                     keeping = keeping.go_on(&self.tiers, pushed, chunk, fits).await;

@@ -14,7 +14,8 @@
 //! is a fill. The winner stores with `ms k … C<number>` as above and then deletes the lock. To
 //! give up is `md k:r`.
 //!
-//! A claim that is asked for and not answered in time may have been given: [`super::unsure`].
+//! A claim that is asked for and not answered may have been given, and one that is given back without an
+//! answer may still be there: [`super::unsure`].
 //!
 //! A removal deletes both items, so whatever was claimed before it cannot be stored after it.
 //! Numbers come from one server and mean nothing to another: a token says which one gave it.

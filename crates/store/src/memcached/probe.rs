@@ -1,18 +1,21 @@
 //! Watches one server: asks it now and then how it is, and brings it back after it was lost. There
 //! is one probe for each server, so one that returns is met by one connection.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{sleep, timeout};
 
+use super::claims::Purpose;
 use super::connection::{Answers, Line, connect, read_answers};
 use super::health::{Owed, Report};
 use super::keys;
 use super::protocol::{Answer, Request, read_line};
 use super::server::is_removed;
 use super::settings::MemcachedSettings;
+use super::unsure::Unsure;
 use crate::random::jittered;
 use crate::tier::{EntryId, TierError};
 
@@ -21,6 +24,9 @@ const CONNECT: Duration = Duration::from_secs(1);
 /// So may the removal of a block of missed records.
 const DELIVERY: Duration = Duration::from_secs(1);
 const BLOCK: usize = 500;
+/// A server that did not answer gets so much time to do what was asked of it, before claims are
+/// taken back.
+const SETTLING: Duration = Duration::from_millis(200);
 /// Pauses differ by this share, so that processes do not come back together.
 const SPREAD: f64 = 0.25;
 /// A server has about a hundred lines of statistics.
@@ -30,6 +36,7 @@ const MAX_STATISTICS: usize = 1000;
 #[derive(Debug)]
 pub(super) struct Probe {
     line: Line,
+    unsure: Arc<Unsure>,
     deadline: Duration,
     retry_after: Duration,
     retry_after_max: Duration,
@@ -44,9 +51,10 @@ struct Visit<'a> {
 }
 
 impl Probe {
-    pub(super) fn new(line: Line, settings: &MemcachedSettings) -> Self {
+    pub(super) fn new(line: Line, unsure: Arc<Unsure>, settings: &MemcachedSettings) -> Self {
         Self {
             line,
+            unsure,
             deadline: settings.deadline,
             retry_after: settings.retry_after,
             retry_after_max: settings.retry_after_max,
@@ -66,11 +74,15 @@ impl Probe {
                 pause = self.retry_after;
                 tokio::select! {
                     () = health.lost() => continue,
+                    () = self.unsure.noted() => sleep(SETTLING).await,
                     () = sleep(jittered(self.check_every, SPREAD)) => {}
                 }
                 match self.visit().await {
                     Ok(()) => health.succeeded(),
-                    Err(why) => health.failed(&why),
+                    Err(why) => {
+                        health.failed(&why);
+                        self.unsure.remind();
+                    }
                 }
             } else {
                 sleep(jittered(pause, SPREAD)).await;
@@ -111,6 +123,26 @@ impl Visit<'_> {
             for block in ids.chunks(BLOCK) {
                 self.deliver(block).await?;
             }
+        }
+        self.take_claims_back().await
+    }
+
+    /// Of a claim that may be ours or somebody else's, the item and its number are looked at first:
+    /// a record is left alone. Somebody else who loses a claim only asks the origin in vain.
+    async fn take_claims_back(&mut self) -> Result<(), TierError> {
+        for (id, purpose) in self.probe.unsure.all() {
+            let mut request = Request::default().get(&keys::record(id), None);
+            if purpose == Purpose::Renewal {
+                request = request.delete(&keys::lock(id), None);
+            }
+            let answers = self.ask(request, DELIVERY).await?;
+            if let Some(Answer::Done(item)) = answers.first()
+                && item.value.is_empty()
+            {
+                let give_back = Request::default().delete(&keys::record(id), Some(item.number));
+                self.ask(give_back, DELIVERY).await?;
+            }
+            self.probe.unsure.take(id);
         }
         Ok(())
     }

@@ -40,12 +40,12 @@ impl Record<'_> {
     /// What there is; with `claim`, whoever finds nothing is told whether to bring it.
     pub(super) async fn get(&self, claim: Option<Duration>) -> Result<Got, TierError> {
         let key = keys::record(self.id);
-        let hold = claim;
+        let purpose = claim.map(|_| Purpose::Fill);
         let claim = claim.map(time::expiry);
         // What is of no use is removed, and then there is nothing, which can be claimed.
         for _ in 0..2 {
             let answer = self.ask(Request::default().get(&key, claim)).await;
-            let item = match self.noted(hold, answer)? {
+            let item = match self.noted(purpose, answer)? {
                 Answer::Done(item) => item,
                 Answer::Missing => break,
                 Answer::TooLong => return Err(self.discard(None).await),
@@ -114,7 +114,7 @@ impl Record<'_> {
             .set(&keys::lock(self.id), [], lock)
             .peek(&keys::record(self.id), lock.expires);
         let answers = self.ask_all(request).await;
-        let (locked, item) = match &self.noted(Some(hold), answers)?[..] {
+        let (locked, item) = match &self.noted(Some(Purpose::Renewal), answers)?[..] {
             [Answer::Done(_), Answer::Done(item)] => (true, item.clone()),
             [Answer::NotStored, Answer::Done(item)] => (false, item.clone()),
             [Answer::Done(_) | Answer::NotStored, other] | [other, ..] => {
@@ -140,8 +140,16 @@ impl Record<'_> {
         })
     }
 
-    /// Ends a claim.
+    /// Ends a claim: now, or when the server answers again.
     pub(super) async fn release(&self, grant: Grant) -> Result<(), TierError> {
+        let released = self.release_now(grant).await;
+        if released.is_err() {
+            self.server.unsure.note(self.id, grant.purpose);
+        }
+        released
+    }
+
+    async fn release_now(&self, grant: Grant) -> Result<(), TierError> {
         let request = match grant.purpose {
             Purpose::Fill => Request::default().delete(&keys::record(self.id), Some(grant.number)),
             Purpose::Renewal => Request::default().delete(&keys::lock(self.id), None),
@@ -193,14 +201,17 @@ impl Record<'_> {
         drop(self.server.send(Lane::of(self.id), unlock, 1));
     }
 
-    /// A claim that was not answered in time may be given all the same.
+    /// A claim that was sent and not answered may be given all the same.
     fn noted<T>(
         &self,
-        hold: Option<Duration>,
+        purpose: Option<Purpose>,
         answer: Result<T, TierError>,
     ) -> Result<T, TierError> {
-        if let (Some(hold), Err(_)) = (hold, &answer) {
-            self.server.unsure.note(self.id, hold);
+        let was_sent = |error: &TierError| *error != TierError::Down;
+        if let Some(purpose) = purpose
+            && answer.as_ref().is_err_and(was_sent)
+        {
+            self.server.unsure.note(self.id, purpose);
         }
         answer
     }

@@ -40,7 +40,7 @@ pub(super) struct Server {
     connections: Vec<UnboundedSender<Job>>,
     room: Arc<Semaphore>,
     deadline: Duration,
-    pub(super) unsure: Unsure,
+    pub(super) unsure: Arc<Unsure>,
     watch: AbortHandle,
 }
 
@@ -65,14 +65,16 @@ impl Server {
         });
         let connections = connections.collect();
         let health = Arc::clone(&line.health);
-        let watch = handle.spawn(Probe::new(line, settings).watch());
+        let unsure = Arc::new(Unsure::default());
+        let probe = Probe::new(line, Arc::clone(&unsure), settings);
+        let watch = handle.spawn(probe.watch());
         Self {
             address,
             health,
             connections,
             room: Arc::new(Semaphore::new(settings.max_outstanding)),
             deadline: settings.deadline,
-            unsure: Unsure::default(),
+            unsure,
             watch: watch.abort_handle(),
         }
     }

@@ -1,38 +1,59 @@
-//! Claims whose answer never came. The server may have given them all the same, when it was awake
-//! again, and then everybody would wait for somebody who does not know.
+//! Claims that may be this process's without its knowing: they were asked for and not answered, or
+//! given back and not confirmed. Everybody would wait for somebody who brings nothing, so they are
+//! taken back as soon as the server answers again.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::sync::Notify;
 
+use super::claims::Purpose;
 use crate::tier::EntryId;
 
-/// Remembered at a time. Beyond it the ones over are forgotten, and cost others their wait.
+/// Remembered at a time. The ones over are forgotten, and cost others their wait.
 const MOST: usize = 10_000;
 
-/// The claims of one server that may be ours, and until when.
+/// The claims on one server that may be ours.
 #[derive(Debug, Default)]
-pub(super) struct Unsure(Mutex<HashMap<EntryId, Instant>>);
+pub(super) struct Unsure {
+    claims: Mutex<HashMap<EntryId, Purpose>>,
+    noted: Notify,
+}
 
 impl Unsure {
-    /// Notes a claim that was asked for and not answered.
-    pub(super) fn note(&self, id: EntryId, hold: Duration) {
-        let now = Instant::now();
-        let mut claims = self.0.lock();
-        if claims.len() >= MOST {
-            claims.retain(|_, until| *until > now);
-        }
-        if claims.len() < MOST {
-            // The server counts from when it wakes, and in whole seconds.
-            claims.insert(id, now + hold * 2 + Duration::from_secs(2));
+    /// Notes a claim.
+    pub(super) fn note(&self, id: EntryId, purpose: Purpose) {
+        let mut claims = self.claims.lock();
+        if claims.len() < MOST || claims.contains_key(&id) {
+            // What takes a renewal back takes a fill back too.
+            let known = claims.entry(id).or_insert(purpose);
+            if purpose == Purpose::Renewal {
+                *known = purpose;
+            }
+            self.noted.notify_one();
         }
     }
 
-    /// Whether what somebody has claimed may be what was asked for here. Says so once.
+    /// Whether what somebody has claimed may be ours. Says so once.
     pub(super) fn take(&self, id: EntryId) -> bool {
-        let until = self.0.lock().remove(&id);
-        until.is_some_and(|until| Instant::now() < until)
+        self.claims.lock().remove(&id).is_some()
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<(EntryId, Purpose)> {
+        let claims = self.claims.lock();
+        claims.iter().map(|(id, purpose)| (*id, *purpose)).collect()
+    }
+
+    /// Waits for one to be noted.
+    pub(super) async fn noted(&self) {
+        self.noted.notified().await;
+    }
+
+    /// Has whoever waits for them look again, if there are any left.
+    pub(super) fn remind(&self) {
+        if !self.claims.lock().is_empty() {
+            self.noted.notify_one();
+        }
     }
 }

@@ -7,6 +7,7 @@ mod address;
 mod cluster;
 mod node;
 mod record;
+mod releases;
 mod removals;
 mod scripts;
 mod servers;
@@ -29,6 +30,7 @@ pub use self::settings::{ClientCertificate, RedisSettings};
 
 use self::node::Fault;
 use self::record::{claim_key, entry_key};
+use self::releases::Releases;
 use self::removals::Removals;
 use self::scripts::{CLAIM_IF_MISSING, RELEASE, STORE_IF_CLAIMED, Script};
 use self::servers::Servers;
@@ -48,6 +50,7 @@ struct Shared {
     settings: RedisSettings,
     in_flight: Semaphore,
     removals: Removals,
+    releases: Releases,
     refused: AtomicU64,
     corrupt: AtomicU64,
 }
@@ -71,12 +74,13 @@ impl Redis {
             servers,
             in_flight: Semaphore::new(settings.max_in_flight),
             removals: Removals::new(settings.max_removals),
+            releases: Releases::default(),
             settings,
             refused: AtomicU64::new(0),
             corrupt: AtomicU64::new(0),
         });
         let mut background = JoinSet::new();
-        background.spawn_on(deliver_removals(Arc::clone(&shared)), handle);
+        background.spawn_on(deliver_what_is_owed(Arc::clone(&shared)), handle);
         if let Servers::Cluster(cluster) = &shared.servers {
             background.spawn_on(Arc::clone(cluster).follow(), handle);
         }
@@ -212,10 +216,20 @@ impl Shared {
         }
     }
 
+    /// Gives a claim back: now, or when the server is in service again.
     async fn release(&self, id: EntryId, token: Token) -> Result<(), TierError> {
+        let released = self.release_now(id, token).await;
+        if released.as_ref().is_err_and(Fault::is_passing) {
+            self.releases.add(id, token);
+            self.removals.wake();
+        }
+        released.map_err(|fault| self.error(id, fault))
+    }
+
+    async fn release_now(&self, id: EntryId, token: Token) -> Result<(), Fault> {
         let deadline = Instant::now() + self.settings.write_deadline;
         let released = self.call(&RELEASE, id, &[number(token.0)], deadline).await;
-        released.map(drop).map_err(|fault| self.error(id, fault))
+        released.map(drop)
     }
 
     async fn put(
@@ -285,6 +299,14 @@ impl Shared {
                 all = false;
             }
         }
+        for (id, token) in self.releases.waiting() {
+            let released = self.release_now(id, token).await;
+            if released.as_ref().is_err_and(Fault::is_passing) {
+                all = false;
+            } else {
+                self.releases.delivered(token);
+            }
+        }
         all
     }
 
@@ -335,8 +357,9 @@ impl Shared {
     }
 }
 
-/// A claim that was asked for. If nobody learns whether it was granted, because the answer is late
-/// or whoever asked has left, it is given back: the others would wait for nothing.
+/// A claim that was asked for. If nobody learns whether it was granted, because the answer is late,
+/// the connection broke or whoever asked has left, it is given back: the others would wait for
+/// nothing.
 struct Attempt {
     /// Nothing once the answer is known.
     shared: Option<Arc<Shared>>,
@@ -351,7 +374,7 @@ impl Attempt {
     }
 
     fn settle(mut self, reply: &Result<Value, Fault>) {
-        if !matches!(reply, Err(Fault::Late)) {
+        if !reply.as_ref().is_err_and(Fault::is_unanswered) {
             self.shared = None;
         }
     }
@@ -366,7 +389,7 @@ impl Drop for Attempt {
     }
 }
 
-async fn deliver_removals(shared: Arc<Shared>) {
+async fn deliver_what_is_owed(shared: Arc<Shared>) {
     loop {
         shared.removals.woken().await;
         while !shared.deliver_all().await {

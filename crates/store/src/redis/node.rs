@@ -230,6 +230,20 @@ impl Fault {
         self.is_said(|error| error.code() == Some("OOM"))
     }
 
+    /// Whether it may have been carried out all the same.
+    pub(super) fn is_unanswered(&self) -> bool {
+        match self {
+            Self::Late => true,
+            Self::Down | Self::Full => false,
+            Self::Said(error) => error.is_io_error(),
+        }
+    }
+
+    /// Whether it may be carried out later.
+    pub(super) fn is_passing(&self) -> bool {
+        matches!(self, Self::Late | Self::Full) || self.is_elsewhere()
+    }
+
     /// Whether this may mean that another server has to be asked from now on.
     pub(super) fn is_elsewhere(&self) -> bool {
         match self {

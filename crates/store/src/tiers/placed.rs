@@ -232,8 +232,10 @@ impl Placed {
                 Job::Store(storing) => {
                     let stored = self.store(&storing).await;
                     self.queued.fetch_sub(storing.charged, Ordering::Relaxed);
-                    if let Ok(Put::Stored) = self.counted(stored) {
-                        self.note_written();
+                    match self.counted(stored) {
+                        Ok(Put::Stored) => self.note_written(),
+                        Ok(Put::ClaimLost) => {}
+                        Ok(Put::Refused) | Err(_) => self.release(storing.claim).await,
                     }
                 }
                 Job::Remove(id) => {
@@ -242,10 +244,15 @@ impl Placed {
                 Job::Settle(done) => {
                     let _ = done.send(());
                 }
-                Job::Release(id, token) => {
-                    let _ = self.counted(self.tier.release(id, token).await);
-                }
+                Job::Release(id, token) => self.release(Some((id, token))).await,
             }
+        }
+    }
+
+    /// Nobody shall wait for what does not come.
+    async fn release(&self, claim: Option<(EntryId, Token)>) {
+        if let Some((id, token)) = claim {
+            let _ = self.counted(self.tier.release(id, token).await);
         }
     }
 

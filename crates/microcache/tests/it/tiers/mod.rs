@@ -7,6 +7,7 @@ mod fleet;
 mod lost;
 mod mounted;
 mod pages;
+mod phantom;
 mod purge;
 mod refused;
 mod servers;

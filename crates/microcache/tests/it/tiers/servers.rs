@@ -84,6 +84,10 @@ impl Server {
         }
     }
 
+    pub(super) const fn kind(&self) -> Kind {
+        self.kind
+    }
+
     pub(super) const fn port(&self) -> u16 {
         self.port
     }
