@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::head::BadRequest;
-use super::syntax::{HOST, TARGET, is_all};
+use super::syntax::{HOST, TARGET, is_all, span};
 
 /// A request target, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,9 +93,8 @@ pub fn is_authority(authority: &[u8]) -> bool {
         }
         &rest[1..]
     } else {
-        let end = memchr::memchr(b':', authority).unwrap_or(authority.len());
-        let (name, rest) = authority.split_at(end);
-        if !is_all(name, HOST) {
+        let (name, rest) = authority.split_at(span(authority, HOST));
+        if name.is_empty() {
             return false;
         }
         rest
