@@ -16,7 +16,7 @@ use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::{Reusable, passed_on};
-use crate::serve::{Engine, Question, Refresh, Served, Wanted, Way, answer};
+use crate::serve::{Engine, Question, Refresh, Served, Wanted, Way, answer, answer_from};
 
 /// How often a request looks again because what it waited for turned out to be another variant.
 const MAX_ROUNDS: usize = 4;
@@ -193,15 +193,7 @@ impl Engine {
         incoming: &Incoming,
         facts: &RequestFacts<'_>,
     ) -> Response {
-        let now = self.clock.now();
-        let outcome = if hit.lifetime.ttl(now) > 0 {
-            Outcome::Hit
-        } else {
-            Outcome::Stale
-        };
-        let mut response = answer(hit, &incoming.as_request(), facts, now, outcome);
-        response.cache_status.detail = Some(tier);
-        response
+        answer_from(tier, hit, &incoming.as_request(), facts, self.clock.now())
     }
 
     /// What somebody who waited makes of the answer.

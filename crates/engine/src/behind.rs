@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use http::Method;
-use microcache_policy::{Fields, RequestFacts, Reuse, reuse};
+use microcache_policy::{Fields, RequestFacts, Reuse, Time, reuse};
 use microcache_store::{Claimed, Found, Hit, Lookup, Memory, Turn};
 use tokio::time::{Instant, sleep};
 
 use crate::flight::Leader;
 use crate::lead::Fetch;
+use crate::message::{Request, Response};
 use crate::origin::Urgency;
 use crate::page;
-use crate::serve::Engine;
+use crate::serve::{Engine, answer_from};
 
 /// The first look after another process was found to be asking; each pause is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -116,6 +117,33 @@ impl Engine {
             self.keep_for_validation(leader, fetch, found);
         }
         Behind::Ask(Some(claimed))
+    }
+
+    /// The answer to a request from what the nearest tier can give without waiting, if it is
+    /// fresh. What is not is for [`Engine::look_behind`].
+    pub(crate) fn at_hand(
+        &self,
+        key: &[u8],
+        request: &Request<'_>,
+        facts: &RequestFacts<'_>,
+        now: Time,
+    ) -> Option<Response> {
+        let found = self.tiers.at_hand(key, request.fields)?;
+        let (tier, stored) = (found.tier(), found.stored);
+        let is_fresh = matches!(reuse(&stored.lifetime, facts, now), Reuse::Fresh);
+        if !is_fresh || self.purges.covers(key, stored.began) {
+            return None;
+        }
+        let hit = Memory::hold(stored);
+        // What lies in an open file is as near as memory.
+        if hit.body.bytes().is_some() {
+            self.flights.hold_purges(key, || {
+                if !self.purges.covers(key, hit.began) {
+                    let _ = self.memory.put(key, hit.with_lifetime(hit.lifetime), now);
+                }
+            });
+        }
+        Some(answer_from(tier, hit, request, facts, now))
     }
 
     fn worth(&self, leader: &Leader, fetch: &Fetch, found: &Found) -> Worth {

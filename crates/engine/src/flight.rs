@@ -206,6 +206,12 @@ impl Flights {
         remove();
     }
 
+    /// Runs `act` while no purge of `key` does.
+    pub fn hold_purges(&self, key: &[u8], act: impl FnOnce()) {
+        let _they_wait = self.shard(key);
+        act();
+    }
+
     /// Fetches under way that others can wait for.
     pub fn under_way(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().joinable).sum()

@@ -217,7 +217,17 @@ impl Engine {
             known => (known, Forward::UriMiss),
         };
 
-        // 4. The origin has to be asked: together with everyone who wants the same, or alone.
+        // 4. A tier may have it at hand.
+        if together
+            && route.collapse
+            && self.why_alone(&known, now).is_none()
+            && !matches!(known, Known::Response(_))
+            && let Some(response) = self.at_hand(&key, request, &facts, now)
+        {
+            return Served::Now(response);
+        }
+
+        // 5. The origin has to be asked: together with everyone who wants the same, or alone.
         if facts.only_if_cached() {
             return Served::Now(only_if_cached(forward, now));
         }
@@ -361,4 +371,22 @@ pub(crate) fn answer(
         ..CacheStatus::default()
     };
     Reusable::stored(hit).respond(request.fields, facts, now, cache_status, outcome)
+}
+
+/// The answer from a stored response that was found behind memory, in the tier of this name.
+pub(crate) fn answer_from(
+    tier: &'static str,
+    hit: Hit,
+    request: &Request<'_>,
+    facts: &RequestFacts<'_>,
+    now: Time,
+) -> Response {
+    let outcome = if hit.lifetime.ttl(now) > 0 {
+        Outcome::Hit
+    } else {
+        Outcome::Stale
+    };
+    let mut response = answer(hit, request, facts, now, outcome);
+    response.cache_status.detail = Some(tier);
+    response
 }

@@ -140,3 +140,30 @@ fn a_waiter_that_leaves_takes_nothing_along() {
         });
     });
 }
+
+#[test]
+fn what_a_tier_had_at_hand_does_not_outlive_a_purge_in_memory() {
+    check(|flights| {
+        let is_purged = Arc::new(Mutex::new(false));
+        let memory = Arc::new(Mutex::new(false));
+        let purge = {
+            let (flights, is_purged) = (Arc::clone(flights), Arc::clone(&is_purged));
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                flights.purge(KEY, || {
+                    *memory.lock().expect("no panic") = false;
+                    thread::yield_now();
+                    *is_purged.lock().expect("no panic") = true;
+                });
+            })
+        };
+        flights.hold_purges(KEY, || {
+            if !*is_purged.lock().expect("no panic") {
+                thread::yield_now();
+                *memory.lock().expect("no panic") = true;
+            }
+        });
+        purge.join().expect("no panic");
+        assert!(!*memory.lock().expect("no panic"));
+    });
+}

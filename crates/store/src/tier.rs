@@ -159,6 +159,12 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// one to bring it: one caller at a time, until it stores, releases, or the time is over.
     fn get(&self, id: EntryId, claim: Option<Duration>) -> BoxFuture<'_, Result<Got, TierError>>;
 
+    /// What is kept under an id, if it can be had without waiting for anything, and was checked from
+    /// end to end. `None` says nothing: [`Tier::get`] knows more.
+    fn at_hand(&self, _: EntryId) -> Option<Entry> {
+        None
+    }
+
     /// Claims the renewal of what is kept under an id: one caller at a time, until it stores,
     /// releases, or the time is over.
     fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>>;

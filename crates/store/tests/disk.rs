@@ -229,7 +229,7 @@ fn what_is_put_can_be_got_at_any_size_and_after_a_restart() {
     let mut place = Place::new();
     let disk = place.open(place.settings(64 * MIB));
     let sizes = [
-        0, 1, 4000, 65_536, 65_537, 131_072, 131_073, 1_000_000, 3_000_000,
+        0, 1, 4000, 16_384, 16_385, 131_072, 131_073, 1_000_000, 3_000_000,
     ];
     for (size, head_len) in sizes
         .into_iter()
@@ -251,7 +251,7 @@ fn what_is_put_can_be_got_at_any_size_and_after_a_restart() {
             assert_eq!(read_all(&entry.body), body(2, size));
             assert_eq!(
                 matches!(entry.body, Content::File(_)),
-                size > 65_536,
+                size > 16_384,
                 "{size}"
             );
         }
@@ -1068,4 +1068,173 @@ fn check_after_a_kill(place: &mut Place) -> u64 {
     drop(disk);
     place.start_runtime_anew();
     found
+}
+
+/// Where nothing ever waits for a disk, and the one that most tests use.
+fn places() -> [Place; 2] {
+    let mut in_memory = Place::at(PathBuf::from(format!(
+        "/dev/shm/microcache-disk-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    )));
+    in_memory.is_ours = true;
+    [in_memory, Place::new()]
+}
+
+/// Whether files there are read without waiting; most are, but not those of a network or of FUSE.
+fn is_at_hand_in(place: &Place) -> bool {
+    let found = rustix::fs::statfs(&place.directory).expect("a file system");
+    [0x0102_1994, 0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010].contains(&found.f_type)
+}
+
+#[test]
+fn what_the_system_has_in_memory_is_at_hand() {
+    let sizes = [0, 1, 4000, 16_384, 16_385, 57_000, 131_072, 131_073];
+    for mut place in places() {
+        let settings = place.settings(64 * MIB);
+        let disk = place.open(settings.clone());
+        for size in sizes {
+            place.put(&disk, &size.to_string(), &body(1, size / 9), body(2, size));
+        }
+        // What was written just now is open. After a restart nothing is.
+        let disk = place.reopen(disk, &settings);
+        place.runtime.block_on(disk.counted());
+        for size in sizes {
+            let found = disk.at_hand(id(&size.to_string()));
+            let wanted = is_at_hand_in(&place) && size <= 131_072;
+            assert_eq!(found.is_some(), wanted, "{size} in {:?}", place.directory);
+            let Some(entry) = found else { continue };
+            assert_eq!(entry.head, body(1, size / 9));
+            assert_eq!(read_all(&entry.body), body(2, size));
+            let in_file = matches!(&entry.body, Content::File(file) if file.verified().is_some());
+            assert_eq!(in_file, size > 16_384, "{size}");
+        }
+        assert!(disk.at_hand(id("missing")).is_none());
+        // Once a large one is open, it is at hand everywhere.
+        place.get(&disk, "131073").expect("there");
+        let open = disk.at_hand(id("131073")).expect("open");
+        assert_eq!(read_all(&open.body), body(2, 131_073));
+    }
+}
+
+#[test]
+fn what_was_removed_or_replaced_is_not_at_hand() {
+    for place in places() {
+        let disk = place.open(place.settings(MIB));
+        for size in [2000, 40_000] {
+            place.put(&disk, "key", b"old", body(1, size));
+            let _ = disk.at_hand(id("key"));
+            place.put(&disk, "key", b"new", body(2, size));
+            if let Some(entry) = disk.at_hand(id("key")) {
+                assert_eq!(entry.head, &b"new"[..]);
+                assert_eq!(read_all(&entry.body), body(2, size));
+            }
+            place
+                .runtime
+                .block_on(disk.remove(id("key")))
+                .expect("removed");
+            assert!(disk.at_hand(id("key")).is_none());
+        }
+        assert_eq!(place.used().1, 0);
+    }
+}
+
+#[test]
+fn what_is_not_as_it_was_written_is_not_at_hand() {
+    for mut place in places() {
+        let settings = place.settings(MIB);
+        let disk = place.open(settings.clone());
+        let damages = [2000, 40_000].map(|size| [0, 30, 62, 100, size].map(|at| (size, at)));
+        let key = |(size, at)| format!("{size} {at}");
+        for (size, at) in damages.into_iter().flatten() {
+            place.put(&disk, &key((size, at)), &body(3, 50), body(1, size));
+            let path = place.path(&key((size, at)));
+            let mut bytes = fs::read(&path).expect("a file");
+            bytes[at] ^= 1;
+            let file = fs::File::options().write(true).open(&path).expect("a file");
+            let expires = file.metadata().and_then(|metadata| metadata.modified());
+            std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).expect("written");
+            file.set_modified(expires.expect("a time"))
+                .expect("as before");
+        }
+        let disk = place.reopen(disk, &settings);
+        place.runtime.block_on(disk.counted());
+        // What is damaged is damaged for all who ask, until it is looked at where it is removed.
+        for damaged in damages.into_iter().flatten() {
+            let key = key(damaged);
+            assert!(disk.at_hand(id(&key)).is_none(), "{key}");
+            let found = place.try_get(&disk, &key);
+            assert!(
+                matches!(found, Err(TierError::Corrupt(_))),
+                "{key}: {found:?}"
+            );
+        }
+        assert_eq!(disk.stats().corrupt, 10);
+    }
+}
+
+#[test]
+fn nothing_else_in_place_of_a_file_is_at_hand() {
+    for place in places() {
+        let disk = place.open(place.settings(MIB));
+        place.put(&disk, "other", b"head", body(1, 2000));
+        let other = place.path("other");
+        let planted: [&dyn Fn(&Path); 4] = [
+            &|path| std::os::unix::fs::symlink(&other, path).expect("a link"),
+            &|path| fs::create_dir(path).expect("a directory"),
+            &|path| {
+                let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+                rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0)
+                    .expect("a pipe");
+            },
+            &|path| fs::write(path, b"").expect("a file"),
+        ];
+        for plant in planted {
+            place.put(&disk, "key", b"head", body(2, 2000));
+            fs::remove_file(place.path("key")).expect("a file");
+            plant(&place.path("key"));
+            assert!(disk.at_hand(id("key")).is_none());
+            let found = place.try_get(&disk, "key");
+            assert!(
+                matches!(found, Ok(None) | Err(TierError::Corrupt(_))),
+                "{found:?}"
+            );
+        }
+        fs::remove_dir_all(&place.directory).expect("removed");
+        assert!(disk.at_hand(id("other")).is_none());
+    }
+}
+
+#[test]
+fn what_the_disk_has_to_be_asked_for_is_not_at_hand() {
+    for place in places() {
+        let disk = place.open(place.settings(MIB));
+        place.put(&disk, "key", b"head", body(1, 9000));
+        let file = fs::File::open(place.path("key")).expect("a file");
+        file.sync_all().expect("written");
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("advised");
+        let is_in_memory =
+            rustix::fs::statfs(&place.directory).is_ok_and(|found| found.f_type == 0x0102_1994);
+        assert_eq!(disk.at_hand(id("key")).is_some(), is_in_memory);
+        let entry = place.get(&disk, "key").expect("there");
+        assert_eq!(read_all(&entry.body), body(1, 9000));
+        assert_eq!(disk.at_hand(id("key")).is_some(), is_at_hand_in(&place));
+    }
+}
+
+#[test]
+fn to_look_at_an_entry_leaves_its_file_as_it_was() {
+    let place = Place::new();
+    let disk = place.open(place.settings(MIB));
+    place.put(&disk, "key", b"head", body(1, 9000));
+    let accessed = || {
+        fs::metadata(place.path("key"))
+            .expect("a file")
+            .accessed()
+            .expect("a time")
+    };
+    let before = accessed();
+    place.get(&disk, "key").expect("there");
+    let _ = disk.at_hand(id("key"));
+    assert_eq!(accessed(), before);
 }

@@ -1,7 +1,8 @@
 //! The files of a directory and what is known of them: look-ups, room, renames and removals.
 //!
 //! A file gets its name, or loses it, only while its id's stripe is held. So a removal and a
-//! write of one entry happen one after the other. What is known is behind another lock, which is never held across
+//! write of one entry happen one after the other, and who shares the stripe can close a file
+//! that it opened without being the last to have it. What is known is behind another lock, which is never held across
 //! a system call: a look-up waits for nobody's disk.
 
 use std::fs;
@@ -10,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::Notify;
 
+use super::at_hand::AtHand;
 use super::expiry::{is_over, now};
 use super::index::Known;
 use super::layout::{self, Layout};
@@ -26,13 +28,15 @@ use crate::tier::{Entry, EntryId, Token};
 const STRIPES: usize = 64;
 /// So many entries leave for one step of a new one; if that is not enough, it is not stored.
 const EVICTIONS_AT_ONCE: usize = 1024;
+
 /// A directory in use.
 pub(super) struct Files {
     pub(super) layout: Layout,
     pub(super) settings: DiskSettings,
+    pub(super) at_hand: AtHand,
     lock: Mutex<Lock>,
     state: Mutex<State>,
-    stripes: [Mutex<()>; STRIPES],
+    stripes: [RwLock<()>; STRIPES],
     evicted: AtomicU64,
     completed: Notify,
 }
@@ -41,8 +45,10 @@ pub(super) struct Files {
 pub(super) enum Lookup {
     Missing,
     Open(Entry),
-    /// It is there, or the index does not know yet.
-    Closed,
+    /// It is there, in a file of so many blocks.
+    Closed(u32),
+    /// The index does not know yet.
+    Unknown,
 }
 
 /// What there is in all.
@@ -63,9 +69,10 @@ impl Files {
         let is_new = layout.create_home().map_err(unusable)?;
         layout.clear_temporaries().map_err(unusable)?;
         Ok(Self {
+            at_hand: AtHand::on(layout.directory()),
             lock: Mutex::new(lock),
             state: Mutex::new(State::new(settings.open_files, is_new)),
-            stripes: [const { Mutex::new(()) }; STRIPES],
+            stripes: [const { RwLock::new(()) }; STRIPES],
             evicted: AtomicU64::new(0),
             completed: Notify::new(),
             layout,
@@ -80,10 +87,11 @@ impl Files {
         let lookup = match state.index.get(id) {
             Some(known) if is_over(u64::from(known.expires)) => Lookup::Missing,
             None if state.is_complete => Lookup::Missing,
-            None => Lookup::Closed,
-            Some(_) => {
+            None => Lookup::Unknown,
+            Some(known) => {
                 state.index.touch(id);
-                state.open.get(id).map_or(Lookup::Closed, Lookup::Open)
+                let open = state.open.get(id);
+                open.map_or(Lookup::Closed(known.blocks), Lookup::Open)
             }
         };
         (lookup, token)
@@ -111,9 +119,16 @@ impl Files {
         is_it: impl FnOnce() -> bool,
     ) -> Option<Entry> {
         let _stripe = self.stripe(id);
-        if !is_it() {
-            return None;
-        }
+        is_it().then(|| self.keep_named(id, head, body))?
+    }
+
+    /// The same for who holds or shares the stripe, and has opened the file since.
+    pub(super) fn keep_named(
+        &self,
+        id: EntryId,
+        head: &Bytes,
+        body: &Arc<FileBody>,
+    ) -> Option<Entry> {
         let open = &mut self.state.lock().open;
         if open.get(id).is_none() {
             open.admit(id, head.clone(), body);
@@ -306,8 +321,17 @@ impl Files {
         }
     }
 
-    fn stripe(&self, id: EntryId) -> MutexGuard<'_, ()> {
+    /// Keeps files of this id from getting or losing their name, unless that is happening now.
+    pub(super) fn try_share(&self, id: EntryId) -> Option<RwLockReadGuard<'_, ()>> {
+        self.stripe_of(id).try_read()
+    }
+
+    pub(super) fn stripe(&self, id: EntryId) -> RwLockWriteGuard<'_, ()> {
+        self.stripe_of(id).write()
+    }
+
+    fn stripe_of(&self, id: EntryId) -> &RwLock<()> {
         let [.., last] = id.to_bytes();
-        self.stripes[usize::from(last) % STRIPES].lock()
+        &self.stripes[usize::from(last) % STRIPES]
     }
 }

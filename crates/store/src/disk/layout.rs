@@ -9,6 +9,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::fs::OFlags;
+
 use crate::tier::EntryId;
 
 const VERSIONS: &str = "microcache-v";
@@ -82,6 +84,7 @@ impl Layout {
             .write(true)
             .create_new(true)
             .mode(0o600)
+            .custom_flags(OFlags::NOATIME.bits().cast_signed())
             .open(&path)?;
         Ok((file, path))
     }

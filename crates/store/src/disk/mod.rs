@@ -4,6 +4,7 @@
 //! a large one and keeps it open. Everything else is done where nobody waits for it.
 //! docs/decisions/disk.md says why it is like this.
 
+mod at_hand;
 mod background;
 mod crew;
 mod expiry;
@@ -81,7 +82,7 @@ impl DiskSettings {
             capacity,
             max_files: 1_000_000,
             max_object: capacity / 4,
-            inline: 64 * 1024,
+            inline: 16 * 1024,
             open_files: 512,
             spools: 64,
             reads: 32,
@@ -266,11 +267,19 @@ impl Tier for Disk {
             let entry = match lookup {
                 Lookup::Missing => None,
                 Lookup::Open(entry) => Some(entry),
-                Lookup::Closed => self.read(id, token).await?,
+                Lookup::Closed(_) | Lookup::Unknown => self.read(id, token).await?,
             };
             let missing = Got::Missing(claim.map(|_| Claim::Mine(token)));
             Ok(entry.map_or(missing, Got::Entry))
         })
+    }
+
+    fn at_hand(&self, id: EntryId) -> Option<Entry> {
+        match self.files.look_up(id) {
+            (Lookup::Open(entry), _) => Some(entry),
+            (Lookup::Closed(blocks), _) => at_hand::read(&self.files, id, blocks),
+            (Lookup::Missing | Lookup::Unknown, _) => None,
+        }
     }
 
     fn claim(&self, _: EntryId, _: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {

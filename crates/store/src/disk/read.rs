@@ -1,21 +1,21 @@
 //! Reading a file: as little of it as is needed, and nothing that is not checked.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::fs::OFlags;
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::Failure;
 use super::expiry::is_over;
 use super::files::Files;
 use super::format::{self, Flaw, Prefix};
 use super::index::Known;
-use crate::content::{Content, FileBody};
+use crate::content::{BLOCK, Content, FileBody};
 use crate::tier::{Entry, EntryId, Token};
 
 /// Of a file whose body stays in it, so much is read first. It nearly always has all of the head.
@@ -42,7 +42,11 @@ pub(super) fn read(files: &Files, id: EntryId, asked: Token) -> Result<Option<En
         }
         Err(error) => return Err(Failure::Disk(error)),
     };
-    let read = Opened::new(&file, id, files.settings.inline).and_then(|opened| match opened {
+    let source = Source {
+        file: &file,
+        flags: ReadWriteFlags::empty(),
+    };
+    let read = Opened::new(source, id, files.settings.inline).and_then(|opened| match opened {
         Some(opened) => opened.entry(files, asked).map(Some),
         None => Ok(None),
     });
@@ -57,12 +61,37 @@ pub(super) fn read(files: &Files, id: EntryId, asked: Token) -> Result<Option<En
     }
 }
 
+/// A file, and how to read it: `NOWAIT` reads what can be had at once, or fails.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) file: &'a File,
+    pub(super) flags: ReadWriteFlags,
+}
+
+impl Source<'_> {
+    /// `len` was checked against the length of the file. If that has changed since, it is damaged.
+    fn read_at(self, offset: u64, len: usize) -> Result<Bytes, Failure> {
+        let mut buffer = vec![0; len];
+        let mut done = 0;
+        while done < len {
+            let mut rest = [IoSliceMut::new(&mut buffer[done..])];
+            match preadv2(self.file, &mut rest, offset + done as u64, self.flags) {
+                Ok(0) => return Err(Failure::Flaw(Flaw::Length)),
+                Ok(read) => done += read,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(Failure::Disk(error.into())),
+            }
+        }
+        Ok(buffer.into())
+    }
+}
+
 /// A file whose prefix and head have been read and checked.
-struct Opened<'a> {
-    file: &'a File,
+pub(super) struct Opened<'a> {
+    source: Source<'a>,
     file_len: u64,
-    prefix: Prefix,
-    head: Bytes,
+    pub(super) prefix: Prefix,
+    pub(super) head: Bytes,
     /// The beginning of the file, or all of it.
     opening: Bytes,
 }
@@ -75,8 +104,12 @@ enum Answer {
 
 impl<'a> Opened<'a> {
     /// `None` if what is in it is over.
-    fn new(file: &'a File, id: EntryId, inline: u64) -> Result<Option<Self>, Failure> {
-        let metadata = file.metadata().map_err(Failure::Disk)?;
+    pub(super) fn new(
+        source: Source<'a>,
+        id: EntryId,
+        inline: u64,
+    ) -> Result<Option<Self>, Failure> {
+        let metadata = source.file.metadata().map_err(Failure::Disk)?;
         if !metadata.is_file() {
             return Err(Failure::Flaw(Flaw::Foreign));
         }
@@ -87,7 +120,7 @@ impl<'a> Opened<'a> {
         } else {
             OPENING
         };
-        let opening = read_at(file, 0, wanted as usize)?;
+        let opening = source.read_at(0, wanted as usize)?;
         let prefix = Prefix::decode(&opening, file_len).map_err(Failure::Flaw)?;
         if prefix.id != id {
             return Err(Failure::Flaw(Flaw::Id));
@@ -95,11 +128,11 @@ impl<'a> Opened<'a> {
         let head = if prefix.head().end <= opening.len() {
             opening.slice(prefix.head())
         } else {
-            read_at(file, Prefix::LEN as u64, prefix.head_len as usize)?
+            source.read_at(Prefix::LEN as u64, prefix.head_len as usize)?
         };
         prefix.check_head(&opening, &head).map_err(Failure::Flaw)?;
         Ok((!is_over(prefix.expires)).then_some(Self {
-            file,
+            source,
             file_len,
             prefix,
             head,
@@ -112,61 +145,79 @@ impl<'a> Opened<'a> {
         let known = Known::new(id, self.file_len, self.prefix.expires);
         files.found(known.ok_or(Failure::Flaw(Flaw::Length))?, asked);
         if self.prefix.body_len <= files.settings.inline {
-            return self.whole();
+            return self.whole().map(Answer::Entry);
         }
-        let body = self.prefix.body();
-        let table = read_at(self.file, body.end, self.prefix.table_len())?;
-        let sums = self.prefix.sums(&table).map_err(Failure::Flaw)?;
-        let file = self.file.try_clone().map_err(Failure::Disk)?;
-        let opened = FileBody::new(file, body.start, self.prefix.body_len, sums);
-        let opened = Arc::new(opened.map_err(Failure::Disk)?);
-        let is_it = || is_same(self.file, &files.layout.entry(id));
+        let opened = Arc::new(self.in_file()?);
+        let is_it = || is_same(self.source.file, &files.layout.entry(id));
         if let Some(entry) = files.keep_open(id, &self.head, &opened, is_it) {
             return Ok(Answer::Entry(entry));
         }
         if self.prefix.body_len <= WHOLE {
-            return self.whole();
+            return self.whole().map(Answer::Entry);
         }
         Ok(Answer::TooMany)
     }
 
     /// With the body in memory.
-    fn whole(self) -> Result<Answer, Failure> {
-        let Self { file, prefix, .. } = self;
-        let body_len = prefix.body_len as usize;
-        let from = prefix.body().start;
-        let rest = if self.file_len == self.opening.len() as u64 {
-            self.opening.slice(from as usize..)
-        } else {
-            read_at(file, from, body_len + prefix.table_len())?
-        };
-        let sums = prefix.sums(&rest[body_len..]).map_err(Failure::Flaw)?;
-        let body = rest.slice(..body_len);
-        format::check_body(&body, &sums).map_err(Failure::Flaw)?;
-        Ok(Answer::Entry(Entry {
+    pub(super) fn whole(self) -> Result<Entry, Failure> {
+        let (body, _) = self.body()?;
+        Ok(Entry {
             head: self.head,
             body: Content::Bytes(body),
-        }))
+        })
+    }
+
+    /// The body where it is. One that is a single block is checked now, so that nobody begins to
+    /// send it in vain.
+    pub(super) fn in_file(&self) -> Result<FileBody, Failure> {
+        let (start, len) = (self.prefix.body().start, self.prefix.body_len);
+        let sums = if len <= BLOCK {
+            self.body()?.1
+        } else {
+            let table = self.prefix.body().end;
+            let table = self.source.read_at(table, self.prefix.table_len())?;
+            self.prefix.sums(&table).map_err(Failure::Flaw)?
+        };
+        let file = self.source.file.try_clone().map_err(Failure::Disk)?;
+        let body = FileBody::new(file, start, len, sums).map_err(Failure::Disk)?;
+        if len <= BLOCK {
+            body.mark_verified();
+        }
+        Ok(body)
+    }
+
+    fn body(&self) -> Result<(Bytes, Box<[u64]>), Failure> {
+        let prefix = &self.prefix;
+        let body_len = prefix.body_len as usize;
+        let from = prefix.body().start;
+        let mut body = if self.file_len == self.opening.len() as u64 {
+            self.opening.slice(from as usize..)
+        } else {
+            self.source.read_at(from, body_len + prefix.table_len())?
+        };
+        let table = body.split_off(body_len);
+        let sums = prefix.sums(&table).map_err(Failure::Flaw)?;
+        format::check_body(&body, &sums).map_err(Failure::Flaw)?;
+        Ok((body, sums))
     }
 }
 
-/// Whoever put something else in place of our files shall not make us wait for it, or follow it.
+/// How files are opened. Whoever put something else in place of ours shall not make us wait for it,
+/// or follow it. The time of the last access would be written to the disk at every look: here it is
+/// always before the time of the last change, which is when the entry expires.
+pub(super) const HOW: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOATIME);
+
 fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)
-}
-
-/// `len` was checked against the length of the file. If that has changed since, it is damaged.
-fn read_at(file: &File, offset: u64, len: usize) -> Result<Bytes, Failure> {
-    let mut buffer = vec![0; len];
-    match file.read_exact_at(&mut buffer, offset) {
-        Ok(()) => Ok(buffer.into()),
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(Failure::Flaw(Flaw::Length)),
-        Err(error) => Err(Failure::Disk(error)),
-    }
+    let file = match rustix::fs::open(path, HOW, Mode::empty()) {
+        // The file is another user's, who lets us read it.
+        Err(Errno::PERM) => rustix::fs::open(path, HOW - OFlags::NOATIME, Mode::empty())?,
+        opened => opened?,
+    };
+    Ok(file.into())
 }
 
 fn forget_vanished(files: &Files, id: EntryId, path: &Path) -> Result<(), Failure> {

@@ -13,7 +13,7 @@ use crate::content::FileBody;
 use crate::tier::{EntryId, Token};
 
 /// What a file takes is counted in blocks of this size, as most disks do.
-const DISK_BLOCK: u64 = 4096;
+pub(super) const DISK_BLOCK: u64 = 4096;
 /// What a file's name takes in its folder, roughly.
 const NAME: u64 = 80;
 /// Until everything is counted, what is written may be this part of the capacity: so much and no

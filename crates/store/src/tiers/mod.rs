@@ -1,5 +1,6 @@
 //! The tiers in use: asked in their order on a miss of memory, written to in the background.
 
+mod at_hand;
 mod placed;
 mod report;
 

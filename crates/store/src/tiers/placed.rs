@@ -92,6 +92,12 @@ impl Placed {
         fits
     }
 
+    /// Counts a hit that took so long.
+    pub(super) fn note_hit(&self, took: Duration) {
+        self.counters.note_latency(took);
+        self.counters.hits.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Counts a record that was written past the queue.
     pub(super) fn note_written(&self) {
         self.counters.written.fetch_add(1, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use crate::support::{Origin, Proxy, Reply, eventually};
 #[test]
 fn a_restart_keeps_what_was_stored() {
     let (origin, folder) = (Origin::start(), Folder::new());
-    let body = noise(20_000, 1);
+    let body = noise(10_000, 1);
     origin.on("/page").reply(
         Reply::new(200)
             .with_all(&["Cache-Control: max-age=1000", "Age: 300", "ETag: \"a\""])

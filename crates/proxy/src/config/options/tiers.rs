@@ -61,8 +61,8 @@ pub(in crate::config) const TIERS: &[Opt<Config>] = &[
         about: About {
             name: "disk_lift",
             form: Form::Size,
-            unset: Unset::Is(r#""64KiB""#),
-            example: r#""64KiB""#,
+            unset: Unset::Is(r#""16KiB""#),
+            example: r#""16KiB""#,
             help: "Bodies up to this size are lifted from disk into memory",
             more: "Larger ones are sent from their files, by the kernel; memory then holds only their heads.",
         },

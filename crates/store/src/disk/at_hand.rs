@@ -1,0 +1,142 @@
+//! Reading a file without waiting: while the system has it in memory, its name and its contents.
+//!
+//! What cannot be had like this is not looked into any further here. It is read again where
+//! waiting is allowed, and removed there if it is damaged.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, FsWord, Mode, ResolveFlags, openat2, statfs};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::files::Files;
+use super::read::{HOW, Opened, Source};
+use super::state::DISK_BLOCK;
+use crate::content::BLOCK;
+use crate::tier::{Entry, EntryId};
+
+/// What file systems say of themselves.
+const TMPFS: FsWord = 0x0102_1994;
+const EXT4: FsWord = 0xEF53;
+const XFS: FsWord = 0x5846_5342;
+const BTRFS: FsWord = 0x9123_683E;
+const F2FS: FsWord = 0xF2F5_2010;
+
+/// Larger bodies are not read and checked here: others are waiting for this thread.
+const LARGEST: u64 = BLOCK;
+/// What a file may have beside its body: a head, and before a body that came first a hole.
+const BESIDE: u64 = 2 * 64 * 1024;
+
+/// How the files of a directory are read without waiting.
+pub(super) struct AtHand {
+    /// `None` if they cannot be: to open a file of FUSE, or of a network, is to ask somebody.
+    flags: Option<ReadWriteFlags>,
+    /// The system has said that it cannot do it.
+    refused: AtomicBool,
+}
+
+impl AtHand {
+    pub(super) fn on(directory: &Path) -> Self {
+        let flags = match statfs(directory).map(|found| found.f_type) {
+            // It lies in memory, as the process does. The flag is not known there.
+            Ok(TMPFS) => Some(ReadWriteFlags::empty()),
+            Ok(EXT4 | XFS | BTRFS | F2FS) => Some(ReadWriteFlags::NOWAIT),
+            _ => None,
+        };
+        Self {
+            flags,
+            refused: AtomicBool::new(false),
+        }
+    }
+
+    fn flags(&self) -> Option<ReadWriteFlags> {
+        self.flags.filter(|_| !self.refused.load(Ordering::Relaxed))
+    }
+
+    fn open(&self, path: &Path) -> Option<File> {
+        let opened = openat2(CWD, path, HOW, Mode::empty(), ResolveFlags::CACHED);
+        opened
+            .map_err(|error| self.note(error))
+            .ok()
+            .map(Into::into)
+    }
+
+    /// Linux before 5.12 does not know how to open without waiting, and a filter of system calls
+    /// may not either. Neither learns it.
+    fn note(&self, error: Errno) {
+        if matches!(error, Errno::NOSYS | Errno::INVAL) {
+            self.refused.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The entry in a file of so many blocks, if it can be had without waiting.
+pub(super) fn read(files: &Files, id: EntryId, blocks: u32) -> Option<Entry> {
+    if u64::from(blocks) * DISK_BLOCK > LARGEST + BESIDE {
+        return None;
+    }
+    let flags = files.at_hand.flags()?;
+    // While it is shared nobody removes the file: to be the last to close it would be to do that.
+    let _shared = files.try_share(id)?;
+    let file = files.at_hand.open(&files.layout.entry(id))?;
+    let inline = files.settings.inline;
+    let opened = Opened::new(Source { file: &file, flags }, id, inline).ok()??;
+    match opened.prefix.body_len {
+        small if small <= inline => opened.whole().ok(),
+        large if large <= LARGEST => {
+            let body = Arc::new(opened.in_file().ok()?);
+            files.keep_named(id, &opened.head, &body)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::content::Content;
+    use crate::disk::{DiskSettings, expiry, write};
+
+    #[test]
+    fn a_system_that_cannot_is_not_asked_again() {
+        let at_hand = AtHand {
+            flags: Some(ReadWriteFlags::NOWAIT),
+            refused: AtomicBool::new(false),
+        };
+        assert!(at_hand.open(Path::new("/proc/self/nothing")).is_none());
+        assert!(at_hand.flags().is_some(), "only a file that is not there");
+        at_hand.note(Errno::NOSYS);
+        assert!(at_hand.flags().is_none());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_file_that_is_being_replaced() {
+        let directory = PathBuf::from(format!("/dev/shm/microcache-{}", std::process::id()));
+        let files = Files::open(DiskSettings::new(&directory, 1 << 20)).expect("a directory");
+        let files = Arc::new(files);
+        let id = EntryId::of(b"key");
+        let entry = Entry {
+            head: b"head"[..].into(),
+            body: Content::Bytes(b"body"[..].into()),
+        };
+        let expires = expiry::now() + 1000;
+        let written = write::write(&files, id, &entry, expires, files.now());
+        assert!(written.is_ok());
+        assert!(read(&files, id, 1).is_some());
+        let held = files.stripe(id);
+        assert!(read(&files, id, 1).is_none());
+        drop(held);
+        let shared = files.try_share(id);
+        assert!(
+            read(&files, id, 1).is_some(),
+            "readers are not in each other's way"
+        );
+        drop(shared);
+        fs::remove_dir_all(&directory).expect("removed");
+    }
+}

@@ -1,0 +1,55 @@
+//! Hits that nobody has to wait for: what the nearest tier has at hand.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use microcache_policy::Fields;
+use microcache_policy::vary::{self, Selection};
+
+use super::placed::Placed;
+use super::{Found, Tiers};
+use crate::encoding::{Head, Record};
+use crate::stored::Stored;
+use crate::tier::EntryId;
+
+impl Tiers {
+    /// The response of a key that a request selects, if the nearest tier has it at hand. `None`
+    /// says nothing: [`Tiers::find`] knows more, and does what there is to do about damage.
+    pub fn at_hand(&self, key: &[u8], request: Fields<'_>) -> Option<Found> {
+        let tier = self.tiers.first()?;
+        let began = Instant::now();
+        let (stored, id) = response(tier, key, request)?;
+        tier.note_hit(began.elapsed());
+        Some(Found {
+            stored,
+            tier: Arc::clone(tier),
+            id,
+        })
+    }
+}
+
+fn response(tier: &Placed, key: &[u8], request: Fields<'_>) -> Option<(Stored, EntryId)> {
+    let id = EntryId::of(key);
+    let varies = match record(tier, id, key)? {
+        Record::Response(stored) => return stored.vary.is_empty().then_some((stored, id)),
+        Record::Varies(varies) => varies,
+    };
+    let mut selection = Selection::new();
+    vary::select(&varies.names, request, &mut selection);
+    let id = EntryId::of_variant(key, &selection, varies.generation);
+    match record(tier, id, key)? {
+        Record::Response(stored)
+            if stored.vary == varies.names && stored.selection[..] == selection[..] =>
+        {
+            Some((stored, id))
+        }
+        _ => None,
+    }
+}
+
+fn record(tier: &Placed, id: EntryId, key: &[u8]) -> Option<Record> {
+    let entry = tier.tier.at_hand(id)?;
+    let head = Head::decode(&entry.head).ok()?;
+    let record = (head.key[..] == *key).then(|| head.with_checked_body(entry.body))?;
+    record.ok()
+}
