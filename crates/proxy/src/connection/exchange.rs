@@ -192,8 +192,8 @@ impl<'a> Client<'a> {
             if let Body::File(file) = &mut body
                 && ending == Ending::Counted
             {
+                file::send(self.writer.as_ref(), &mut output, file, self.stall).await?;
                 self.send(std::mem::take(&mut output)).await?;
-                file::send(self.writer.as_ref(), file, self.stall).await?;
                 nothing_sent = false;
             }
             // The head waits for the first piece of the body only if that is there already.

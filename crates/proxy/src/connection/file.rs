@@ -44,10 +44,11 @@ impl Connection {
     }
 }
 
-/// Sends as much of a verified body as lies in the disk's cache; what does not is left, to be
-/// read where waiting is allowed.
+/// Sends the head, and as much of a verified body as lies in the disk's cache; what does not is
+/// left, to be read where waiting is allowed. So is the head if that is everything.
 pub(super) async fn send(
     stream: &TcpStream,
+    head: &mut Output,
     body: &mut FileReader,
     stall: Duration,
 ) -> io::Result<()> {
@@ -59,6 +60,7 @@ pub(super) async fn send(
         if !(is_cached(file, start) && is_cached(file, start + window - 1)) {
             return Ok(());
         }
+        std::mem::take(head).send_before_more(stream, stall).await?;
         let mut at = start;
         while at < start + window {
             let left = (start + window - at) as usize;

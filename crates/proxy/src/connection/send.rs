@@ -76,6 +76,26 @@ impl Output {
         Ok(())
     }
 
+    /// The same, while the system is told that more follows at once: what does leaves in the same
+    /// packet.
+    pub(crate) async fn send_before_more(
+        mut self,
+        stream: &TcpStream,
+        stall: Duration,
+    ) -> io::Result<()> {
+        while let Some(piece) = self.pieces.first() {
+            match socket::try_send_before_more(stream, piece) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => self.advance(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    timeout(stall, stream.writable()).await??;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     fn advance(&mut self, mut written: usize) {
         let gone = self.pieces.iter().take_while(|piece| {
             let whole = piece.len() <= written;

@@ -59,3 +59,10 @@ pub(super) fn poll_send(
         }
     }
 }
+
+/// Writes as much as the socket takes at once, and lets it wait for what is written next.
+pub(super) fn try_send_before_more(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    stream.try_io(Interest::WRITABLE, || {
+        Ok(send(stream, bytes, SendFlags::NOSIGNAL | SendFlags::MORE)?)
+    })
+}
