@@ -2,6 +2,7 @@
 
 pub mod config;
 mod connection;
+mod descriptors;
 mod forwarding;
 pub mod h1;
 mod last_hop;

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use microcache_engine::{Engine, Outcome};
 use microcache_store::{TierReport, Tiers};
-use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::config::Config;
+use crate::descriptors;
 use crate::listener::{Connections, accept, bind, is_taken};
 use crate::shared::Shared;
 use crate::tiers::{self, TierStartError};
@@ -140,7 +140,7 @@ impl Server {
     /// it at once.
     pub fn run(self) -> Result<Summary, ServerError> {
         let drain = self.config.timeouts.drain;
-        let room = Arc::new(Semaphore::new(connection_limit(&self.config)));
+        let room = Arc::new(Semaphore::new(descriptors::for_clients(&self.config)));
         let runtime = self.runtime;
         let shared = {
             let _tasks_go_there = runtime.enter();
@@ -234,38 +234,6 @@ fn serve_thread(
 
 /// Threads of each serving thread that may wait for the disk.
 const FILE_THREADS: usize = 16;
-
-/// File descriptors kept back from clients: for listeners, origins and the system.
-const RESERVED_DESCRIPTORS: u64 = 64;
-
-/// How many clients may be connected at a time. As many descriptors as the system allows are
-/// taken; every client may need another one towards the origin.
-fn connection_limit(config: &Config) -> usize {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if setrlimit(Resource::Nofile, limit).is_err() {
-        limit = getrlimit(Resource::Nofile);
-    }
-    let descriptors = limit.current.unwrap_or(1 << 20);
-    let origin: usize = config
-        .upstreams
-        .iter()
-        .map(|group| group.max_concurrent)
-        .sum();
-    let reserved = RESERVED_DESCRIPTORS.saturating_add(origin as u64);
-    let left = descriptors
-        .saturating_sub(reserved)
-        .max(descriptors / 2)
-        .max(1);
-    let allowed = usize::try_from(left)
-        .unwrap_or(usize::MAX)
-        .min(Semaphore::MAX_PERMITS);
-    config
-        .limits
-        .max_connections
-        .unwrap_or(allowed)
-        .min(allowed)
-}
 
 fn summary(engine: &Engine) -> Summary {
     let memory = engine.memory().stats();

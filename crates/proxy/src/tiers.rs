@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 use crate::config::TierConfig;
+use crate::descriptors;
 
 /// Why a tier does not start. One that is merely out of reach does.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +47,7 @@ pub(crate) async fn start(
             max_object: config.disk_max_object.unwrap_or(usual.max_object),
             max_files: config.disk_max_files,
             inline: config.disk_lift,
+            open_files: descriptors::for_files(),
             ..usual
         };
         tiers.push(Disk::open(settings, background)?);
