@@ -20,6 +20,8 @@ from rig.process import START_LIMIT_SECONDS, Process
 COMPARE = Path(__file__).parent.parent
 ROOT = COMPARE.parent
 PACKAGES = {"nginx": "nginx-light", "varnishd": "varnish", "haproxy": "haproxy", "wrk": "wrk", "gcc": "gcc libc6-dev"}
+# Before slow applications Apache is one more.
+MICROCACHE_PACKAGES = {**PACKAGES, "apache2": "apache2-bin"}
 FIRST_PORT = 21080
 COMMIT_LIMIT_SECONDS = 5
 # How long one request for a check or for warming may take; the slow applications take seconds when many ask.
@@ -30,6 +32,8 @@ STALE_SECONDS = 10
 OTHER_FILES = 4096
 # What makes nginx ask for a response once, and serve the old one meanwhile.
 NGINX_COLLAPSING = "proxy_cache_lock on; proxy_cache_use_stale updating error timeout; proxy_cache_background_update on;"
+APACHE_MODULES = "/usr/lib/apache2/modules"
+APACHE_THREADS = 256
 # HAProxy keeps nothing whose lifetime the response does not say.
 HAPROXY_LIFETIME = "http-response set-header Cache-Control max-age=1 if !{ res.hdr(Cache-Control) -m found }"
 # A hit leaves no line in a log at nginx and HAProxy either; these are all records that a hit would write.
@@ -195,6 +199,16 @@ def varnish(rig, _stack, home, port, threads):
             "-p", f"vsl_mask={VARNISH_SILENT}"]
 
 
+def apache(rig, stack, home, port, threads):
+    cache = Path(tempfile.mkdtemp(prefix="compare-apache-", dir=machine.fast_directory(home)))
+    stack.callback(shutil.rmtree, cache, ignore_errors=True)
+    user = "User www-data" if os.geteuid() == 0 else ""
+    cache.chmod(0o777)  # it gives up its rights, as Apache must where it is started by root
+    path = configured("apache.conf", home, dir=home, user=user, modules=APACHE_MODULES, threads=threads, workers=threads * APACHE_THREADS,
+                      per_process=APACHE_THREADS, port=port, cache=cache, origin=rig.origin.port)
+    return ["apache2", "-D", "FOREGROUND", "-f", path]
+
+
 def haproxy(rig, _stack, home, port, threads, rules=""):
     return ["haproxy", "-db", "-f", configured("haproxy.cfg", home, threads=threads, port=port, origin=rig.origin.port, rules=rules,
                                                     connections=rig.connections + OTHER_FILES)]
@@ -219,10 +233,10 @@ CONTENDERS = {"microcache": microcache, "floor": floor, "nginx": nginx, "haproxy
 # In front of applications that say nothing about caching: each keeps a response for a second, in its own way.
 MICROCACHES = {
     "microcache": microcache_as_it_is, "nginx-naive": partial(nginx, collapsing=""), "nginx": nginx, "varnish": varnish,
-    "haproxy": partial(haproxy, rules=HAPROXY_LIFETIME)}
+    "haproxy": partial(haproxy, rules=HAPROXY_LIFETIME), "apache": apache}
 VERSIONS = {
     "microcache": ["git", "describe", "--always", "--dirty"], "nginx": ["nginx", "-v"], "haproxy": ["haproxy", "-v"],
-    "varnish": ["varnishd", "-V"], "wrk": ["wrk", "-v"], "gcc": ["gcc", "--version"], "rustc": ["rustc", "--version"],
+    "varnish": ["varnishd", "-V"], "apache": ["apache2", "-v"], "wrk": ["wrk", "-v"], "gcc": ["gcc", "--version"], "rustc": ["rustc", "--version"],
     "siege": ["siege", "--version"], "java": ["java", "-version"], "ab": ["ab", "-V"], "php": ["php", "-v"],
     "mariadb": ["mariadbd", "--version"], "memcached": ["memcached", "-V"]}
 
