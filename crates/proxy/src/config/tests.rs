@@ -212,6 +212,21 @@ fn routes_match_in_order_and_inherit() {
 }
 
 #[test]
+fn a_route_may_leave_to_the_origin_what_the_others_force() {
+    let config = read(
+        r#"
+        origin = "http://a:1"
+        forced_ttl = "1h"
+        [[routes]]
+        match = { path = "/news/*" }
+        forced_ttl = "origin"
+        "#,
+    );
+    let forced: Vec<_> = config.routes.iter().map(|r| r.rules.forced_ttl).collect();
+    assert_eq!(forced, [None, Some(3_600_000)]);
+}
+
+#[test]
 fn a_default_route_takes_the_rest() {
     let config = read(
         "origin = \"http://a\"\nttl = \"4s\"\n[[routes]]\nmatch = { host = \"x.com\" }\npass = true",

@@ -58,14 +58,14 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
     Opt {
         about: About {
             name: "forced_ttl",
-            form: Form::Duration,
-            unset: Unset::Says("the origin decides"),
+            form: Form::Text("DURATION|origin"),
+            unset: Unset::Is(r#""origin""#),
             example: r#""5m""#,
             help: "How long a response is fresh, whatever the origin says about it",
             more: "It decides how long, not whether: `private`, `no-store`, Set-Cookie and the other safe rules keep \
-                   their say.",
+                   their say. With `origin`, what the origin says counts.",
         },
-        set: |r, v, m| m.put(&mut r.route.rules.forced_ttl, v.millis(&LIFETIME).map(Some)),
+        set: |r, v, m| m.put(&mut r.route.rules.forced_ttl, forced_ttl(v)),
     },
     Opt {
         about: About {
@@ -210,6 +210,13 @@ const SET_COOKIE: &[(&str, SetCookie)] = &[
 ];
 
 const RELOAD: &[(&str, Reload)] = &[("ignore", Reload::Ignore), ("honour", Reload::Honour)];
+
+fn forced_ttl(value: &Value) -> Result<Option<Millis>, Mistake> {
+    if value.text().is_ok_and(|text| text == "origin") {
+        return Ok(None);
+    }
+    value.millis(&LIFETIME).map(Some)
+}
 
 fn set_status_ttl(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes) {
     let Some(table) = mistakes.ok(value.table()) else {
