@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use microcache_policy::{Fields, RequestFacts, Reuse, Time, reuse};
-use microcache_store::{Claimed, Found, Hit, Lookup, Memory, Turn};
+use microcache_store::{Claimed, Found, Hit, Lookup, Memory, Rest, Turn};
 use tokio::time::{Instant, sleep};
 
 use crate::flight::Leader;
@@ -23,7 +23,7 @@ pub(crate) enum Behind {
     /// This response, out of the tier of this name.
     Found(Hit, &'static str),
     /// The origin has to be asked; perhaps with the right that other processes respect.
-    Ask(Option<Claimed>),
+    Ask(Option<Claimed>, Rest),
 }
 
 /// What is to be done about a response that was found.
@@ -39,10 +39,10 @@ impl Engine {
     /// put into `fetch`. Where there is no record of ours, there may be the application's page.
     pub(crate) async fn look_behind(&self, leader: &Leader, fetch: &mut Fetch) -> Behind {
         if self.tiers.is_empty() {
-            return Behind::Ask(None);
+            return Behind::Ask(None, Rest::Nothing);
         }
-        let claimed = match self.look_for_record(leader, fetch).await {
-            Behind::Ask(claimed) => claimed,
+        let (claimed, rest) = match self.look_for_record(leader, fetch).await {
+            Behind::Ask(claimed, rest) => (claimed, rest),
             found @ Behind::Found(..) => return found,
         };
         match self.application_page(fetch).await {
@@ -52,7 +52,7 @@ impl Engine {
                 self.put_into_memory(leader, &hit);
                 Behind::Found(hit, page::DETAIL)
             }
-            None => Behind::Ask(claimed),
+            None => Behind::Ask(claimed, rest),
         }
     }
 
@@ -67,8 +67,10 @@ impl Engine {
             } else {
                 self.tiers.find(leader.key(), request).await
             };
-            let turn = match lookup {
-                Lookup::Missing(turn) => turn,
+            let (turn, rest) = match lookup {
+                // What is too old is there all the same.
+                Lookup::Missing(turn, _) if own_is_old => (turn, Rest::Unknown),
+                Lookup::Missing(turn, rest) => (turn, rest),
                 Lookup::Found(found) => match self.worth(leader, fetch, &found) {
                     Worth::Use => return self.lift(leader, found),
                     // Another process may have put a newer one where it is shared.
@@ -83,15 +85,18 @@ impl Engine {
                         }
                         turn => {
                             self.keep_for_validation(leader, fetch, found);
-                            turn
+                            (turn, Rest::Unknown)
                         }
                     },
                 },
             };
             match turn {
-                Turn::Free => return Behind::Ask(None),
-                Turn::Ours(claimed) => return Behind::Ask(Some(claimed)),
-                Turn::Theirs if Instant::now() >= deadline => return Behind::Ask(None),
+                Turn::Free => return Behind::Ask(None, rest),
+                Turn::Ours(claimed) => return Behind::Ask(Some(claimed), rest),
+                // Whoever is at it may put something there yet.
+                Turn::Theirs if Instant::now() >= deadline => {
+                    return Behind::Ask(None, Rest::Unknown);
+                }
                 Turn::Theirs => {
                     sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
@@ -116,7 +121,7 @@ impl Engine {
             }
             self.keep_for_validation(leader, fetch, found);
         }
-        Behind::Ask(Some(claimed))
+        Behind::Ask(Some(claimed), Rest::Unknown)
     }
 
     /// The answer to a request from what the nearest tier can give without waiting, if it is

@@ -7,7 +7,7 @@ use microcache_policy::{
     Fields, FieldsBuf, Handling, Refreshed, RequestFacts, Storable, Time, add_validators,
     is_conditional_field, on_error, refreshed, same_representation, vary,
 };
-use microcache_store::{Claimed, Hit, Memory};
+use microcache_store::{Claimed, Hit, Memory, Rest};
 use tokio::sync::oneshot;
 
 use crate::behind::Behind;
@@ -48,8 +48,8 @@ impl Engine {
         mut fetch: Fetch,
         own: oneshot::Sender<Own>,
     ) {
-        let claimed = match self.look_behind(&leader, &mut fetch).await {
-            Behind::Ask(claimed) => claimed,
+        let (claimed, behind) = match self.look_behind(&leader, &mut fetch).await {
+            Behind::Ask(claimed, rest) => (claimed, rest),
             Behind::Found(hit, tier) => {
                 leader.answer(Answer::Found(hit.clone(), tier));
                 let _ = own.send(Own::Found(hit, tier));
@@ -109,7 +109,7 @@ impl Engine {
             Err(_) if server_error => fail_with_page(&leader, own, response),
             Err(why) => {
                 let background = matches!(fetch.urgency, Urgency::Refresh(_));
-                self.not_for_sharing(&leader, &facts, background, now);
+                self.not_for_sharing(&leader, &facts, background, behind, now);
                 let _ = own.send(Own::Private(response, why));
             }
         }
@@ -162,7 +162,7 @@ impl Engine {
         claimed: Option<Claimed>,
     ) {
         let Storable::Yes(lifetime) = merged.storable else {
-            self.purge_marked(leader.key(), now);
+            self.purge_marked(leader.key(), Rest::Unknown, now);
             leader.release();
             let last = renewed(stored, &merged.fields, stored.lifetime, began);
             let _ = own.send(Own::Confirmed(Memory::hold(last)));
@@ -182,18 +182,26 @@ impl Engine {
         leader: &Leader,
         facts: &RequestFacts<'_>,
         background: bool,
+        behind: Rest,
         now: Time,
     ) {
         // Somebody's credentials may be the reason. They say nothing about what others get.
         let credentialed = matches!(facts.handling(), Handling::Credentialed);
         if !(background && credentialed) {
-            self.purge_marked(leader.key(), now);
+            self.purge_marked(leader.key(), behind, now);
         }
         leader.release();
     }
 
-    fn purge_marked(&self, key: &[u8], now: Time) {
-        self.forget(key);
+    /// Where nothing was found, nobody has to be told: a site with many urls that are never stored
+    /// would have a removal for each, and purges that count would be forgotten over them.
+    fn purge_marked(&self, key: &[u8], behind: Rest, now: Time) {
+        match behind {
+            Rest::Nothing => {
+                self.memory.remove(key);
+            }
+            Rest::Unknown => self.forget(key),
+        }
         self.memory
             .mark_uncacheable(key, now.plus(self.settings.hit_for_miss));
     }

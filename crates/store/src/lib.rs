@@ -17,4 +17,4 @@ pub use memcached::{Memcached, MemcachedSettings};
 pub use memory::{Hit, Memory, MemoryLimits, MemoryStats, Object, Refused};
 pub use stored::Stored;
 pub use tier::{Claim, Entry, EntryId, Got, Page, Put, Tier, TierError, TierStats, Token};
-pub use tiers::{Claimed, Found, Lookup, Spooling, TierLimits, TierReport, Tiers, Turn};
+pub use tiers::{Claimed, Found, Lookup, Rest, Spooling, TierLimits, TierReport, Tiers, Turn};

@@ -50,8 +50,17 @@ pub struct Tiers {
 pub enum Lookup {
     /// A response that the request selects.
     Found(Found),
-    /// Nothing.
-    Missing(Turn),
+    /// No such response.
+    Missing(Turn, Rest),
+}
+
+/// What there may be of a key, when nothing was found that the request selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing at all: every tier has said so.
+    Nothing,
+    /// Other variants, or something in a tier that could not be asked.
+    Unknown,
 }
 
 /// A response out of a tier.
@@ -134,16 +143,23 @@ impl Tiers {
         key: &[u8],
         request: Fields<'_>,
     ) -> Lookup {
-        let mut turn = Turn::Free;
+        let (mut turn, mut rest) = (Turn::Free, Rest::Nothing);
         for placed in tiers {
             let claim = placed.tier.is_shared().then_some(limits.claim);
             match placed.find(key, request, claim).await {
-                Ok(Lookup::Missing(Turn::Free)) | Err(_) => {}
-                Ok(Lookup::Missing(one)) => turn = one,
-                Ok(found) => return found,
+                Ok(Lookup::Missing(one, others)) => {
+                    if !matches!(one, Turn::Free) {
+                        turn = one;
+                    }
+                    if others == Rest::Unknown {
+                        rest = others;
+                    }
+                }
+                Ok(found @ Lookup::Found(_)) => return found,
+                Err(_) => rest = Rest::Unknown,
             }
         }
-        Lookup::Missing(turn)
+        Lookup::Missing(turn, rest)
     }
 
     /// The page that an application itself keeps behind memory for what a request asks.

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::report::{LATENCIES, TierReport};
-use super::{Claimed, Found, Lookup, Turn};
+use super::{Claimed, Found, Lookup, Rest, Turn};
 use crate::content::Content;
 use crate::encoding::{Corrupt, Head, Record, Varies, checksum, encode, encode_varies};
 use crate::memory::Hit;
@@ -125,7 +125,7 @@ impl Placed {
         self.counters.note_latency(began.elapsed());
         let counter = match &looked_up {
             Ok(Lookup::Found(_)) => &self.counters.hits,
-            Ok(Lookup::Missing(_)) => &self.counters.misses,
+            Ok(Lookup::Missing(..)) => &self.counters.misses,
             Err(_) => return looked_up,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -154,14 +154,20 @@ impl Placed {
         claim: Option<Duration>,
     ) -> Result<Lookup, TierError> {
         let id = EntryId::of(key);
+        // What waits to be written may be what is looked for.
+        let rest = if self.queued.load(Ordering::Acquire) == 0 {
+            Rest::Nothing
+        } else {
+            Rest::Unknown
+        };
         let (record, turn) = self.read(id, key, claim).await?;
         let varies = match record {
-            None => return Ok(Lookup::Missing(turn)),
+            None => return Ok(Lookup::Missing(turn, rest)),
             Some(Record::Varies(varies)) => varies,
             Some(Record::Response(stored)) if stored.vary.is_empty() => {
                 return Ok(self.found(stored, id));
             }
-            Some(Record::Response(_)) => return Ok(Lookup::Missing(Turn::Free)),
+            Some(Record::Response(_)) => return Ok(Lookup::Missing(Turn::Free, Rest::Unknown)),
         };
         let mut selection = Selection::new();
         vary::select(&varies.names, request, &mut selection);
@@ -173,8 +179,8 @@ impl Placed {
             {
                 self.found(stored, id)
             }
-            Some(_) => Lookup::Missing(Turn::Free),
-            None => Lookup::Missing(turn),
+            Some(_) => Lookup::Missing(Turn::Free, Rest::Unknown),
+            None => Lookup::Missing(turn, Rest::Unknown),
         })
     }
 
@@ -237,7 +243,7 @@ impl Placed {
             match job {
                 Job::Store(storing) => {
                     let stored = self.store(&storing).await;
-                    self.queued.fetch_sub(storing.charged, Ordering::Relaxed);
+                    self.queued.fetch_sub(storing.charged, Ordering::Release);
                     match self.counted(stored) {
                         Ok(Put::Stored) => self.note_written(),
                         Ok(Put::ClaimLost) => {}

@@ -104,15 +104,8 @@ fn every_process_finds_the_page_and_none_writes_it() {
     end(other);
     end(one);
     // Neither a record nor a claim of ours is left beside it.
-    let stats = "stats\r\n";
     eventually("nothing but the page in memcached", || {
-        let mut stream = TcpStream::connect(server.address()).expect("it listens");
-        stream.write_all(stats.as_bytes()).expect("it reads");
-        let lines = BufReader::new(stream).lines().map_while(Result::ok);
-        let items = lines
-            .take_while(|line| line != "END")
-            .find(|line| line.starts_with("STAT curr_items "));
-        (items.as_deref() == Some("STAT curr_items 1")).then_some(())
+        (server.statistic("curr_items") == 1).then_some(())
     });
     let proxy = Proxy::start(&origin, &["--disk", &folder.disk()]);
     origin.on("/a?x").reply(lasting("the origin's"));

@@ -323,3 +323,55 @@ fn after_a_purge_the_next_answer_is_shared_again() {
         assert_found(&other.get("/page"), kind.name(), b"two");
     }
 }
+
+#[test]
+fn a_page_that_becomes_private_leaves_every_tier() {
+    for kind in BOTH {
+        let (origin, folder, server) = (Origin::start(), Folder::new(), Server::start(kind));
+        let (disk, [flag, address]) = (folder.disk(), server.flags());
+        let public = Reply::new(200).with("Cache-Control: max-age=1, stale-if-error=1000");
+        origin
+            .on("/page")
+            .reply(public.body("for all"))
+            .reply(Reply::new(200).with("Cache-Control: private").body("mine"))
+            .reply(Reply::new(503).body("down"));
+        let flags = [
+            "--disk",
+            &disk,
+            &flag,
+            &address,
+            "--stale-while-revalidate",
+            "0s",
+        ];
+        let proxy = Proxy::start(&origin, &flags);
+        proxy.get("/page").assert_is(200, "for all");
+        end(proxy);
+        let proxy = Proxy::start(&origin, &flags);
+        eventually("the private answer", || {
+            (proxy.get("/page").text() == "mine").then_some(())
+        });
+        end(proxy);
+        // What is there for the case that the origin fails would be the page for all.
+        let proxy = Proxy::start(&origin, &flags);
+        proxy.get("/page").assert_is(503, "down");
+    }
+}
+
+#[test]
+fn what_was_never_stored_is_not_removed() {
+    const PAGES: usize = 50;
+    let (origin, server) = (Origin::start(), Server::start(Kind::Memcached));
+    let [flag, address] = server.flags();
+    let proxy = Proxy::start(&origin, &[&flag, &address, "--memcached-timeout", "5s"]);
+    for page in 0..PAGES {
+        let target = format!("/{page}");
+        let private = Reply::new(200).with("Cache-Control: private");
+        origin.on(&target).reply(private.body("mine"));
+        proxy.get(&target).assert_is(200, "mine");
+    }
+    end(proxy);
+    // Each claim was given back, and that is all.
+    assert_eq!(server.statistic("delete_hits"), PAGES);
+    assert_eq!(server.statistic("delete_misses"), 0);
+    assert_eq!(server.statistic("curr_items"), 0);
+}

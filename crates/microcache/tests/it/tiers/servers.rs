@@ -109,6 +109,18 @@ impl Server {
         line.trim_end()[1..].to_owned()
     }
 
+    /// What memcached counts under this name.
+    pub(super) fn statistic(&self, name: &str) -> usize {
+        assert_eq!(self.kind, Kind::Memcached);
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("it listens");
+        stream.write_all(b"stats\r\nquit\r\n").expect("it reads");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it answers");
+        let beginning = format!("STAT {name} ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&beginning));
+        value.expect("a statistic").parse().expect("a number")
+    }
+
     /// The flag and its value.
     pub(super) fn flags(&self) -> [String; 2] {
         [format!("--{}", self.kind.name()), self.address()]
