@@ -5,15 +5,15 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, FsWord, Mode, ResolveFlags, openat2, statfs};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::files::Files;
-use super::read::{HOW, Opened, Source};
+use super::read::{HOW, Opened, Source, in_file};
 use super::state::DISK_BLOCK;
+use super::write::HEAD_ROOM;
 use crate::content::BLOCK;
 use crate::tier::{Entry, EntryId};
 
@@ -27,7 +27,7 @@ const F2FS: FsWord = 0xF2F5_2010;
 /// Larger bodies are not read and checked here: others are waiting for this thread.
 const LARGEST: u64 = BLOCK;
 /// What a file may have beside its body: a head, and before a body that came first a hole.
-const BESIDE: u64 = 2 * 64 * 1024;
+const BESIDE: u64 = 2 * HEAD_ROOM as u64;
 
 /// How the files of a directory are read without waiting.
 pub(super) struct AtHand {
@@ -86,8 +86,10 @@ pub(super) fn read(files: &Files, id: EntryId, blocks: u32) -> Option<Entry> {
     match opened.prefix.body_len {
         small if small <= inline => opened.whole().ok(),
         large if large <= LARGEST => {
-            let body = Arc::new(opened.in_file().ok()?);
-            files.keep_named(id, &opened.head, &body)
+            let sums = opened.sums().ok()?;
+            let Opened { head, prefix, .. } = opened;
+            let body = in_file(file, &prefix, sums).ok()?;
+            files.keep_named(id, &head, &body)
         }
         _ => None,
     }
@@ -97,6 +99,7 @@ pub(super) fn read(files: &Files, id: EntryId, blocks: u32) -> Option<Entry> {
 mod tests {
     use std::fs;
     use std::path::PathBuf;
+    use std::sync::Arc;
 
     use super::*;
     use crate::content::Content;

@@ -131,7 +131,8 @@ impl Files {
     ) -> Option<Entry> {
         let open = &mut self.state.lock().open;
         if open.get(id).is_none() {
-            open.admit(id, head.clone(), body);
+            // What was read with it is not kept.
+            open.admit(id, Bytes::copy_from_slice(head), body);
         }
         open.get(id)
     }

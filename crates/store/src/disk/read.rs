@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, fstat};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::Failure;
@@ -15,6 +15,7 @@ use super::expiry::is_over;
 use super::files::Files;
 use super::format::{self, Flaw, Prefix};
 use super::index::Known;
+use super::write::HEAD_ROOM;
 use crate::content::{BLOCK, Content, FileBody};
 use crate::tier::{Entry, EntryId, Token};
 
@@ -22,6 +23,8 @@ use crate::tier::{Entry, EntryId, Token};
 const OPENING: u64 = 8 * 1024;
 /// Files up to this size are read in one go, if their bodies go to memory.
 const AT_ONCE: u64 = 256 * 1024;
+/// Files up to this size have no hole before the body, and are read in one go anyway.
+const UNBROKEN: u64 = HEAD_ROOM as u64;
 /// When no more files may be open, bodies up to this size are read whole, and larger ones are
 /// not found.
 const WHOLE: u64 = 8 * 1024 * 1024;
@@ -109,12 +112,12 @@ impl<'a> Opened<'a> {
         id: EntryId,
         inline: u64,
     ) -> Result<Option<Self>, Failure> {
-        let metadata = source.file.metadata().map_err(Failure::Disk)?;
-        if !metadata.is_file() {
+        let stat = fstat(source.file).map_err(|error| Failure::Disk(error.into()))?;
+        if !FileType::from_raw_mode(stat.st_mode).is_file() {
             return Err(Failure::Flaw(Flaw::Foreign));
         }
-        let file_len = metadata.len();
-        let at_once = AT_ONCE.min(inline.saturating_add(OPENING));
+        let file_len = stat.st_size.cast_unsigned();
+        let at_once = AT_ONCE.min(inline.saturating_add(OPENING)).max(UNBROKEN);
         let wanted = if file_len <= at_once {
             file_len
         } else {
@@ -147,7 +150,9 @@ impl<'a> Opened<'a> {
         if self.prefix.body_len <= files.settings.inline {
             return self.whole().map(Answer::Entry);
         }
-        let opened = Arc::new(self.in_file()?);
+        let sums = self.sums()?;
+        let file = self.source.file.try_clone().map_err(Failure::Disk)?;
+        let opened = in_file(file, &self.prefix, sums)?;
         let is_it = || is_same(self.source.file, &files.layout.entry(id));
         if let Some(entry) = files.keep_open(id, &self.head, &opened, is_it) {
             return Ok(Answer::Entry(entry));
@@ -167,23 +172,15 @@ impl<'a> Opened<'a> {
         })
     }
 
-    /// The body where it is. One that is a single block is checked now, so that nobody begins to
-    /// send it in vain.
-    pub(super) fn in_file(&self) -> Result<FileBody, Failure> {
-        let (start, len) = (self.prefix.body().start, self.prefix.body_len);
-        let sums = if len <= BLOCK {
-            self.body()?.1
-        } else {
-            let table = self.prefix.body().end;
-            let table = self.source.read_at(table, self.prefix.table_len())?;
-            self.prefix.sums(&table).map_err(Failure::Flaw)?
-        };
-        let file = self.source.file.try_clone().map_err(Failure::Disk)?;
-        let body = FileBody::new(file, start, len, sums).map_err(Failure::Disk)?;
-        if len <= BLOCK {
-            body.mark_verified();
+    /// The checksums of a body that stays where it is. One that is a single block is checked now,
+    /// so that nobody begins to send it in vain.
+    pub(super) fn sums(&self) -> Result<Box<[u64]>, Failure> {
+        if self.prefix.body_len <= BLOCK {
+            return Ok(self.body()?.1);
         }
-        Ok(body)
+        let table = self.prefix.body().end;
+        let table = self.source.read_at(table, self.prefix.table_len())?;
+        self.prefix.sums(&table).map_err(Failure::Flaw)
     }
 
     fn body(&self) -> Result<(Bytes, Box<[u64]>), Failure> {
@@ -200,6 +197,20 @@ impl<'a> Opened<'a> {
         format::check_body(&body, &sums).map_err(Failure::Flaw)?;
         Ok((body, sums))
     }
+}
+
+/// The body in its file, with the checksums that [`Opened::sums`] gave.
+pub(super) fn in_file(
+    file: File,
+    prefix: &Prefix,
+    sums: Box<[u64]>,
+) -> Result<Arc<FileBody>, Failure> {
+    let body = FileBody::new(file, prefix.body().start, prefix.body_len, sums);
+    let body = body.map_err(Failure::Disk)?;
+    if prefix.body_len <= BLOCK {
+        body.mark_verified();
+    }
+    Ok(Arc::new(body))
 }
 
 /// How files are opened. Whoever put something else in place of ours shall not make us wait for it,

@@ -24,7 +24,7 @@ use crate::tier::{Entry, EntryId, Token};
 const PIECE: usize = 1024 * 1024;
 /// When the body comes before its head is known, this is left free for prefix and head. It
 /// becomes a hole, which takes no room.
-const HEAD_ROOM: usize = 64 * 1024;
+pub(super) const HEAD_ROOM: usize = 64 * 1024;
 
 /// Writes an entry. A body that is not answered from memory later stays open.
 pub(super) fn write(
