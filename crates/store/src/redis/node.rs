@@ -1,6 +1,6 @@
 //! One server: its connections, and whether it is in service.
 //!
-//! A server goes out of service when a connection breaks or when it fails some times in a row.
+//! A server goes out of service when a connection breaks, or when one fails some times in a row.
 //! From then on nobody waits for it; one task alone tries it again, at times of its own.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,8 +20,6 @@ use crate::tier::TierError;
 pub(super) struct Node {
     name: String,
     state: watch::Sender<State>,
-    /// In a row.
-    failures: AtomicU32,
     max_failures: u32,
 }
 
@@ -37,7 +35,14 @@ enum State {
 struct Connections {
     /// Which connections they are: what becomes of an operation says nothing about later ones.
     round: u64,
-    all: Arc<[MultiplexedConnection]>,
+    all: Arc<[Wire]>,
+}
+
+/// A connection. One may lead nowhere while the others are in order.
+struct Wire {
+    connection: MultiplexedConnection,
+    /// In a row.
+    failures: AtomicU32,
 }
 
 impl State {
@@ -52,7 +57,6 @@ impl Node {
         let node = Arc::new(Self {
             name: address.name(),
             state: watch::Sender::new(State::Connecting),
-            failures: AtomicU32::new(0),
             max_failures: settings.max_failures,
         });
         tokio::spawn(keep(Arc::downgrade(&node), address, settings.clone()));
@@ -89,40 +93,40 @@ impl Node {
         let State::Up(connections) = self.state.borrow().clone() else {
             return Err(Fault::Down);
         };
-        let lane = (lane % connections.all.len() as u128) as usize;
-        let mut connection = connections.all[lane].clone();
+        let wire = &connections.all[(lane % connections.all.len() as u128) as usize];
+        let mut connection = wire.connection.clone();
         let reply = timeout_at(deadline, command.query_async(&mut connection));
         match reply.await {
             Ok(Ok(value)) => {
-                self.failures.store(0, Ordering::Relaxed);
+                wire.failures.store(0, Ordering::Relaxed);
                 Ok(value)
             }
             Ok(Err(error)) => {
-                self.judge(connections.round, &error);
+                self.judge(connections.round, wire, &error);
                 Err(Fault::Said(error))
             }
             Err(_) => {
-                self.failed(connections.round, "it does not answer in time");
+                self.failed(connections.round, wire, "it does not answer in time");
                 Err(Fault::Late)
             }
         }
     }
 
-    fn judge(&self, round: u64, error: &RedisError) {
+    fn judge(&self, round: u64, wire: &Wire, error: &RedisError) {
         if error.is_io_error() || error.kind() == ErrorKind::Parse {
             self.lose(round, Refusal::of(error));
         } else if is_out_of_order(error) {
-            self.failed(round, &error.to_string());
+            self.failed(round, wire, &error.to_string());
         } else {
-            self.failures.store(0, Ordering::Relaxed);
+            wire.failures.store(0, Ordering::Relaxed);
         }
     }
 
-    fn failed(&self, round: u64, why: &str) {
+    fn failed(&self, round: u64, wire: &Wire, why: &str) {
         if !self.state.borrow().is_up(round) {
             return;
         }
-        let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        let failures = wire.failures.fetch_add(1, Ordering::Relaxed) + 1;
         if failures >= self.max_failures {
             self.lose(round, Refusal::Unreachable(why.to_owned()));
         }
@@ -139,11 +143,14 @@ impl Node {
     }
 
     fn connected(&self, round: u64, all: Result<Vec<MultiplexedConnection>, Refusal>) {
-        self.failures.store(0, Ordering::Relaxed);
+        let wire = |connection| Wire {
+            connection,
+            failures: AtomicU32::new(0),
+        };
         self.state.send_replace(match all {
             Ok(all) => State::Up(Connections {
                 round,
-                all: all.into(),
+                all: all.into_iter().map(wire).collect(),
             }),
             Err(why) => State::Down(why),
         });

@@ -1,10 +1,14 @@
 //! Servers that die, stop and come back, and what is owed to them meanwhile.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use microcache_store::redis::{Redis, RedisSettings};
-use microcache_store::{Claim, Put, Tier, TierError};
+use microcache_store::{Claim, EntryId, Got, Put, Tier, TierError};
 
 use crate::server::Server;
 use crate::{HOUR, body, entry, eventually, id, in_service, pair, put, settings, start, win};
@@ -156,4 +160,64 @@ async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
         std::task::Poll::Ready(polled.is_pending())
     })
     .await
+}
+
+/// The way of every connection to a server, of which one can be made to lead nowhere.
+fn way_with_a_hole(port: u16) -> (u16, Arc<AtomicBool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let own = listener.local_addr().expect("bound").port();
+    let has_hole = Arc::new(AtomicBool::new(false));
+    let hole = Arc::clone(&has_hole);
+    thread::spawn(move || {
+        for (number, client) in listener.incoming().map_while(Result::ok).enumerate() {
+            let server = TcpStream::connect(("127.0.0.1", port)).expect("it runs");
+            let (from, to) = (client.try_clone(), server.try_clone());
+            let never = Arc::new(AtomicBool::new(false));
+            let hole = if number == 0 { &hole } else { &never };
+            let (one, other) = (Arc::clone(hole), Arc::clone(hole));
+            thread::spawn(move || pass_on(client, to.expect("a socket"), &one));
+            thread::spawn(move || pass_on(server, from.expect("a socket"), &other));
+        }
+    });
+    (own, has_hole)
+}
+
+fn pass_on(mut from: TcpStream, mut to: TcpStream, hole: &AtomicBool) {
+    let mut piece = [0; 4096];
+    while let Ok(length @ 1..) = from.read(&mut piece) {
+        if !hole.load(Ordering::SeqCst) && to.write_all(&piece[..length]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+#[tokio::test]
+async fn one_connection_that_leads_nowhere_is_found_out() {
+    // By turns on one connection and on the other, so that no two failures follow each other.
+    let is_even = |id: &EntryId| id.to_bytes()[15].is_multiple_of(2);
+    let (even, odd): (Vec<_>, Vec<_>) = (0..40).map(id).partition(is_even);
+    let ids: Vec<EntryId> = even.into_iter().zip(odd).flat_map(<[_; 2]>::from).collect();
+    assert!(ids.len() > 10);
+    let server = Server::start(&[]);
+    let (port, hole) = way_with_a_hole(server.port);
+    let redis = start(RedisSettings {
+        deadline: Duration::from_millis(200),
+        // Only what is asked for finds it out.
+        ping_every: Duration::from_hours(1),
+        ..settings(&format!("redis://127.0.0.1:{port}"))
+    })
+    .await;
+    for id in &ids {
+        put(&redis, *id, "body", None).await;
+    }
+    hole.store(true, Ordering::SeqCst);
+    eventually("all of them are read again", async || {
+        let mut all = true;
+        for id in &ids {
+            all &= matches!(redis.get(*id, None).await, Ok(Got::Entry(_)));
+        }
+        all
+    })
+    .await;
 }
