@@ -601,10 +601,6 @@ fn only_the_owner_may_look() {
     let place = Place::new();
     let disk = place.open(place.settings(MIB));
     place.put(&disk, "one", b"head", body(1, 100));
-    place
-        .runtime
-        .block_on(disk.append_purge(Bytes::from_static(b"all")))
-        .expect("a record");
     let mut seen = 0;
     walk(&place.directory, &mut |path, metadata| {
         let expected = if metadata.is_dir() { 0o700 } else { 0o600 };
@@ -616,7 +612,7 @@ fn only_the_owner_may_look() {
         );
         seen += 1;
     });
-    assert_eq!(seen, 6, "lock, home, tmp, purges, a folder, the entry");
+    assert_eq!(seen, 5, "lock, home, tmp, a folder, the entry");
 }
 
 #[test]
@@ -835,10 +831,6 @@ fn a_directory_that_vanishes_comes_back() {
         (disk.stats().entries, disk.stats().bytes),
         (Some(1), Some(4096 + NAME))
     );
-    place
-        .runtime
-        .block_on(disk.append_purge(Bytes::from_static(b"all")))
-        .expect("a record");
     let second = Disk::open(place.settings(MIB), place.runtime.handle());
     assert!(
         matches!(second, Err(DiskError::Taken { .. })),
@@ -885,54 +877,6 @@ fn while_nothing_works_it_is_not_tried_for_every_request() {
     assert_eq!(errors[3..], [Some(TierError::Down), Some(TierError::Down)]);
 }
 
-#[test]
-fn records_of_purges_survive_and_a_torn_one_is_cut_off() {
-    let mut place = Place::new();
-    let mut disk = place.open(place.settings(MIB));
-    let records = |count: u8| {
-        (0..count)
-            .map(|n| Bytes::from(vec![n; usize::from(n)]))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(disk.take_purges(), records(0));
-    for record in records(9) {
-        place
-            .runtime
-            .block_on(disk.append_purge(record))
-            .expect("a record");
-    }
-    let journal = place.directory.join("microcache-v1/purges");
-    let whole = fs::read(&journal).expect("a file");
-    fs::write(&journal, &whole[..whole.len() - 1]).expect("a file");
-    disk = place.reopen(disk, &place.settings(MIB));
-    assert_eq!(disk.take_purges(), records(8));
-    assert_eq!(disk.take_purges(), records(0), "given once");
-    place
-        .runtime
-        .block_on(disk.append_purge(records(9).remove(8)))
-        .expect("a record");
-    disk = place.reopen(disk, &place.settings(MIB));
-    assert_eq!(disk.take_purges(), records(9));
-    place
-        .runtime
-        .block_on(disk.replace_purges(records(3)))
-        .expect("a replacement");
-    place
-        .runtime
-        .block_on(disk.append_purge(records(4).remove(3)))
-        .expect("a record");
-    disk = place.reopen(disk, &place.settings(MIB));
-    assert_eq!(disk.take_purges(), records(4));
-    let too_much = place
-        .runtime
-        .block_on(disk.append_purge(body(1, 17_000_000)));
-    assert!(
-        matches!(too_much, Err(TierError::Failed(_))),
-        "{too_much:?}"
-    );
-}
-
-/// The system's limit on the size of a file stands for a full disk: the write fails half-way.
 #[test]
 fn a_full_disk_is_reported_and_used_again_when_there_is_room() {
     if let Some(directory) = std::env::var_os(ROLE) {

@@ -16,7 +16,6 @@ use crate::tier::EntryId;
 const VERSIONS: &str = "microcache-v";
 const VERSION: &str = "1";
 const TEMPORARY: &str = "tmp";
-const PURGES: &str = "purges";
 
 /// The tree of one directory.
 pub(super) struct Layout {
@@ -89,10 +88,6 @@ impl Layout {
         Ok((file, path))
     }
 
-    pub(super) fn purges(&self) -> PathBuf {
-        self.home.join(PURGES)
-    }
-
     /// Removes what a process left half-written when it was killed.
     pub(super) fn clear_temporaries(&self) -> io::Result<()> {
         for file in fs::read_dir(self.home.join(TEMPORARY))? {
@@ -109,9 +104,7 @@ impl Layout {
             own.is_some_and(|own| own == name)
                 || version.is_none_or(|version| version.parse::<u32>().is_err())
         })?;
-        clear(&self.home, |name| {
-            name == TEMPORARY || name == PURGES || is_digits(name, 2)
-        })
+        clear(&self.home, |name| name == TEMPORARY || is_digits(name, 2))
     }
 
     fn folder_of(&self, digits: &str) -> PathBuf {

@@ -12,7 +12,6 @@ mod files;
 pub mod format;
 mod health;
 mod index;
-mod journal;
 mod layout;
 mod lock;
 mod open;
@@ -29,8 +28,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -39,7 +36,6 @@ use self::crew::Crew;
 use self::files::{Files, Lookup};
 use self::format::Flaw;
 use self::health::Health;
-use self::journal::Journal;
 use self::spool::DiskSpool;
 use crate::tier::{
     BoxFuture, Claim, Entry, EntryId, Got, Put, Spool, Tier, TierError, TierStats, Token,
@@ -127,11 +123,8 @@ impl DiskError {
 /// The disk tier.
 pub struct Disk {
     files: Arc<Files>,
-    journal: Arc<Mutex<Journal>>,
-    recorded: Mutex<Vec<Bytes>>,
     reading: Arc<Crew>,
     writing: Arc<Crew>,
-    recording: Crew,
     spools: Arc<Semaphore>,
     background: JoinHandle<()>,
     refused: AtomicU64,
@@ -160,10 +153,7 @@ impl Disk {
     /// Takes a directory into use. Reading from it and writing to it is done by `handle`'s threads
     /// for blocking work.
     pub fn open(settings: DiskSettings, handle: &Handle) -> Result<Arc<Self>, DiskError> {
-        let directory = settings.directory.clone();
         let files = Arc::new(Files::open(settings)?);
-        let (journal, recorded) = Journal::open(files.layout.purges())
-            .map_err(|source| DiskError::unusable(&directory, source))?;
         let settings = &files.settings;
         let crew = |work, places, deadline| {
             Crew::new(handle, places, deadline, Health::new(work, settings.pause))
@@ -171,11 +161,8 @@ impl Disk {
         let reading = Arc::new(crew("reading", settings.reads, settings.read_deadline));
         let background = background::run(Arc::downgrade(&files), Arc::clone(&reading));
         Ok(Arc::new(Self {
-            journal: Arc::new(Mutex::new(journal)),
-            recorded: Mutex::new(recorded),
             reading,
             writing: Arc::new(crew("writing", settings.writes, settings.write_deadline)),
-            recording: crew("recording purges", 1, settings.write_deadline),
             spools: Arc::new(Semaphore::new(settings.spools)),
             background: handle.spawn(background),
             refused: AtomicU64::new(0),
@@ -184,39 +171,9 @@ impl Disk {
         }))
     }
 
-    /// The records of purges that were found at the start. They are given once.
-    pub fn take_purges(&self) -> Vec<Bytes> {
-        std::mem::take(&mut self.recorded.lock())
-    }
-
-    /// Adds the record of a purge. It is on the disk when this is done.
-    pub async fn append_purge(&self, record: Bytes) -> Result<(), TierError> {
-        self.record(move |_, journal| journal.append(&record)).await
-    }
-
-    /// Puts these records in place of all that were added.
-    pub async fn replace_purges(&self, records: Vec<Bytes>) -> Result<(), TierError> {
-        let replace = move |files: &Files, journal: &mut Journal| {
-            journal.replace(&records, files.layout.create_temporary()?)
-        };
-        self.record(replace).await
-    }
-
     /// Ready when everything that was on the disk at the start has been counted.
     pub async fn counted(&self) {
         self.files.complete().await;
-    }
-
-    async fn record(
-        &self,
-        change: impl FnOnce(&Files, &mut Journal) -> io::Result<()> + Send + 'static,
-    ) -> Result<(), TierError> {
-        let (files, journal) = (Arc::clone(&self.files), Arc::clone(&self.journal));
-        let job = move || {
-            files.repair()?;
-            change(&files, &mut journal.lock()).map_err(Failure::Disk)
-        };
-        self.recording.run(job).await
     }
 
     async fn read(&self, id: EntryId, asked: Token) -> Result<Option<Entry>, TierError> {
@@ -327,7 +284,7 @@ impl Tier for Disk {
 
     fn stats(&self) -> TierStats {
         let totals = self.files.totals();
-        let crews = [&*self.reading, &*self.writing, &self.recording];
+        let crews = [&self.reading, &self.writing];
         TierStats {
             entries: Some(totals.entries),
             bytes: Some(totals.bytes),
