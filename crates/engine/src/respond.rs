@@ -5,7 +5,7 @@ use microcache_policy::range::{RangeVerdict, range};
 use microcache_policy::status::CacheStatus;
 use microcache_policy::validate::{Precondition, not_modified_keeps, precondition};
 use microcache_policy::{Fields, FieldsBuf, Lifetime, RequestFacts, Time, date};
-use microcache_store::{Content as Stored, Hit};
+use microcache_store::Hit;
 
 use crate::body::Body;
 use crate::file::FileReader;
@@ -141,15 +141,15 @@ impl<'a> Reusable<'a> {
 impl Content {
     fn part(self, part: Option<(u64, u64)>) -> Body {
         match (self, part) {
-            (Self::Stored(hit), part) => match (&hit.body, part) {
-                (Stored::Bytes(_), None) => Body::Stored(hit),
-                (Stored::Bytes(bytes), Some((first, last))) => {
-                    Body::Full(bytes.slice(first as usize..=last as usize))
-                }
-                (Stored::File(file), None) => Body::File(FileReader::new(file)),
-                (Stored::File(file), Some((first, last))) => {
+            (Self::Stored(hit), part) => match (hit.file(), hit.body.bytes(), part) {
+                (Some(file), _, None) => Body::File(FileReader::new(file)),
+                (Some(file), _, Some((first, last))) => {
                     Body::File(FileReader::new(file).slice(first, last))
                 }
+                (None, Some(bytes), Some((first, last))) => {
+                    Body::Full(bytes.slice(first as usize..=last as usize))
+                }
+                (None, ..) => Body::Stored(hit),
             },
             (Self::Arriving(reader), None) => Body::Fill(reader),
             (Self::Arriving(reader), Some((first, last))) => Body::Fill(reader.slice(first, last)),

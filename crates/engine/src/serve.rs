@@ -248,8 +248,12 @@ impl Engine {
     fn look_up(&self, key: &[u8], request: Fields<'_>) -> Known {
         match self.memory.get(key).map(|object| object.select(request)) {
             // Whoever met the damage got a response that breaks off; nobody else shall.
-            Some(Ok(hit)) if hit.body.is_damaged() => {
+            Some(Ok(hit)) if hit.file().is_some_and(|file| file.is_damaged()) => {
                 self.purge_key(key);
+                Known::Nothing
+            }
+            Some(Err(object)) if object.has_lost_a_file() => {
+                self.memory.remove(key);
                 Known::Nothing
             }
             Some(Ok(hit)) => Known::Response(hit),

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
@@ -17,6 +17,16 @@ pub enum Content {
     Bytes(Bytes),
     /// In an open file. It stays readable while it is held, even if the file is removed.
     File(Arc<FileBody>),
+    /// In a file that whoever opened it may close.
+    Lent(LentFile),
+}
+
+/// A body in a file that is open for as long as somebody else wants: to remember where a body is
+/// must not keep a descriptor and a removed file's blocks.
+#[derive(Clone, Debug)]
+pub struct LentFile {
+    file: Weak<FileBody>,
+    len: u64,
 }
 
 impl Content {
@@ -25,6 +35,7 @@ impl Content {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(file) => file.len(),
+            Self::Lent(lent) => lent.len,
         }
     }
 
@@ -37,15 +48,33 @@ impl Content {
     pub const fn bytes(&self) -> Option<&Bytes> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
-            Self::File(_) => None,
+            Self::File(_) | Self::Lent(_) => None,
         }
     }
 
-    /// Whether it is in a file that could not be read as it was written.
-    pub fn is_damaged(&self) -> bool {
+    /// The file it is in, if it is in one that is open.
+    pub fn file(&self) -> Option<Arc<FileBody>> {
         match self {
-            Self::Bytes(_) => false,
-            Self::File(file) => file.is_damaged(),
+            Self::Bytes(_) => None,
+            Self::File(file) => Some(Arc::clone(file)),
+            Self::Lent(lent) => lent.file.upgrade(),
+        }
+    }
+
+    /// Whether it was in a file that has been closed.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Lent(lent) if lent.file.strong_count() == 0)
+    }
+
+    /// The same without a hold on its file.
+    #[must_use]
+    pub fn lent(self) -> Self {
+        match self {
+            Self::File(file) => Self::Lent(LentFile {
+                file: Arc::downgrade(&file),
+                len: file.len(),
+            }),
+            other => other,
         }
     }
 
@@ -54,6 +83,7 @@ impl Content {
         match self {
             Self::Bytes(bytes) => bytes.len(),
             Self::File(file) => file.heap_size(),
+            Self::Lent(_) => size_of::<FileBody>(),
         }
     }
 }

@@ -12,6 +12,7 @@ use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use smallvec::SmallVec;
 
+use crate::content::{Content, FileBody};
 use crate::stored::Stored;
 
 /// The bounds of the memory tier.
@@ -77,12 +78,14 @@ impl Object {
             stored.selection[..] == selection[..]
         });
         match index {
-            Some(index) => Ok(Hit {
-                object: self,
-                index,
-            }),
+            Some(index) => Hit::new(self, index),
             None => Err(self),
         }
+    }
+
+    /// Whether a body was in a file that has been closed: it is to be looked for where it was.
+    pub fn has_lost_a_file(&self) -> bool {
+        self.variants.iter().any(|stored| stored.body.is_gone())
     }
 }
 
@@ -91,6 +94,8 @@ impl Object {
 pub struct Hit {
     object: Arc<Object>,
     index: usize,
+    /// The file its body is in, held open.
+    file: Option<Arc<FileBody>>,
 }
 
 impl Deref for Hit {
@@ -101,6 +106,25 @@ impl Deref for Hit {
 }
 
 impl Hit {
+    /// `Err` if the body was in a file that has been closed.
+    fn new(object: Arc<Object>, index: usize) -> Result<Self, Arc<Object>> {
+        let body = &object.variants[index].body;
+        let file = body.file();
+        if file.is_none() && matches!(body, Content::Lent(_)) {
+            return Err(object);
+        }
+        Ok(Self {
+            object,
+            index,
+            file,
+        })
+    }
+
+    /// The file that the body is in, if it is not in memory.
+    pub const fn file(&self) -> Option<&Arc<FileBody>> {
+        self.file.as_ref()
+    }
+
     /// What else is known about its key.
     pub fn object(&self) -> &Object {
         &self.object
@@ -214,21 +238,27 @@ impl Memory {
         if variants.len() >= self.limits.variants {
             return Err(self.refuse(Refused::TooManyVariants));
         }
-        let vary = stored.vary.clone();
-        variants.push(stored);
+        let (vary, file) = (stored.vary.clone(), stored.body.file());
+        let body = stored.body.clone().lent();
+        variants.push(stored.with_body(body));
         let index = variants.len() - 1;
         let object = Arc::new(Object::new(vary, Time::default(), variants));
         self.cache.insert(key.into(), Arc::clone(&object));
-        Ok(Hit { object, index })
+        Ok(Hit {
+            object,
+            index,
+            file,
+        })
     }
 
     /// A response held like one in memory, before it is.
     pub fn hold(stored: Stored) -> Hit {
-        let vary = stored.vary.clone();
+        let (vary, file) = (stored.vary.clone(), stored.body.file());
         let variants = SmallVec::from_iter([stored]);
         Hit {
             object: Arc::new(Object::new(vary, Time::default(), variants)),
             index: 0,
+            file,
         }
     }
 

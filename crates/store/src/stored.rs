@@ -52,7 +52,7 @@ impl Stored {
     ) -> Self {
         let own: &[u8] = match &body {
             Content::Bytes(bytes) if bytes.len() <= Self::COMPACT => bytes,
-            Content::Bytes(_) | Content::File(_) => &[],
+            _ => &[],
         };
         let mut together = BytesMut::with_capacity(fields.len() + selection.len() + own.len());
         together.extend_from_slice(fields);

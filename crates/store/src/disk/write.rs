@@ -5,7 +5,7 @@
 //! contents: then the checksums do not match, and it is removed when it is asked for.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,9 +35,10 @@ pub(super) fn write(
     began: Token,
 ) -> Result<(), Failure> {
     let mut draft = Draft::begin(files, Prefix::LEN + entry.head.len())?;
-    match &entry.body {
-        Content::Bytes(bytes) => draft.append(bytes)?,
-        Content::File(body) => {
+    match (&entry.body, entry.body.file()) {
+        (Content::Bytes(bytes), _) => draft.append(bytes)?,
+        (_, None) => return Err(Failure::Source(ErrorKind::NotFound.into())),
+        (_, Some(body)) => {
             for number in 0..body.blocks() {
                 draft.append(&body.read_block(number).map_err(Failure::Source)?)?;
             }

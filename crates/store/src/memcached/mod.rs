@@ -149,9 +149,10 @@ impl Memcached {
     }
 
     async fn in_memory(&self, body: Content) -> Result<Bytes, TierError> {
-        let file = match body {
-            Content::Bytes(bytes) => return Ok(bytes),
-            Content::File(file) => file,
+        let file = match (body.file(), body) {
+            (_, Content::Bytes(bytes)) => return Ok(bytes),
+            (Some(file), _) => file,
+            (None, _) => return Err(TierError::Failed("its file is closed".into())),
         };
         let read = self.handle.spawn_blocking(move || read_file(&file)).await;
         let read = read.map_err(|error| TierError::Failed(error.to_string()))?;

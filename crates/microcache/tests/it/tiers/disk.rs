@@ -299,6 +299,34 @@ fn a_directory_that_vanishes_is_done_without_and_made_anew() {
 }
 
 #[test]
+fn files_that_left_are_not_kept_open() {
+    const BODY: usize = 200_000;
+    let (origin, folder) = (Origin::start(), Folder::new());
+    let disk = folder.disk().replace("64MiB", "4MiB");
+    let proxy = Proxy::start(&origin, &["--memory", "1MiB", "--disk", &disk]);
+    for number in 0..100 {
+        let (path, body) = (format!("/{number}"), noise(BODY, number));
+        origin.on(&path).reply(lasting(&body));
+        assert!(proxy.get(&path).body == body, "{number}");
+        // Again, from the disk if it is there already.
+        assert!(proxy.get(&path).body == body, "{number}");
+    }
+    let removed = || {
+        let descriptors = format!("/proc/{}/fd", proxy.pid());
+        let open = fs::read_dir(descriptors).expect("a process");
+        open.filter_map(|file| fs::read_link(file.ok()?.path()).ok())
+            .filter(|path| path.to_string_lossy().ends_with("(deleted)"))
+            .count()
+    };
+    eventually("files that were removed to be closed", || {
+        (removed() == 0).then_some(())
+    });
+    let found = proxy.get("/99");
+    found.assert_hit();
+    assert!(found.body == noise(BODY, 99));
+}
+
+#[test]
 fn what_is_damaged_is_fetched_anew() {
     let (origin, folder) = (Origin::start(), Folder::new());
     let bodies: Arc<Vec<Vec<u8>>> = Arc::new(
