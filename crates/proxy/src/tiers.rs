@@ -50,7 +50,16 @@ pub(crate) async fn start(
             open_files: descriptors::for_files(),
             ..usual
         };
-        tiers.push(Disk::open(settings, background)?);
+        let disk = Disk::open(settings, background)?;
+        if let Some(size) = disk.file_system_too_small() {
+            let (directory, size) = (directory.display(), size >> 20);
+            eprintln!(
+                "microcache: disk: {directory} is on a file system of {size} MiB, less than the {} MiB \
+                 that it may take: give it less, or it will stand full and take nothing new",
+                capacity >> 20
+            );
+        }
+        tiers.push(disk);
     }
     if !config.memcached.is_empty() {
         let settings = MemcachedSettings {

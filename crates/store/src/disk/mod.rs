@@ -171,6 +171,14 @@ impl Disk {
         }))
     }
 
+    /// How large the file system is, if that is less than what may be taken of it: it would be full
+    /// before anything leaves for something new.
+    pub fn file_system_too_small(&self) -> Option<u64> {
+        let found = rustix::fs::statvfs(&self.files.settings.directory).ok()?;
+        let size = found.f_blocks.saturating_mul(found.f_frsize);
+        (size < self.files.settings.capacity).then_some(size)
+    }
+
     /// Ready when everything that was on the disk at the start has been counted.
     pub async fn counted(&self) {
         self.files.complete().await;

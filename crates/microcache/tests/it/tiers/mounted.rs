@@ -23,12 +23,17 @@ struct Mounted {
 
 impl Mounted {
     fn start(origin: &Origin) -> Self {
+        Self::with(origin, "4MiB")
+    }
+
+    /// With so much of it for the tier.
+    fn with(origin: &Origin, capacity: &str) -> Self {
         let folder = Folder::new();
         fs::create_dir_all(&folder.0).expect("a folder");
         let path = folder.0.to_str().expect("text");
         let mount = "mount -t tmpfs -o size=8m,mode=700 tmpfs \"$0\" && exec \"$@\"";
         let own = [&["unshare"], own_mounts(), &["sh", "-c", mount, path]].concat();
-        let disk = format!("{path},4MiB");
+        let disk = format!("{path},{capacity}");
         let flags = ["--memory", "1MiB", "--disk", &disk];
         let proxy = Proxy::through(&own, origin, &flags);
         Self { proxy, folder }
@@ -155,6 +160,14 @@ fn a_full_disk_is_done_without_and_used_again_when_there_is_room() {
         ask_until(&mounted, &origin, SMALL, OVER);
         assert_taken(&mounted, &origin, "/after");
     }
+}
+
+#[test]
+fn a_bound_beyond_the_disk_is_told_at_the_start() {
+    let origin = Origin::start();
+    let told = |mounted: &Mounted| mounted.proxy.output().contains("a file system of 8 MiB");
+    assert!(told(&Mounted::with(&origin, "64MiB")));
+    assert!(!told(&Mounted::start(&origin)));
 }
 
 #[test]
