@@ -66,9 +66,7 @@ const PROTECTED: &[&str] = &[
 pub fn end_to_end(fields: Fields<'_>) -> FieldsBuf {
     let nominated = Nominated::by(fields);
     let mut kept = FieldsBuf::with_capacity(fields.as_block().len());
-    kept.extend_if(fields, |name, _| {
-        !is_hop_by_hop(name) && !nominated.contains(name)
-    });
+    kept.extend_if(fields, |name, _| !nominated.stays_behind(name));
     kept
 }
 
@@ -82,9 +80,10 @@ impl<'a> Nominated<'a> {
         Self(options.filter(|option| is_removable(option)).collect())
     }
 
-    /// Whether `name` is one of them.
-    pub fn contains(&self, name: &[u8]) -> bool {
-        self.0.iter().any(|one| one.eq_ignore_ascii_case(name))
+    /// Whether a field of the same message stays behind at the next hop: because it is one of
+    /// them, or because it never travels further.
+    pub fn stays_behind(&self, name: &[u8]) -> bool {
+        is_hop_by_hop(name) || self.0.iter().any(|one| one.eq_ignore_ascii_case(name))
     }
 }
 
@@ -95,7 +94,7 @@ pub(crate) fn names_fields(connection: &[u8]) -> bool {
 }
 
 /// Whether `name` is one of those that never travel further.
-pub fn is_hop_by_hop(name: &[u8]) -> bool {
+pub(crate) fn is_hop_by_hop(name: &[u8]) -> bool {
     is_one_of(name, HOP_BY_HOP)
 }
 

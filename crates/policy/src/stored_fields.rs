@@ -17,8 +17,7 @@ pub fn fields_to_store(response: Fields<'_>, rules: &Rules) -> FieldsBuf {
     for (name, value) in response {
         let is_cookie = name.eq_ignore_ascii_case(b"set-cookie");
         let left_out = is_never_stored(name)
-            || is_hop_by_hop(name)
-            || nominated.contains(name)
+            || nominated.stays_behind(name)
             || (is_cookie && rules.set_cookie != SetCookie::Store)
             || qualified.iter().any(|one| one.eq_ignore_ascii_case(name));
         if !left_out {

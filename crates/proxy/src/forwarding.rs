@@ -55,8 +55,7 @@ pub(crate) fn outgoing(
     let max_forwards = max_forwards(method, request);
     fields.extend_if(request, |name, _| {
         !(is_one_of(name, &OURS)
-            || hop::is_hop_by_hop(name)
-            || nominated.contains(name)
+            || nominated.stays_behind(name)
             || !peer.trusted && only_from_trusted_peers(name)
             || max_forwards != MaxForwards::Unlimited && name.eq_ignore_ascii_case(b"max-forwards"))
     });

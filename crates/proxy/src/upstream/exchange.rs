@@ -173,9 +173,7 @@ fn kept(fields: Fields<'_>) -> FieldsBuf {
     let nominated = hop::Nominated::by(fields);
     let mut kept = FieldsBuf::with_capacity(fields.as_block().len());
     kept.extend_if(fields, |name, _| {
-        !(hop::is_hop_by_hop(name)
-            || nominated.contains(name)
-            || name.eq_ignore_ascii_case(b"content-length"))
+        !(nominated.stays_behind(name) || name.eq_ignore_ascii_case(b"content-length"))
     });
     kept
 }
