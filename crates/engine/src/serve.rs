@@ -218,9 +218,14 @@ impl Engine {
         };
 
         // 4. A tier may have it at hand.
-        if together
-            && route.collapse
-            && self.why_alone(&known, now).is_none()
+        let alone = if !together {
+            Some("credentials")
+        } else if !route.collapse {
+            Some("collapse-off")
+        } else {
+            self.why_alone(&known, now)
+        };
+        if alone.is_none()
             && !matches!(known, Known::Response(_))
             && let Some(response) = self.at_hand(&key, request, &facts, now)
         {
@@ -231,13 +236,7 @@ impl Engine {
         if facts.only_if_cached() {
             return Served::Now(only_if_cached(forward, now));
         }
-        let (forward, alone) = if !together {
-            (Forward::Request, Some("credentials"))
-        } else if !route.collapse {
-            (forward, Some("collapse-off"))
-        } else {
-            (forward, self.why_alone(&known, now))
-        };
+        let forward = if together { forward } else { Forward::Request };
         let way = match alone {
             Some(_) => Way::Alone(Some(key[..].into())),
             None => Way::Together(wanted(&key, &known, request)),
