@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use microcache_policy::Fields;
-use microcache_policy::vary::{self, Selection};
 
 use super::placed::Placed;
+use super::variant::Variant;
 use super::{Found, Tiers};
 use crate::encoding::{Head, Record};
 use crate::stored::Stored;
@@ -34,17 +34,9 @@ fn response(tier: &Placed, key: &[u8], request: Fields<'_>) -> Option<(Stored, E
         Record::Response(stored) => return stored.vary.is_empty().then_some((stored, id)),
         Record::Varies(varies) => varies,
     };
-    let mut selection = Selection::new();
-    vary::select(&varies.names, request, &mut selection);
-    let id = EntryId::of_variant(key, &selection, varies.generation);
-    match record(tier, id, key)? {
-        Record::Response(stored)
-            if stored.vary == varies.names && stored.selection[..] == selection[..] =>
-        {
-            Some((stored, id))
-        }
-        _ => None,
-    }
+    let variant = Variant::of(varies, key, request);
+    let stored = variant.response(record(tier, variant.id, key)?)?;
+    Some((stored, variant.id))
 }
 
 fn record(tier: &Placed, id: EntryId, key: &[u8]) -> Option<Record> {

@@ -3,6 +3,7 @@
 mod at_hand;
 mod placed;
 mod report;
+mod variant;
 
 use std::sync::Arc;
 use std::time::Duration;

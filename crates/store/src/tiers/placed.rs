@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use microcache_policy::Fields;
-use microcache_policy::vary::{self, Selection};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::report::{LATENCIES, TierReport};
+use super::variant::Variant;
 use super::{Claimed, Found, Lookup, Rest, Turn};
 use crate::content::Content;
 use crate::encoding::{Corrupt, Head, Record, Varies, checksum, encode, encode_varies};
@@ -169,18 +169,14 @@ impl Placed {
             }
             Some(Record::Response(_)) => return Ok(Lookup::Missing(Turn::Free, Rest::Unknown)),
         };
-        let mut selection = Selection::new();
-        vary::select(&varies.names, request, &mut selection);
-        let id = EntryId::of_variant(key, &selection, varies.generation);
-        let (record, turn) = self.read(id, key, claim).await?;
-        Ok(match record {
-            Some(Record::Response(stored))
-                if stored.vary == varies.names && stored.selection[..] == selection[..] =>
-            {
-                self.found(stored, id)
-            }
-            Some(_) => Lookup::Missing(Turn::Free, Rest::Unknown),
-            None => Lookup::Missing(turn, Rest::Unknown),
+        let variant = Variant::of(varies, key, request);
+        let (record, turn) = self.read(variant.id, key, claim).await?;
+        let Some(record) = record else {
+            return Ok(Lookup::Missing(turn, Rest::Unknown));
+        };
+        Ok(match variant.response(record) {
+            Some(stored) => self.found(stored, variant.id),
+            None => Lookup::Missing(Turn::Free, Rest::Unknown),
         })
     }
 
