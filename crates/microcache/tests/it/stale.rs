@@ -15,6 +15,23 @@ fn until_stale(proxy: &Proxy, target: &str, body: &str) {
     });
 }
 
+/// Has an old page stored whose renewal waits for the gate.
+fn stored_and_renewed_behind_a_gate(origin: &Origin, proxy: &Proxy) -> Gate {
+    let gate = Gate::default();
+    origin
+        .on("/")
+        .reply(Reply::new(200).body("old"))
+        .reply(Reply::new(200).body("new").after(&gate));
+    proxy.get("/").assert_is(200, "old");
+    gate
+}
+
+fn until_new(proxy: &Proxy) {
+    eventually("the new page", || {
+        (proxy.get("/").text() == "new").then_some(())
+    });
+}
+
 #[test]
 fn everyone_gets_the_stale_copy_while_one_refresh_runs() {
     let origin = Origin::start();
@@ -29,12 +46,7 @@ fn everyone_gets_the_stale_copy_while_one_refresh_runs() {
             "2",
         ],
     );
-    let gate = Gate::default();
-    origin
-        .on("/")
-        .reply(Reply::new(200).body("old"))
-        .reply(Reply::new(200).body("new").after(&gate));
-    proxy.get("/").assert_is(200, "old");
+    let gate = stored_and_renewed_behind_a_gate(&origin, &proxy);
     until_stale(&proxy, "/", "old");
     origin.wait_for("/", 2);
     let mut clients: Vec<_> = (0..50).map(|_| proxy.ask("/")).collect();
@@ -45,26 +57,17 @@ fn everyone_gets_the_stale_copy_while_one_refresh_runs() {
     }
     assert_eq!(origin.count("/"), 2, "one refresh");
     gate.open();
-    eventually("the new page", || {
-        (proxy.get("/").text() == "new").then_some(())
-    });
+    until_new(&proxy);
 }
 
 #[test]
 fn the_default_window_hides_the_expiry() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--ttl", "50ms"]);
-    let gate = Gate::default();
-    origin
-        .on("/")
-        .reply(Reply::new(200).body("old"))
-        .reply(Reply::new(200).body("new").after(&gate));
-    proxy.get("/").assert_is(200, "old");
+    let gate = stored_and_renewed_behind_a_gate(&origin, &proxy);
     until_stale(&proxy, "/", "old");
     gate.open();
-    eventually("the new page", || {
-        (proxy.get("/").text() == "new").then_some(())
-    });
+    until_new(&proxy);
 }
 
 #[test]
@@ -72,12 +75,7 @@ fn a_refresh_that_outlasts_the_window_is_waited_for_by_nobody() {
     let origin = Origin::start();
     let flags = ["--ttl", "50ms", "--stale-while-revalidate", "1s"];
     let proxy = Proxy::start(&origin, &flags);
-    let gate = Gate::default();
-    origin
-        .on("/")
-        .reply(Reply::new(200).body("old"))
-        .reply(Reply::new(200).body("new").after(&gate));
-    proxy.get("/").assert_is(200, "old");
+    let gate = stored_and_renewed_behind_a_gate(&origin, &proxy);
     eventually("the window to be over", || {
         let response = proxy.get("/");
         response.assert_is(200, "old");
@@ -86,9 +84,7 @@ fn a_refresh_that_outlasts_the_window_is_waited_for_by_nobody() {
     });
     assert_eq!(origin.count("/"), 2, "one refresh");
     gate.open();
-    eventually("the new page", || {
-        (proxy.get("/").text() == "new").then_some(())
-    });
+    until_new(&proxy);
 }
 
 #[test]
@@ -167,9 +163,7 @@ fn a_refresh_runs_although_the_client_left() {
     drop(proxy.ask("/"));
     origin.wait_for("/", 2);
     gate.open();
-    eventually("the new page", || {
-        (proxy.get("/").text() == "new").then_some(())
-    });
+    until_new(&proxy);
     assert_eq!(origin.count("/"), 2);
 }
 
