@@ -105,10 +105,13 @@ impl Fill {
         })
     }
 
-    /// A reader from the beginning, while the beginning is there.
+    /// A reader from the beginning, while the beginning is there and the end is not known to be
+    /// missing: whoever is let in gets all of it.
     pub(crate) fn reader(self: &Arc<Self>) -> Option<FillReader> {
         let mut state = self.state.lock();
-        if state.first > 0 || !state.keep && state.end.is_none() {
+        let whole = matches!(state.end, Some(Ok(_)));
+        let arriving = state.end.is_none() && state.keep;
+        if state.first > 0 || !(whole || arriving) {
             return None;
         }
         let place = state.readers.take_place();
@@ -291,6 +294,9 @@ impl Drop for FillReader {
         writer.into_iter().for_each(Waker::wake);
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod model;
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {

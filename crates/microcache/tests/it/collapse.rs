@@ -143,6 +143,29 @@ fn joiners_stream_a_body_of_unknown_length() {
 }
 
 #[test]
+fn a_body_too_large_to_keep_reaches_all_who_waited() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--max-object", "1KiB", "--threads", "1"]);
+    let gate = Gate::default();
+    let body = "x".repeat(2000);
+    // Head and body come together, so the body has turned out to be too large before those who
+    // wait have looked; and the one who asked for it has left, so nobody reads it yet.
+    let head = format!("HTTP/1.1 200 OK\r\n{FRESH}\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let whole = format!("{head}7d0\r\n{body}\r\n0\r\n\r\n");
+    origin.on("/").reply(Reply::raw(whole).after(&gate));
+    let leader = proxy.ask("/");
+    origin.wait_for("/", 1);
+    let mut joiners: Vec<_> = (0..4).map(|_| proxy.ask("/")).collect();
+    proxy.settle();
+    drop(leader);
+    proxy.settle();
+    gate.open();
+    for joiner in &mut joiners {
+        joiner.response().assert_is(200, &body);
+    }
+}
+
+#[test]
 fn a_private_response_releases_everyone_at_once() {
     for fields in [
         &["Cache-Control: private"],

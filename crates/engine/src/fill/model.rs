@@ -1,0 +1,190 @@
+//! A body of the origin, many readers that come, go, pause and read on, small bounds, and chance
+//! as to who is next. Whatever the order: everyone who was let in gets all of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use bytes::Bytes;
+
+use super::{Budget, Fill, FillReader};
+use crate::body::{BodyError, Frame};
+
+const RUNS: u64 = 20_000;
+
+#[test]
+fn everyone_who_was_let_in_gets_all_of_it() {
+    for seed in 1..=RUNS {
+        Run::new(seed).play();
+    }
+}
+
+/// Chance that a seed repeats (xorshift64*).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound
+    }
+}
+
+/// Whoever must not be polled before it is woken.
+struct Woken(AtomicBool);
+
+impl Woken {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicBool::new(true)))
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+enum Client {
+    /// Was told of the body, and has not looked yet.
+    Told,
+    Reading(FillReader, u64, Arc<Woken>),
+    Gone,
+}
+
+struct Run {
+    seed: u64,
+    chance: Chance,
+    fill: Arc<Fill>,
+    body: Bytes,
+    sent: usize,
+    limit: u64,
+    breaks_off: bool,
+    pump: Option<Arc<Woken>>,
+    clients: Vec<Client>,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut chance = Chance(seed);
+        let length = chance.below(60) * 1000;
+        let body: Bytes = (0..length).map(|at| (at % 251) as u8).collect();
+        let budget = Arc::new(Budget::new(chance.below(80_000)));
+        let fill = Fill::new(&budget);
+        let first = match chance.below(3) {
+            0 => Client::Gone,
+            _ => Client::Reading(fill.reader().expect("nothing is gone"), 0, Woken::new()),
+        };
+        let clients = (0..chance.below(6)).map(|_| Client::Told);
+        Self {
+            seed,
+            limit: chance.below(80_000),
+            breaks_off: chance.below(8) == 0,
+            clients: std::iter::once(first).chain(clients).collect(),
+            fill,
+            body,
+            sent: 0,
+            pump: Some(Woken::new()),
+            chance,
+        }
+    }
+
+    fn play(mut self) {
+        for _ in 0..self.chance.below(200) {
+            self.step(true);
+        }
+        let mut idle = 0;
+        while idle < 1000 && !self.is_over() {
+            idle = if self.step(false) { 0 } else { idle + 1 };
+        }
+        assert!(self.is_over(), "seed {}: somebody was not woken", self.seed);
+    }
+
+    fn is_over(&self) -> bool {
+        let gone = |client: &Client| matches!(client, Client::Gone);
+        self.pump.is_none() && self.clients.iter().all(gone)
+    }
+
+    /// Says whether anything came of it.
+    fn step(&mut self, may_leave: bool) -> bool {
+        let who = self.chance.below(self.clients.len() as u64 + 1) as usize;
+        if who == self.clients.len() {
+            return self.step_pump();
+        }
+        if may_leave && self.chance.below(30) == 0 {
+            self.clients[who] = Client::Gone;
+        }
+        self.step_client(who)
+    }
+
+    fn step_pump(&mut self) -> bool {
+        let Some(woken) = &self.pump else {
+            return false;
+        };
+        if !woken.0.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        let waker = Waker::from(Arc::clone(woken));
+        let end = match self.fill.poll_ready(&mut Context::from_waker(&waker)) {
+            Poll::Pending => return true,
+            Poll::Ready(Err(_)) => Err(BodyError::Disconnected),
+            Poll::Ready(Ok(())) if self.sent < self.body.len() => {
+                let most = (self.body.len() - self.sent).min(10_000) as u64;
+                let length = 1 + self.chance.below(most) as usize;
+                let chunk = self.body.slice(self.sent..self.sent + length);
+                self.sent += length;
+                self.fill.push(chunk, self.limit);
+                woken.0.store(true, Ordering::Relaxed);
+                return true;
+            }
+            Poll::Ready(Ok(())) if self.breaks_off => Err(BodyError::Incomplete),
+            Poll::Ready(Ok(())) => Ok(None),
+        };
+        self.fill.finish(end);
+        self.pump = None;
+        true
+    }
+
+    fn step_client(&mut self, who: usize) -> bool {
+        let next = match std::mem::replace(&mut self.clients[who], Client::Gone) {
+            Client::Gone => return false,
+            // `None`: it asks the origin for itself.
+            Client::Told => match self.fill.reader() {
+                Some(reader) => Client::Reading(reader, 0, Woken::new()),
+                None => Client::Gone,
+            },
+            Client::Reading(reader, got, woken) if !woken.0.load(Ordering::Relaxed) => {
+                self.clients[who] = Client::Reading(reader, got, woken);
+                return false;
+            }
+            Client::Reading(mut reader, got, woken) => {
+                let waker = Waker::from(Arc::clone(&woken));
+                match reader.poll_frame(&mut Context::from_waker(&waker)) {
+                    Poll::Pending => {
+                        woken.0.store(false, Ordering::Relaxed);
+                        Client::Reading(reader, got, woken)
+                    }
+                    Poll::Ready(Some(Ok(Frame::Data(data)))) => {
+                        let from = got as usize;
+                        let part = &self.body[from..from + data.len()];
+                        assert!(data == part, "seed {}: bytes from elsewhere", self.seed);
+                        Client::Reading(reader, got + data.len() as u64, woken)
+                    }
+                    Poll::Ready(Some(Ok(Frame::Trailers(_)))) => unreachable!("there are none"),
+                    Poll::Ready(None) => {
+                        assert_eq!(got, self.body.len() as u64, "seed {}: a part", self.seed);
+                        Client::Gone
+                    }
+                    Poll::Ready(Some(Err(error))) => {
+                        let theirs = self.breaks_off && self.sent == self.body.len();
+                        assert!(theirs, "seed {}: broke off: {error}", self.seed);
+                        Client::Gone
+                    }
+                }
+            }
+        };
+        self.clients[who] = next;
+        true
+    }
+}
