@@ -2,23 +2,27 @@
 
 use std::sync::Arc;
 
-use http::Method;
 use microcache_policy::{
-    CacheStatus, Fields, HeadUpdate, RequestFacts, Storable, Time, head_update, storable,
+    CacheStatus, Fields, Handling, HeadUpdate, RequestFacts, Storable, Time, Vary, head_update,
+    is_conditional_field, is_refusal, refreshed, vary,
 };
+use microcache_store::Hit;
 
 use crate::body::Body;
 use crate::failure::failed;
-use crate::flight::Failure;
+use crate::flight::{Failure, Lone};
 use crate::keep::{complete, judge, renewed};
+use crate::lead::fill_fields;
 use crate::message::{Incoming, Response};
 use crate::origin::{OriginRequest, OriginResponse, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::passed_on;
-use crate::serve::{Engine, Question, Route, Way, key_of};
+use crate::serve::{Engine, Question, Route, Way};
 
 impl Engine {
-    /// To the origin without waiting for anybody. With a key, what comes back may be stored.
+    /// To the origin without waiting for anybody. With a key, what comes back may be stored: then the
+    /// origin is sent what a fetch for everyone sends. What asks for a part, or sets a condition, goes
+    /// as it is, and its answer is the client's alone.
     pub(crate) async fn alone(
         self: Arc<Self>,
         question: Question,
@@ -26,21 +30,27 @@ impl Engine {
     ) -> Response {
         let route = &self.routes[question.route];
         let request_time = self.clock.now();
+        let key = match question.way {
+            Way::Alone(key) => key,
+            Way::Together(wanted) => Some(wanted.key),
+        };
+        let mut outgoing = std::mem::take(&mut incoming.outgoing);
+        let key = key.filter(|_| !asks_for_less(outgoing.fields()));
+        if key.is_some() {
+            (outgoing, _) = fill_fields(&outgoing, None);
+        }
         let request = OriginRequest {
             method: incoming.method.clone(),
             target: incoming.target.clone(),
-            fields: std::mem::take(&mut incoming.outgoing),
+            fields: outgoing,
             body: std::mem::replace(&mut incoming.body, Body::Empty),
             length: incoming.length,
             upgrade: incoming.upgrade,
             interim: incoming.interim.take(),
             urgency: Urgency::Client,
         };
-        let key = match question.way {
-            Way::Alone(key) => key,
-            Way::Together(wanted) => Some(wanted.key),
-        };
-        let purges = self.flights.purges();
+        // From now on a purge of the key is noticed.
+        let lone = key.map(|key| self.flights.begin_alone(&key));
         self.counters.count_origin_request();
         let mut response = match route.origin.fetch(request).await {
             Ok(response) => response,
@@ -52,7 +62,6 @@ impl Engine {
         complete(&mut response.fields, now);
         self.invalidate_after(&incoming, response.status, response.fields.fields())
             .await;
-        self.update_from_head(route, &incoming, &response, (request_time, now), purges);
 
         let facts = self.facts(question.route, &incoming);
         let cache_status = CacheStatus {
@@ -61,67 +70,93 @@ impl Engine {
             detail: question.detail,
             ..CacheStatus::default()
         };
-        if let Some(key) = key
-            && !facts.is_head()
-            && let Ok(lifetime) = judge(&self, route, &facts, &response, request_time, now)
-            && let Some(leader) = self.flights.lead_alone(&key, purges)
-        {
-            let fields = Fields::new(&incoming.fields);
-            let (first, body) = self.begin_fill(route, response, lifetime, fields, request_time);
-            let filling = Arc::clone(&first.filling);
-            let (engine, number) = (Arc::clone(&self), question.route);
-            tokio::spawn(async move { engine.fill(leader, &filling, body, number, None).await });
-            return first.respond(fields, &facts, now, cache_status);
+        let fields = Fields::new(&incoming.fields);
+        if let Some(lone) = lone {
+            let stored = self.stored(lone.key(), fields);
+            if facts.is_head() {
+                if let Some(stored) = stored {
+                    let times = (request_time, now);
+                    self.update_from_head(lone, route, &facts, &stored, &response, times);
+                }
+            } else if !(is_refusal(response.status) && stored.is_some())
+                && let Ok(lifetime) = judge(&self, route, &facts, &response, request_time, now)
+                && let Some(leader) = lone.lead()
+            {
+                let (first, body) =
+                    self.begin_fill(route, response, lifetime, fields, request_time);
+                let filling = Arc::clone(&first.filling);
+                let (engine, number) = (Arc::clone(&self), question.route);
+                tokio::spawn(
+                    async move { engine.fill(leader, &filling, body, number, None).await },
+                );
+                return first.respond(fields, &facts, now, cache_status);
+            }
         }
         passed_on(response, &facts, cache_status, Outcome::Pass)
     }
 
-    /// RFC 9111 §4.3.5: what an answer to HEAD says about the stored answer to GET.
+    /// What memory has for a request.
+    fn stored(&self, key: &[u8], request: Fields<'_>) -> Option<Hit> {
+        self.memory.get(key)?.select(request).ok()
+    }
+
+    /// RFC 9111 §4.3.5: what an answer to HEAD says about the stored answer to GET that could have
+    /// been the answer. One to somebody with credentials says nothing about what others get.
     fn update_from_head(
         &self,
+        lone: Lone,
         route: &Route,
-        incoming: &Incoming,
+        facts: &RequestFacts<'_>,
+        stored: &Hit,
         response: &OriginResponse,
         (request_time, now): (Time, Time),
-        purges: u64,
     ) {
-        if incoming.method != Method::HEAD || response.status != 200 {
+        if facts.handling() != Handling::Cache || !is_of(stored, response) {
             return;
         }
-        let request = incoming.as_request();
-        let rules = &route.rules;
-        let key = key_of(&request, &rules.key);
-        let Some(hit) = self
-            .memory
-            .get(&key)
-            .and_then(|object| object.select(request.fields).ok())
-        else {
-            return;
-        };
         let mut fields = response.fields.clone();
         if let Some(length) = response.length {
             fields.push("Content-Length", length.to_string());
         }
-        let length = hit.body.len();
-        match head_update(hit.fields(), length, fields.fields(), rules) {
-            HeadUpdate::Invalidate => self.purge_key(&key),
-            HeadUpdate::Freshen(fields) => {
-                let facts = RequestFacts::read(&Method::GET, request.fields, false, rules);
-                let verdict = storable(
-                    &facts,
-                    200,
-                    response.fields.fields(),
-                    request_time,
-                    now,
-                    rules,
-                );
-                if let Storable::Yes(lifetime) = verdict {
-                    let renewed = renewed(&hit, &fields, lifetime, request_time);
-                    if let Some(leader) = self.flights.lead_alone(&key, purges) {
-                        leader.finish(|| self.keep(&key, renewed, None));
-                    }
-                }
+        let rules = &route.rules;
+        let renewed = match head_update(stored.fields(), stored.body.len(), fields.fields(), rules)
+        {
+            HeadUpdate::Invalidate => {
+                let mut lifetime = stored.lifetime;
+                lifetime.expire(now);
+                stored.with_lifetime(lifetime)
             }
+            HeadUpdate::Freshen(merged) => {
+                let (have, new) = (stored.fields(), response.fields.fields());
+                let merge = refreshed(facts, 200, have, new, request_time, now, rules);
+                let Storable::Yes(lifetime) = merge.storable else {
+                    return;
+                };
+                renewed(stored, &merged, lifetime, request_time)
+            }
+        };
+        if let Some(leader) = lone.lead() {
+            let key: Box<[u8]> = leader.key().into();
+            leader.finish(|| self.keep(&key, renewed, None));
         }
     }
+}
+
+/// Whether a request asks for a part, or for nothing if a condition does not hold.
+fn asks_for_less(fields: Fields<'_>) -> bool {
+    fields.iter().any(|(name, _)| is_conditional_field(name))
+}
+
+/// Whether an answer to HEAD speaks of the stored response at all: it has something to compare, and
+/// is selected by the same fields.
+fn is_of(stored: &Hit, response: &OriginResponse) -> bool {
+    let fields = response.fields.fields();
+    let comparable =
+        fields.contains("etag") || fields.contains("last-modified") || response.length.is_some();
+    let vary = match vary::of_response(fields) {
+        Vary::None => stored.vary.is_empty(),
+        Vary::Names(names) => names == stored.vary,
+        Vary::Any => false,
+    };
+    response.status == 200 && stored.status == 200 && comparable && vary
 }

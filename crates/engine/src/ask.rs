@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::failure::failed;
 use crate::flight::{Answer, Entry, Failure, Leader, Progress, Purpose};
-use crate::lead::{Fetch, Own};
+use crate::lead::{Fetch, Own, REFUSED};
 use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
@@ -30,7 +30,7 @@ impl Engine {
         }
         let incoming = Arc::new(incoming);
         let deadline = Instant::now() + Duration::from_millis(self.settings.wait_timeout);
-        let mut failed_before = false;
+        let (mut refused_before, mut failed_before) = (false, false);
         for _ in 0..MAX_ROUNDS {
             let Way::Together(wanted) = &question.way else {
                 break;
@@ -50,9 +50,25 @@ impl Engine {
                     Shared::OtherVariant => {}
                 },
                 Ok(Progress::Released) => break,
+                // One client's request must not disperse the others: one of them asks for all, once.
+                Ok(Progress::Refused) => {
+                    if refused_before {
+                        match self.stale_copy(&question, &incoming, REFUSED) {
+                            Some(response) => return response,
+                            None => break,
+                        }
+                    }
+                    refused_before = true;
+                }
                 Ok(Progress::Failed(failure)) => {
-                    if let Some(response) = self.stale_on_error(&question, &incoming, &failure) {
+                    if let Some(response) =
+                        self.stale_copy(&question, &incoming, failure.as_str())
+                    {
                         return response;
+                    }
+                    // An error may be due to what those sent who asked, and not to what this one does.
+                    if failed_before && matches!(failure, Failure::Status(_)) {
+                        break;
                     }
                     if failed_before {
                         return failed(&failure, question.forward, self.clock.now());
@@ -155,7 +171,7 @@ impl Engine {
                 passed_on(origin, &facts, cache_status, Outcome::Miss)
             }
             Ok(Own::Failed(failure, page)) => {
-                if let Some(response) = self.stale_on_error(&question, incoming, &failure) {
+                if let Some(response) = self.stale_copy(&question, incoming, failure.as_str()) {
                     return response;
                 }
                 match page {
@@ -239,12 +255,12 @@ impl Engine {
         Shared::Response(Box::new(response))
     }
 
-    /// The stale copy, if there is one that may be used when the origin fails.
-    fn stale_on_error(
+    /// The stale copy, if there is one that may be used when the origin fails, and why it is.
+    fn stale_copy(
         &self,
         question: &Question,
         incoming: &Incoming,
-        failure: &Failure,
+        why: &'static str,
     ) -> Option<Response> {
         let Way::Together(wanted) = &question.way else {
             return None;
@@ -258,7 +274,7 @@ impl Engine {
         let now = self.clock.now();
         on_error(&hit.lifetime, &facts, now).then(|| {
             let mut response = answer(hit, &incoming.as_request(), &facts, now, Outcome::Stale);
-            response.cache_status.detail = Some(failure.as_str());
+            response.cache_status.detail = Some(why);
             response
         })
     }

@@ -133,6 +133,7 @@ impl Engine {
         facts: &RequestFacts<'_>,
         now: Time,
     ) -> Option<Response> {
+        let purges = self.flights.purges(key);
         let found = self.tiers.at_hand(key, request.fields)?;
         let (tier, stored) = (found.tier(), found.stored);
         let is_fresh = matches!(reuse(&stored.lifetime, facts, now), Reuse::Fresh);
@@ -142,10 +143,8 @@ impl Engine {
         let hit = Memory::hold(stored);
         // What lies in an open file is as near as memory.
         if hit.body.bytes().is_some() {
-            self.flights.hold_purges(key, || {
-                if !self.purges.covers(key, hit.began) {
-                    let _ = self.memory.put(key, hit.with_lifetime(hit.lifetime), now);
-                }
+            self.flights.unless_purged(key, purges, || {
+                let _ = self.memory.put(key, hit.with_lifetime(hit.lifetime), now);
             });
         }
         Some(answer_from(tier, hit, request, facts, now))

@@ -28,6 +28,8 @@ pub enum Progress {
     Answer(Answer),
     /// An answer that is the leader's alone: everybody else asks for themselves.
     Released,
+    /// The origin refused the leader's request, which says nothing of others.
+    Refused,
     /// No answer.
     Failed(Failure),
 }
@@ -80,7 +82,8 @@ pub struct Flights {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     limits: FlightLimits,
-    purges: AtomicU64,
+    /// How many purges of keys there were, by shard.
+    purges: Box<[AtomicU64]>,
 }
 
 /// The bounds of [`Flights`].
@@ -97,6 +100,15 @@ struct Shard {
     /// The fetches of a key, one per selection, and those nobody can join.
     keys: HashMap<Box<[u8]>, Vec<Arc<Flight>>, RandomState>,
     joinable: usize,
+    /// The keys of fetches that nobody can join and that have nothing to store yet.
+    alone: HashMap<Box<[u8]>, Alone, RandomState>,
+}
+
+#[derive(Debug, Default)]
+struct Alone {
+    fetches: usize,
+    /// Purges of the key since the first of them.
+    purges: u64,
 }
 
 #[derive(Debug)]
@@ -147,7 +159,7 @@ impl Flights {
                 .collect(),
             hasher: RandomState::default(),
             limits,
-            purges: AtomicU64::new(0),
+            purges: (0..Self::SHARDS).map(|_| AtomicU64::new(0)).collect(),
         })
     }
 
@@ -177,39 +189,47 @@ impl Flights {
         flight.is_some_and(|flight| flight.purpose == Purpose::Refresh)
     }
 
-    /// How many purges there were. A fetch that nobody can join notes it when it begins.
-    pub fn purges(&self) -> u64 {
-        self.purges.load(Ordering::SeqCst)
+    /// How many purges there were of `key` and those in its shard: for who looks at something that
+    /// a purge may take away meanwhile. See [`Flights::unless_purged`].
+    pub fn purges(&self, key: &[u8]) -> u64 {
+        self.purges[self.shard_of(key)].load(Ordering::SeqCst)
     }
 
-    /// Registers a fetch that nobody can join, so that a purge finds it from now on. Most such
-    /// fetches bring nothing to store, so they register only once they have something; `None` if
-    /// there was a purge of any key since `purges` was noted.
-    pub fn lead_alone(self: &Arc<Self>, key: &[u8], purges: u64) -> Option<Leader> {
-        let leader = self.start(
-            &mut self.shard(key),
-            key,
-            Flight::new(None, Purpose::Answer),
-        );
-        (self.purges() == purges).then_some(leader)
+    /// Begins a fetch that nobody can join. Most such fetches bring nothing to store, so a purge only
+    /// leaves word for them.
+    pub fn begin_alone(self: &Arc<Self>, key: &[u8]) -> Lone {
+        let mut shard = self.shard(key);
+        let alone = shard.alone.entry(key.into()).or_default();
+        alone.fetches += 1;
+        Lone {
+            purges: alone.purges,
+            flights: Arc::clone(self),
+            key: key.into(),
+        }
     }
 
     /// Runs `remove` such that no fetch of `key` which began before can be stored after it; whoever
-    /// comes later starts a new one.
-    pub fn purge(&self, key: &[u8], remove: impl FnOnce()) {
-        self.purges.fetch_add(1, Ordering::SeqCst);
+    /// comes later starts a new one. `remove` is told whether there was such a fetch.
+    pub fn purge(&self, key: &[u8], remove: impl FnOnce(bool)) {
         let mut shard = self.shard(key);
-        for flight in shard.keys.remove(key).unwrap_or_default() {
+        self.purges[self.shard_of(key)].fetch_add(1, Ordering::SeqCst);
+        if let Some(alone) = shard.alone.get_mut(key) {
+            alone.purges += 1;
+        }
+        let flights = shard.keys.remove(key).unwrap_or_default();
+        for flight in &flights {
             flight.state.lock().purged = true;
             shard.joinable -= usize::from(flight.can_be_joined());
         }
-        remove();
+        remove(!flights.is_empty());
     }
 
-    /// Runs `act` while no purge of `key` does.
-    pub fn hold_purges(&self, key: &[u8], act: impl FnOnce()) {
+    /// Runs `act` while no purge of `key` does, unless there was one since `purges` were counted.
+    pub fn unless_purged(&self, key: &[u8], purges: u64, act: impl FnOnce()) {
         let _they_wait = self.shard(key);
-        act();
+        if self.purges(key) == purges {
+            act();
+        }
     }
 
     /// Fetches under way that others can wait for.
@@ -231,7 +251,50 @@ impl Flights {
     }
 
     fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
-        self.shards[self.hasher.hash_one(key) as usize % Self::SHARDS].lock()
+        self.shards[self.shard_of(key)].lock()
+    }
+
+    fn shard_of(&self, key: &[u8]) -> usize {
+        self.hasher.hash_one(key) as usize % Self::SHARDS
+    }
+}
+
+/// A fetch that nobody can join, before it has something to store.
+#[derive(Debug)]
+pub struct Lone {
+    flights: Arc<Flights>,
+    key: Box<[u8]>,
+    purges: u64,
+}
+
+impl Lone {
+    /// The key being fetched.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Registers it, so that a purge finds it from now on. `None` if its key was purged since it
+    /// began.
+    pub fn lead(self) -> Option<Leader> {
+        let mut shard = self.flights.shard(&self.key);
+        let alone = shard.alone.get(&self.key);
+        let is_purged = alone.is_none_or(|alone| alone.purges != self.purges);
+        (!is_purged).then(|| {
+            let flight = Flight::new(None, Purpose::Answer);
+            self.flights.start(&mut shard, &self.key, flight)
+        })
+    }
+}
+
+impl Drop for Lone {
+    fn drop(&mut self) {
+        let mut shard = self.flights.shard(&self.key);
+        if let Some(alone) = shard.alone.get_mut(&self.key) {
+            alone.fetches -= 1;
+            if alone.fetches == 0 {
+                shard.alone.remove(&self.key);
+            }
+        }
     }
 }
 
@@ -273,6 +336,13 @@ impl Leader {
     pub fn release(&self) {
         self.leave_table();
         self.tell(Progress::Released);
+    }
+
+    /// Tells everyone that the answer is for the leader's request alone. The next who asks leads a new
+    /// fetch.
+    pub fn refuse(&self) {
+        self.leave_table();
+        self.tell(Progress::Refused);
     }
 
     /// Tells everyone that there is no answer. The next who asks leads a new fetch.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::Method;
 use microcache_policy::{
     Fields, FieldsBuf, Handling, Refreshed, RequestFacts, Storable, Time, add_validators,
-    is_conditional_field, on_error, refreshed, same_representation, vary,
+    is_conditional_field, is_refusal, on_error, refreshed, same_representation, vary,
 };
 use microcache_store::{Claimed, Hit, Memory, Rest};
 use tokio::sync::oneshot;
@@ -17,6 +17,9 @@ use crate::keep::{First, complete, judge, renewed};
 use crate::message::Incoming;
 use crate::origin::{OriginError, OriginRequest, OriginResponse, Urgency};
 use crate::serve::{Engine, Route};
+
+/// What `Cache-Status` says where the origin refused the request of one client.
+pub(crate) const REFUSED: &str = "refused";
 
 /// What the one who leads a fetch gets out of it.
 pub(crate) enum Own {
@@ -93,7 +96,14 @@ impl Engine {
         if server_error && fetch.stored.as_ref().is_some_and(keeps_stale) {
             return fail_with_page(&leader, own, response);
         }
-        match judge(&self, route, &facts, &response, request_time, now) {
+        let judged = judge(&self, route, &facts, &response, request_time, now);
+        if is_refusal(response.status) && (fetch.stored.is_some() || judged.is_err()) {
+            // What this client sent may be the reason: what is stored stays, and the others ask.
+            leader.refuse();
+            let _ = own.send(Own::Private(response, judged.err().unwrap_or(REFUSED)));
+            return;
+        }
+        match judged {
             Ok(lifetime) => {
                 let (first, body) =
                     self.begin_fill(route, response, lifetime, request, request_time);
@@ -216,7 +226,7 @@ fn fail_with_page(leader: &Leader, own: oneshot::Sender<Own>, page: OriginRespon
 /// What a fetch for everyone sends: nothing that asks for a part, for another client's condition,
 /// or past the caches of the origin; and the validators of what is stored. Says whether there are
 /// any.
-fn fill_fields(outgoing: &FieldsBuf, stored: Option<&Hit>) -> (FieldsBuf, bool) {
+pub(crate) fn fill_fields(outgoing: &FieldsBuf, stored: Option<&Hit>) -> (FieldsBuf, bool) {
     let mut fields = outgoing.clone();
     fields.retain(|name, _| {
         !is_conditional_field(name)

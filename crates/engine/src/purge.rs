@@ -19,7 +19,7 @@ impl Engine {
     /// Forgets every response of a key. A fetch under way is still given to those who wait for
     /// it, but not stored.
     pub fn purge_key(&self, key: &[u8]) {
-        self.flights.purge(key, || self.forget(key));
+        self.flights.purge(key, |_| self.forget(key));
     }
 
     /// Takes a key away wherever it lies.

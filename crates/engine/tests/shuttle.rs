@@ -120,11 +120,70 @@ fn a_purge_is_never_undone_by_a_fetch_that_began_before_it() {
         let flights = Arc::clone(flights);
         let removes = Arc::clone(&stored);
         let purge = thread::spawn(move || {
-            flights.purge(KEY, || *removes.lock().unwrap() = false);
+            flights.purge(KEY, |_| *removes.lock().unwrap() = false);
         });
         fetch.join().unwrap();
         purge.join().unwrap();
         assert!(!*stored.lock().unwrap());
+    });
+}
+
+#[test]
+fn a_purge_is_never_undone_by_a_fetch_that_nobody_could_join() {
+    check(|flights| {
+        let stored = Arc::new(Mutex::new(true));
+        let lone = flights.begin_alone(KEY);
+        let keeps = Arc::clone(&stored);
+        let fetch = thread::spawn(move || {
+            if let Some(leader) = lone.lead() {
+                thread::yield_now();
+                leader.finish(|| *keeps.lock().unwrap() = true);
+            }
+        });
+        let purge = {
+            let (flights, removes) = (Arc::clone(flights), Arc::clone(&stored));
+            thread::spawn(move || {
+                flights.purge(KEY, |_| *removes.lock().unwrap() = false);
+            })
+        };
+        fetch.join().unwrap();
+        purge.join().unwrap();
+        assert!(!*stored.lock().unwrap());
+    });
+}
+
+#[test]
+fn a_lone_fetch_outlives_purges_of_other_keys() {
+    check(|flights| {
+        let lone = flights.begin_alone(KEY);
+        let other = flights.begin_alone(b"another");
+        let purge = {
+            let flights = Arc::clone(flights);
+            thread::spawn(move || flights.purge(b"another", |_| {}))
+        };
+        let second = flights.begin_alone(KEY);
+        let leader = lone.lead().expect("nobody purged it");
+        assert_eq!(leader.finish(|| ()), Some(()));
+        purge.join().unwrap();
+        assert!(second.lead().is_some());
+        assert!(other.lead().is_none());
+    });
+}
+
+#[test]
+fn after_a_refusal_one_of_those_who_waited_leads() {
+    check(|flights| {
+        in_threads(flights, 3, |flights| {
+            let told = enter(flights, |leader| leader.refuse());
+            if told.is_some() {
+                assert!(matches!(told, Some(Progress::Refused)));
+                let told = enter(flights, |leader| leader.release());
+                assert!(matches!(
+                    told,
+                    None | Some(Progress::Refused | Progress::Released)
+                ));
+            }
+        });
     });
 }
 
@@ -144,25 +203,27 @@ fn a_waiter_that_leaves_takes_nothing_along() {
 #[test]
 fn what_a_tier_had_at_hand_does_not_outlive_a_purge_in_memory() {
     check(|flights| {
-        let is_purged = Arc::new(Mutex::new(false));
+        let tier = Arc::new(Mutex::new(true));
         let memory = Arc::new(Mutex::new(false));
         let purge = {
-            let (flights, is_purged) = (Arc::clone(flights), Arc::clone(&is_purged));
+            let (flights, tier) = (Arc::clone(flights), Arc::clone(&tier));
             let memory = Arc::clone(&memory);
             thread::spawn(move || {
-                flights.purge(KEY, || {
+                flights.purge(KEY, |_| {
                     *memory.lock().expect("no panic") = false;
                     thread::yield_now();
-                    *is_purged.lock().expect("no panic") = true;
+                    *tier.lock().expect("no panic") = false;
                 });
             })
         };
-        flights.hold_purges(KEY, || {
-            if !*is_purged.lock().expect("no panic") {
+        let purges = flights.purges(KEY);
+        let at_hand = *tier.lock().expect("no panic");
+        if at_hand {
+            flights.unless_purged(KEY, purges, || {
                 thread::yield_now();
                 *memory.lock().expect("no panic") = true;
-            }
-        });
+            });
+        }
         purge.join().expect("no panic");
         assert!(!*memory.lock().expect("no panic"));
     });

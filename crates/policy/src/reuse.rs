@@ -89,6 +89,12 @@ pub const fn is_origin_failure(status: u16) -> bool {
     matches!(status, 500 | 502 | 503 | 504)
 }
 
+/// Statuses with which the origin refuses a request. They may be due to what one client sent, and say
+/// nothing of what is stored; 404 and 410 do.
+pub const fn is_refusal(status: u16) -> bool {
+    matches!(status, 400..500) && !matches!(status, 404 | 410)
+}
+
 fn beyond_clients_limits(
     lifetime: &Lifetime,
     request: &RequestFacts<'_>,

@@ -7,7 +7,7 @@ use crate::Fields;
 use crate::key::{self, Scheme};
 use crate::range::{RangeVerdict, range};
 use crate::request::{Handling, PassReason, RequestFacts};
-use crate::reuse::{Reuse, is_origin_failure, on_error, reuse};
+use crate::reuse::{Reuse, is_origin_failure, is_refusal, on_error, reuse};
 use crate::rules::Rules;
 use crate::storable::NotStorable;
 use crate::stored_fields::fields_to_store;
@@ -222,6 +222,9 @@ fn rule_6_errors_are_stored_on_the_origins_word_only_and_answered_with_stale() {
         .filter(|status| is_origin_failure(*status))
         .collect();
     assert_eq!(failures, [500, 502, 503, 504]);
+    let words_about_the_page: Vec<u16> = (400..500).filter(|&status| !is_refusal(status)).collect();
+    assert_eq!(words_about_the_page, [404, 410]);
+    assert!(!is_refusal(399) && !is_refusal(500));
 }
 
 #[test]
