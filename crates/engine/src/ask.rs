@@ -61,8 +61,7 @@ impl Engine {
                     refused_before = true;
                 }
                 Ok(Progress::Failed(failure)) => {
-                    if let Some(response) =
-                        self.stale_copy(&question, &incoming, failure.as_str())
+                    if let Some(response) = self.stale_copy(&question, &incoming, failure.as_str())
                     {
                         return response;
                     }

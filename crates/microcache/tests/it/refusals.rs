@@ -104,9 +104,12 @@ fn a_refresh_for_a_refused_client_leaves_the_copy() {
 fn those_who_waited_for_a_refused_client_still_ask_as_one() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
-    let gates = behind_gates(&origin, 2, |request| match is_bad(request) {
-        true => Reply::new(431).body("refused"),
-        false => Reply::new(200).with(FRESH).body("good"),
+    let gates = behind_gates(&origin, 2, |request| {
+        if is_bad(request) {
+            Reply::new(431).body("refused")
+        } else {
+            Reply::new(200).with(FRESH).body("good")
+        }
     });
     let (mut bad, mut waiting) = leader_and_waiters(&origin, &proxy, 5);
     assert_eq!(origin.count("/"), 1, "they wait");
@@ -152,9 +155,12 @@ fn a_page_that_refuses_everyone_is_each_ones_own() {
 fn clients_that_make_the_origin_fail_do_not_fail_the_others() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
-    let gates = behind_gates(&origin, 2, |request| match is_bad(request) {
-        true => Reply::new(500).body("broken"),
-        false => Reply::new(200).with(FRESH).body("good"),
+    let gates = behind_gates(&origin, 2, |request| {
+        if is_bad(request) {
+            Reply::new(500).body("broken")
+        } else {
+            Reply::new(200).with(FRESH).body("good")
+        }
     });
     let mut bad = proxy.ask_with("/", &[BAD]);
     origin.wait_for("/", 1);
