@@ -50,6 +50,7 @@ fn engine(codings: &[&str]) -> Engine {
         },
         largest: 0,
         fill_memory: 16 << 20,
+        slow_reader_timeout: 2_000,
         fill_timeout: 60_000,
         flights: FlightLimits {
             fetches: 1024,

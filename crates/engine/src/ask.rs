@@ -47,7 +47,7 @@ impl Engine {
                 Ok(Progress::Answer(answer)) => match self.share(&answer, &question, &incoming) {
                     Shared::Response(response) => return *response,
                     Shared::NotForThisRequest => break,
-                    Shared::OtherVariant => {}
+                    Shared::LookAgain => {}
                 },
                 Ok(Progress::Released) => break,
                 // One client's request must not disperse the others: one of them asks for all, once.
@@ -224,7 +224,7 @@ impl Engine {
         let mut selection = Selection::new();
         vary::select(vary, fields, &mut selection);
         if selection[..] != selected[..] {
-            return Shared::OtherVariant;
+            return Shared::LookAgain;
         }
         let now = self.clock.now();
         // An answer that no request may reuse without asking is not for those who waited either.
@@ -244,7 +244,11 @@ impl Engine {
             Answer::Found(hit, tier) => self.found(hit.clone(), tier, incoming, &facts),
             Answer::Filling(filling) => {
                 let Some(reader) = filling.fill.reader() else {
-                    return Shared::NotForThisRequest;
+                    return if filling.fill.is_whole() {
+                        Shared::LookAgain
+                    } else {
+                        Shared::NotForThisRequest
+                    };
                 };
                 cache_status.fwd_status = Some(filling.status);
                 let reusable = Reusable::filling(filling, reader);
@@ -287,8 +291,9 @@ impl Engine {
 
 enum Shared {
     Response(Box<Response>),
-    /// The answer is for requests that differ in a field it varies on.
-    OtherVariant,
+    /// The answer is for requests that differ in a field it varies on; or it was stored meanwhile,
+    /// and is to be had there.
+    LookAgain,
     /// The answer must not, or can no longer, be given to this request.
     NotForThisRequest,
 }

@@ -31,6 +31,9 @@ pub enum BodyError {
     /// The framing was broken.
     #[error("malformed body: {0}")]
     Malformed(&'static str),
+    /// Whoever reads it was too slow: others waited, or too much was held for it.
+    #[error("the reader was too slow")]
+    TooSlow,
     /// The connection failed.
     #[error("the connection was lost")]
     Disconnected,
@@ -40,6 +43,10 @@ pub enum BodyError {
 pub trait Source: Send + Sync {
     /// The next frame, `None` at the end. After an error or the end it is not polled again.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>>;
+
+    /// Whoever reads it does so slowly, for some time now: nothing that others wait for should be
+    /// held for its sake.
+    fn is_held_up(&mut self) {}
 }
 
 /// A message body.
@@ -79,6 +86,13 @@ impl Body {
             }),
             Self::Fill(reader) => reader.poll_frame(cx),
             Self::Stream(source) => source.poll_frame(cx),
+        }
+    }
+
+    /// Tells the other side that its bytes are taken slowly.
+    pub fn is_held_up(&mut self) {
+        if let Self::Stream(source) = self {
+            source.is_held_up();
         }
     }
 

@@ -2,51 +2,34 @@
 //!
 //! While it may be stored, every chunk is kept, late readers start at the beginning, and the
 //! origin is read as fast as it sends. Once it may not be (it grew over the object limit, or takes too
-//! long to arrive), chunks live until the readers have them, no more readers are taken, and the slowest sets the pace.
+//! long to arrive), chunks live until the readers have them, no more readers are taken, and the slowest sets the
+//! pace, until others have waited for it for too long.
+
+mod budget;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 use microcache_policy::FieldsBuf;
+
+pub(crate) use budget::Budget;
+use budget::Charge;
 
 use crate::body::{BodyError, Frame};
 use crate::sync::{Mutex, Place, Wakers, wake};
 
 /// How far the fastest reader of an unstorable body may be ahead of the slowest.
 const WINDOW: u64 = 1024 * 1024;
-
-/// Bytes of storable bodies under way, over all fills.
-#[derive(Debug)]
-pub(crate) struct Budget {
-    used: AtomicU64,
-    limit: u64,
-}
-
-impl Budget {
-    /// At most `limit` bytes.
-    pub(crate) fn new(limit: u64) -> Self {
-        Self {
-            used: AtomicU64::new(0),
-            limit,
-        }
-    }
-
-    fn take(&self, bytes: u64) -> bool {
-        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
-        let fits = before + bytes <= self.limit;
-        if !fits {
-            self.give_back(bytes);
-        }
-        fits
-    }
-
-    fn give_back(&self, bytes: u64) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
+/// How far it may be in any case; so much of each body is outside the budget, and what is this
+/// small can always be stored.
+const FREE: u64 = 32 * 1024;
+/// What a chunk costs beside its bytes.
+const CHUNK_COST: u64 = 64;
+/// A reader for whom others wait is too slow if it takes less than this while they wait for as long
+/// as is allowed.
+const PROGRESS: u64 = 128 * 1024;
 
 /// A body being fetched.
 #[derive(Debug)]
@@ -58,16 +41,33 @@ pub(crate) struct Fill {
 #[derive(Debug)]
 struct State {
     chunks: VecDeque<Bytes>,
-    /// The number of the first chunk that is still there.
+    /// The number of the first chunk that is still there, and how many bytes came before it.
     first: usize,
+    gone: u64,
     received: u64,
+    /// What the chunks take.
+    buffered: u64,
     keep: bool,
     end: Option<Result<Option<FieldsBuf>, BodyError>>,
-    readers: Wakers,
-    /// How much each reader has taken, by its place.
-    taken: Vec<u64>,
+    wakers: Wakers,
+    /// The readers, by their places.
+    readers: Vec<Reader>,
     writer: Option<Waker>,
-    charged: u64,
+    charge: Charge,
+    watched: bool,
+}
+
+/// What a fill knows of one reader.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reader {
+    /// How much it has taken and is done with.
+    taken: u64,
+    /// How much it had when others began to wait for it.
+    mark: u64,
+    /// When it last took something.
+    moved: u64,
+    /// It was too slow, and gets no more.
+    let_go: bool,
 }
 
 /// What became of a chunk.
@@ -91,13 +91,16 @@ impl Fill {
         let state = State {
             chunks: VecDeque::new(),
             first: 0,
+            gone: 0,
             received: 0,
+            buffered: 0,
             keep: true,
             end: None,
-            readers: Wakers::default(),
-            taken: Vec::new(),
+            wakers: Wakers::default(),
+            readers: Vec::new(),
             writer: None,
-            charged: 0,
+            charge: Charge::Arriving(0),
+            watched: false,
         };
         Arc::new(Self {
             state: Mutex::new(state),
@@ -114,19 +117,29 @@ impl Fill {
         if state.first > 0 || !(whole || arriving) {
             return None;
         }
-        let place = state.readers.take_place();
-        if state.taken.len() <= place.index() {
-            state.taken.resize(place.index() + 1, 0);
+        let place = state.wakers.take_place();
+        if state.readers.len() <= place.index() {
+            state.readers.resize(place.index() + 1, Reader::default());
         }
-        state.taken[place.index()] = 0;
+        state.readers[place.index()] = Reader {
+            moved: self.budget.next_move(),
+            ..Reader::default()
+        };
         Some(FillReader {
             fill: Arc::clone(self),
             place,
             next: 0,
+            held: 0,
             skip: 0,
             left: u64::MAX,
             ended: false,
         })
+    }
+
+    /// Whether all of it has arrived and was kept: what is not to be had here any more was stored.
+    pub(crate) fn is_whole(&self) -> bool {
+        let state = self.state.lock();
+        state.keep && matches!(state.end, Some(Ok(_)))
     }
 
     /// Waits until another chunk is welcome.
@@ -135,48 +148,55 @@ impl Fill {
         if state.keep {
             return Poll::Ready(Ok(()));
         }
-        match state.slowest() {
-            None => Poll::Ready(Err(Unwanted)),
-            Some(taken) if state.received - taken < WINDOW => Poll::Ready(Ok(())),
-            Some(_) => {
-                state.writer = Some(cx.waker().clone());
-                Poll::Pending
-            }
+        let Some(slowest) = state.slowest() else {
+            return Poll::Ready(Err(Unwanted));
+        };
+        let ahead = state.received - slowest;
+        if ahead < FREE || ahead < WINDOW && self.budget.has_room() {
+            return Poll::Ready(Ok(()));
         }
+        state.writer = Some(cx.waker().clone());
+        Poll::Pending
     }
 
     /// Adds a chunk. The body stops being kept for good when it grows beyond `limit` or the budget
     /// for bodies under way is used up.
-    pub(crate) fn push(&self, chunk: Bytes, limit: u64) -> Pushed {
+    pub(crate) fn push(self: &Arc<Self>, chunk: Bytes, limit: u64) -> Pushed {
         let mut state = self.state.lock();
-        let length = chunk.len() as u64;
-        state.received += length;
         let was_kept = state.keep;
-        if was_kept {
-            state.keep = state.received <= limit && self.budget.take(length);
-            if state.keep {
-                state.charged += length;
-            }
-        }
+        state.received += chunk.len() as u64;
+        state.buffered += chunk.len() as u64 + CHUNK_COST;
         state.chunks.push_back(chunk);
+        if was_kept {
+            let bytes = state.beyond_free();
+            state.keep = state.received <= limit && self.budget.grow(&mut state.charge, bytes);
+        }
         let pushed = match (was_kept, state.keep) {
             (true, true) => Pushed::Kept,
             (true, false) => Pushed::Outgrown(state.chunks.iter().cloned().collect()),
             (false, _) => Pushed::Streamed,
         };
-        let wakers = state.readers.take_all();
+        let writer = self.release(&mut state);
+        let wakers = state.wakers.take_all();
         drop(state);
+        writer.into_iter().for_each(Waker::wake);
         wake(wakers);
+        if matches!(pushed, Pushed::Outgrown(_)) {
+            self.budget.shed();
+        }
         pushed
     }
 
     /// The end: with trailers perhaps, or with an error. The first word on it counts.
-    pub(crate) fn finish(&self, end: Result<Option<FieldsBuf>, BodyError>) {
+    pub(crate) fn finish(self: &Arc<Self>, end: Result<Option<FieldsBuf>, BodyError>) {
         let mut state = self.state.lock();
         state.end.get_or_insert(end);
-        let wakers = state.readers.take_all();
+        let writer = self.release(&mut state);
+        let wakers = state.wakers.take_all();
         drop(state);
+        writer.into_iter().for_each(Waker::wake);
         wake(wakers);
+        self.budget.shed();
     }
 
     /// The whole body in one piece of exactly its size.
@@ -188,40 +208,129 @@ impl Fill {
         }
         whole.freeze()
     }
+
+    /// Others begin to wait for the slowest.
+    pub(crate) fn mark(&self) {
+        for reader in &mut self.state.lock().readers {
+            reader.mark = reader.taken;
+        }
+    }
+
+    /// The body has waited for its slowest readers for as long as is allowed since it was marked. If
+    /// another reader has everything that came, those go who took too little meanwhile.
+    pub(crate) fn let_go_of_slow(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        let received = state.received;
+        let places: Vec<_> = state.wakers.places().map(Place::index).collect();
+        let waits = |at: &usize| state.readers[*at].taken == received;
+        if places.iter().any(waits) {
+            for at in places {
+                let reader = &mut state.readers[at];
+                let is_behind = received - reader.taken >= FREE;
+                reader.let_go |= is_behind && reader.taken - reader.mark < PROGRESS;
+            }
+        }
+        let writer = self.release(&mut state);
+        drop(state);
+        writer.into_iter().for_each(Waker::wake);
+    }
+
+    /// The readers for whom something is held that is not kept, with when they last took something.
+    fn behind(self: &Arc<Self>) -> Vec<Laggard> {
+        let state = self.state.lock();
+        if state.holds_all() {
+            return Vec::new();
+        }
+        let all = state
+            .wakers
+            .places()
+            .map(|place| (place.index(), state.readers[place.index()]));
+        let behind =
+            all.filter(|(_, reader)| !reader.let_go && state.received - reader.taken >= FREE);
+        behind
+            .map(|(at, reader)| Laggard {
+                moved: reader.moved,
+                fill: Arc::clone(self),
+                at,
+            })
+            .collect()
+    }
+
+    /// Lets go of what every reader has, once it need not be kept.
+    fn release(self: &Arc<Self>, state: &mut State) -> Option<Waker> {
+        if state.holds_all() {
+            return None;
+        }
+        let slowest = state.slowest().unwrap_or(state.received);
+        while let Some(chunk) = state.chunks.front() {
+            let length = chunk.len() as u64;
+            if state.gone + length > slowest {
+                break;
+            }
+            state.chunks.pop_front();
+            state.first += 1;
+            state.gone += length;
+            state.buffered -= length + CHUNK_COST;
+        }
+        let bytes = state.beyond_free();
+        self.budget.set_behind(&mut state.charge, bytes);
+        if bytes > 0 && !std::mem::replace(&mut state.watched, true) {
+            self.budget.watch(Arc::downgrade(self));
+        }
+        state.writer.take()
+    }
 }
 
 impl Drop for Fill {
     fn drop(&mut self) {
-        let charged = self.state.lock().charged;
-        self.budget.give_back(charged);
+        self.budget.give_back(&mut self.state.lock().charge);
     }
 }
 
 impl State {
+    /// Whether everything is held, so that readers who come late may begin at the beginning.
+    fn holds_all(&self) -> bool {
+        match self.end {
+            None => self.keep,
+            Some(Ok(_)) => self.keep && self.buffered <= FREE,
+            Some(Err(_)) => false,
+        }
+    }
+
     /// How much the slowest reader has taken; `None` without readers.
     fn slowest(&self) -> Option<u64> {
-        self.readers
+        let readers = self
+            .wakers
             .places()
-            .map(|place| self.taken[place.index()])
+            .map(|place| &self.readers[place.index()]);
+        readers
+            .filter(|reader| !reader.let_go)
+            .map(|reader| reader.taken)
             .min()
     }
 
-    /// Lets go of what every reader has, once it need not be kept.
-    fn release(&mut self) -> Option<Waker> {
-        if self.keep || self.end.is_some() {
-            return None;
-        }
-        let slowest = self.slowest().unwrap_or(self.received);
-        let mut start = self.received - self.chunks.iter().map(|c| c.len() as u64).sum::<u64>();
-        while let Some(chunk) = self.chunks.front() {
-            start += chunk.len() as u64;
-            if start > slowest {
-                break;
-            }
-            self.chunks.pop_front();
-            self.first += 1;
-        }
-        self.writer.take()
+    const fn beyond_free(&self) -> u64 {
+        self.buffered.saturating_sub(FREE)
+    }
+}
+
+/// A reader who is behind.
+struct Laggard {
+    /// When it last took something, among all readers of all fills.
+    moved: u64,
+    fill: Arc<Fill>,
+    at: usize,
+}
+
+impl Laggard {
+    /// It gets no more, unless it has moved meanwhile.
+    fn let_go(&self) {
+        let mut state = self.fill.state.lock();
+        let reader = &mut state.readers[self.at];
+        reader.let_go |= reader.moved == self.moved;
+        let writer = self.fill.release(&mut state);
+        drop(state);
+        writer.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -231,6 +340,8 @@ pub struct FillReader {
     fill: Arc<Fill>,
     place: Place,
     next: usize,
+    /// How much was given out last. It counts as taken when more is asked for.
+    held: u64,
     skip: u64,
     left: u64,
     ended: bool,
@@ -247,31 +358,59 @@ impl FillReader {
 
     /// The next frame, `None` at the end.
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        while !self.ended && self.left > 0 {
-            let mut state = self.fill.state.lock();
-            let at = self.next - state.first.min(self.next);
-            let Some(chunk) = state.chunks.get(at).cloned() else {
-                let Some(end) = state.end.clone() else {
-                    state.readers.wait(self.place, cx.waker());
-                    return Poll::Pending;
-                };
-                self.ended = true;
-                return Poll::Ready(match end {
-                    Ok(None) => None,
-                    Ok(Some(trailers)) => Some(Ok(Frame::Trailers(trailers))),
-                    Err(error) => Some(Err(error)),
-                });
-            };
-            self.next += 1;
-            state.taken[self.place.index()] += chunk.len() as u64;
-            let writer = state.release();
-            drop(state);
-            writer.into_iter().for_each(Waker::wake);
-            if let Some(chunk) = self.cut(chunk) {
-                return Poll::Ready(Some(Ok(Frame::Data(chunk))));
+        while !self.ended {
+            match self.step(cx) {
+                Poll::Ready(Some(Ok(Frame::Data(chunk)))) => {
+                    if let Some(chunk) = self.cut(chunk) {
+                        return Poll::Ready(Some(Ok(Frame::Data(chunk))));
+                    }
+                }
+                Poll::Pending => return Poll::Pending,
+                end @ Poll::Ready(_) => {
+                    self.ended = true;
+                    return end;
+                }
             }
         }
         Poll::Ready(None)
+    }
+
+    /// Is done with what was given out last, and takes the next chunk or the end.
+    fn step(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        let mut state = self.fill.state.lock();
+        let reader = &mut state.readers[self.place.index()];
+        if reader.let_go {
+            return Poll::Ready(Some(Err(BodyError::TooSlow)));
+        }
+        let mut writer = None;
+        if self.held > 0 || self.left == 0 {
+            reader.taken += std::mem::take(&mut self.held);
+            reader.moved = self.fill.budget.next_move();
+            // Whoever has its part needs nothing of the rest.
+            reader.let_go = self.left == 0;
+            writer = self.fill.release(&mut state);
+        }
+        let next = state.chunks.get(self.next.saturating_sub(state.first));
+        let frame = match (next, &state.end) {
+            _ if self.left == 0 => Poll::Ready(None),
+            (Some(chunk), _) => {
+                self.next += 1;
+                self.held = chunk.len() as u64;
+                Poll::Ready(Some(Ok(Frame::Data(chunk.clone()))))
+            }
+            (None, Some(end)) => Poll::Ready(match end {
+                Ok(None) => None,
+                Ok(Some(trailers)) => Some(Ok(Frame::Trailers(trailers.clone()))),
+                Err(error) => Some(Err(*error)),
+            }),
+            (None, None) => {
+                state.wakers.wait(self.place, cx.waker());
+                Poll::Pending
+            }
+        };
+        drop(state);
+        writer.into_iter().for_each(Waker::wake);
+        frame
     }
 
     /// The part of a chunk that lies in the slice.
@@ -288,8 +427,8 @@ impl FillReader {
 impl Drop for FillReader {
     fn drop(&mut self) {
         let mut state = self.fill.state.lock();
-        state.readers.leave(self.place);
-        let writer = state.release();
+        state.wakers.leave(self.place);
+        let writer = self.fill.release(&mut state);
         drop(state);
         writer.into_iter().for_each(Waker::wake);
     }
@@ -299,90 +438,4 @@ impl Drop for FillReader {
 mod model;
 
 #[cfg(all(test, not(shuttle)))]
-mod tests {
-    use super::*;
-    use std::future::poll_fn;
-
-    fn fill() -> Arc<Fill> {
-        Fill::new(&Arc::new(Budget::new(1 << 20)))
-    }
-
-    async fn read(reader: &mut FillReader) -> Result<Vec<u8>, BodyError> {
-        let mut all = Vec::new();
-        while let Some(frame) = poll_fn(|cx| reader.poll_frame(cx)).await {
-            if let Frame::Data(bytes) = frame? {
-                all.extend_from_slice(&bytes);
-            }
-        }
-        Ok(all)
-    }
-
-    #[tokio::test]
-    async fn early_and_late_readers_get_the_same_bytes() {
-        let fill = fill();
-        let mut early = fill.reader().unwrap();
-        fill.push("hello ".into(), 100);
-        let first = poll_fn(|cx| early.poll_frame(cx)).await;
-        assert!(matches!(first, Some(Ok(Frame::Data(bytes))) if bytes == "hello "));
-        let mut late = fill.reader().unwrap();
-        fill.push("world".into(), 100);
-        fill.finish(Ok(None));
-        assert_eq!(read(&mut early).await.unwrap(), b"world");
-        assert_eq!(read(&mut late).await.unwrap(), b"hello world");
-        assert_eq!(fill.collect(), "hello world");
-    }
-
-    #[tokio::test]
-    async fn a_slice_spans_chunks() {
-        let fill = fill();
-        for chunk in ["abc", "def", "ghi"] {
-            fill.push(chunk.into(), 100);
-        }
-        fill.finish(Ok(None));
-        let mut part = fill.reader().unwrap().slice(2, 6);
-        assert_eq!(read(&mut part).await.unwrap(), b"cdefg");
-    }
-
-    #[tokio::test]
-    async fn over_the_limit_it_is_a_bounded_window() {
-        let fill = fill();
-        let mut reader = fill.reader().unwrap();
-        let chunk = Bytes::from(vec![7; WINDOW as usize]);
-        assert!(matches!(fill.push(chunk.clone(), 100), Pushed::Outgrown(all) if all.len() == 1));
-        assert!(fill.reader().is_none(), "no reader can begin in the middle");
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(fill.poll_ready(&mut cx).is_pending());
-        assert!(matches!(
-            reader.poll_frame(&mut cx),
-            Poll::Ready(Some(Ok(Frame::Data(_))))
-        ));
-        assert!(matches!(fill.poll_ready(&mut cx), Poll::Ready(Ok(()))));
-        drop(reader);
-        assert!(matches!(
-            fill.poll_ready(&mut cx),
-            Poll::Ready(Err(Unwanted))
-        ));
-    }
-
-    #[tokio::test]
-    async fn the_budget_is_given_back() {
-        let budget = Arc::new(Budget::new(10));
-        let one = Fill::new(&budget);
-        assert!(matches!(one.push("12345678".into(), 100), Pushed::Kept));
-        let two = Fill::new(&budget);
-        assert!(matches!(two.push("123".into(), 100), Pushed::Outgrown(_)));
-        assert!(matches!(two.push("4".into(), 100), Pushed::Streamed));
-        drop(one);
-        let three = Fill::new(&budget);
-        assert!(matches!(three.push("1234567890".into(), 100), Pushed::Kept));
-    }
-
-    #[tokio::test]
-    async fn an_error_reaches_every_reader() {
-        let fill = fill();
-        let mut reader = fill.reader().unwrap();
-        fill.push("some".into(), 100);
-        fill.finish(Err(BodyError::Incomplete));
-        assert_eq!(read(&mut reader).await, Err(BodyError::Incomplete));
-    }
-}
+mod tests;

@@ -1,8 +1,11 @@
 //! From the origin's answer to the store: may it be kept, and then body and head into both the
 //! clients and memory.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_policy::vary::{self, Selection, Vary, VaryNames};
@@ -11,9 +14,10 @@ use microcache_policy::{
     storable,
 };
 use microcache_store::{Claimed, Memory, Spooling, Stored, Tiers};
+use tokio::time::{Instant, timeout};
 
 use crate::body::{Body, BodyError, Frame};
-use crate::fill::{Fill, FillReader, Pushed};
+use crate::fill::{Fill, FillReader, Pushed, Unwanted};
 use crate::flight::{Filling, Leader};
 use crate::message::Response;
 use crate::origin::OriginResponse;
@@ -112,9 +116,10 @@ impl Engine {
         let deadline = self.clock.now().plus(self.settings.fill_timeout);
         let mut keeping = Keeping::InMemory;
         let mut received = 0;
+        let mut waited = Duration::ZERO;
         let end = loop {
-            let wanted = poll_fn(|cx| fill.poll_ready(cx)).await.is_ok();
-            if !(wanted || matches!(keeping, Keeping::Spool(_))) {
+            let is_read = self.welcome(fill, &mut body, &mut waited).await.is_ok();
+            if !(is_read || matches!(keeping, Keeping::Spool(_))) {
                 break Err(BodyError::Disconnected);
             }
             match body.frame().await {
@@ -148,6 +153,37 @@ impl Engine {
             self.keep_whole(leader, filling, keeping, claimed).await;
         }
         fill.finish(end);
+    }
+
+    /// Waits until the readers of a body can take more of it. One who keeps others waiting for
+    /// too long, all such waits together, gets no more.
+    async fn welcome(
+        &self,
+        fill: &Arc<Fill>,
+        body: &mut Body,
+        waited: &mut Duration,
+    ) -> Result<(), Unwanted> {
+        let most = Duration::from_millis(self.settings.slow_reader_timeout);
+        let mut ready = pin!(poll_fn(|cx| fill.poll_ready(cx)));
+        if let Poll::Ready(ready) = poll_fn(|cx| Poll::Ready(ready.as_mut().poll(cx))).await {
+            return ready;
+        }
+        loop {
+            if waited.is_zero() {
+                fill.mark();
+            }
+            let began = Instant::now();
+            let welcome = timeout(most.saturating_sub(*waited), &mut ready).await;
+            *waited += began.elapsed();
+            if *waited >= most {
+                *waited = Duration::ZERO;
+                body.is_held_up();
+                fill.let_go_of_slow();
+            }
+            if let Ok(welcome) = welcome {
+                return welcome;
+            }
+        }
     }
 
     async fn keep_whole(
@@ -239,7 +275,7 @@ impl Keeping {
 }
 
 /// Readers of a body are told of its end, even if whoever fetches it ends by a panic.
-struct Told<'a>(&'a Fill);
+struct Told<'a>(&'a Arc<Fill>);
 
 impl Drop for Told<'_> {
     fn drop(&mut self) {

@@ -58,8 +58,12 @@ pub struct Settings {
     pub memory: MemoryLimits,
     /// The largest body that a tier takes which memory does not; 0 if there is none.
     pub largest: u64,
-    /// Bytes of storable bodies under way; beyond it bodies stream through unstored.
+    /// Bytes buffered for bodies under way. Beyond it they stream through unstored, with little
+    /// buffering; half of it is out of reach for slow readers.
     pub fill_memory: u64,
+    /// How long a reader may keep others waiting for a body that they share and that cannot be
+    /// kept.
+    pub slow_reader_timeout: Millis,
     /// How long a body may take to arrive and still be shared and stored; after that it streams
     /// through, and the next request starts a fetch of its own.
     pub fill_timeout: Millis,

@@ -92,7 +92,11 @@ fn engine(config: &Config, origins: &[Arc<dyn Origin>], tiers: Tiers) -> Engine 
             variants: config.limits.max_variants,
         },
         largest,
-        fill_memory: config.memory / FILL_SHARE,
+        fill_memory: config
+            .limits
+            .fill_memory
+            .unwrap_or(config.memory / FILL_SHARE),
+        slow_reader_timeout: config.limits.slow_reader_timeout,
         fill_timeout: config.limits.fill_timeout,
         flights: FlightLimits {
             fetches: config.limits.max_fetches,

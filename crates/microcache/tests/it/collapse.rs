@@ -143,6 +143,36 @@ fn joiners_stream_a_body_of_unknown_length() {
 }
 
 #[test]
+fn one_who_takes_nothing_of_a_shared_body_is_let_go() {
+    const LENGTH: usize = 8 << 20;
+    let origin = Origin::start();
+    let flags = ["--max-object", "1KiB", "--slow-reader-timeout", "100ms"];
+    let proxy = Proxy::start(&origin, &flags);
+    let gate = Gate::default();
+    origin.on("/").reply(
+        Reply::new(200)
+            .with_all(&[FRESH, "Transfer-Encoding: chunked"])
+            .chunk("first")
+            .pause(&gate)
+            .send(format!("{LENGTH:x}\r\n"))
+            .flood(LENGTH as u64)
+            .send("\r\n0\r\n\r\n"),
+    );
+    let mut stalled = proxy.ask_and_stall("/");
+    let mut other = proxy.ask("/");
+    other.head();
+    assert_eq!(other.chunk(), "first", "it reads the same body");
+    gate.open();
+    let mut received = 0;
+    while received < LENGTH {
+        received += other.chunk().len();
+    }
+    assert_eq!(other.chunk(), "");
+    assert_eq!(origin.count("/"), 1);
+    assert!(stalled.try_response().is_err());
+}
+
+#[test]
 fn a_body_too_large_to_keep_reaches_all_who_waited() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--max-object", "1KiB", "--threads", "1"]);

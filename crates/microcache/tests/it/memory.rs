@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use crate::support::{Origin, Proxy, Reply, request};
+use crate::support::{Origin, Proxy, Reply, eventually, request};
 
 /// What the process may take beside what `--memory` bounds: code, stacks, buffers of connections,
 /// and what the allocator keeps.
@@ -96,6 +96,68 @@ fn large_bodies_stay_within_the_bound_too() {
     }
     let resident = proxy.resident();
     assert!(resident <= (16 << 20) + BASE, "{} MiB", resident >> 20);
+}
+
+/// Waits until the origin gets rid of no more: all that can be buffered is.
+fn until_all_stand_still(origin: &Origin, proxy: &Proxy) {
+    eventually("the floods to stand still", || {
+        let before = origin.flooded();
+        proxy.settle();
+        thread::yield_now();
+        proxy.settle();
+        (before > 0 && origin.flooded() == before).then_some(())
+    });
+}
+
+#[test]
+fn clients_that_take_nothing_hold_little() {
+    const CLIENTS: usize = 150;
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--memory", "16MiB", "--ttl", "1h"]);
+    let chunked = Reply::new(200)
+        .with("Transfer-Encoding: chunked")
+        .send("1400000\r\n")
+        .flood(20 << 20);
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            let target = format!("/{number}");
+            origin.on(&target).reply(chunked.clone());
+            proxy.ask_and_stall(&target)
+        })
+        .collect();
+    until_all_stand_still(&origin, &proxy);
+    let resident = proxy.resident();
+    // Memory is empty, and bodies on their way have a quarter of it.
+    let each = 128 << 10;
+    let bound = (4 << 20) + CLIENTS as u64 * each + BASE;
+    assert!(resident <= bound, "{} MiB", resident >> 20);
+    origin
+        .on("/page")
+        .reply(Reply::new(200).body(vec![b'x'; 900_000]));
+    proxy.get("/page");
+    proxy.get("/page").assert_hit();
+    drop(clients);
+}
+
+#[test]
+fn clients_that_take_nothing_of_what_was_stored_hold_little() {
+    const CLIENTS: usize = 150;
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--memory", "64MiB", "--ttl", "1h"]);
+    let page = Reply::new(200).body(vec![b'x'; 4_000_000]);
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            let target = format!("/{number}");
+            origin.on(&target).reply(page.clone());
+            proxy.ask_and_stall(&target)
+        })
+        .collect();
+    proxy.settle();
+    let resident = proxy.resident();
+    let each = 128 << 10;
+    let bound = (64 << 20) + (16 << 20) + CLIENTS as u64 * each + BASE;
+    assert!(resident <= bound, "{} MiB", resident >> 20);
+    drop(clients);
 }
 
 #[test]

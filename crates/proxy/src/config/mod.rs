@@ -128,6 +128,10 @@ pub struct Limits {
     pub max_variants: usize,
     /// How long a body may take to arrive and still be shared and stored.
     pub fill_timeout: Millis,
+    /// What bodies on their way may take; without it, a share of the memory.
+    pub fill_memory: Option<u64>,
+    /// How long one client may keep others waiting for a body that they share.
+    pub slow_reader_timeout: Millis,
 }
 
 /// How long slow clients are waited for.

@@ -16,6 +16,7 @@ use microcache_policy::Time;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::file;
 use super::head::{Asked, Ending, ending, is_bodiless, own_page, whole, write_head, write_interim};
@@ -23,11 +24,15 @@ use super::patience::{Allowance, while_moving};
 use super::pending::Pending;
 use super::request_body::{Expectation, Pump, request_body};
 use super::send::Output;
-use super::{BATCH, COPY, Connection};
+use super::{COPY, Connection};
 use crate::h1::{Framing, encode};
 
 /// Room for what a response head has beside its fields.
 const HEAD_ROOM: usize = 256;
+/// Small pieces of a body are collected up to this size before they are written.
+const PART: usize = 32 * 1024;
+/// A client that has taken nothing for so long holds its body up.
+const HELD_UP: Duration = Duration::from_secs(2);
 /// What a client may send ahead while it waits for an answer.
 const MAX_AHEAD: usize = 64 * 1024;
 
@@ -210,9 +215,9 @@ impl<'a> Client<'a> {
                 Err(_) if nothing_sent => return self.broke_off(now).await,
                 Err(error) => return Err(error),
             };
-            if output.len() >= BATCH {
+            if output.len() >= PART {
                 nothing_sent = false;
-                self.send(std::mem::take(&mut output)).await?;
+                self.send_of(&mut body, std::mem::take(&mut output)).await?;
             }
         }
         self.send(output).await?;
@@ -221,6 +226,16 @@ impl<'a> Client<'a> {
         } else {
             Ended::Close
         })
+    }
+
+    /// Sends a part of a body. Its source is told of a client that takes its time.
+    async fn send_of(&mut self, body: &mut Body, output: Output) -> std::io::Result<()> {
+        let mut sending = pin!(self.send(output));
+        if let Ok(sent) = timeout(HELD_UP, &mut sending).await {
+            return sent;
+        }
+        body.is_held_up();
+        sending.await
     }
 
     /// The answer of the origin turned out to be broken before any of it was sent on.

@@ -71,6 +71,13 @@ impl Source for ResponseBody {
         }
         polled.map(Result::transpose)
     }
+
+    /// A slow client keeps the connection, but no other request waiting.
+    fn is_held_up(&mut self) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.permit = None;
+        }
+    }
 }
 
 impl ResponseBody {

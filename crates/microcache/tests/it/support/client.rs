@@ -3,6 +3,8 @@
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream};
 
+use socket2::{Domain, Socket, Type};
+
 use super::wire::{Framing, Head, Wire, malformed};
 
 /// One connection to the proxy.
@@ -30,6 +32,19 @@ impl Client {
         let stream = TcpStream::connect(address).expect("the proxy accepts connections");
         Self {
             wire: Wire::new(stream).unwrap(),
+        }
+    }
+
+    /// The same with little room for what comes and is not read.
+    pub(crate) fn connect_narrow(address: SocketAddr) -> Self {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let address = address.into();
+        socket
+            .connect(&address)
+            .expect("the proxy accepts connections");
+        Self {
+            wire: Wire::new(socket.into()).unwrap(),
         }
     }
 

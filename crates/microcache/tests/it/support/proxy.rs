@@ -106,6 +106,15 @@ impl Proxy {
         Client::connect(self.address)
     }
 
+    /// Sends a GET on a connection of its own that has little room for the answer, and takes no
+    /// more than its head.
+    pub(crate) fn ask_and_stall(&self, target: &str) -> Client {
+        let mut client = Client::connect_narrow(self.address);
+        client.send(request("GET", target, &[]));
+        client.head();
+        client
+    }
+
     /// A GET on a connection of its own, with no other field than `Host`.
     pub(crate) fn get(&self, target: &str) -> Response {
         self.connect().get(target)

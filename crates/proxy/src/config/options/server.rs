@@ -13,6 +13,7 @@ use super::super::raw::Value;
 use super::{LIFETIME, WAIT};
 
 const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 44;
+const FILL_MEMORY: RangeInclusive<u64> = 1 << 16..=1 << 44;
 const HEAD: RangeInclusive<u64> = 1 << 10..=1 << 20;
 
 /// Options of the server as a whole.
@@ -172,6 +173,32 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
                    a body that arrives drop by drop neither fills memory nor keeps others waiting.",
         },
         set: |c, v, m| m.put(&mut c.limits.fill_timeout, v.millis(&WAIT)),
+    },
+    Opt {
+        about: About {
+            name: "fill_memory",
+            form: Form::Size,
+            unset: Unset::Says("a quarter of `memory`"),
+            example: r#""64MiB""#,
+            help: "What bodies on their way may take, beside `memory`",
+            more: "Each may have 32 KiB on top. When it is used up, larger bodies are passed on with little buffering, \
+                   and are not stored. Clients that read slowly get half of it at most; beyond that, those who have taken \
+                   nothing for longest are let go.",
+        },
+        set: |c, v, m| m.put(&mut c.limits.fill_memory, v.size(&FILL_MEMORY).map(Some)),
+    },
+    Opt {
+        about: About {
+            name: "slow_reader_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""2s""#),
+            example: r#""2s""#,
+            help: "How long one client may keep others waiting for a body that they share",
+            more: "It matters for bodies that turned out too large to keep: the slowest of those who share one sets the pace. \
+                   If the others have waited for so long altogether, and it took less than 128 KiB meanwhile, its connection \
+                   is closed.",
+        },
+        set: |c, v, m| m.put(&mut c.limits.slow_reader_timeout, v.millis(&WAIT)),
     },
     Opt {
         about: About {

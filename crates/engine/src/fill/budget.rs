@@ -1,0 +1,153 @@
+//! What all bodies under way may take together.
+
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Fill;
+use crate::sync::Mutex;
+
+/// Bytes buffered for bodies under way, over all fills, beyond the little that each may have.
+///
+/// Bodies that arrive and may be stored come as fast as the origin sends, and are soon over. What
+/// lies there because somebody reads it slowly may stay for long, so it gets a part of the whole
+/// only: slow readers keep nothing else from being stored.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: u64,
+    /// Counts what readers take, so that it can be said who has not moved for longest.
+    moves: AtomicU64,
+    books: Mutex<Books>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    arriving: u64,
+    behind: u64,
+    /// Fills with something that somebody is behind with.
+    slow: Vec<Weak<Fill>>,
+    /// So many of them are looked through for those that are gone.
+    look_through_at: usize,
+}
+
+/// What a fill has of the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Charge {
+    /// A body that may be stored and is not complete yet.
+    Arriving(u64),
+    /// What readers have not taken yet of a body that is not kept here.
+    Behind(u64),
+}
+
+impl Charge {
+    const fn bytes(self) -> u64 {
+        match self {
+            Self::Arriving(bytes) | Self::Behind(bytes) => bytes,
+        }
+    }
+}
+
+impl Budget {
+    /// What slow readers may take of the whole.
+    const SLOW_SHARE: u64 = 2;
+
+    /// At most `limit` bytes.
+    pub(crate) fn new(limit: u64) -> Self {
+        Self {
+            limit,
+            moves: AtomicU64::new(0),
+            books: Mutex::new(Books::default()),
+        }
+    }
+
+    /// Changes what an arriving body has, if there is room.
+    pub(super) fn grow(&self, charge: &mut Charge, bytes: u64) -> bool {
+        let mut books = self.books.lock();
+        let others = books.arriving + books.behind - charge.bytes();
+        let fits = others + bytes <= self.limit;
+        if fits {
+            books.change(charge, Charge::Arriving(bytes));
+        }
+        fits
+    }
+
+    /// Changes what readers are behind with. What is there cannot be refused; see [`Self::shed`].
+    pub(super) fn set_behind(&self, charge: &mut Charge, bytes: u64) {
+        if *charge != Charge::Behind(bytes) {
+            self.books.lock().change(charge, Charge::Behind(bytes));
+        }
+    }
+
+    /// Gives everything back.
+    pub(super) fn give_back(&self, charge: &mut Charge) {
+        if charge.bytes() > 0 {
+            self.books.lock().change(charge, Charge::Behind(0));
+        }
+    }
+
+    /// Whether readers may be further behind than by the little that each body may have.
+    pub(super) fn has_room(&self) -> bool {
+        let books = self.books.lock();
+        books.behind < self.slow_limit() && books.arriving + books.behind < self.limit
+    }
+
+    /// The number of a reader's step, among all readers'.
+    pub(super) fn next_move(&self) -> u64 {
+        self.moves.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Remembers a fill that has slow readers.
+    pub(super) fn watch(&self, fill: Weak<Fill>) {
+        let mut books = self.books.lock();
+        books.slow.push(fill);
+        if books.slow.len() > books.look_through_at {
+            books.slow.retain(|fill| fill.strong_count() > 0);
+            books.look_through_at = 64 + 2 * books.slow.len();
+        }
+    }
+
+    /// Where readers are behind with more than they may be, the ones go who have not moved for
+    /// longest.
+    pub(super) fn shed(&self) {
+        let fills: Vec<_> = {
+            let mut books = self.books.lock();
+            if books.behind <= self.slow_limit() {
+                return;
+            }
+            books.slow.retain(|fill| fill.strong_count() > 0);
+            books.slow.iter().filter_map(Weak::upgrade).collect()
+        };
+        let mut stalled: Vec<_> = fills.iter().flat_map(Fill::behind).collect();
+        stalled.sort_unstable_by_key(|reader| reader.moved);
+        for reader in stalled {
+            if self.books.lock().behind <= self.slow_limit() {
+                return;
+            }
+            reader.let_go();
+        }
+    }
+
+    const fn slow_limit(&self) -> u64 {
+        self.limit / Self::SLOW_SHARE
+    }
+
+    #[cfg(test)]
+    pub(super) fn used(&self) -> (u64, u64) {
+        let books = self.books.lock();
+        (books.arriving, books.behind)
+    }
+}
+
+impl Books {
+    fn change(&mut self, charge: &mut Charge, to: Charge) {
+        *self.of(*charge) -= charge.bytes();
+        *self.of(to) += to.bytes();
+        *charge = to;
+    }
+
+    fn of(&mut self, charge: Charge) -> &mut u64 {
+        match charge {
+            Charge::Arriving(_) => &mut self.arriving,
+            Charge::Behind(_) => &mut self.behind,
+        }
+    }
+}
