@@ -65,8 +65,7 @@ impl Engine {
                     {
                         return response;
                     }
-                    // An error may be due to what those sent who asked, and not to what this one does.
-                    if failed_before && matches!(failure, Failure::Status(_)) {
+                    if failed_before && failure.may_be_the_askers() {
                         break;
                     }
                     if failed_before {

@@ -9,6 +9,17 @@ use crate::origin::OriginError;
 use crate::respond::plain;
 
 impl Failure {
+    /// Whether the origin may well answer others: an error, garbage, or a connection that it drops
+    /// may be due to what the one sent who asked. An origin that cannot be reached is so for all.
+    pub(crate) const fn may_be_the_askers(&self) -> bool {
+        match self {
+            Self::Status(_) | Self::Abandoned => true,
+            Self::Origin(error) => {
+                matches!(error, OriginError::Disconnected | OriginError::Malformed(_))
+            }
+        }
+    }
+
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
             Self::Origin(OriginError::Timeout) => "origin-timeout",

@@ -64,6 +64,15 @@ impl ResponseDirectives {
 
     /// Takes one directive in. What restricts is understood generously, what permits strictly.
     pub(crate) fn note(&mut self, name: &[u8], argument: Argument<'_>) {
+        if !is_token(name) {
+            self.note_restrictions(name);
+        }
+        if let Argument::Text(text) = argument
+            && !text.starts_with(b"\"")
+            && !is_token(text)
+        {
+            self.note_restrictions(text);
+        }
         let plain = argument == Argument::None;
         match name.to_ascii_lowercase().as_slice() {
             b"no-store" => self.say(Directive::NoStore),
@@ -79,6 +88,20 @@ impl ResponseDirectives {
             b"stale-while-revalidate" => set_once(&mut self.stale_while_revalidate, argument),
             b"stale-if-error" => set_once(&mut self.stale_if_error, argument),
             _ => {}
+        }
+    }
+
+    /// `private; max-age=60` and `no-store no-cache` are mistakes, and it is clear what is meant.
+    /// `must-revalidate` also permits something (RFC 9111 §3.5): here it only restricts.
+    fn note_restrictions(&mut self, words: &[u8]) {
+        for word in words.split(|b| matches!(b, b';' | b' ' | b'\t')) {
+            match word.to_ascii_lowercase().as_slice() {
+                b"no-store" => self.say(Directive::NoStore),
+                b"no-cache" => self.say(Directive::NoCache),
+                b"private" => self.say(Directive::Private),
+                b"must-revalidate" | b"proxy-revalidate" => self.say(Directive::ProxyRevalidate),
+                _ => {}
+            }
         }
     }
 
@@ -311,6 +334,16 @@ mod tests {
             ("no-cache=\"Set-Cookie\", no-cache", NoCache, true),
             ("must-revalidate", MustRevalidate, true),
             ("proxy-revalidate=x", ProxyRevalidate, true),
+            ("private; max-age=60", Private, true),
+            ("max-age=60; Private", Private, true),
+            ("no-store no-cache", NoStore, true),
+            ("no-store\tno-cache", NoCache, true),
+            ("max-age=60;no-store;", NoStore, true),
+            ("foo=no-store", NoStore, false),
+            ("foo=\"no-store;\"", NoStore, false),
+            ("max-age=60; must-revalidate", ProxyRevalidate, true),
+            ("max-age=60; must-revalidate", MustRevalidate, false),
+            ("public; max-age=60", Public, false),
             ("public", Public, true),
             ("public=x", Public, false),
             ("must-understand", MustUnderstand, true),

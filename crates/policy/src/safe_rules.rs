@@ -57,6 +57,38 @@ fn rule_1_what_says_nothing_is_fresh_for_one_second_if_it_is_plain() {
 }
 
 #[test]
+fn rule_1_holds_however_it_is_written() {
+    for response in [
+        "cache-control: PRIVATE",
+        "Cache-Control: max-age=60, Private",
+        "Cache-Control: max-age=60\nCache-Control: private",
+        "Cache-Control: public, s-maxage=60, private",
+        "Cache-Control: private=",
+        "Cache-Control: private=\"\"",
+        "Cache-Control: foo=\"bar, private",
+        "Cache-Control: private; max-age=60",
+        "Cache-Control: max-age=60; private",
+        "Cache-Control: private max-age=60",
+        "Cache-Control: no-store=1",
+        "Cache-Control: max-age=60,\tNo-Store",
+        "Cache-Control: no-store no-cache",
+        "SET-COOKIE: a=b",
+        "Set-Cookie:",
+        "vary: accept, *",
+        "Vary: accept\nVARY: *",
+        "Vary: \"*\"",
+        "Vary: accept;q=1",
+        "content-type: TEXT/EVENT-STREAM",
+        "Content-Type: text/event-stream;",
+    ] {
+        for more in ["", "\nExpires: Fri, 31 Dec 2049 08:00:00 GMT"] {
+            let response = format!("{response}{more}");
+            assert!(refused("", 200, &response).is_some(), "{response}");
+        }
+    }
+}
+
+#[test]
 fn rule_2_credentials_pass_unless_the_response_says_it_is_shared() {
     assert_eq!(
         handling(&Method::GET, "Authorization: x", false),
@@ -131,6 +163,47 @@ fn rule_2_credentials_pass_unless_the_response_says_it_is_shared() {
 }
 
 #[test]
+fn rule_2_holds_however_it_is_written() {
+    for request in [
+        "AUTHORIZATION: x",
+        "authorization:",
+        "cookie: session=1",
+        "Cookie: _ga=1;session=2",
+        "Cookie: _ga=1; ; session=2",
+        "Cookie: ;;=x",
+        "Cookie: \tsession=1",
+        "Cookie: _GA=1",
+        "Cookie: _ga=1\ncookie: session=2",
+        "Cookie: $Version=1; _ga=1",
+        "Cookie: \"_ga\"=1",
+        "Cookie: session",
+    ] {
+        assert_eq!(
+            handling(&Method::GET, request, false),
+            Handling::Credentialed,
+            "{request}"
+        );
+    }
+    for response in [
+        "Cache-Control: max-age=60, public=1",
+        "Cache-Control: public; max-age=60",
+        "Cache-Control: max-age=60; public",
+        "Cache-Control: max-age=60, x-public",
+        "Cache-Control: max-age=60, foo=\"public, s-maxage=60\"",
+        "Cache-Control: max-age=60; must-revalidate",
+        "X-Cache-Control: public\nCache-Control: max-age=60",
+        "Pragma: public\nCache-Control: max-age=60",
+    ] {
+        for request in ["Cookie: session=1", "Authorization: x"] {
+            assert!(
+                refused(request, 200, response).is_some(),
+                "{request} {response}"
+            );
+        }
+    }
+}
+
+#[test]
 fn rule_3_set_cookie_is_neither_stored_nor_kept() {
     for response in [
         "Set-Cookie: a=b\nCache-Control: public, max-age=60",
@@ -169,6 +242,17 @@ fn rule_4_the_key_is_the_raw_url_and_cannot_be_forged() {
         (Scheme::Http, "a", "/b;x.css"),
         (Scheme::Http, "a", "/b?"),
         (Scheme::Http, "a", "/b?utm_source=x"),
+        (Scheme::Http, "a.", "/b"),
+        (Scheme::Http, "a:443", "/b"),
+        (Scheme::Http, "a:080", "/b"),
+        (Scheme::Http, "a:8", "0/b"),
+        (Scheme::Http, "a", "/b%20"),
+        (Scheme::Http, "a", "/b%00"),
+        (Scheme::Http, "a", "/./b"),
+        (Scheme::Http, "a", "/x/../b"),
+        (Scheme::Http, "a", "\\b"),
+        (Scheme::Http, "a", "/b??"),
+        (Scheme::Http, "a", "/b&"),
     ] {
         assert_ne!(key, key_of(scheme, host, target), "{host} {target}");
     }
@@ -235,6 +319,14 @@ fn rule_7_clients_neither_reload_nor_take_what_is_too_old() {
         "Pragma: no-cache",
         "Cache-Control: max-age=0",
         "Cache-Control: max-stale",
+        "cache-control: NO-CACHE",
+        "Cache-Control: no-cache=\"x\", max-stale=99999",
+        "Cache-Control: foo\nCache-Control: max-age=00",
+        "Cache-Control: max-age=\"0\"",
+        "Cache-Control: max-age=-1",
+        "Cache-Control: max-age=x",
+        "Cache-Control: must-revalidate",
+        "pragma: foo, NO-CACHE",
     ] {
         let request = fields(request);
         let facts = get(&request, &Rules::default());
@@ -281,7 +373,22 @@ fn rule_8_requests_that_mean_the_same_share_a_variant() {
 
 #[test]
 fn rule_9_a_range_is_answered_from_the_whole() {
-    assert!(is_conditional_field(b"Range"));
+    for name in ["Range", "RANGE", "Request-Range", "if-range"] {
+        assert!(is_conditional_field(name.as_bytes()), "{name}");
+    }
+    for several in ["Range: bytes=2-4\nrange: bytes=5-6", "Range: bytes=2-4,5-6"] {
+        let request = fields(several);
+        let facts = get(&request, &Rules::default());
+        let verdict = range(
+            request.fields(),
+            &facts,
+            200,
+            fields("").fields(),
+            10,
+            RECEIVED,
+        );
+        assert_eq!(verdict, RangeVerdict::Full, "{several}");
+    }
     assert_eq!(
         handling(&Method::GET, "Range: bytes=0-1", false),
         Handling::Cache
@@ -326,6 +433,14 @@ fn rule_10_upgrades_and_event_streams_go_straight_through() {
         (
             "Accept: application/json, Text/Event-Stream;q=0.5",
             Handling::Pass(PassReason::EventStream),
+        ),
+        (
+            "accept: text/html\nACCEPT: ,text/event-stream;x=\"y\"",
+            Handling::Pass(PassReason::EventStream),
+        ),
+        (
+            "connection: UPGRADE\nupgrade: WebSocket, h2c",
+            Handling::Pass(PassReason::Upgrade),
         ),
         ("Accept: text/html", Handling::Cache),
     ] {

@@ -28,15 +28,16 @@ pub fn add_validators(stored: Fields<'_>, out: &mut FieldsBuf) -> bool {
 }
 
 /// Whether a client's field asks for something else than the whole response, and so must not go
-/// with a request that fills.
+/// with a request that fills. `Request-Range` is what Netscape called `Range`, and Apache still knows it.
 pub fn is_conditional_field(name: &[u8]) -> bool {
-    const CONDITIONAL: [&str; 6] = [
+    const CONDITIONAL: [&str; 7] = [
         "if-match",
         "if-modified-since",
         "if-none-match",
         "if-range",
         "if-unmodified-since",
         "range",
+        "request-range",
     ];
     CONDITIONAL
         .iter()

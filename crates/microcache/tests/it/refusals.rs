@@ -153,25 +153,47 @@ fn a_page_that_refuses_everyone_is_each_ones_own() {
 
 #[test]
 fn clients_that_make_the_origin_fail_do_not_fail_the_others() {
-    let origin = Origin::start();
-    let proxy = Proxy::start(&origin, &["--threads", "1"]);
-    let gates = behind_gates(&origin, 2, |request| {
-        if is_bad(request) {
-            Reply::new(500).body("broken")
-        } else {
-            Reply::new(200).with(FRESH).body("good")
-        }
-    });
-    let mut bad = proxy.ask_with("/", &[BAD]);
-    origin.wait_for("/", 1);
-    let mut second = proxy.ask_with("/", &[BAD]);
-    proxy.settle();
-    let mut waiting: Vec<_> = (0..3).map(|_| proxy.ask("/")).collect();
-    proxy.settle();
-    gates.iter().for_each(Gate::open);
-    bad.response().assert_is(500, "broken");
-    for client in &mut waiting {
-        client.response().assert_is(200, "good");
+    fn good() -> Reply {
+        Reply::new(200).with(FRESH).body("good")
     }
-    assert!(matches!(second.response().status, 200 | 500));
+    let ways: [fn(&Seen) -> Reply; 3] = [
+        |request| {
+            if is_bad(request) {
+                Reply::new(500).body("broken")
+            } else {
+                good()
+            }
+        },
+        |request| {
+            if is_bad(request) {
+                Reply::hang_up()
+            } else {
+                good()
+            }
+        },
+        |request| {
+            if is_bad(request) {
+                Reply::raw("garbage\r\n\r\n").close()
+            } else {
+                good()
+            }
+        },
+    ];
+    for answer in ways {
+        let origin = Origin::start();
+        let proxy = Proxy::start(&origin, &["--threads", "1"]);
+        let gates = behind_gates(&origin, 2, answer);
+        let mut bad = proxy.ask_with("/", &[BAD]);
+        origin.wait_for("/", 1);
+        let mut second = proxy.ask_with("/", &[BAD]);
+        proxy.settle();
+        let mut waiting: Vec<_> = (0..3).map(|_| proxy.ask("/")).collect();
+        proxy.settle();
+        gates.iter().for_each(Gate::open);
+        assert!(matches!(bad.response().status, 500 | 502));
+        for client in &mut waiting {
+            client.response().assert_is(200, "good");
+        }
+        assert!(matches!(second.response().status, 200 | 500 | 502));
+    }
 }
