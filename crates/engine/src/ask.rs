@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use microcache_policy::vary::{self, Selection};
-use microcache_policy::{CacheStatus, Fields, RequestFacts, Reuse, on_error, reuse};
+use microcache_policy::{CacheStatus, Fields, RequestFacts, Reuse, in_use_until, on_error, reuse};
 use microcache_store::Hit;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -103,11 +103,15 @@ impl Engine {
     pub fn refresh(self: &Arc<Self>, refresh: Refresh, incoming: Incoming) {
         let Refresh { route, wanted } = refresh;
         if let Entry::Lead(leader) = self.enter(&wanted, Purpose::Refresh) {
-            let demand = wanted.stored.as_ref().map(|hit| Arc::clone(hit.demand()));
+            let now = self.clock.now();
+            let refreshing = wanted.stored.as_ref().map(|hit| Urgency::Refresh {
+                demand: Arc::clone(hit.demand()),
+                left: Duration::from_millis(in_use_until(&hit.lifetime).since(now)),
+            });
             let fetch = Fetch {
                 route,
                 stored: wanted.stored,
-                urgency: demand.map_or(Urgency::Client, Urgency::Refresh),
+                urgency: refreshing.unwrap_or(Urgency::Client),
                 incoming: Arc::new(incoming),
             };
             let (own, _) = oneshot::channel();

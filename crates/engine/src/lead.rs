@@ -118,7 +118,7 @@ impl Engine {
             }
             Err(_) if server_error => fail_with_page(&leader, own, response),
             Err(why) => {
-                let background = matches!(fetch.urgency, Urgency::Refresh(_));
+                let background = matches!(fetch.urgency, Urgency::Refresh { .. });
                 self.not_for_sharing(&leader, &facts, background, behind, now);
                 let _ = own.send(Own::Private(response, why));
             }

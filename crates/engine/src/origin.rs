@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
@@ -39,9 +40,14 @@ pub struct OriginRequest {
 pub enum Urgency {
     /// A client. First come, first served.
     Client,
-    /// Nobody: a stale copy is being served. The counter says how often it was since it expired;
-    /// what is asked for most is refreshed first.
-    Refresh(Arc<AtomicU32>),
+    /// Nobody: a stale copy is being served. What is asked for most is refreshed first, and before
+    /// it what could soon not be served any more.
+    Refresh {
+        /// How often the copy was served since it expired.
+        demand: Arc<AtomicU32>,
+        /// How long it still can be, while its refresh is under way.
+        left: Duration,
+    },
 }
 
 /// The origin's final answer.

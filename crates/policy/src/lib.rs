@@ -47,7 +47,7 @@ pub use patterns::Patterns;
 pub use precondition::{Precondition, not_modified_keeps, precondition};
 pub use range::{RangeVerdict, range};
 pub use request::{Credentials, Handling, PassReason, RequestFacts};
-pub use reuse::{Reuse, Why, is_origin_failure, is_refusal, on_error, reuse};
+pub use reuse::{Reuse, Why, in_use_until, is_origin_failure, is_refusal, on_error, reuse};
 pub use rules::{CookiePatterns, KeyRules, Query, Reload, Rules, SetCookie};
 pub use status::{CacheStatus, Forward};
 pub use storable::{NotStorable, Storable, storable};

@@ -75,6 +75,19 @@ pub fn awaits_refresh(lifetime: &Lifetime, now: Time) -> bool {
     lifetime.has(OPERATORS_WINDOW) && lifetime.ttl(now).unsigned_abs() < lifetime.stale_if_error
 }
 
+/// Until when a stale response may answer while its refresh is under way.
+pub fn in_use_until(lifetime: &Lifetime) -> Time {
+    let window = if lifetime.has(OPERATORS_WINDOW) {
+        lifetime.stale_while_revalidate.max(lifetime.stale_if_error)
+    } else {
+        lifetime.stale_while_revalidate
+    };
+    let age = lifetime.fresh_for.saturating_add(window);
+    lifetime
+        .response_time
+        .plus(age.saturating_sub(lifetime.initial_age))
+}
+
 /// May a stored response answer when the origin fails: an error (500, 502, 503, 504), a time-out, a
 /// disconnect? What must be validated before use never does.
 pub fn on_error(lifetime: &Lifetime, request: &RequestFacts<'_>, now: Time) -> bool {
@@ -161,7 +174,17 @@ mod tests {
 
     #[test]
     fn a_refresh_outlasts_the_operators_window_and_no_other() {
-        let awaits = |response, after| awaits_refresh(&lifetime(response), RECEIVED.plus(after));
+        let awaits = |response, after| {
+            let lifetime = lifetime(response);
+            let now = RECEIVED.plus(after);
+            let awaits = awaits_refresh(&lifetime, now);
+            assert_eq!(
+                awaits,
+                now < in_use_until(&lifetime),
+                "{response} after {after}"
+            );
+            awaits
+        };
         let a_day = 86_400_000;
         assert!(awaits("Cache-Control: max-age=60", 70_000));
         assert!(awaits("Cache-Control: max-age=60", 60_000 + a_day - 1));

@@ -114,6 +114,14 @@ fn a_slow_body_is_timed_out() {
     client.send(format!(
         "POST / HTTP/1.1\r\n{HOST}Content-Length: 10\r\n\r\nsome"
     ));
+    assert_timed_out(client);
+    assert_eq!(origin.connections(), 0, "it never heard of it");
+    // What has begun well is on its way to the origin when it stalls.
+    let mut client = proxy.connect();
+    client.send(format!(
+        "POST / HTTP/1.1\r\n{HOST}Content-Length: 1000000\r\n\r\n{}",
+        "x".repeat(100 << 10)
+    ));
     let connection = origin.wait_for("/", 1).connection;
     assert_timed_out(client);
     origin.wait_for_close(connection);
@@ -128,7 +136,8 @@ fn a_dripping_body_is_timed_out() {
     origin.on("/").reply(Reply::new(200).body("x"));
     let mut client = proxy.connect();
     client.send(format!(
-        "POST / HTTP/1.1\r\n{HOST}Content-Length: 1000000\r\n\r\n"
+        "POST / HTTP/1.1\r\n{HOST}Content-Length: 1000000\r\n\r\n{}",
+        "x".repeat(100 << 10)
     ));
     let connection = origin.wait_for("/", 1).connection;
     eventually("the proxy to lose patience", || {

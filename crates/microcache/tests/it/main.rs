@@ -15,4 +15,5 @@ mod stale;
 mod strict_http;
 mod support;
 mod tiers;
+mod uploads;
 mod upstream;

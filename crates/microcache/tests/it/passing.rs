@@ -69,27 +69,52 @@ fn uploads_in_chunks_with_trailers() {
 #[test]
 fn an_upload_streams() {
     let (origin, proxy) = start();
-    origin.on("/").reply(Reply::new(200).body("done"));
-    let mut client = proxy.connect();
-    client.send(format!(
-        "POST / HTTP/1.1\r\n{HOST}Content-Length: 10\r\n\r\nfirst"
-    ));
-    let seen = origin.wait_for("/", 1);
-    eventually("the first half", || (seen.body_length() == 5).then_some(()));
-    client.send("after");
-    client.response().assert_is(200, "done");
-    assert_eq!(seen.body(), b"firstafter");
+    let half = vec![b'x'; 100 << 10];
+    for (framing, first, second) in [
+        (
+            format!("Content-Length: {}", 2 * half.len()),
+            &half[..],
+            &half[..],
+        ),
+        (
+            "Transfer-Encoding: chunked".to_owned(),
+            b"5\r\nfirst\r\n",
+            b"5\r\nafter\r\n0\r\n\r\n",
+        ),
+    ] {
+        origin.on("/").reply(Reply::new(200).body("done"));
+        let before = origin.count("/");
+        let mut client = proxy.connect();
+        client.send(format!("POST / HTTP/1.1\r\n{HOST}{framing}\r\n\r\n"));
+        client.send(first);
+        let seen = origin.wait_for("/", before + 1);
+        let expected = if first.len() < 100 {
+            5
+        } else {
+            first.len() as u64
+        };
+        eventually("the first half", || {
+            (seen.body_length() == expected).then_some(())
+        });
+        client.send(second);
+        client.response().assert_is(200, "done");
+        assert_eq!(seen.body().len() as u64, 2 * expected);
+    }
 }
 
 #[test]
 fn an_upload_that_breaks_off_is_not_taken_for_a_whole_one() {
     let (origin, proxy) = start();
-    for framing in ["Content-Length: 100", "Transfer-Encoding: chunked"] {
+    let long = "x".repeat(100 << 10);
+    for (framing, beginning) in [
+        ("Content-Length: 1000000", long.as_str()),
+        ("Transfer-Encoding: chunked", "5\r\nsome!\r\n"),
+    ] {
         origin.on("/").reply(Reply::new(200).body("done"));
         let before = origin.count("/");
         let mut client = proxy.connect();
         client.send(format!(
-            "POST / HTTP/1.1\r\n{HOST}{framing}\r\n\r\n5\r\nsome!\r\n"
+            "POST / HTTP/1.1\r\n{HOST}{framing}\r\n\r\n{beginning}"
         ));
         let seen = origin.wait_for("/", before + 1);
         drop(client);
@@ -256,7 +281,8 @@ fn an_early_answer_to_an_upload_reaches_the_client() {
     origin.on("/").reply(early.read_body());
     let mut client = proxy.connect();
     client.send(format!(
-        "POST / HTTP/1.1\r\n{HOST}Content-Length: 1000\r\n\r\nsome"
+        "POST / HTTP/1.1\r\n{HOST}Content-Length: 1000000\r\n\r\n{}",
+        "x".repeat(100 << 10)
     ));
     client.response().assert_is(403, "no");
 }

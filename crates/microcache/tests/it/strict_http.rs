@@ -552,7 +552,7 @@ fn a_get_with_a_body_never_desynchronises() {
 #[test]
 fn an_early_answer_does_not_turn_the_rest_of_a_body_into_a_request() {
     let origin = Origin::start();
-    let proxy = Proxy::start(&origin, &[]);
+    let proxy = Proxy::start(&origin, &["--upload-buffer", "0"]);
     origin.on("/a").reply(
         Reply::new(403)
             .with("Connection: close")

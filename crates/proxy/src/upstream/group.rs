@@ -12,12 +12,13 @@ use microcache_policy::Fields;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::ahead::{Arrived, Bounds, Room, read_ahead};
 use super::balance::{Balance, Standing};
 use super::connection::Connection;
 use super::exchange::{Answer, Question, exchange};
 use super::health;
 use super::pool::Pool;
-use super::queue::{Full, Queue};
+use super::queue::{Full, Permit, Queue};
 use super::resolve::Endpoints;
 use super::response::{Exchange, ResponseBody};
 use super::settings::{GroupSettings, ServerSettings};
@@ -35,6 +36,8 @@ pub struct Group {
     servers: Vec<Arc<Server>>,
     balance: Arc<Balance>,
     queue: Arc<Queue>,
+    /// For bodies that are read ahead.
+    room: Arc<Room>,
     /// Look-ups, checks and sweeps; they end with the group.
     _upkeep: JoinSet<()>,
 }
@@ -86,9 +89,11 @@ impl Group {
         Arc::new(Self {
             queue: Queue::new(
                 settings.max_concurrent,
+                settings.max_uploads.unwrap_or(settings.max_concurrent / 2),
                 settings.max_queue,
                 settings.queue_timeout,
             ),
+            room: Room::new(settings.upload_memory),
             _upkeep: upkeep(&settings, &servers, &balance),
             balance,
             servers,
@@ -116,9 +121,7 @@ impl Group {
     }
 
     async fn ask(&self, mut request: OriginRequest) -> Result<OriginResponse, OriginError> {
-        let permit = self.queue.enter(&request.urgency).await;
-        let permit = permit.map_err(|Full| OriginError::Busy)?;
-        let mut upload = Upload::new(&mut request);
+        let (permit, mut upload) = self.admit(&mut request).await?;
         let question = Question::of(&mut request);
         let repeatable = request.method.is_idempotent();
         let mut tried = Vec::new();
@@ -161,6 +164,26 @@ impl Group {
             }
         }
         Err(unreached)
+    }
+
+    /// Gives a request a place as soon as there is something to send, and one that is free.
+    async fn admit(&self, request: &mut OriginRequest) -> Result<(Permit, Upload), OriginError> {
+        let bounds = Bounds {
+            bytes: self.settings.upload_buffer,
+            wait: self.settings.upload_wait,
+        };
+        match read_ahead(request, bounds, &self.room).await? {
+            Arrived::Whole(held) => {
+                let permit = self.queue.enter(&request.urgency).await;
+                let permit = permit.map_err(|Full| OriginError::Busy)?;
+                Ok((permit, Upload::whole(request, held)))
+            }
+            Arrived::InPart => {
+                let place = self.queue.enter_upload().await;
+                let (share, permit) = place.map_err(|Full| OriginError::Busy)?;
+                Ok((permit, Upload::in_part(request, share)))
+            }
+        }
     }
 
     /// An unused connection to a server, if there is one that can be trusted with the request.

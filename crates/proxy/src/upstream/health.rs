@@ -47,7 +47,7 @@ async fn ask(server: &Server, check: &HealthCheck) -> Result<u16, OriginError> {
         urgency: Urgency::Client,
     };
     let mut connection = server.connect(check.timeout).await?;
-    let mut upload = Upload::new(&mut request);
+    let mut upload = Upload::whole(&mut request, None);
     let question = Question::of(&mut request);
     let answer = exchange(&mut connection, &mut upload, &question, check.timeout).await;
     answer

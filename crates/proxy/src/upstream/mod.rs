@@ -1,9 +1,10 @@
 //! The origin's side: groups of servers, what is asked of them, and how much at a time.
 //!
-//! [`Group`] is where to start reading: a request waits for a place in its `queue`, is given a
+//! [`Group`] is where to start reading: what a request sends is read `ahead`, it waits for a place in the `queue`, is given a
 //! server by its `balance`, and is sent on a connection from that server's `pool` or a new one.
 //! `exchange` sends it and reads the head of the answer, `response` reads the rest.
 
+mod ahead;
 mod balance;
 mod connection;
 mod exchange;

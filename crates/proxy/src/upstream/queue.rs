@@ -1,8 +1,11 @@
 //! The bound on concurrent requests of a group, and the queue before it.
 //!
 //! A place that comes free is handed to the next in line; it is never up for grabs while somebody
-//! waits. Whoever leaves the queue early passes on what was handed over in the same moment,
+//! waits for it. Whoever leaves the queue early passes on what was handed over in the same moment,
 //! because the place travels as a [`Permit`], which gives itself back when it is dropped.
+//!
+//! A request whose body is still on its way keeps its place for as long as its client likes. So
+//! only some of the places are for such uploads, and what they have of those is a [`Share`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +15,16 @@ use std::time::Duration;
 use microcache_engine::origin::Urgency;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// A group's places and those who wait for one. Shared by all threads.
 #[derive(Debug)]
 pub(super) struct Queue {
     places: usize,
-    /// The most waiting clients; refreshes have as many of their own, so that neither kind can
-    /// keep the other out.
+    /// The most places that uploads have.
+    uploads: usize,
+    /// The most waiting clients; uploads and refreshes have as many of their own, so that no kind
+    /// can keep the others out.
     length: usize,
     patience: Duration,
     state: Mutex<State>,
@@ -28,22 +33,27 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     taken: usize,
+    /// Those of the taken places that uploads have.
+    uploads_taken: usize,
     tickets: u64,
-    clients: BTreeMap<u64, Sender>,
+    clients: BTreeMap<u64, oneshot::Sender<Permit>>,
+    uploads: BTreeMap<u64, oneshot::Sender<(Share, Permit)>>,
     refreshes: BTreeMap<u64, Refresh>,
 }
-
-type Sender = oneshot::Sender<Permit>;
 
 #[derive(Debug)]
 struct Refresh {
     demand: Arc<AtomicU32>,
-    sender: Sender,
+    /// From then on it goes before those that are only wanted more: the copy that it is to renew
+    /// is in use, and soon could not be any more.
+    due: Instant,
+    sender: oneshot::Sender<Permit>,
 }
 
 impl Refresh {
-    fn demand(&self) -> u32 {
-        self.demand.load(Ordering::Relaxed)
+    /// The greater goes first.
+    fn rank(&self, now: Instant) -> (bool, u32) {
+        (self.due <= now, self.demand.load(Ordering::Relaxed))
     }
 }
 
@@ -58,11 +68,31 @@ pub(super) struct Permit {
     queue: Option<Arc<Queue>>,
 }
 
+/// One of the places that uploads may have. Dropping it, when the body is there, lets the next
+/// upload have one; the place itself stays with its permit.
+#[derive(Debug)]
+pub(super) struct Share {
+    queue: Option<Arc<Queue>>,
+}
+
+/// Who is next.
+enum Next {
+    Request(oneshot::Sender<Permit>),
+    Upload(oneshot::Sender<(Share, Permit)>),
+}
+
 impl Queue {
-    /// With so many places, room for so many waiters of each kind, who wait so long.
-    pub(super) fn new(places: usize, length: usize, patience: Duration) -> Arc<Self> {
+    /// With so many places, of which uploads may have some, room for so many waiters of each kind,
+    /// and who wait so long.
+    pub(super) fn new(
+        places: usize,
+        uploads: usize,
+        length: usize,
+        patience: Duration,
+    ) -> Arc<Self> {
         Arc::new(Self {
             places: places.max(1),
+            uploads: uploads.max(1),
             length,
             patience,
             state: Mutex::default(),
@@ -77,16 +107,34 @@ impl Queue {
                 state.taken += 1;
                 return Ok(self.permit());
             }
-            state.join(urgency, self.length)?
+            state.join(urgency, self.length, self.patience)?
         };
+        self.wait(ticket, receiver).await
+    }
+
+    /// Waits for a place for a request whose body is not there yet.
+    pub(super) async fn enter_upload(self: &Arc<Self>) -> Result<(Share, Permit), Full> {
+        let (ticket, receiver) = {
+            let mut state = self.state.lock();
+            if state.taken < self.places && state.uploads_taken < self.uploads {
+                state.taken += 1;
+                state.uploads_taken += 1;
+                return Ok((self.share(), self.permit()));
+            }
+            state.join_uploads(self.length)?
+        };
+        self.wait(ticket, receiver).await
+    }
+
+    async fn wait<T>(&self, ticket: u64, receiver: oneshot::Receiver<T>) -> Result<T, Full> {
         let waiting = Waiting {
             queue: self,
             ticket,
         };
-        let permit = timeout(self.patience, receiver).await;
+        let granted = timeout(self.patience, receiver).await;
         drop(waiting);
-        match permit {
-            Ok(Ok(permit)) => Ok(permit),
+        match granted {
+            Ok(Ok(granted)) => Ok(granted),
             Ok(Err(_displaced)) => Err(Full),
             Err(_elapsed) => Err(Full),
         }
@@ -95,7 +143,8 @@ impl Queue {
     /// How many places are taken, and how many wait for one.
     pub(super) fn depth(&self) -> (usize, usize) {
         let state = self.state.lock();
-        (state.taken, state.clients.len() + state.refreshes.len())
+        let waiting = state.clients.len() + state.uploads.len() + state.refreshes.len();
+        (state.taken, waiting)
     }
 
     fn permit(self: &Arc<Self>) -> Permit {
@@ -103,28 +152,85 @@ impl Queue {
             queue: Some(Arc::clone(self)),
         }
     }
+
+    fn share(self: &Arc<Self>) -> Share {
+        Share {
+            queue: Some(Arc::clone(self)),
+        }
+    }
+
+    /// Gives something back, and hands what is free then to the next in line.
+    fn release(self: &Arc<Self>, mut give_back: fn(&mut State)) {
+        loop {
+            let next = {
+                let mut state = self.state.lock();
+                give_back(&mut state);
+                state.next(self.places, self.uploads)
+            };
+            // Sending wakes a task, so it is done without the lock. Who has just left takes
+            // nothing; what comes back must not come back here through its drop as well.
+            match next {
+                None => return,
+                Some(Next::Request(sender)) => match sender.send(self.permit()) {
+                    Ok(()) => return,
+                    Err(mut refused) => {
+                        refused.queue = None;
+                        give_back = State::free_place;
+                    }
+                },
+                Some(Next::Upload(sender)) => match sender.send((self.share(), self.permit())) {
+                    Ok(()) => return,
+                    Err((mut share, mut refused)) => {
+                        share.queue = None;
+                        refused.queue = None;
+                        give_back = |state| {
+                            state.free_place();
+                            state.free_share();
+                        };
+                    }
+                },
+            }
+        }
+    }
 }
 
 impl State {
+    fn free_place(&mut self) {
+        self.taken -= 1;
+    }
+
+    fn free_share(&mut self) {
+        self.uploads_taken -= 1;
+    }
+
+    fn ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+
     /// Takes a place in the queue; it is by then certain that no place is free.
     fn join(
         &mut self,
         urgency: &Urgency,
         length: usize,
+        patience: Duration,
     ) -> Result<(u64, oneshot::Receiver<Permit>), Full> {
         let (sender, receiver) = oneshot::channel();
-        self.tickets += 1;
-        let ticket = self.tickets;
+        let ticket = self.ticket();
         match urgency {
             Urgency::Client if self.clients.len() >= length => return Err(Full),
             Urgency::Client => {
                 self.clients.insert(ticket, sender);
             }
-            Urgency::Refresh(demand) => {
-                let demand = Arc::clone(demand);
-                let refresh = Refresh { demand, sender };
+            Urgency::Refresh { demand, left } => {
+                let refresh = Refresh {
+                    demand: Arc::clone(demand),
+                    // Whichever ends first: the copy, or this wait.
+                    due: Instant::now() + *left.min(&patience) / 2,
+                    sender,
+                };
                 if self.refreshes.len() >= length {
-                    self.displace_colder_than(&refresh)?;
+                    self.displace_for(&refresh)?;
                 }
                 self.refreshes.insert(ticket, refresh);
             }
@@ -132,30 +238,69 @@ impl State {
         Ok((ticket, receiver))
     }
 
+    fn join_uploads(
+        &mut self,
+        length: usize,
+    ) -> Result<(u64, oneshot::Receiver<(Share, Permit)>), Full> {
+        if self.uploads.len() >= length {
+            return Err(Full);
+        }
+        let (sender, receiver) = oneshot::channel();
+        let ticket = self.ticket();
+        self.uploads.insert(ticket, sender);
+        Ok((ticket, receiver))
+    }
+
     /// Makes room for a refresh that is wanted more than one of those that wait.
-    fn displace_colder_than(&mut self, refresh: &Refresh) -> Result<(), Full> {
-        let coldest = self.refreshes.iter().rev().min_by_key(|(_, r)| r.demand());
-        let (&ticket, coldest) = coldest.ok_or(Full)?;
-        if coldest.demand() >= refresh.demand() {
+    fn displace_for(&mut self, refresh: &Refresh) -> Result<(), Full> {
+        let now = Instant::now();
+        let lowest = self.refreshes.iter().rev().min_by_key(|(_, r)| r.rank(now));
+        let (&ticket, lowest) = lowest.ok_or(Full)?;
+        if lowest.rank(now) >= refresh.rank(now) {
             return Err(Full);
         }
         self.refreshes.remove(&ticket);
         Ok(())
     }
 
-    /// Who is next: the first client, else the refresh that is wanted most, else nobody.
-    fn next(&mut self) -> Option<Sender> {
-        if let Some((_, sender)) = self.clients.pop_first() {
-            return Some(sender);
+    /// Takes a place for whoever is next, if there is one: the first of clients and uploads, else
+    /// the refresh that is due or wanted most, else nobody.
+    fn next(&mut self, places: usize, uploads: usize) -> Option<Next> {
+        if self.taken >= places {
+            return None;
         }
+        let client = self.clients.first_key_value().map(|(&ticket, _)| ticket);
+        let upload = self.uploads.first_key_value().map(|(&ticket, _)| ticket);
+        let upload = upload.filter(|_| self.uploads_taken < uploads);
+        let next = match (client, upload) {
+            (None, None) => Next::Request(self.next_refresh()?),
+            (None, Some(upload)) => self.take_upload(upload)?,
+            (Some(client), Some(upload)) if upload < client => self.take_upload(upload)?,
+            (Some(_), _) => Next::Request(self.clients.pop_first()?.1),
+        };
+        self.taken += 1;
+        Some(next)
+    }
+
+    fn take_upload(&mut self, ticket: u64) -> Option<Next> {
+        let sender = self.uploads.remove(&ticket)?;
+        self.uploads_taken += 1;
+        Some(Next::Upload(sender))
+    }
+
+    fn next_refresh(&mut self) -> Option<oneshot::Sender<Permit>> {
+        if self.refreshes.is_empty() {
+            return None;
+        }
+        let now = Instant::now();
         // Of equals the last wins in `max_by_key`, and the first in line is to win.
-        let hottest = self.refreshes.iter().rev().max_by_key(|(_, r)| r.demand());
-        let ticket = *hottest?.0;
+        let first = self.refreshes.iter().rev().max_by_key(|(_, r)| r.rank(now));
+        let ticket = *first?.0;
         self.refreshes.remove(&ticket).map(|refresh| refresh.sender)
     }
 
     fn leave(&mut self, ticket: u64) {
-        if self.clients.remove(&ticket).is_none() {
+        if self.clients.remove(&ticket).is_none() && self.uploads.remove(&ticket).is_none() {
             self.refreshes.remove(&ticket);
         }
     }
@@ -163,24 +308,16 @@ impl State {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let Some(queue) = self.queue.take() else {
-            return;
-        };
-        loop {
-            let next = {
-                let mut state = queue.state.lock();
-                let next = state.next();
-                if next.is_none() {
-                    state.taken -= 1;
-                }
-                next
-            };
-            // Sending wakes a task, so it is done without the lock.
-            match next.map(|sender| sender.send(queue.permit())) {
-                None | Some(Ok(())) => return,
-                // That one has just left; its permit must not come back here through its drop.
-                Some(Err(mut refused)) => refused.queue = None,
-            }
+        if let Some(queue) = self.queue.take() {
+            queue.release(State::free_place);
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.take() {
+            queue.release(State::free_share);
         }
     }
 }
@@ -204,12 +341,20 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::task::{Context, Poll, Waker};
 
-    type Entering = Pin<Box<dyn Future<Output = Result<Permit, Full>> + Send>>;
+    type Entering<T = Permit> = Pin<Box<dyn Future<Output = Result<T, Full>> + Send>>;
 
     const LONG: Duration = Duration::from_mins(1);
 
     fn refresh(demand: &Arc<AtomicU32>) -> Urgency {
-        Urgency::Refresh(Arc::clone(demand))
+        refresh_within(demand, LONG)
+    }
+
+    /// A refresh of a copy that can be used for so long yet.
+    fn refresh_within(demand: &Arc<AtomicU32>, left: Duration) -> Urgency {
+        Urgency::Refresh {
+            demand: Arc::clone(demand),
+            left,
+        }
     }
 
     fn demand(n: u32) -> Arc<AtomicU32> {
@@ -224,7 +369,15 @@ mod tests {
         entering
     }
 
-    fn poll(entering: &mut Entering) -> Option<Result<Permit, Full>> {
+    /// The same for an upload.
+    fn enter_upload(queue: &Arc<Queue>) -> Entering<(Share, Permit)> {
+        let queue = Arc::clone(queue);
+        let mut entering: Entering<_> = Box::pin(async move { queue.enter_upload().await });
+        assert!(poll(&mut entering).is_none(), "there should be no place");
+        entering
+    }
+
+    fn poll<T>(entering: &mut Entering<T>) -> Option<Result<T, Full>> {
         let mut cx = Context::from_waker(Waker::noop());
         match entering.as_mut().poll(&mut cx) {
             Poll::Ready(result) => Some(result),
@@ -232,7 +385,7 @@ mod tests {
         }
     }
 
-    fn granted(entering: &mut Entering) -> Option<Permit> {
+    fn granted<T>(entering: &mut Entering<T>) -> Option<T> {
         poll(entering).map(|result| result.expect("a place"))
     }
 
@@ -242,7 +395,7 @@ mod tests {
 
     #[tokio::test]
     async fn places_are_bounded_and_handed_on_in_order() {
-        let queue = Queue::new(2, 10, LONG);
+        let queue = Queue::new(2, 2, 10, LONG);
         let (one, two) = (taken(&queue).await, taken(&queue).await);
         let mut first = enter(&queue, Urgency::Client);
         let mut second = enter(&queue, Urgency::Client);
@@ -259,7 +412,7 @@ mod tests {
 
     #[tokio::test]
     async fn clients_go_before_refreshes_and_hot_ones_before_cold() {
-        let queue = Queue::new(1, 10, LONG);
+        let queue = Queue::new(1, 1, 10, LONG);
         let place = taken(&queue).await;
         let (cold, hot) = (demand(5), demand(1));
         let mut cold_refresh = enter(&queue, refresh(&cold));
@@ -280,9 +433,86 @@ mod tests {
         assert_eq!(queue.depth(), (0, 0));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn what_would_expire_in_use_goes_before_what_is_merely_hot() {
+        let second = Duration::from_secs(1);
+        let queue = Queue::new(1, 1, 10, 10 * second);
+        let mut place = taken(&queue).await;
+        let (cold, hot) = (demand(1), demand(1000));
+        let mut waiting = vec![
+            enter(&queue, refresh_within(&cold, 100 * second)),
+            enter(&queue, refresh_within(&cold, 4 * second)),
+        ];
+        let mut renewed = Vec::new();
+        // Hot pages keep coming, and each fetch takes a second.
+        for seconds in 1..=6 {
+            let mut next = enter(&queue, refresh(&hot));
+            tokio::time::advance(second).await;
+            drop(place);
+            let due = waiting.iter_mut().enumerate();
+            let due: Vec<_> = due
+                .filter_map(|(n, cold)| Some((n, granted(cold)?)))
+                .collect();
+            place = match due.into_iter().next() {
+                None => granted(&mut next).expect("the hot one: nothing is due"),
+                Some((number, granted)) => {
+                    drop(waiting.remove(number));
+                    renewed.push((seconds, number));
+                    granted
+                }
+            };
+        }
+        // Half of the copy's time, or of the time that a refresh waits.
+        assert_eq!(renewed, [(2, 1), (5, 0)]);
+    }
+
+    #[tokio::test]
+    async fn uploads_have_some_of_the_places_and_their_own_line() {
+        let queue = Queue::new(3, 2, 1, LONG);
+        let (share, place) = queue.enter_upload().await.expect("a place");
+        let (second_share, second) = queue.enter_upload().await.expect("another");
+        let mut upload = enter_upload(&queue);
+        assert_eq!(queue.enter_upload().await.err(), Some(Full));
+        let third = taken(&queue).await;
+        let mut client = enter(&queue, Urgency::Client);
+        assert_eq!(queue.depth(), (3, 2));
+        drop(third);
+        drop(granted(&mut client).expect("the upload's turn, but not its places"));
+        assert_eq!(queue.depth(), (2, 1));
+        // The body of one is there, and a place is free.
+        drop(share);
+        let third = granted(&mut upload).expect("the next upload");
+        assert_eq!(queue.depth(), (3, 0));
+        let mut upload = enter_upload(&queue);
+        drop((place, second));
+        assert!(
+            poll(&mut upload).is_none(),
+            "two bodies are still on their way"
+        );
+        drop(second_share);
+        drop(granted(&mut upload).expect("a share"));
+        drop(third);
+        assert_eq!(queue.depth(), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn an_upload_that_leaves_passes_place_and_share_on() {
+        let queue = Queue::new(1, 1, 10, LONG);
+        let first = queue.enter_upload().await.expect("a place");
+        let granted_but_gone = enter_upload(&queue);
+        let mut next = enter_upload(&queue);
+        let mut client = enter(&queue, Urgency::Client);
+        drop(first);
+        drop(granted_but_gone);
+        assert!(poll(&mut client).is_none());
+        drop(granted(&mut next).expect("both were passed on"));
+        drop(granted(&mut client).expect("the place"));
+        assert_eq!(queue.depth(), (0, 0));
+    }
+
     #[tokio::test]
     async fn a_full_queue_refuses_each_kind_for_itself() {
-        let queue = Queue::new(1, 1, LONG);
+        let queue = Queue::new(1, 1, 1, LONG);
         let _place = taken(&queue).await;
         let (warm, hot) = (demand(2), demand(3));
         let mut displaced = enter(&queue, refresh(&warm));
@@ -292,7 +522,7 @@ mod tests {
         let _hot = enter(&queue, refresh(&hot));
         assert_eq!(poll(&mut displaced).map(Result::err), Some(Some(Full)));
         assert_eq!(queue.depth(), (1, 2));
-        let closed = Queue::new(1, 0, LONG);
+        let closed = Queue::new(1, 1, 0, LONG);
         let _place = taken(&closed).await;
         assert_eq!(closed.enter(&Urgency::Client).await.err(), Some(Full));
         assert_eq!(closed.enter(&refresh(&hot)).await.err(), Some(Full));
@@ -300,7 +530,7 @@ mod tests {
 
     #[tokio::test]
     async fn patience_ends() {
-        let queue = Queue::new(1, 1, Duration::from_millis(1));
+        let queue = Queue::new(1, 1, 1, Duration::from_millis(1));
         let place = taken(&queue).await;
         assert_eq!(queue.enter(&Urgency::Client).await.err(), Some(Full));
         assert_eq!(queue.depth(), (1, 0));
@@ -310,7 +540,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_leaves_is_forgotten_and_passes_a_place_on() {
-        let queue = Queue::new(1, 10, LONG);
+        let queue = Queue::new(1, 1, 10, LONG);
         let place = taken(&queue).await;
         let gone = enter(&queue, Urgency::Client);
         let granted_but_gone = enter(&queue, Urgency::Client);
@@ -331,7 +561,7 @@ mod tests {
         const THREADS: usize = 8;
         const ROUNDS: usize = 500;
         const PLACES: usize = 3;
-        let queue = Queue::new(PLACES, THREADS, LONG);
+        let queue = Queue::new(PLACES, PLACES, THREADS, LONG);
         let inside = AtomicUsize::new(0);
         let served = AtomicUsize::new(0);
         std::thread::scope(|scope| {

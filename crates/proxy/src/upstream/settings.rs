@@ -12,7 +12,16 @@ pub struct GroupSettings {
     pub servers: Vec<ServerSettings>,
     /// The most requests that are with the group at a time.
     pub max_concurrent: usize,
-    /// The most clients that wait for that, and apart from them the most refreshes.
+    /// How many of them may be requests whose body is not there yet; `None` for half of all.
+    pub max_uploads: Option<usize>,
+    /// As much of a body is read before its request takes a place.
+    pub upload_buffer: usize,
+    /// What all bodies that are read so may take together.
+    pub upload_memory: u64,
+    /// How long a body without a length is read so.
+    pub upload_wait: Duration,
+    /// The most clients that wait for a place, and apart from them the most uploads and the most
+    /// refreshes.
     pub max_queue: usize,
     /// How long they wait.
     pub queue_timeout: Duration,
@@ -46,6 +55,10 @@ impl GroupSettings {
             name: name.into(),
             servers,
             max_concurrent: 64,
+            max_uploads: None,
+            upload_buffer: 64 * 1024,
+            upload_memory: 16 * 1024 * 1024,
+            upload_wait: Duration::from_secs(1),
             max_queue: 1024,
             queue_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(3),

@@ -11,7 +11,9 @@ use microcache_engine::body::{Body, BodyError, Frame};
 use microcache_engine::origin::{OriginError, OriginRequest};
 use tokio::time::{Sleep, sleep};
 
+use super::ahead::Held;
 use super::connection::Connection;
+use super::queue::Share;
 use crate::h1::encode;
 
 /// How long a server that should say 100 first is waited for (RFC 9110 §10.1.1).
@@ -28,13 +30,17 @@ pub(super) struct Upload {
     out: Pieces,
     sent: u64,
     /// The body waits for a 100.
-    held: bool,
+    held_back: bool,
     /// It does so until this goes off.
     patience: Option<Pin<Box<Sleep>>>,
     /// The last piece is in `out`, or behind it.
     ended: bool,
     /// The connection takes no more; what was not sent never will be.
     cut_off: bool,
+    /// One of the places for uploads, while there is more to come.
+    share: Option<Share>,
+    /// The room that `whole` takes.
+    held: Option<Held>,
 }
 
 struct Stream {
@@ -63,8 +69,23 @@ pub(super) enum Sending {
 }
 
 impl Upload {
-    /// Takes the request's body over and writes its head.
-    pub(super) fn new(request: &mut OriginRequest) -> Self {
+    /// Takes over a request whose body is there, and writes its head.
+    pub(super) fn whole(request: &mut OriginRequest, held: Option<Held>) -> Self {
+        Self {
+            held,
+            ..Self::new(request)
+        }
+    }
+
+    /// Takes over a request whose body is still on its way, and writes its head.
+    pub(super) fn in_part(request: &mut OriginRequest, share: Share) -> Self {
+        Self {
+            share: Some(share),
+            ..Self::new(request)
+        }
+    }
+
+    fn new(request: &mut OriginRequest) -> Self {
         let body = std::mem::replace(&mut request.body, Body::Empty);
         let (whole, stream) = match body {
             Body::Empty => (Bytes::new(), None),
@@ -86,10 +107,12 @@ impl Upload {
             stream,
             out: Pieces::default(),
             sent: 0,
-            held: expects,
+            held_back: expects,
             patience: None,
             ended: false,
             cut_off: false,
+            share: None,
+            held: None,
         };
         upload.rewind();
         upload
@@ -124,12 +147,17 @@ impl Upload {
 
     /// The server said 100.
     pub(super) fn proceed(&mut self) {
-        self.held = false;
+        self.held_back = false;
     }
 
-    /// The server answered before it said 100: it does not want the body.
+    /// The server has answered. If it did not say 100 before, it does not want the body; and what
+    /// it has heard is not sent again.
     pub(super) fn answered(&mut self) {
-        self.cut_off |= self.held;
+        self.cut_off |= self.held_back;
+        if self.is_complete() {
+            self.whole = Bytes::new();
+            self.held = None;
+        }
     }
 
     /// Sends as much as can be sent now.
@@ -154,19 +182,20 @@ impl Upload {
             if self.ended {
                 break;
             }
-            if self.held {
+            if self.held_back {
                 let patience = self
                     .patience
                     .get_or_insert_with(|| Box::pin(sleep(CONTINUE_PATIENCE)));
                 if patience.as_mut().poll(cx).is_pending() {
                     return Ok(Sending::Client);
                 }
-                self.held = false;
+                self.held_back = false;
             }
             if self.poll_body(cx)?.is_pending() {
                 return Ok(Sending::Client);
             }
         }
+        self.share = None;
         Ok(Sending::Done)
     }
 
@@ -321,7 +350,7 @@ mod tests {
         for (name, value) in fields {
             request.fields.push(name, value);
         }
-        let upload = Upload::new(&mut request);
+        let upload = Upload::whole(&mut request, None);
         String::from_utf8(upload.head.to_vec()).unwrap()
     }
 

@@ -9,6 +9,8 @@ use super::super::raw::Value;
 use super::{WAIT, set_defaults};
 use crate::upstream::settings::{GroupSettings, HealthCheck, ServerSettings};
 
+const UPLOAD: RangeInclusive<u64> = 0..=1 << 30;
+
 /// The short form of one group.
 pub(in crate::config) const ORIGIN: &[Opt<Vec<ServerSettings>>] = &[Opt {
     about: About {
@@ -90,6 +92,52 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
             more: "The others wait in a queue, clients before refreshes.",
         },
         set: |g, v, m| m.put(&mut g.max_concurrent, v.count(1..=1_000_000)),
+    },
+    Opt {
+        about: About {
+            name: "max_uploads",
+            form: Form::Number,
+            unset: Unset::Says("half of `max_concurrent`"),
+            example: "32",
+            help: "The most of these requests whose bodies are still on their way",
+            more: "The other places are for requests that need no more from their clients, such as those for pages. Uploads \
+                   beyond it wait in a queue of their own.",
+        },
+        set: |g, v, m| g.max_uploads = m.ok(v.count(1..=1_000_000)),
+    },
+    Opt {
+        about: About {
+            name: "upload_buffer",
+            form: Form::Size,
+            unset: Unset::Is(r#""64KiB""#),
+            example: r#""64KiB""#,
+            help: "As much of a request's body is read before the request goes to a server",
+            more: "A body that is no longer reaches the server in one piece: no worker of the application waits for its client. \
+                   `0` reads nothing, and every request with a body is an upload.",
+        },
+        set: |g, v, m| m.put(&mut g.upload_buffer, v.size(&UPLOAD).map(|n| n as usize)),
+    },
+    Opt {
+        about: About {
+            name: "upload_memory",
+            form: Form::Size,
+            unset: Unset::Is(r#""16MiB""#),
+            example: r#""16MiB""#,
+            help: "What all bodies that are read so may take together",
+            more: "Beyond it a body that does not come in one go is an upload, as if it were longer.",
+        },
+        set: |g, v, m| m.put(&mut g.upload_memory, v.size(&(0..=1 << 40))),
+    },
+    Opt {
+        about: About {
+            name: "upload_wait",
+            form: Form::Duration,
+            unset: Unset::Is(r#""1s""#),
+            example: r#""1s""#,
+            help: "How long a body that does not say its length is read so",
+            more: "It may be a conversation, in which the client waits for the server to speak.",
+        },
+        set: |g, v, m| m.put(&mut g.upload_wait, v.duration(&WAIT)),
     },
     Opt {
         about: About {

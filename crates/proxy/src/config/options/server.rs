@@ -237,8 +237,8 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
         about: About {
             name: "client_body_rate",
             form: Form::Size,
-            unset: Unset::Is(r#""500B""#),
-            example: r#""500B""#,
+            unset: Unset::Is(r#""1KiB""#),
+            example: r#""1KiB""#,
             help: "The least that a client must send of a request body per second",
             more: "On average: `client_body_timeout` is how far it may fall behind. Waiting for the origin does not count. \
                    `\"0B\"` lets a client send a byte now and then for as long as it likes.",

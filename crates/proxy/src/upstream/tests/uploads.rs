@@ -53,7 +53,7 @@ async fn a_body_without_a_length_goes_in_chunks_with_its_trailers() {
         );
         assert_eq!(
             peer.head().await,
-            "5\r\nhello\r\n10\r\n world of chunks\r\n0\r\nX-Sum: 1\r\n\r\n"
+            "15\r\nhello world of chunks\r\n0\r\nX-Sum: 1\r\n\r\n"
         );
         peer.send(OK).await;
         peer
@@ -66,12 +66,12 @@ async fn a_body_without_a_length_goes_in_chunks_with_its_trailers() {
 #[tokio::test]
 async fn a_body_with_a_length_goes_as_it_is() {
     let origin = Origin::start().await;
-    let group = origin.group();
+    let group = origin.group_with(|settings| settings.upload_buffer = 4);
     let (asked, feed) = upload(Some(10));
+    feed.send(Ok(data("hello"))).await.unwrap();
     let serving = async {
         let mut peer = origin.accept().await;
         assert!(peer.head().await.contains("\r\nContent-Length: 10\r\n"));
-        feed.send(Ok(data("hello"))).await.unwrap();
         assert_eq!(peer.until("hello").await, "hello");
         feed.send(Ok(data("world"))).await.unwrap();
         drop(feed);
@@ -86,15 +86,18 @@ async fn a_body_with_a_length_goes_as_it_is() {
 #[tokio::test]
 async fn a_body_that_breaks_its_word_breaks_the_connection() {
     let failed = Err(BodyError::Disconnected);
-    for (length, frame) in [
-        (Some(3), Ok(data("hi"))),
-        (Some(3), Ok(data("hello"))),
-        (None, failed),
+    for (length, frames) in [
+        (Some(3), vec![Ok(data("hi"))]),
+        (Some(3), vec![Ok(data("hello"))]),
+        (None, vec![Ok(data("hi")), failed]),
     ] {
         let origin = Origin::start().await;
-        let group = origin.group();
+        // Nothing is read ahead, so that the request is on its way when its body breaks off.
+        let group = origin.group_with(|settings| settings.upload_buffer = 0);
         let (asked, feed) = upload(length);
-        feed.send(frame).await.unwrap();
+        for frame in frames {
+            feed.send(frame).await.unwrap();
+        }
         drop(feed);
         let serving = async {
             let mut peer = origin.accept().await;
@@ -241,5 +244,70 @@ async fn a_server_that_does_not_know_continue_gets_the_body_after_a_while() {
         peer
     };
     let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    assert_eq!(answer, Ok(got(200, "ok")));
+}
+
+#[tokio::test]
+async fn what_breaks_off_while_it_is_read_ahead_never_reaches_a_server() {
+    for (length, error) in [
+        (Some(3), BodyError::Incomplete),
+        (Some(3), BodyError::Timeout),
+        (None, BodyError::Disconnected),
+    ] {
+        let origin = Origin::start().await;
+        let group = origin.group();
+        let (asked, feed) = upload(length);
+        feed.send(Ok(data("hi"))).await.unwrap();
+        if error != BodyError::Incomplete {
+            feed.send(Err(error)).await.unwrap();
+        }
+        drop(feed);
+        let answer = fetch(&group, asked).await;
+        assert_eq!(answer, Err(OriginError::RequestBody(error)));
+        assert!(!origin.is_called().await);
+    }
+}
+
+#[tokio::test]
+async fn without_room_to_read_ahead_a_body_goes_as_it_comes() {
+    let origin = Origin::start().await;
+    let group = origin.group_with(|settings| {
+        settings.upload_memory = 7;
+        settings.max_uploads = Some(1);
+    });
+    let (waiting, keep) = upload(Some(10));
+    keep.send(Ok(data("hello"))).await.unwrap();
+    let mut waiting = Box::pin(group.fetch(waiting));
+    tokio::select! {
+        biased;
+        _ = &mut waiting => panic!("its body is not there"),
+        () = tokio::task::yield_now() => {}
+    }
+    let (asked, feed) = upload(Some(6));
+    feed.send(Ok(data("abc"))).await.unwrap();
+    let serving = async {
+        let mut peer = origin.accept().await;
+        assert!(peer.head().await.contains("\r\nContent-Length: 6\r\n"));
+        assert_eq!(peer.until("abc").await, "abc");
+        assert_eq!(group.snapshot().active, 1);
+        feed.send(Ok(data("def"))).await.unwrap();
+        assert_eq!(peer.until("def").await, "def");
+        peer.send(OK).await;
+        peer
+    };
+    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    assert_eq!(answer, Ok(got(200, "ok")));
+    // What was read ahead makes room for others when it is given up.
+    drop(waiting);
+    let (asked, feed) = upload(Some(6));
+    feed.send(Ok(data("abc"))).await.unwrap();
+    let whole = async {
+        feed.send(Ok(data("def"))).await.unwrap();
+        assert!(!origin.is_called().await);
+    };
+    let (answer, ()) = tokio::join!(
+        async { tokio::join!(fetch(&group, asked), origin.serve(OK)).0 },
+        whole
+    );
     assert_eq!(answer, Ok(got(200, "ok")));
 }

@@ -1,0 +1,200 @@
+//! What is read of a request's body before the request takes a place at the origin.
+//!
+//! An application server that has a worker for each connection is held by whoever sends slowly. So
+//! a small body is there as a whole before its request is sent, and a large one has shown that it
+//! moves. A body without a length may be a conversation: it is not waited for any longer than a
+//! moment.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use microcache_engine::body::{Body, BodyError, Frame, Source};
+use microcache_engine::origin::{OriginError, OriginRequest};
+use tokio::time::{Instant, timeout_at};
+
+/// What bodies that are read ahead may take, all those of a group together.
+#[derive(Debug)]
+pub(super) struct Room {
+    size: u64,
+    used: AtomicU64,
+}
+
+/// Some of the room, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    room: Arc<Room>,
+    bytes: u64,
+}
+
+/// How much is read ahead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Of one body.
+    pub(super) bytes: usize,
+    /// How long a body that does not say how long it is.
+    pub(super) wait: Duration,
+}
+
+/// How far a body has come.
+#[derive(Debug)]
+pub(super) enum Arrived {
+    /// All of it is there, and takes so much room until it is sent.
+    Whole(Option<Held>),
+    /// There is more to come, as fast as the client sends it.
+    InPart,
+}
+
+impl Room {
+    pub(super) fn new(size: u64) -> Arc<Self> {
+        Arc::new(Self {
+            size,
+            used: AtomicU64::new(0),
+        })
+    }
+
+    fn none_of(self: &Arc<Self>) -> Held {
+        Held {
+            room: Arc::clone(self),
+            bytes: 0,
+        }
+    }
+}
+
+impl Held {
+    /// Takes more, if there is as much.
+    fn grow(&mut self, by: usize) -> bool {
+        let by = by as u64;
+        let used = self.room.used.fetch_add(by, Ordering::Relaxed) + by;
+        let fits = used <= self.room.size;
+        if fits {
+            self.bytes += by;
+        } else {
+            self.room.used.fetch_sub(by, Ordering::Relaxed);
+        }
+        fits
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.room.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Reads as much of the request's body as these bounds allow, and leaves it there together with
+/// what is still to come. A client that wants to be asked for its body is asked by the origin.
+pub(super) async fn read_ahead(
+    request: &mut OriginRequest,
+    bounds: Bounds,
+    room: &Arc<Room>,
+) -> Result<Arrived, OriginError> {
+    if !matches!(request.body, Body::Stream(_)) {
+        return Ok(Arrived::Whole(None));
+    }
+    if bounds.bytes == 0 || request.fields.fields().contains("expect") {
+        return Ok(Arrived::InPart);
+    }
+    let rest = std::mem::replace(&mut request.body, Body::Empty);
+    let mut reading = Reading {
+        length: request.length,
+        read: BytesMut::new(),
+        held: room.none_of(),
+        rest,
+    };
+    let deadline = Instant::now() + bounds.wait;
+    let unread = loop {
+        let frame = match reading.length {
+            Some(_) => reading.rest.frame().await,
+            None => match timeout_at(deadline, reading.rest.frame()).await {
+                Ok(frame) => frame,
+                Err(_conversation) => break None,
+            },
+        };
+        match frame.transpose().map_err(OriginError::RequestBody)? {
+            Some(Frame::Data(data)) if reading.is_all(&data) => {
+                request.body = Body::Full(data);
+                return Ok(Arrived::Whole(None));
+            }
+            Some(Frame::Data(data)) => {
+                if !reading.take(&data, bounds.bytes) {
+                    break Some(Frame::Data(data));
+                }
+                if reading.length == Some(reading.read.len() as u64) {
+                    return Ok(reading.whole(request));
+                }
+            }
+            Some(Frame::Trailers(trailers)) => {
+                reading.rest = Body::Empty;
+                request.body = reading.into_body(Some(Frame::Trailers(trailers)));
+                return Ok(Arrived::Whole(None));
+            }
+            None if reading.length.is_some() => {
+                return Err(OriginError::RequestBody(BodyError::Incomplete));
+            }
+            None => return Ok(reading.whole(request)),
+        }
+    };
+    request.body = reading.into_body(unread);
+    Ok(Arrived::InPart)
+}
+
+/// A body that is being read ahead.
+struct Reading {
+    length: Option<u64>,
+    read: BytesMut,
+    held: Held,
+    rest: Body,
+}
+
+impl Reading {
+    /// Whether this first piece is the whole body: it need not be copied.
+    fn is_all(&self, data: &Bytes) -> bool {
+        self.read.is_empty() && self.length == Some(data.len() as u64)
+    }
+
+    /// Takes a piece, if there is room for it. It is copied: small pieces would keep large read
+    /// buffers alive.
+    fn take(&mut self, data: &Bytes, limit: usize) -> bool {
+        let room = limit.saturating_sub(self.read.len());
+        let fits = data.len() <= room && self.held.grow(data.len());
+        if fits {
+            self.read.extend_from_slice(data);
+        }
+        fits
+    }
+
+    fn whole(self, request: &mut OriginRequest) -> Arrived {
+        request.body = Body::Full(self.read.freeze());
+        Arrived::Whole(Some(self.held))
+    }
+
+    fn into_body(self, unread: Option<Frame>) -> Body {
+        Body::Stream(Box::new(Ahead {
+            read: Some((self.read.freeze(), self.held)).filter(|(read, _)| !read.is_empty()),
+            unread,
+            rest: self.rest,
+        }))
+    }
+}
+
+/// A body of which some was read: that first, then the rest.
+struct Ahead {
+    read: Option<(Bytes, Held)>,
+    unread: Option<Frame>,
+    rest: Body,
+}
+
+impl Source for Ahead {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        if let Some((read, _)) = self.read.take() {
+            return Poll::Ready(Some(Ok(Frame::Data(read))));
+        }
+        if let Some(unread) = self.unread.take() {
+            return Poll::Ready(Some(Ok(unread)));
+        }
+        self.rest.poll_frame(cx)
+    }
+}
