@@ -57,6 +57,7 @@ fn engine(codings: &[&str]) -> Engine {
             waiters: 1024,
         },
         hit_for_miss: 2_000,
+        remember_too_large: 600_000,
         refresh_pause: 3_600_000,
         wait_timeout: 30_000,
     };

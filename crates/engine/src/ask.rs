@@ -6,7 +6,7 @@ use std::time::Duration;
 use microcache_policy::vary::{self, Selection};
 use microcache_policy::{CacheStatus, Fields, RequestFacts, Reuse, in_use_until, on_error, reuse};
 use microcache_store::Hit;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::RecvError};
 use tokio::time::{Instant, timeout_at};
 
 use crate::failure::failed;
@@ -16,7 +16,9 @@ use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::{Reusable, passed_on};
-use crate::serve::{Engine, Question, Refresh, Served, Wanted, Way, answer, answer_from};
+use crate::serve::{
+    Engine, Question, Refresh, Served, TOO_LARGE, Wanted, Way, answer, answer_from,
+};
 
 /// How often a request looks again because what it waited for turned out to be another variant.
 const MAX_ROUNDS: usize = 4;
@@ -38,8 +40,12 @@ impl Engine {
             let told = match self.enter(wanted, Purpose::Answer) {
                 Entry::Full => break,
                 Entry::Lead(leader) => {
-                    let own = self.start_fetch(leader, &question, &incoming);
-                    return self.answer_leader(question, &incoming, own).await;
+                    let own = self.start_fetch(leader, &question, &incoming).await;
+                    if let Ok(Own::TooLarge) = own {
+                        question.detail = Some(TOO_LARGE);
+                        break;
+                    }
+                    return self.answer_leader(&question, &incoming, own);
                 }
                 Entry::Join(ticket) => timeout_at(deadline, ticket).await,
             };
@@ -145,11 +151,11 @@ impl Engine {
         receiver
     }
 
-    async fn answer_leader(
+    fn answer_leader(
         &self,
-        question: Question,
+        question: &Question,
         incoming: &Incoming,
-        own: oneshot::Receiver<Own>,
+        own: Result<Own, RecvError>,
     ) -> Response {
         let facts = self.facts(question.route, incoming);
         let mut cache_status = CacheStatus {
@@ -157,7 +163,7 @@ impl Engine {
             detail: question.detail,
             ..CacheStatus::default()
         };
-        match own.await {
+        match own {
             Ok(Own::First(first)) => {
                 let now = self.clock.now();
                 first.respond(Fields::new(&incoming.fields), &facts, now, cache_status)
@@ -173,7 +179,7 @@ impl Engine {
                 passed_on(origin, &facts, cache_status, Outcome::Miss)
             }
             Ok(Own::Failed(failure, page)) => {
-                if let Some(response) = self.stale_copy(&question, incoming, failure.as_str()) {
+                if let Some(response) = self.stale_copy(question, incoming, failure.as_str()) {
                     return response;
                 }
                 match page {
@@ -181,7 +187,9 @@ impl Engine {
                     None => failed(&failure, question.forward, self.clock.now()),
                 }
             }
-            Err(_) => failed(&Failure::Abandoned, question.forward, self.clock.now()),
+            Ok(Own::TooLarge) | Err(_) => {
+                failed(&Failure::Abandoned, question.forward, self.clock.now())
+            }
         }
     }
 

@@ -23,7 +23,7 @@ use crate::message::Response;
 use crate::origin::OriginResponse;
 use crate::outcome::Outcome;
 use crate::respond::Reusable;
-use crate::serve::{Engine, Route};
+use crate::serve::{Engine, Route, TOO_LARGE};
 
 /// A response that may be kept, as the one gets it who asked for it. Others do not see the fields
 /// that must not be replayed.
@@ -116,6 +116,7 @@ impl Engine {
         let deadline = self.clock.now().plus(self.settings.fill_timeout);
         let mut keeping = Keeping::InMemory;
         let mut received = 0;
+        let largest = self.largest(route);
         let mut waited = Duration::ZERO;
         let end = loop {
             let is_read = self.welcome(fill, &mut body, &mut waited).await.is_ok();
@@ -128,14 +129,19 @@ impl Engine {
                     // Silence has a time-out of its own, so a body that comes too slowly is
                     // noticed when more of it comes.
                     let in_time = self.clock.now() < deadline;
+                    let fitted = received <= largest;
                     received += chunk.len() as u64;
+                    if fitted && received > largest {
+                        let until = self.clock.now().plus(self.settings.remember_too_large);
+                        self.oversized.note(leader.key(), &filling.selection, until);
+                    }
                     let pushed = fill.push(chunk.clone(), if in_time { limit } else { 0 });
                     if let Pushed::Outgrown(_) = pushed {
                         leader.close();
                         // It will lie in no tier that others share.
                         drop(claimed.take());
                     }
-                    let fits = in_time && received <= self.largest(route);
+                    let fits = in_time && received <= largest;
                     keeping = keeping.go_on(&self.tiers, pushed, chunk, fits).await;
                 }
                 Some(Ok(Frame::Trailers(trailers))) => break Ok(Some(trailers)),
@@ -205,6 +211,9 @@ impl Engine {
             )
         };
         let key: Box<[u8]> = leader.key().into();
+        if !matches!(keeping, Keeping::Nothing) {
+            self.oversized.forget(&key, &filling.selection);
+        }
         match keeping {
             Keeping::Nothing => {}
             Keeping::InMemory => {
@@ -296,7 +305,7 @@ pub(crate) fn judge(
         .length
         .is_some_and(|length| length > engine.largest(route))
     {
-        return Err("too-large");
+        return Err(TOO_LARGE);
     }
     let fields = response.fields.fields();
     match storable(

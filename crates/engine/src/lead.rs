@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use http::Method;
+use microcache_policy::vary::{self, Selection, Vary};
 use microcache_policy::{
     Fields, FieldsBuf, Handling, Refreshed, RequestFacts, Storable, Time, add_validators,
-    is_conditional_field, is_refusal, on_error, refreshed, same_representation, vary,
+    is_conditional_field, is_refusal, on_error, refreshed, same_representation,
 };
 use microcache_store::{Claimed, Hit, Memory, Rest};
 use tokio::sync::oneshot;
@@ -16,7 +17,7 @@ use crate::flight::{Answer, Failure, Leader};
 use crate::keep::{First, complete, judge, renewed};
 use crate::message::Incoming;
 use crate::origin::{OriginError, OriginRequest, OriginResponse, Urgency};
-use crate::serve::{Engine, Route};
+use crate::serve::{Engine, Route, TOO_LARGE};
 
 /// What `Cache-Status` says where the origin refused the request of one client.
 pub(crate) const REFUSED: &str = "refused";
@@ -31,6 +32,8 @@ pub(crate) enum Own {
     Found(Hit, &'static str),
     /// A response that is nobody else's.
     Private(OriginResponse, &'static str),
+    /// The whole is too large to be kept, and the client wants a part: it asks for that.
+    TooLarge,
     /// No answer; the origin's error page, if it sent one.
     Failed(Failure, Option<OriginResponse>),
 }
@@ -120,6 +123,16 @@ impl Engine {
             Err(why) => {
                 let background = matches!(fetch.urgency, Urgency::Refresh { .. });
                 self.not_for_sharing(&leader, &facts, background, behind, now);
+                if why == TOO_LARGE {
+                    self.note_too_large(&leader, response.fields.fields(), request, now);
+                }
+                let wants_part = facts.range().is_some() && fetch.incoming.method == Method::GET;
+                if why == TOO_LARGE && wants_part && response.status == 200 {
+                    // Nothing here may hold the request when it is told to go.
+                    drop((response, fetch));
+                    let _ = own.send(Own::TooLarge);
+                    return;
+                }
                 let _ = own.send(Own::Private(response, why));
             }
         }
@@ -158,6 +171,23 @@ impl Engine {
                 Some(_) => {}
             }
         }
+    }
+
+    /// For some time nobody is made to wait for what is too large to be kept.
+    fn note_too_large(
+        &self,
+        leader: &Leader,
+        response: Fields<'_>,
+        request: Fields<'_>,
+        now: Time,
+    ) {
+        let mut selection = Selection::new();
+        if let Vary::Names(names) = vary::of_response(response) {
+            vary::select(&names, request, &mut selection);
+            self.memory.learn_vary(leader.key(), &names);
+        }
+        let until = now.plus(self.settings.remember_too_large);
+        self.oversized.note(leader.key(), &selection, until);
     }
 
     /// The origin has confirmed what is stored. It may forbid to keep it at the same time: then it

@@ -15,6 +15,7 @@ mod lead;
 mod message;
 pub mod origin;
 pub mod outcome;
+mod oversized;
 mod page;
 mod purge;
 mod purges;

@@ -20,8 +20,12 @@ use crate::flight::{FlightLimits, Flights};
 use crate::message::{Request, Response};
 use crate::origin::Origin;
 use crate::outcome::{Counters, Outcome};
+use crate::oversized::Oversized;
 use crate::purges::Purges;
 use crate::respond::{Reusable, plain};
+
+/// What `Cache-Status` says of what is too large to be kept.
+pub(crate) const TOO_LARGE: &str = "too-large";
 
 /// What the operator says for some requests.
 pub struct Route {
@@ -71,6 +75,8 @@ pub struct Settings {
     pub flights: FlightLimits,
     /// How long nobody waits for somebody else's fetch of a key that turned out not storable.
     pub hit_for_miss: Millis,
+    /// How long a url that is too large to be kept is remembered.
+    pub remember_too_large: Millis,
     /// The time between two attempts to refresh a response.
     pub refresh_pause: Millis,
     /// How long a request waits for somebody else's fetch.
@@ -84,6 +90,7 @@ pub struct Engine {
     pub(crate) purges: Purges,
     pub(crate) flights: Arc<Flights>,
     pub(crate) fill_budget: Arc<Budget>,
+    pub(crate) oversized: Oversized,
     pub(crate) settings: Settings,
     pub(crate) routes: Vec<Route>,
     find: FindRoute,
@@ -143,6 +150,7 @@ impl Engine {
             purges: Purges::default(),
             flights: Flights::new(settings.flights),
             fill_budget: Arc::new(Budget::new(settings.fill_memory)),
+            oversized: Oversized::new(),
             settings,
             routes,
             find,
@@ -227,7 +235,7 @@ impl Engine {
         } else if !route.collapse {
             Some("collapse-off")
         } else {
-            self.why_alone(&known, now)
+            self.why_alone(&key, &known, request, now)
         };
         if alone.is_none()
             && !matches!(known, Known::Response(_))
@@ -289,7 +297,20 @@ impl Engine {
     }
 
     /// Why a request should not wait for somebody else's fetch of the same.
-    fn why_alone(&self, known: &Known, now: Time) -> Option<&'static str> {
+    fn why_alone(
+        &self,
+        key: &[u8],
+        known: &Known,
+        request: &Request<'_>,
+        now: Time,
+    ) -> Option<&'static str> {
+        if !matches!(known, Known::Response(_))
+            && self
+                .oversized
+                .contains(key, &selection(known, request), now)
+        {
+            return Some(TOO_LARGE);
+        }
         let Known::Key(object) = known else {
             return None;
         };
@@ -331,20 +352,28 @@ enum Known {
 }
 
 fn wanted(key: &[u8], known: &Known, request: &Request<'_>) -> Wanted {
-    let (vary, stored) = match &known {
-        Known::Nothing => (None, None),
-        Known::Key(object) => (Some(&object.vary), None),
-        Known::Response(hit) => (Some(&hit.object().vary), Some(hit.clone())),
+    Wanted {
+        key: key.into(),
+        selection: selection(known, request)[..].into(),
+        stored: match known {
+            Known::Response(hit) => Some(hit.clone()),
+            Known::Nothing | Known::Key(_) => None,
+        },
+    }
+}
+
+/// What the request says in the fields that the latest response varied on.
+fn selection(known: &Known, request: &Request<'_>) -> Selection {
+    let vary = match known {
+        Known::Nothing => None,
+        Known::Key(object) => Some(&object.vary),
+        Known::Response(hit) => Some(&hit.object().vary),
     };
     let mut selection = Selection::new();
     if let Some(vary) = vary {
         vary::select(vary, request.fields, &mut selection);
     }
-    Wanted {
-        key: key.into(),
-        selection: selection[..].into(),
-        stored,
-    }
+    selection
 }
 
 fn only_if_cached(forward: Forward, now: Time) -> Response {

@@ -103,6 +103,7 @@ fn engine(config: &Config, origins: &[Arc<dyn Origin>], tiers: Tiers) -> Engine 
             waiters: config.limits.max_waiters_per_fetch,
         },
         hit_for_miss: config.hit_for_miss,
+        remember_too_large: config.remember_too_large,
         refresh_pause: REFRESH_PAUSE,
         wait_timeout: WAIT_TIMEOUT,
     };

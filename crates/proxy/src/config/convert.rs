@@ -71,6 +71,7 @@ impl<'a> Draft<'a> {
                 upstreams: Vec::new(),
                 routes: Vec::new(),
                 hit_for_miss: 0,
+                remember_too_large: 0,
                 limits: Limits::default(),
                 timeouts: ClientTimeouts::default(),
                 trusted_proxies: Vec::new(),

@@ -53,6 +53,8 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// How long a response that turned out not to be storable keeps others from queuing for it.
     pub hit_for_miss: Millis,
+    /// How long a url that is too large to be kept is remembered.
+    pub remember_too_large: Millis,
     /// Bounds on what clients and fetches may take.
     pub limits: Limits,
     /// How long slow clients are waited for.

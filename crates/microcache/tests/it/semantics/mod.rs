@@ -12,6 +12,7 @@ mod request_directives;
 mod stale_forbidden;
 mod status_field;
 mod storing;
+mod too_large;
 mod validation;
 mod vary;
 

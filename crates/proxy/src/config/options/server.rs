@@ -66,6 +66,17 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
     },
     Opt {
         about: About {
+            name: "remember_too_large",
+            form: Form::Duration,
+            unset: Unset::Is(r#""10m""#),
+            example: r#""10m""#,
+            help: "How long a url that is too large to be kept is remembered",
+            more: "Meanwhile every request for it goes to the origin as it is, a range as a range.",
+        },
+        set: |c, v, m| m.put(&mut c.remember_too_large, v.millis(&LIFETIME)),
+    },
+    Opt {
+        about: About {
             name: "trusted_proxies",
             form: Form::List("BLOCK"),
             unset: Unset::Is("[]"),
