@@ -8,7 +8,14 @@ const FRESH: &str = "Cache-Control: max-age=1000";
 
 /// Keeps bodies of ten bytes, and forgets at once that a url was not to be shared.
 fn proxy(origin: &Origin) -> Proxy {
-    let flags = ["--max-object", "10B", "--hit-for-miss", "1ms", "--ttl", "1h"];
+    let flags = [
+        "--max-object",
+        "10B",
+        "--hit-for-miss",
+        "1ms",
+        "--ttl",
+        "1h",
+    ];
     Proxy::start(origin, &flags)
 }
 
