@@ -109,7 +109,7 @@ fn store(engine: &Engine, more_fields: &str, request: &str) {
         &selection,
         RECEIVED,
     );
-    let key = key::build(Scheme::Http, HOST, TARGET, request, &rules.key);
+    let key = key::build(Scheme::Http, HOST, TARGET, request, false, &rules);
     let kept = engine.memory().put(&key, stored, RECEIVED);
     kept.expect("there is room");
 }

@@ -39,7 +39,7 @@ pub struct Incoming {
     pub method: Method,
     /// How the client reached us.
     pub scheme: Scheme,
-    /// The authority.
+    /// The authority, as it stands in keys ([`key::normal_host`](microcache_policy::key::normal_host)).
     pub host: Bytes,
     /// The raw path and query.
     pub target: Bytes,

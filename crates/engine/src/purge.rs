@@ -59,7 +59,7 @@ impl Engine {
             target,
             ..incoming.as_request()
         };
-        let key = key_of(&get, &self.route(&get).rules.key);
+        let key = key_of(&get, &self.route(&get).rules);
         self.purge_key(&key);
     }
 }

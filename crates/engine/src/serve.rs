@@ -11,7 +11,7 @@ use microcache_policy::request::{Handling, PassReason};
 use microcache_policy::reuse::{Reuse, Why, awaits_refresh, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
 use microcache_policy::vary::{self, Selection};
-use microcache_policy::{Fields, KeyRules, Millis, RequestFacts, Rules, Time};
+use microcache_policy::{Fields, Millis, RequestFacts, Rules, Time};
 use microcache_store::{Hit, Memory, MemoryLimits, Object, Tiers};
 
 use crate::clock::Clock;
@@ -118,6 +118,13 @@ pub struct Question {
     pub(crate) way: Way,
 }
 
+impl Question {
+    /// The number of its route.
+    pub const fn route(&self) -> usize {
+        self.route
+    }
+}
+
 /// How a question goes to the origin.
 pub(crate) enum Way {
     /// On its own. With a key, a response that turns out storable is stored under it.
@@ -139,6 +146,13 @@ pub(crate) struct Wanted {
 pub struct Refresh {
     pub(crate) route: usize,
     pub(crate) wanted: Wanted,
+}
+
+impl Refresh {
+    /// The number of its route.
+    pub const fn route(&self) -> usize {
+        self.route
+    }
 }
 
 impl Engine {
@@ -202,7 +216,7 @@ impl Engine {
         };
 
         // 2. The key, and what is known about it.
-        let key = key_of(request, &route.rules.key);
+        let key = key_of(request, &route.rules);
         let known = self.look_up(&key, request.fields);
 
         // 3. May the stored response be used?
@@ -323,24 +337,26 @@ impl Engine {
         }
     }
 
+    /// The rules of the route with this number.
+    pub fn rules(&self, route: usize) -> &Rules {
+        &self.routes[route].rules
+    }
+
     pub(crate) fn route(&self, request: &Request<'_>) -> &Route {
         &self.routes[(self.find)(request).route]
     }
 }
 
 /// The key of a request on a route with these rules.
-pub(crate) fn key_of(request: &Request<'_>, rules: &KeyRules) -> KeyBuf {
-    let mut key = key::build(
+pub(crate) fn key_of(request: &Request<'_>, rules: &Rules) -> KeyBuf {
+    key::build(
         request.scheme,
         request.host,
         request.target,
         request.fields,
+        request.vouched,
         rules,
-    );
-    if request.vouched {
-        key::push_vouched(&mut key, request.fields);
-    }
-    key
+    )
 }
 
 /// What memory knows of a request's key.

@@ -6,11 +6,13 @@
 
 use smallvec::SmallVec;
 
+use crate::cookies;
 use crate::encoding::{length, push_component, push_field, push_with_len, take_component};
 use crate::fields::Fields;
-use crate::request::cookies;
-use crate::rules::{KeyRules, Query};
-use crate::trust::only_from_trusted_peers;
+use crate::patterns::{Patterns, takes};
+use crate::query::{decoded, in_any_reading, parameters};
+use crate::rules::{KeyRules, Query, RequestRules, Rules};
+use crate::trust::{Fate, believed, fate};
 
 /// A key. Those of ordinary urls need no allocation.
 pub type KeyBuf = SmallVec<[u8; INLINE]>;
@@ -61,34 +63,58 @@ impl Scheme {
     }
 }
 
-/// The key of a request. `host` may be in any case and carry the default port.
+/// The key of a request. `host` may be in any case and carry the default port. `vouched` says that
+/// the peer is a trusted proxy, and is believed what it says of the client's request: an origin that
+/// builds its links from it answers differently for each.
 pub fn build(
     scheme: Scheme,
     host: &[u8],
     path_and_query: &[u8],
     fields: Fields<'_>,
-    rules: &KeyRules,
+    vouched: bool,
+    rules: &Rules,
 ) -> KeyBuf {
     let (path, query) = split_query(path_and_query);
     let host = without_default_port(scheme, host);
     let path = if path.is_empty() { b"/" } else { path };
     let mut key = KeyBuf::from_buf_and_len([0; INLINE], INLINE);
-    let plain = (rules.query == Query::All).then(|| plain(&mut key, scheme, host, path, query));
+    let all = rules.key.query == Query::All;
+    let plain = all.then(|| plain(&mut key, scheme, host, path, query));
     key.truncate(plain.flatten().unwrap_or(0));
     if key.is_empty() {
-        push_url(&mut key, scheme, host, path, query, &rules.query);
+        push_url(&mut key, scheme, host, path, query, &rules.key.query);
     }
-    for name in &rules.headers {
-        push_with_len(&mut key, |out| {
-            out.extend(name.bytes().map(|b| b.to_ascii_lowercase()));
-        });
-        push_field(&mut key, fields, name);
+    for name in &rules.key.headers {
+        push_header(&mut key, fields, name, vouched, &rules.request);
     }
-    for name in &rules.cookies {
-        push_component(&mut key, name.as_bytes());
-        push_cookie(&mut key, fields, name);
+    if !rules.key.cookies.is_empty() {
+        push_cookies(&mut key, fields, rules);
+    }
+    if vouched || !rules.request.kept_fields.is_empty() {
+        push_believed(&mut key, fields, vouched, &rules.request);
     }
     key
+}
+
+/// A host as it stands in keys, and as the origin gets it: in lower case, without the default port.
+/// A dot at its end stays: it is another name to some origins.
+pub fn normal_host(scheme: Scheme, host: &[u8]) -> Vec<u8> {
+    without_default_port(scheme, host).to_ascii_lowercase()
+}
+
+/// What stands in the key of a target, for the origin: what is stored under a key answers all who
+/// share it, so none of them may tell the origin more. `None` if that is all of the target.
+pub fn kept_target(path_and_query: &[u8], rules: &KeyRules) -> Option<Vec<u8>> {
+    if rules.query == Query::All || rules.whole_query {
+        return None;
+    }
+    let (path, query) = split_query(path_and_query);
+    let mut target = path.to_vec();
+    for (i, parameter) in kept(query?, &rules.query).enumerate() {
+        target.push(if i == 0 { b'?' } else { b'&' });
+        target.extend_from_slice(parameter);
+    }
+    Some(target)
 }
 
 /// Writes the key of a url with all of its query, if it fits: nearly every key, in one go. Says how
@@ -145,18 +171,10 @@ fn push_url(
     push_query(key, query, rules);
 }
 
-/// Adds to the key what a trusted proxy says of the client's request: an origin that builds its
-/// links from it answers differently for each. Addresses are left out; every client has his own.
-pub fn push_vouched(out: &mut KeyBuf, fields: Fields<'_>) {
-    const ADDRESSES: [&[u8]; 2] = [b"x-forwarded-for", b"x-real-ip"];
-    for (name, value) in fields {
-        if !only_from_trusted_peers(name) || ADDRESSES.iter().any(|a| name.eq_ignore_ascii_case(a))
-        {
-            continue;
-        }
-        push_with_len(out, |out| {
-            out.extend(name.iter().map(u8::to_ascii_lowercase));
-        });
+/// Adds what the origin is told because somebody is believed.
+fn push_believed(out: &mut KeyBuf, fields: Fields<'_>, vouched: bool, rules: &RequestRules) {
+    for (name, value) in believed(fields, vouched, rules) {
+        push_lower(out, name);
         if name.eq_ignore_ascii_case(b"forwarded") {
             push_with_len(out, |out| {
                 let parameters = value.split(|b| matches!(b, b',' | b';'));
@@ -171,6 +189,10 @@ pub fn push_vouched(out: &mut KeyBuf, fields: Fields<'_>) {
             push_component(out, value);
         }
     }
+}
+
+fn push_lower(out: &mut KeyBuf, name: &[u8]) {
+    push_with_len(out, |out| out.extend(name.iter().map(u8::to_ascii_lowercase)));
 }
 
 /// Whether a parameter of `Forwarded` names one of the machines on the way.
@@ -216,24 +238,15 @@ fn push_query(out: &mut KeyBuf, query: Option<&[u8]>, rules: &Query) {
         out.push(0);
         return;
     };
-    let counts = |parameter: &&[u8]| {
-        let name = parameter.split(|&b| b == b'=').next().unwrap_or(parameter);
-        match rules {
-            Query::All => true,
-            Query::Except(patterns) => !patterns.matches(name),
-            Query::Only(patterns) => patterns.matches(name),
-        }
-    };
-    let parameters = || query.split(|&b| b == b'&').filter(counts);
     if *rules == Query::All {
         out.push(1);
         push_component(out, query);
-    } else if parameters().next().is_none() {
+    } else if kept(query, rules).next().is_none() {
         out.push(0);
     } else {
         out.push(1);
         push_with_len(out, |out| {
-            for (i, parameter) in parameters().enumerate() {
+            for (i, parameter) in kept(query, rules).enumerate() {
                 if i > 0 {
                     out.push(b'&');
                 }
@@ -243,14 +256,89 @@ fn push_query(out: &mut KeyBuf, query: Option<&[u8]>, rules: &Query) {
     }
 }
 
-/// Every value the cookie has, since nobody knows which one the origin takes.
-fn push_cookie(out: &mut KeyBuf, fields: Fields<'_>, name: &str) {
-    let pairs = fields.all("cookie").flat_map(cookies);
-    for (_, value) in pairs.filter(|(found, _)| *found == name.as_bytes()) {
+/// The parameters that count, as they stand. Their names are compared decoded, and a parameter
+/// counts if something does that a program finds in it.
+fn kept<'a>(query: &'a [u8], rules: &'a Query) -> impl Iterator<Item = &'a [u8]> {
+    let counts = move |name: &[u8]| match rules {
+        Query::All => true,
+        Query::Except(patterns) => !matches_decoded(patterns, name),
+        Query::Only(patterns) => matches_decoded(patterns, name),
+    };
+    parameters(query)
+        .filter(move |parameter| in_any_reading(parameter).any(|(name, _)| counts(name)))
+}
+
+fn matches_decoded(patterns: &Patterns, name: &[u8]) -> bool {
+    if memchr::memchr2(b'%', b'+', name).is_none() {
+        return patterns.matches(name);
+    }
+    let name: SmallVec<[u8; 64]> = decoded(name).collect();
+    patterns.matches(&name)
+}
+
+/// A field as the origin sees it; of a pattern all fields, in the order of their names.
+fn push_header(
+    out: &mut KeyBuf,
+    fields: Fields<'_>,
+    wanted: &str,
+    vouched: bool,
+    rules: &RequestRules,
+) {
+    let travels = |name: &[u8]| fate(name, vouched, rules) == Fate::Travels;
+    push_lower(out, wanted.as_bytes());
+    let Some(beginning) = wanted.strip_suffix('*') else {
+        if travels(wanted.as_bytes()) {
+            push_field(out, fields, wanted);
+        } else {
+            out.push(0);
+        }
+        return;
+    };
+    let is_wanted = |name: &[u8]| {
+        name.get(..beginning.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(beginning.as_bytes()))
+    };
+    let mut found: SmallVec<[_; 8]> = fields
+        .iter()
+        .filter(|(name, _)| is_wanted(name) && travels(name))
+        .collect();
+    let lower = |name: &'_ [u8]| name.iter().map(u8::to_ascii_lowercase).collect::<SmallVec<[u8; 32]>>();
+    found.sort_by_cached_key(|(name, _)| lower(name));
+    for (name, value) in found {
         out.push(1);
+        push_lower(out, name);
         push_component(out, value);
     }
     out.push(0);
+}
+
+/// Every value that a cookie has, since nobody knows which one the origin takes; of a pattern all
+/// cookies, in the order of their names. Where programs could disagree on what is a cookie, all that
+/// there is.
+fn push_cookies(out: &mut KeyBuf, fields: Fields<'_>, rules: &Rules) {
+    if cookies::are_unclear(fields, rules) {
+        for pair in cookies::sent(fields, &rules.request) {
+            out.push(2);
+            push_component(out, pair);
+        }
+        return;
+    }
+    for wanted in &rules.key.cookies {
+        push_component(out, wanted.as_bytes());
+        let pairs = cookies::sent(fields, &rules.request).map(cookies::split);
+        let mut found: SmallVec<[_; 8]> = pairs
+            .filter(|(name, _)| takes(wanted.as_bytes(), name))
+            .collect();
+        found.sort_by_key(|(name, _)| *name);
+        for (name, value) in found {
+            out.push(1);
+            if wanted.ends_with('*') {
+                push_component(out, name);
+            }
+            push_component(out, value);
+        }
+        out.push(0);
+    }
 }
 
 #[cfg(test)]
@@ -261,12 +349,17 @@ mod tests {
 
     fn key_of(rules: &KeyRules, target: &str, request: &str) -> KeyBuf {
         let fields = fields(request);
+        let rules = Rules {
+            key: rules.clone(),
+            ..Rules::default()
+        };
         build(
             Scheme::Http,
             b"a",
             target.as_bytes(),
             fields.fields(),
-            rules,
+            false,
+            &rules,
         )
     }
 
@@ -289,13 +382,13 @@ mod tests {
     }
 
     fn check_url(host: &str, target: &str, expected: UrlParts<'_>) {
-        let rules = KeyRules::default();
         let key = build(
             expected.0,
             host.as_bytes(),
             target.as_bytes(),
             Fields::default(),
-            &rules,
+            false,
+            &Rules::default(),
         );
         assert_eq!(url_of(&key), Some(expected), "{host} {target}");
     }
@@ -391,6 +484,143 @@ mod tests {
                 expected,
                 "{rules:?} {target}"
             );
+        }
+    }
+
+    #[test]
+    fn names_of_parameters_are_compared_decoded_and_a_semicolon_hides_none() {
+        let except = Query::Except(Patterns::from_iter(["utm_*", "gc lid"]));
+        let only = Query::Only(Patterns::from_iter(["page", "id"]));
+        for (query, target, expected) in [
+            (&only, "/a?pag%65=EVIL", "/a?pag%65=EVIL"),
+            (&only, "/a?%70%61%67%65=EVIL&x=1", "/a?%70%61%67%65=EVIL"),
+            (&only, "/a?x=1;page=EVIL", "/a?x=1;page=EVIL"),
+            (&only, "/a?x=1;y=2&id=3", "/a?id=3"),
+            (&only, "/a?%2570age=1", "/a"),
+            (&only, "/a?page", "/a?page"),
+            (&only, "/a?id=2&id=1&x&id", "/a?id=2&id=1&id"),
+            (&except, "/a?utm_x=1;id=EVIL", "/a?utm_x=1;id=EVIL"),
+            (&except, "/a?utm_x=1;utm_y=2;&b", "/a?b"),
+            (&except, "/a?ut%6D_x=1&b=2", "/a?b=2"),
+            (&except, "/a?gc+lid=1&gc%20lid=2", "/a"),
+            (&except, "/a?b=1&&c&", "/a?b=1&&c&"),
+            (&except, "/a?b=1?c", "/a?b=1?c"),
+            (&except, "/a?", "/a?"),
+            (&except, "/a?utm_x", "/a"),
+            (&Query::All, "/a?b&&utm_x=1", "/a?b&&utm_x=1"),
+        ] {
+            let rules = KeyRules {
+                query: query.clone(),
+                ..KeyRules::default()
+            };
+            let sent = kept_target(target.as_bytes(), &rules);
+            let sent = sent.unwrap_or_else(|| target.into());
+            assert_eq!(String::from_utf8_lossy(&sent), expected, "{target}");
+            // What is sent is what the key says, and what is keyed.
+            let sent = String::from_utf8(sent).expect("text");
+            let key = key_of(&rules, target, "");
+            assert_eq!(key, key_of(&rules, &sent, ""), "{target}");
+            assert_eq!(key, key_of(&KeyRules::default(), &sent, ""), "{target}");
+            let whole = KeyRules {
+                whole_query: true,
+                ..rules
+            };
+            assert_eq!(kept_target(target.as_bytes(), &whole), None);
+        }
+        let rules = KeyRules {
+            query: only,
+            ..KeyRules::default()
+        };
+        assert_eq!(kept_target(b"/a", &rules), None);
+        assert_eq!(kept_target(b"*", &rules), None);
+    }
+
+    #[test]
+    fn a_star_keys_everything_that_begins_so() {
+        let rules = KeyRules {
+            headers: vec!["X-C-*".to_owned()],
+            cookies: vec!["c_*".to_owned()],
+            ..KeyRules::default()
+        };
+        let requests = [
+            "",
+            "x-c-a: 1",
+            "x-c-a: 1\nx-c-b: 1",
+            "x-c-a: 1\nx-c-a: 1",
+            "x-c-ab: 1",
+            "x-c-b: 1",
+            "Cookie: c_a=1",
+            "Cookie: c_a=1; c_b=1",
+            "Cookie: c_b=1",
+            "Cookie: c_b=1; c_b=2",
+            "Cookie: c_b=2; c_b=1",
+            "Cookie: x=1, c_a=1",
+            "Cookie: c_a=\"1\"",
+        ];
+        for (i, one) in requests.iter().enumerate() {
+            for (j, other) in requests.iter().enumerate() {
+                let same = key_of(&rules, "/", one) == key_of(&rules, "/", other);
+                assert_eq!(same, i == j, "{one:?} {other:?}");
+            }
+        }
+        assert_eq!(
+            key_of(&rules, "/", "X-C-B: 1\nx-c-A: 2\nCookie: c_b=1; d=2; c_a=3"),
+            key_of(&rules, "/", "x-c-a: 2\nx-c-b: 1\nCookie: c_a=3; c_b=1")
+        );
+    }
+
+    #[test]
+    fn fields_that_the_origin_does_not_see_are_not_keyed() {
+        let mut rules = Rules {
+            key: KeyRules {
+                headers: vec!["X-Forwarded-Host".to_owned(), "X-*".to_owned(), "b".to_owned()],
+                cookies: vec!["c".to_owned(), "d*".to_owned()],
+                ..KeyRules::default()
+            },
+            ..Rules::default()
+        };
+        rules.request.removed_fields.push("B");
+        rules.request.removed_cookies.push("c");
+        rules.request.removed_cookies.push("d2");
+        let key = |request: &str, vouched| {
+            build(Scheme::Http, b"a", b"/", fields(request).fields(), vouched, &rules)
+        };
+        let forged = "X-Forwarded-Host: e\nX-Forwarded-Port: 1\nx_a: 2\nB: 3\nCookie: c=1; d2=2";
+        assert_eq!(key(forged, false), key("", false));
+        assert_ne!(key("X-A: 2", false), key("", false));
+        assert_ne!(key("Cookie: d1=2", false), key("", false));
+        assert_ne!(key("X-Forwarded-Host: e", true), key("", true));
+        rules.request.kept_fields.push("api_key");
+        let key = |request: &str, vouched| {
+            build(Scheme::Http, b"a", b"/", fields(request).fields(), vouched, &rules)
+        };
+        assert_ne!(key("api_key: 1", false), key("", false));
+        assert_ne!(key("Api_Key: 1", false), key("API_KEY: 2", false));
+    }
+
+    #[test]
+    fn a_host_is_forwarded_as_it_is_keyed() {
+        for (scheme, host, expected) in [
+            (Scheme::Http, "SITE.example", "site.example"),
+            (Scheme::Http, "site.example:80", "site.example"),
+            (Scheme::Http, "site.example:", "site.example"),
+            (Scheme::Http, "Site.Example.:8080", "site.example.:8080"),
+            (Scheme::Http, "site.example.", "site.example."),
+            (Scheme::Http, "site.example:443", "site.example:443"),
+            (Scheme::Https, "site.example:443", "site.example"),
+            (Scheme::Http, "[::A]:80", "[::a]"),
+        ] {
+            let normal = normal_host(scheme, host.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&normal), expected, "{host}");
+            let key = build(
+                scheme,
+                host.as_bytes(),
+                b"/",
+                Fields::default(),
+                false,
+                &Rules::default(),
+            );
+            assert_eq!(url_of(&key).map(|url| url.1), Some(expected.as_bytes()));
         }
     }
 

@@ -163,7 +163,11 @@ fn coding() -> impl Strategy<Value = (&'static str, &'static str)> {
 
 fn key_of(host: &str, target: &str, rules: &KeyRules) -> KeyBuf {
     let (host, target) = (host.as_bytes(), target.as_bytes());
-    key::build(Scheme::Http, host, target, Fields::default(), rules)
+    let rules = Rules {
+        key: rules.clone(),
+        ..Rules::default()
+    };
+    key::build(Scheme::Http, host, target, Fields::default(), false, &rules)
 }
 
 /// Puts `member` somewhere into the list.

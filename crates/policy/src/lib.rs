@@ -3,16 +3,19 @@
 //! Fields and the time go in, a verdict comes out. Nothing here reads a clock, does I/O, or
 //! allocates on the way to a hit.
 
+pub mod cookies;
 pub mod date;
 pub mod etag;
 pub mod fields;
 pub mod hop;
+pub mod impersonal;
 pub mod invalidate;
 pub mod key;
 pub mod lifetime;
 pub mod max_forwards;
 pub mod patterns;
 pub mod precondition;
+pub mod query;
 pub mod range;
 pub mod request;
 pub mod reuse;
@@ -43,17 +46,17 @@ pub use invalidate::{invalidates, locations};
 pub use key::{KeyBuf, Scheme};
 pub use lifetime::Lifetime;
 pub use max_forwards::{MaxForwards, max_forwards};
-pub use patterns::Patterns;
+pub use patterns::{FieldPatterns, Patterns};
 pub use precondition::{Precondition, not_modified_keeps, precondition};
 pub use range::{RangeVerdict, range};
 pub use request::{Credentials, Handling, PassReason, RequestFacts};
 pub use reuse::{Reuse, Why, in_use_until, is_origin_failure, is_refusal, on_error, reuse};
-pub use rules::{CookiePatterns, KeyRules, Query, Reload, Rules, SetCookie};
+pub use rules::{CookiePatterns, KeyRules, Query, Reload, RequestRules, Rules, SetCookie};
 pub use status::{CacheStatus, Forward};
 pub use storable::{NotStorable, Storable, storable};
 pub use stored_fields::fields_to_store;
 pub use time::{Millis, Time};
-pub use trust::only_from_trusted_peers;
+pub use trust::{Fate, fate, only_from_trusted_peers};
 pub use validate::{
     HeadUpdate, Refreshed, add_validators, head_update, is_conditional_field, refreshed,
     same_representation,

@@ -1,5 +1,7 @@
 //! Lists of names with an optional `*` at the end, as an operator writes them.
 
+use smallvec::SmallVec;
+
 /// Names to match exactly, or by what they begin with where a pattern ends in `*`. Case counts, as
 /// it does for cookies and query parameters. A look-up costs two binary searches, however many
 /// patterns there are.
@@ -34,6 +36,11 @@ impl Patterns {
         }
     }
 
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.prefixes.is_empty()
+    }
+
     /// Whether some pattern matches `name`.
     pub fn matches(&self, name: &[u8]) -> bool {
         self.begins_with_prefix(name)
@@ -50,6 +57,49 @@ impl Patterns {
         above
             .checked_sub(1)
             .is_some_and(|greatest| name.starts_with(&self.prefixes[greatest]))
+    }
+}
+
+/// Whether one pattern, on its own, matches `name`.
+pub fn takes(pattern: &[u8], name: &[u8]) -> bool {
+    match pattern.strip_suffix(b"*") {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == pattern,
+    }
+}
+
+/// The same for names of fields, where case does not count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldPatterns(Patterns);
+
+impl FieldPatterns {
+    /// Adds one pattern.
+    pub fn push(&mut self, pattern: impl AsRef<[u8]>) {
+        self.0.push(pattern.as_ref().to_ascii_lowercase());
+    }
+
+    /// Whether some pattern matches `name`.
+    pub fn matches(&self, name: &[u8]) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let lower: SmallVec<[u8; 64]> = name.iter().map(u8::to_ascii_lowercase).collect();
+        self.0.matches(&lower)
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<S: AsRef<[u8]>> FromIterator<S> for FieldPatterns {
+    fn from_iter<T: IntoIterator<Item = S>>(iter: T) -> Self {
+        let mut all = Self::default();
+        for pattern in iter {
+            all.push(pattern);
+        }
+        all
     }
 }
 
@@ -101,17 +151,29 @@ mod tests {
         assert!(!Patterns::new().matches(b"a"));
     }
 
+    #[test]
+    fn fields_mind_no_case() {
+        let patterns = FieldPatterns::from_iter(["X-Country", "x-SPY-*"]);
+        for (name, expected) in [
+            ("x-country", true),
+            ("X-COUNTRY", true),
+            ("X-Spy-1", true),
+            ("X-Spy", false),
+            ("X-Country-2", false),
+        ] {
+            assert_eq!(patterns.matches(name.as_bytes()), expected, "{name}");
+        }
+        assert!(!FieldPatterns::default().matches(b""));
+    }
+
     proptest! {
         #[test]
         fn the_search_finds_what_a_look_at_each_pattern_finds(
             all in prop::collection::vec("[ab]{0,3}[*]?", 0..6),
             name in "[ab]{0,4}",
         ) {
-            let one_matches = |pattern: &String| match pattern.strip_suffix('*') {
-                Some(prefix) => name.starts_with(prefix),
-                None => *pattern == name,
-            };
             let found = Patterns::from_iter(&all).matches(name.as_bytes());
+            let one_matches = |pattern: &String| takes(pattern.as_bytes(), name.as_bytes());
             prop_assert_eq!(found, all.iter().any(one_matches));
         }
     }

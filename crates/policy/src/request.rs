@@ -7,6 +7,7 @@
 
 use http::Method;
 
+use crate::cookies;
 use crate::directives::RequestDirectives;
 use crate::fields::{Fields, split_list};
 use crate::hop;
@@ -62,7 +63,7 @@ impl PassReason {
 pub struct Credentials {
     /// An `Authorization` field.
     pub authorization: bool,
-    /// A cookie that is neither ignored nor part of the key.
+    /// A cookie that the origin sees and that is neither ignored nor part of the key.
     pub cookie: bool,
 }
 
@@ -172,6 +173,7 @@ impl<'a> RequestFacts<'a> {
 struct Seen<'a> {
     directives: RequestDirectives,
     credentials: Credentials,
+    cookie: bool,
     cache_control: bool,
     pragma_no_cache: bool,
     upgrade: bool,
@@ -189,15 +191,16 @@ impl<'a> Seen<'a> {
         for (name, value) in fields {
             seen.note(name, value, rules);
         }
+        seen.credentials.cookie = seen.cookie && cookies::are_personal(fields, rules);
         seen
     }
 
     fn note(&mut self, name: &[u8], value: &'a [u8], rules: &Rules) {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         if is("cookie") {
-            self.credentials.cookie |= has_personal_cookie(value, rules);
+            self.cookie = true;
         } else if is("authorization") {
-            self.credentials.authorization = true;
+            self.credentials.authorization |= !rules.request.removed_fields.matches(name);
         } else if is("cache-control") {
             self.cache_control = true;
             self.directives.note_line(value);
@@ -234,32 +237,6 @@ pub(crate) fn is_event_stream(media_type: &[u8]) -> bool {
         .is_some_and(|(essence, rest)| {
             essence.eq_ignore_ascii_case(EVENT_STREAM)
                 && matches!(rest.trim_ascii_start(), [] | [b';', ..])
-        })
-}
-
-/// Whether a `Cookie` line holds a cookie that is neither ignored nor part of the key.
-fn has_personal_cookie(line: &[u8], rules: &Rules) -> bool {
-    cookies(line).any(|(name, _)| {
-        let keyed = rules
-            .key
-            .cookies
-            .iter()
-            .any(|keyed| keyed.as_bytes() == name);
-        !keyed && !rules.cookies_ignored.matches(name)
-    })
-}
-
-/// The cookies of one `Cookie` line. One without `=` has a value and no name, as browsers read it.
-pub(crate) fn cookies(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    line.split(|&b| b == b';')
-        .map(<[u8]>::trim_ascii)
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| match memchr::memchr(b'=', pair) {
-            Some(equals) => (
-                pair[..equals].trim_ascii_end(),
-                pair[equals + 1..].trim_ascii_start(),
-            ),
-            None => (&[][..], pair),
         })
 }
 
@@ -387,7 +364,16 @@ mod tests {
             ..Rules::default()
         };
         assert!(!is_personal(&rules, "Cookie: theme_x=1; lang=de"));
-        assert!(is_personal(&rules, "Cookie: _ga=1"));
+        assert!(!is_personal(&rules, "Cookie: _ga=1"));
         assert!(is_personal(&rules, "Cookie: Lang=de"));
+    }
+
+    #[test]
+    fn credentials_that_the_origin_never_sees_are_none() {
+        let mut rules = Rules::default();
+        rules.request.removed_fields.push("authorization");
+        rules.request.removed_cookies.push("*");
+        let request = fields("Authorization: Basic x\nCookie: session=1");
+        assert_eq!(get(&request, &rules).handling(), Handling::Cache);
     }
 }

@@ -1,6 +1,6 @@
 //! What the operator says for a route, where HTTP leaves room.
 
-use crate::patterns::Patterns;
+use crate::patterns::{FieldPatterns, Patterns};
 use crate::time::Millis;
 
 /// Which cookies do not make a request personal.
@@ -29,8 +29,11 @@ pub struct Rules {
     pub targeted: Vec<String>,
     /// What becomes of a response with `Set-Cookie`.
     pub set_cookie: SetCookie,
-    /// Cookies that do not make a request personal. They are still forwarded.
+    /// Cookies that do not make a request personal, beside those that never do
+    /// ([`IMPERSONAL_COOKIES`](crate::impersonal::IMPERSONAL_COOKIES)). They are still forwarded.
     pub cookies_ignored: CookiePatterns,
+    /// What the origin sees of a request.
+    pub request: RequestRules,
     /// Whether a client's reload (`no-cache`, `max-age=0`) reaches the origin.
     pub reload: Reload,
     /// What makes up the key beside scheme, host, path and query.
@@ -48,7 +51,8 @@ impl Default for Rules {
             heuristic: None,
             targeted: vec!["CDN-Cache-Control".to_owned()],
             set_cookie: SetCookie::default(),
-            cookies_ignored: impersonal_cookies(),
+            cookies_ignored: CookiePatterns::new(),
+            request: RequestRules::default(),
             reload: Reload::default(),
             key: KeyRules::default(),
         }
@@ -77,14 +81,28 @@ pub enum Reload {
     Honour,
 }
 
+/// What the origin sees of a request, beside what it sees of every one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestRules {
+    /// Cookies that the origin does not see, and that count nowhere.
+    pub removed_cookies: CookiePatterns,
+    /// Fields likewise.
+    pub removed_fields: FieldPatterns,
+    /// Fields that are passed on for everybody although only a trusted peer's would be. They are
+    /// part of the key.
+    pub kept_fields: FieldPatterns,
+}
+
 /// What makes up the key beside scheme, host and path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRules {
     /// Which query parameters count.
     pub query: Query,
-    /// Request fields that are part of the key, by name.
+    /// The origin gets the whole query, not only what counts. It must not answer by the rest.
+    pub whole_query: bool,
+    /// Request fields that are part of the key, by name; a `*` at the end stands for any rest.
     pub headers: Vec<String>,
-    /// Cookies that are part of the key, by name. Such a cookie does not make a request personal.
+    /// Cookies that are part of the key, likewise. Such a cookie does not make a request personal.
     pub cookies: Vec<String>,
 }
 
@@ -99,80 +117,3 @@ pub enum Query {
     /// These and no others.
     Only(Patterns),
 }
-
-/// Cookies that measure visits or remember a consent and do not change what a page says.
-fn impersonal_cookies() -> CookiePatterns {
-    IMPERSONAL_COOKIES.iter().copied().collect()
-}
-
-/// The documented default of [`Rules::cookies_ignored`]. A name is here only if no application
-/// would plausibly use it for itself.
-pub const IMPERSONAL_COOKIES: &[&str] = &[
-    // Google
-    "_ga*",
-    "_gid",
-    "_gat*",
-    "_gcl_*",
-    "_gac_*",
-    "__utm*",
-    "_dc_gtm_*",
-    // Advertisers
-    "_fbp",
-    "_fbc",
-    "_ttp",
-    "_tt_enable_cookie",
-    "_twclid",
-    "_pin_unauth",
-    "li_fat_id",
-    "_uetsid",
-    "_uetvid",
-    "_clck",
-    "_clsk",
-    "_rdt_uuid",
-    "_scid",
-    "_scid_r",
-    // Other analytics
-    "_pk_*",
-    "mtm_consent*",
-    "mtm_cookie_consent",
-    "plausible_ignore",
-    "_hj*",
-    "__hstc",
-    "__hssc",
-    "__hssrc",
-    "hubspotutk",
-    "amplitude_id*",
-    "ajs_anonymous_id",
-    "ajs_user_id",
-    "ajs_group_id",
-    "_hp2_*",
-    "NRBA_SESSION*",
-    "s_cc",
-    "s_sq",
-    "s_vi",
-    "AMCV_*",
-    "AMCVS_*",
-    "_ym_*",
-    "_cb",
-    "_cb_ls",
-    "_cb_svref",
-    "_chartbeat2",
-    "_parsely_*",
-    // Consent banners
-    "OptanonConsent",
-    "OptanonAlertBoxClosed",
-    "CookieConsent",
-    "cookieconsent_status",
-    "cookie_notice_accepted",
-    "euconsent*",
-    "eupubconsent*",
-    "didomi_token",
-    "cmplz_*",
-    "borlabs-cookie",
-    "cookielawinfo-*",
-    "viewed_cookie_policy",
-    "moove_gdpr_popup",
-    "tarteaucitron",
-    "axeptio_*",
-    "usprivacy",
-];

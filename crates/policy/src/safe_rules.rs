@@ -224,9 +224,9 @@ fn rule_3_set_cookie_is_neither_stored_nor_kept() {
 #[test]
 fn rule_4_the_key_is_the_raw_url_and_cannot_be_forged() {
     let key_of = |scheme, host: &str, target: &str| {
-        let rules = Rules::default().key;
+        let rules = Rules::default();
         let (host, target) = (host.as_bytes(), target.as_bytes());
-        key::build(scheme, host, target, Fields::default(), &rules)
+        key::build(scheme, host, target, Fields::default(), false, &rules)
     };
     let key = key_of(Scheme::Http, "a", "/b");
     assert_eq!(key, key_of(Scheme::Http, "A:80", "/b"));
@@ -267,10 +267,23 @@ fn rule_5_unkeyed_fields_and_bodies_cannot_poison() {
         "X-Original-URL",
         "X-Rewrite-URL",
         "X-HTTP-Method-Override",
+        "X-Forwarded",
+        "Proxy",
+        "X-Original-URI",
+        "X-Scheme",
+        "Front-End-Https",
+        "X-Client-IP",
+        "True-Client-IP",
+        "X-Accel-Redirect",
+        "X-Invoke-Path",
+        "x-middleware-subrequest",
+        "accept_language",
+        "content_length",
+        "x.forwarded.host",
     ] {
         assert!(only_from_trusted_peers(name.as_bytes()), "{name}");
     }
-    for name in ["Host", "X-Forwarded", "X-Custom", ""] {
+    for name in ["Host", "X-Forward", "X-Custom", "Proxying", ""] {
         assert!(!only_from_trusted_peers(name.as_bytes()), "{name}");
     }
     assert_eq!(

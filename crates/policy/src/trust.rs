@@ -1,30 +1,245 @@
-//! Fields that only a proxy in front of us may set.
+//! What becomes of a request's fields on their way to the origin: the one place that says which of
+//! them travel.
+
+use crate::fields::Fields;
+use crate::hop::is_hop_by_hop;
+use crate::rules::RequestRules;
+
+/// What becomes of a field line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The origin sees it as the client sent it.
+    Travels,
+    /// The origin does not see it.
+    Removed,
+    /// The origin sees a line of ours in its place: it says who the peer is, or what host was asked
+    /// for. A trusted peer's own word goes into it.
+    Rewritten,
+}
+
+/// What becomes of a field called `name`. `vouched` says that the peer is a trusted proxy. (What
+/// `Connection` names stays behind as well; such a request passes.)
+pub fn fate(name: &[u8], vouched: bool, rules: &RequestRules) -> Fate {
+    // The origin needs a host, whatever the route removes.
+    if name.eq_ignore_ascii_case(b"host") {
+        Fate::Rewritten
+    } else if rules.removed_fields.matches(name) || is_hop_by_hop(name) {
+        Fate::Removed
+    } else if is_rewritten(name) {
+        Fate::Rewritten
+    } else if !vouched && only_from_trusted_peers(name) && !rules.kept_fields.matches(name) {
+        Fate::Removed
+    } else {
+        Fate::Travels
+    }
+}
+
+/// Whether a field is written anew for the origin, whoever asks.
+pub fn is_rewritten(name: &[u8]) -> bool {
+    const REWRITTEN: [&str; 6] = [
+        "host",
+        "content-length",
+        "forwarded",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+    ];
+    REWRITTEN
+        .iter()
+        .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
+}
+
+/// The lines that drive the answer of an origin only because somebody is believed: a trusted peer,
+/// or anybody, where the route lets them through. They belong to the key. Addresses do not: every
+/// client has his own.
+pub(crate) fn believed<'a>(
+    fields: Fields<'a>,
+    vouched: bool,
+    rules: &'a RequestRules,
+) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    fields.iter().filter(move |(name, _)| {
+        only_from_trusted_peers(name)
+            && (vouched || rules.kept_fields.matches(name))
+            && !rules.removed_fields.matches(name)
+            && !is_address(name)
+    })
+}
 
 /// Whether a client could use this field to make the origin see another url, method, host or peer
-/// than the cache does, and so poison what is stored for everyone. From any but a trusted peer it
-/// is overwritten or removed. CGI's environment has no hyphens, so `x_forwarded_host` and
-/// `X-Forwarded-Host` are one field to many applications.
+/// than the cache does, or another user, and so poison what is stored for everyone. From any but a
+/// trusted peer it is overwritten or removed.
+///
+/// So is every field whose name has something else than letters, digits and hyphens: CGI's
+/// environment knows no such names, so that `x_forwarded_host` and `X-Forwarded-Host`,
+/// `accept_language` and `Accept-Language` are one field to many applications. Other proxies drop
+/// them too.
 pub fn only_from_trusted_peers(name: &[u8]) -> bool {
-    const PREFIX: &[u8] = b"x-forwarded-";
-    const NAMES: [&str; 11] = [
-        "forwarded",
-        "x-host",
-        "x-http-host-override",
-        "x-http-method",
-        "x-http-method-override",
-        "x-method-override",
-        "x-original-host",
-        "x-original-method",
-        "x-original-url",
+    if !name.iter().all(|&b| b.is_ascii_alphanumeric() || b == b'-') {
+        return true;
+    }
+    match name {
+        [b'x' | b'X', b'-', rest @ ..] => {
+            is_one_of(rest, &EXTENDED) || begins_with_one_of(rest, &EXTENDED_BEGINNINGS)
+        }
+        _ => is_one_of(name, &PLAIN) || begins_with_one_of(name, &PLAIN_BEGINNINGS),
+    }
+}
+
+/// Without an `x-` in front.
+const PLAIN: [&str; 13] = [
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-visitor",
+    "client-ip",
+    "fastly-client-ip",
+    "forwarded",
+    "forwarded-for",
+    "front-end-https",
+    "proxy",
+    "proxy-client-ip",
+    "remote-user",
+    "true-client-ip",
+    "wl-proxy-client-ip",
+];
+
+const PLAIN_BEGINNINGS: [&str; 3] = ["cf-access-", "ssl-client-", "wl-proxy-"];
+
+/// Behind an `x-`.
+const EXTENDED: [&str; 23] = [
+    "client-ip",
+    "cluster-client-ip",
+    "forwarded",
+    "host",
+    "http-host-override",
+    "http-method",
+    "http-method-override",
+    "matched-path",
+    "method-override",
+    "now-route-matches",
+    "originating-ip",
+    "proxy-url",
+    "proxyuser-ip",
+    "real-ip",
+    "remote-addr",
+    "remote-group",
+    "remote-groups",
+    "remote-ip",
+    "remote-user",
+    "scheme",
+    "sendfile-type",
+    "url-scheme",
+    "webauth-user",
+];
+
+const EXTENDED_BEGINNINGS: [&str; 11] = [
+    "accel-",
+    "amzn-oidc-",
+    "auth-request-",
+    "envoy-",
+    "forwarded-",
+    "goog-authenticated-user-",
+    "invoke-",
+    "middleware-",
+    "original-",
+    "rewrite-",
+    "ssl-",
+];
+
+/// Fields that say where a client is. Any byte that is no letter or digit may stand for a hyphen.
+fn is_address(name: &[u8]) -> bool {
+    const ADDRESSES: [&str; 18] = [
+        "cf-connecting-ip",
+        "cf-connecting-ipv6",
+        "client-ip",
+        "fastly-client-ip",
+        "forwarded-for",
+        "proxy-client-ip",
+        "true-client-ip",
+        "wl-proxy-client-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-envoy-external-address",
+        "x-forwarded-for",
+        "x-original-forwarded-for",
+        "x-originating-ip",
+        "x-proxyuser-ip",
         "x-real-ip",
-        "x-rewrite-url",
+        "x-remote-addr",
+        "x-remote-ip",
     ];
-    let same = |a: u8, b: u8| a.to_ascii_lowercase() == b || a == b'_' && b == b'-';
-    let starts_with = |start: &[u8]| {
-        name.len() >= start.len() && name.iter().zip(start).all(|(&a, &b)| same(a, b))
+    let same = |(&a, b): (&u8, u8)| {
+        a.to_ascii_lowercase() == b || b == b'-' && !a.is_ascii_alphanumeric()
     };
-    starts_with(PREFIX)
-        || NAMES
-            .iter()
-            .any(|one| name.len() == one.len() && starts_with(one.as_bytes()))
+    ADDRESSES
+        .iter()
+        .any(|one| name.len() == one.len() && name.iter().zip(one.bytes()).all(same))
+}
+
+fn is_one_of(name: &[u8], names: &[&str]) -> bool {
+    names
+        .iter()
+        .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
+}
+
+fn begins_with_one_of(name: &[u8], beginnings: &[&str]) -> bool {
+    beginnings.iter().any(|one| {
+        name.get(..one.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(one.as_bytes()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::fields;
+
+    #[test]
+    fn every_field_has_one_fate() {
+        let mut rules = RequestRules::default();
+        rules.removed_fields.push("X-Spy-*");
+        rules.removed_fields.push("host");
+        rules.kept_fields.push("api_key");
+        for (name, stranger, trusted) in [
+            ("Accept", Fate::Travels, Fate::Travels),
+            ("Host", Fate::Rewritten, Fate::Rewritten),
+            ("content-length", Fate::Rewritten, Fate::Rewritten),
+            ("X-Forwarded-For", Fate::Rewritten, Fate::Rewritten),
+            ("X-Forwarded-Port", Fate::Removed, Fate::Travels),
+            ("Proxy", Fate::Removed, Fate::Travels),
+            ("x_spy_1", Fate::Removed, Fate::Travels),
+            ("x-SPY-1", Fate::Removed, Fate::Removed),
+            ("API_Key", Fate::Travels, Fate::Travels),
+            ("Connection", Fate::Removed, Fate::Removed),
+            ("TE", Fate::Removed, Fate::Removed),
+        ] {
+            assert_eq!(fate(name.as_bytes(), false, &rules), stranger, "{name}");
+            assert_eq!(fate(name.as_bytes(), true, &rules), trusted, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_believed_belongs_to_the_key_but_for_addresses() {
+        let mut rules = RequestRules::default();
+        rules.kept_fields.push("api_key");
+        rules.removed_fields.push("x-forwarded-port");
+        let request = fields(
+            "Accept: a\nX-Forwarded-Proto: https\nX-Real-IP: 1\nx_real_ip: 2\nX-Client-IP: 3\n\
+             X-Forwarded-Port: 4\napi_key: 5\nX_Lang: 6",
+        );
+        let names = |vouched| -> Vec<_> {
+            believed(request.fields(), vouched, &rules)
+                .map(|(name, _)| String::from_utf8_lossy(name).into_owned())
+                .collect()
+        };
+        assert_eq!(names(true), ["X-Forwarded-Proto", "api_key", "X_Lang"]);
+        assert_eq!(names(false), ["api_key"]);
+    }
+
+    #[test]
+    fn every_address_is_only_from_trusted_peers() {
+        for name in ["X-Forwarded-For", "True-Client-IP", "x.forwarded.for"] {
+            assert!(is_address(name.as_bytes()), "{name}");
+            assert!(only_from_trusted_peers(name.as_bytes()), "{name}");
+        }
+    }
 }

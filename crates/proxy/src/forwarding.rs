@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use http::Method;
+use microcache_policy::cookies::{self, Rewritten};
 use microcache_policy::{
-    Fields, FieldsBuf, MaxForwards, hop, max_forwards, only_from_trusted_peers,
+    Fate, Fields, FieldsBuf, MaxForwards, RequestRules, fate, hop, max_forwards,
 };
 
 use crate::config::Cidr;
@@ -30,35 +31,31 @@ impl Peer {
     }
 }
 
-/// Fields that are written anew, whoever asks.
-const OURS: [&str; 6] = [
-    "host",
-    "content-length",
-    "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-];
-
 /// The fields to send to the origin for a request of `peer`, with those of an upgrade if it is to be
-/// passed on.
+/// passed on. Which of them travel is for [`fate`] to say.
 pub(crate) fn outgoing(
     method: &Method,
     request: Fields<'_>,
     upgrade: bool,
     host: &[u8],
     peer: &Peer,
+    rules: &RequestRules,
 ) -> FieldsBuf {
     let mut fields = FieldsBuf::with_capacity(request.as_block().len() + host.len());
     fields.push("Host", host);
     let nominated = hop::Nominated::by(request);
     let max_forwards = max_forwards(method, request);
+    let cookie = cookies::rewritten(request, rules);
     fields.extend_if(request, |name, _| {
-        !(is_one_of(name, &OURS)
-            || nominated.stays_behind(name)
-            || !peer.trusted && only_from_trusted_peers(name)
-            || max_forwards != MaxForwards::Unlimited && name.eq_ignore_ascii_case(b"max-forwards"))
+        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+        fate(name, peer.trusted, rules) == Fate::Travels
+            && !nominated.stays_behind(name)
+            && (cookie == Rewritten::Unchanged || !is(b"cookie"))
+            && (max_forwards == MaxForwards::Unlimited || !is(b"max-forwards"))
     });
+    if let Rewritten::Line(line) = cookie {
+        fields.push("Cookie", line);
+    }
     if let MaxForwards::Left(left) = max_forwards {
         fields.push("Max-Forwards", left.to_string());
     }
@@ -72,25 +69,18 @@ pub(crate) fn outgoing(
     } else {
         Fields::default()
     };
-    push_forwarding(&mut fields, known, host, peer);
+    for (name, value) in forwarding(known, host, peer) {
+        if !rules.removed_fields.matches(name.as_bytes()) {
+            fields.push(name, value);
+        }
+    }
     fields.push("Via", "1.1 microcache");
     fields
 }
 
-fn push_forwarding(fields: &mut FieldsBuf, known: Fields<'_>, host: &[u8], peer: &Peer) {
+/// Who has asked, and for which host.
+fn forwarding(known: Fields<'_>, host: &[u8], peer: &Peer) -> [(&'static str, Vec<u8>); 4] {
     let address = peer.text.as_bytes();
-    fields.push(
-        "X-Forwarded-For",
-        appended(known, "x-forwarded-for", address.to_vec()),
-    );
-    fields.push(
-        "X-Forwarded-Proto",
-        known.get("x-forwarded-proto").unwrap_or(b"http"),
-    );
-    fields.push(
-        "X-Forwarded-Host",
-        known.get("x-forwarded-host").unwrap_or(host),
-    );
     let mut element = Vec::with_capacity(64 + host.len());
     element.extend_from_slice(b"for=");
     // RFC 7239 §6: an IPv6 address is bracketed and therefore quoted.
@@ -102,7 +92,16 @@ fn push_forwarding(fields: &mut FieldsBuf, known: Fields<'_>, host: &[u8], peer:
     for part in [before, address, after, b";host=\"", host, b"\";proto=http"] {
         element.extend_from_slice(part);
     }
-    fields.push("Forwarded", appended(known, "forwarded", element));
+    let said = |name: &str, otherwise: &[u8]| known.get(name).unwrap_or(otherwise).to_vec();
+    [
+        (
+            "X-Forwarded-For",
+            appended(known, "x-forwarded-for", address.to_vec()),
+        ),
+        ("X-Forwarded-Proto", said("x-forwarded-proto", b"http")),
+        ("X-Forwarded-Host", said("x-forwarded-host", host)),
+        ("Forwarded", appended(known, "forwarded", element)),
+    ]
 }
 
 fn appended(known: Fields<'_>, name: &str, last: Vec<u8>) -> Vec<u8> {
@@ -119,17 +118,21 @@ fn appended(known: Fields<'_>, name: &str, last: Vec<u8>) -> Vec<u8> {
     value
 }
 
-fn is_one_of(name: &[u8], names: &[&str]) -> bool {
-    names
-        .iter()
-        .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn check(block: &str, peer: &str, trusted: &[&str], expected: &[&str]) {
+        check_with(&RequestRules::default(), block, peer, trusted, expected);
+    }
+
+    fn check_with(
+        rules: &RequestRules,
+        block: &str,
+        peer: &str,
+        trusted: &[&str],
+        expected: &[&str],
+    ) {
         let request = Fields::new(block.as_bytes());
         let trusted: Vec<Cidr> = trusted.iter().map(|t| t.parse().unwrap()).collect();
         let fields = outgoing(
@@ -138,6 +141,7 @@ mod tests {
             false,
             b"h",
             &Peer::new(peer.parse().unwrap(), &trusted),
+            rules,
         );
         let lines: Vec<_> = std::str::from_utf8(fields.fields().as_block())
             .unwrap()
@@ -159,6 +163,44 @@ mod tests {
                 "X-Forwarded-Proto: http",
                 "X-Forwarded-Host: h",
                 "Forwarded: for=10.0.0.1;host=\"h\";proto=http",
+                "Via: 1.1 microcache",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_route_decides_what_otherwisetravels() {
+        let rules = RequestRules {
+            removed_cookies: ["_ga*", "seen"].into_iter().collect(),
+            removed_fields: ["X-Spy-*", "x-forwarded-for", "Forwarded", "h*"]
+                .into_iter()
+                .collect(),
+            kept_fields: ["api_key"].into_iter().collect(),
+        };
+        check_with(
+            &rules,
+            "Host: x\r\nCookie: _ga=1;a=2; seen=3\r\nX-Spy-1: a\r\nAPI_key: b\r\nother_key: c\r\nCookie: b=4\r\n",
+            "10.0.0.1",
+            &[],
+            &[
+                "Host: h",
+                "API_key: b",
+                "Cookie: a=2; b=4",
+                "X-Forwarded-Proto: http",
+                "X-Forwarded-Host: h",
+                "Via: 1.1 microcache",
+            ],
+        );
+        check_with(
+            &rules,
+            "Cookie: _ga=1\r\nAccept: */*\r\n",
+            "10.0.0.1",
+            &["10.0.0.1/32"],
+            &[
+                "Host: h",
+                "Accept: */*",
+                "X-Forwarded-Proto: http",
+                "X-Forwarded-Host: h",
                 "Via: 1.1 microcache",
             ],
         );

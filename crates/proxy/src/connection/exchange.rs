@@ -48,8 +48,9 @@ impl Connection {
             _ => None,
         };
         let interims = Interims::default();
-        let incoming = self.incoming(pending.head, body, length, Some(interims.clone()));
         let engine = Arc::clone(&self.shared.engine);
+        let rules = &engine.rules(question.route()).request;
+        let incoming = self.incoming(pending.head, rules, body, length, Some(interims.clone()));
         let answer = Caught {
             answer: Box::pin(Arc::clone(&engine).ask(question, incoming)),
             clock: engine.clock,

@@ -30,7 +30,7 @@ use http::Method;
 use microcache_engine::{
     Body, Incoming, Interims, Outcome, Question, Refresh, Request, Response, Served,
 };
-use microcache_policy::{Fields, Scheme, Time};
+use microcache_policy::{Fields, RequestRules, Scheme, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
@@ -350,7 +350,8 @@ impl Connection {
     }
 
     fn refresh(&self, refresh: Refresh, request: &Request<'_>) {
-        let incoming = self.incoming(Head::copied(request), Body::Empty, None, None);
+        let rules = &self.shared.engine.rules(refresh.route()).request;
+        let incoming = self.incoming(Head::copied(request), rules, Body::Empty, None, None);
         self.shared.engine.refresh(refresh, incoming);
     }
 
@@ -358,13 +359,21 @@ impl Connection {
     fn incoming(
         &self,
         head: Head,
+        rules: &RequestRules,
         body: Body,
         length: Option<u64>,
         interim: Option<Interims>,
     ) -> Incoming {
         let fields = Fields::new(&head.fields);
         Incoming {
-            outgoing: outgoing(&head.method, fields, head.upgrade, &head.host, &self.peer),
+            outgoing: outgoing(
+                &head.method,
+                fields,
+                head.upgrade,
+                &head.host,
+                &self.peer,
+                rules,
+            ),
             method: head.method,
             scheme: Scheme::Http,
             host: head.host,

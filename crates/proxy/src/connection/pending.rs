@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use http::Method;
 use microcache_engine::Request;
+use microcache_policy::key::normal_host;
 
 use super::head::Asked;
 use super::send::Output;
@@ -28,19 +29,17 @@ pub(super) struct Pending {
 }
 
 impl Head {
-    /// One allocation for all of it.
+    /// One allocation for all of it but the host, which goes on as it is keyed.
     pub(super) fn copied(request: &Request<'_>) -> Self {
         let fields = request.fields.as_block();
-        let mut all =
-            BytesMut::with_capacity(fields.len() + request.host.len() + request.target.len());
+        let mut all = BytesMut::with_capacity(fields.len() + request.target.len());
         all.extend_from_slice(fields);
-        all.extend_from_slice(request.host);
         all.extend_from_slice(request.target);
         let mut all = all.freeze();
         Self {
             method: request.method.clone(),
             fields: all.split_to(fields.len()),
-            host: all.split_to(request.host.len()),
+            host: normal_host(request.scheme, request.host).into(),
             target: all,
             upgrade: request.upgrade,
         }

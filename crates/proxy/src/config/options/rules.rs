@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use microcache_policy::Millis;
-use microcache_policy::rules::{IMPERSONAL_COOKIES, KeyRules, Query, Reload, SetCookie};
+use microcache_policy::rules::{KeyRules, Query, Reload, SetCookie};
 
 use super::super::mistake::{Mistake, Mistakes};
 use super::super::option::{About, Form, Opt, Unset};
@@ -244,8 +244,7 @@ fn set_status_ttl(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes
 
 fn set_ignore_cookies(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes) {
     let own = value.each(mistakes, |item| item.parse(name_pattern));
-    let known = IMPERSONAL_COOKIES.iter().map(|&name| name.to_owned());
-    draft.route.rules.cookies_ignored = known.chain(own).collect();
+    draft.route.rules.cookies_ignored = own.into_iter().collect();
 }
 
 /// A name, perhaps with `*` at its end.

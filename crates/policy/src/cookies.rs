@@ -1,0 +1,348 @@
+//! The cookies of a request: which of them the origin sees, and which make the request personal.
+//!
+//! Programs read a `Cookie` field in many ways. Some split it at commas and white space too, some
+//! mind quotes, some stop at the first byte that they do not expect. So a field that is not plain
+//! (RFC 6265 §4.1.1) is read in every way at once: a cookie counts if any of the readings has it.
+//! Several lines, which no browser sends and every program puts together differently, become one.
+
+use smallvec::SmallVec;
+
+use crate::directives::is_token;
+use crate::fields::Fields;
+use crate::impersonal::is_impersonal;
+use crate::patterns::takes;
+use crate::query::decoded;
+use crate::rules::{RequestRules, Rules};
+
+/// More cookies than any browser keeps for a site are no plain field: some programs leave out what
+/// comes after their own bound.
+const MAX_PLAIN: usize = 180;
+
+/// Whether a request has a cookie that is neither harmless nor part of the key.
+pub(crate) fn are_personal(fields: Fields<'_>, rules: &Rules) -> bool {
+    let judged = Judged::of(fields, rules);
+    judged.counts || judged.is_unclear()
+}
+
+/// Whether programs could disagree on the cookies that are part of the key.
+pub(crate) fn are_unclear(fields: Fields<'_>, rules: &Rules) -> bool {
+    Judged::of(fields, rules).is_unclear()
+}
+
+/// The cookies that count, as `name=value` in the order of the request: what tells two requests
+/// apart where a response varies on `Cookie`. Those that do not count are left out, and what the
+/// origin never sees; but of a field that another program could read differently, nothing is left
+/// out.
+pub fn counting<'a>(fields: Fields<'a>, rules: &'a Rules) -> impl Iterator<Item = &'a [u8]> {
+    let judged = Judged::of(fields, rules);
+    let all = judged.is_unclear() || !judged.plain && judged.counts;
+    sent(fields, &rules.request).filter(move |pair| all || !is_harmless(split(pair).0, rules))
+}
+
+/// The `Cookie` line for the origin, where it is not the one that the client sent: without the
+/// cookies that the route removes, and one instead of several.
+pub fn rewritten(fields: Fields<'_>, rules: &RequestRules) -> Rewritten {
+    let several = fields.all("cookie").nth(1).is_some();
+    if !several && rules.removed_cookies.is_empty() {
+        return Rewritten::Unchanged;
+    }
+    let left: Vec<_> = sent(fields, rules).collect();
+    if left.is_empty() {
+        Rewritten::Nothing
+    } else {
+        Rewritten::Line(left.join(&b"; "[..]))
+    }
+}
+
+/// What the origin gets in the place of a client's `Cookie` lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rewritten {
+    /// They travel as they are.
+    Unchanged,
+    /// This one.
+    Line(Vec<u8>),
+    /// None.
+    Nothing,
+}
+
+/// The name and the value of a cookie. One without `=` has a value and no name, as browsers read it.
+pub(crate) fn split(pair: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memchr(b'=', pair) {
+        Some(equals) => (&pair[..equals], &pair[equals + 1..]),
+        None => (&[], pair),
+    }
+}
+
+/// The cookies of a request that the origin sees, in the plain reading.
+pub(crate) fn sent<'a>(
+    fields: Fields<'a>,
+    rules: &'a RequestRules,
+) -> impl Iterator<Item = &'a [u8]> {
+    lines(fields, rules)
+        .flat_map(pairs)
+        .filter(|pair| !is_removed(pair, rules))
+}
+
+/// What another program could take for a cookie in one `Cookie` line.
+pub fn in_any_reading(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    pairs(line).chain(line.split(|&b| !is_octet(b)).filter(|piece| !piece.is_empty()))
+}
+
+/// What the cookies of a request come to.
+struct Judged {
+    /// Every program reads them alike.
+    plain: bool,
+    /// One of them is neither harmless nor part of the key.
+    counts: bool,
+    /// One of them is part of the key.
+    keyed: bool,
+}
+
+impl Judged {
+    fn of(fields: Fields<'_>, rules: &Rules) -> Self {
+        let mut judged = Self {
+            plain: true,
+            counts: false,
+            keyed: false,
+        };
+        for (number, pair) in sent(fields, &rules.request).enumerate() {
+            judged.plain &= number < MAX_PLAIN;
+            if is_plain(pair) {
+                judged.note(split(pair).0, rules);
+            } else {
+                judged.plain = false;
+                let pieces = pair.split(|&b| !is_octet(b));
+                for piece in pieces.filter(|piece| !piece.is_empty()) {
+                    judged.note(split(piece).0, rules);
+                }
+                // Some take all of it for a name.
+                judged.note(split(pair).0, rules);
+            }
+        }
+        judged
+    }
+
+    fn note(&mut self, name: &[u8], rules: &Rules) {
+        let keyed = || rules.key.cookies.iter().map(String::as_bytes);
+        if keyed().any(|one| takes(one, name)) {
+            self.keyed = true;
+        } else {
+            self.counts |= !is_harmless(name, rules);
+            if keyed().any(|one| could_be_taken_by(one, name)) {
+                self.keyed = true;
+                self.plain = false;
+            }
+        }
+    }
+
+    fn is_unclear(&self) -> bool {
+        self.keyed && !self.plain
+    }
+}
+
+/// Whether some program takes `name` for one that `pattern` stands for: it decodes names, minds no
+/// case, or makes underscores of dots and lists of brackets, as PHP does.
+fn could_be_taken_by(pattern: &[u8], name: &[u8]) -> bool {
+    let folded: SmallVec<[u8; 64]> = decoded(name)
+        .take_while(|&byte| byte != b'[')
+        .map(|byte| match byte {
+            b'.' | b' ' => b'_',
+            byte => byte.to_ascii_lowercase(),
+        })
+        .collect();
+    takes(&pattern.to_ascii_lowercase(), &folded)
+}
+
+fn is_harmless(name: &[u8], rules: &Rules) -> bool {
+    is_impersonal(name) || rules.cookies_ignored.matches(name)
+}
+
+fn is_removed(pair: &[u8], rules: &RequestRules) -> bool {
+    rules.removed_cookies.matches(split(pair).0.trim_ascii())
+}
+
+fn lines<'a>(
+    fields: Fields<'a>,
+    rules: &RequestRules,
+) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    let removed = rules.removed_fields.matches(b"cookie");
+    fields.all("cookie").filter(move |_| !removed)
+}
+
+fn pairs(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|&b| b == b';')
+        .map(|pair| {
+            let spaces = pair.iter().take_while(|&&b| b == b' ').count();
+            &pair[spaces..]
+        })
+        .filter(|pair| !pair.is_empty())
+}
+
+fn is_plain(pair: &[u8]) -> bool {
+    let (name, value) = split(pair);
+    // Python's http.cookies, for one, gives up at a bracket.
+    is_token(name) && value.iter().all(|&b| is_octet(b) && !matches!(b, b'[' | b']'))
+}
+
+/// The bytes of `cookie-octet`. At all others some program ends a cookie or its value.
+fn is_octet(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'"' | b',' | b';' | b'\\')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patterns::Patterns;
+    use crate::rules::KeyRules;
+    use crate::testing::fields;
+
+    fn is_personal(rules: &Rules, request: &str) -> bool {
+        are_personal(fields(request).fields(), rules)
+    }
+
+    fn counted(rules: &Rules, request: &str) -> Vec<String> {
+        counting(fields(request).fields(), rules)
+            .map(|pair| String::from_utf8_lossy(pair).into_owned())
+            .collect()
+    }
+
+    fn keyed_and_ignored(keyed: &str, ignored: &str) -> Rules {
+        Rules {
+            cookies_ignored: Patterns::from_iter([ignored]),
+            key: KeyRules {
+                cookies: vec![keyed.to_owned()],
+                ..KeyRules::default()
+            },
+            ..Rules::default()
+        }
+    }
+
+    #[test]
+    fn a_cookie_counts_if_some_program_sees_it() {
+        let rules = Rules::default();
+        for harmless in [
+            "",
+            "Cookie:",
+            "Cookie: ; ;",
+            "Cookie: _ga=1",
+            "Cookie: _ga=1; _gid=2; OptanonConsent=x=y&z=(a)",
+            "Cookie: _ga=1;_gid=2",
+            "Cookie: _ga=1,_gid=2",
+            "Cookie: _ga=1\nCookie: _gid=2",
+        ] {
+            assert!(!is_personal(&rules, harmless), "{harmless}");
+        }
+        for personal in [
+            "Cookie: session=1",
+            "Cookie: _ga=1; session=2",
+            "Cookie: _ga=1;session=2",
+            "Cookie: _ga=1 session=2",
+            "Cookie: _ga=1,session=2",
+            "Cookie: _ga=1, session=2",
+            "Cookie: _ga=1\tsession=2",
+            "Cookie: _ga=1;\tsession=2",
+            "Cookie: _ga=1\u{a0}session=2",
+            "Cookie: _ga=\"1; session=2\"",
+            "Cookie: _ga=\"1\"session=2",
+            "Cookie: _ga=1\\ session=2",
+            "Cookie: $Version=1; _ga=1",
+            "Cookie: $Version=\"1\"; _ga=1; $Path=/",
+            "Cookie: _ga =1",
+            "Cookie: _ga= 1",
+            "Cookie: =_ga",
+            "Cookie: _ga",
+            "Cookie: _GA=1",
+            "Cookie: %5fga=1",
+            "Cookie: _ga=1\nCookie: session=2",
+            "Cookie:\nCookie: session=2",
+        ] {
+            assert!(is_personal(&rules, personal), "{personal}");
+        }
+    }
+
+    #[test]
+    fn a_keyed_cookie_is_excused_only_where_every_program_sees_it() {
+        let rules = keyed_and_ignored("currency", "*");
+        let many = format!("Cookie: {}currency=eur", "_ga=1; ".repeat(MAX_PLAIN));
+        for keyed in [
+            "Cookie: currency=eur",
+            "Cookie: _ga=1; currency=eur; x={a}",
+            "Cookie: x",
+            "Cookie: x=[1]",
+            "Cookie: _ga=1\nCookie: currency=eur",
+        ] {
+            assert!(!is_personal(&rules, keyed), "{keyed}");
+        }
+        for unclear in [
+            "Cookie: _ga=1 currency=eur",
+            "Cookie: _ga=\"1; currency=eur\"",
+            "Cookie: currency=eur ; x=1",
+            "Cookie: currency=e r",
+            "Cookie: currency=\"eur\"",
+            "Cookie: a[b]=1; currency=eur",
+            "Cookie: a=[; currency=eur",
+            "Cookie: =x; currency=eur",
+            "Cookie: Currency=eur",
+            "Cookie: curr%65ncy=eur",
+            "Cookie: currency[a]=eur",
+            &many,
+        ] {
+            assert!(is_personal(&rules, unclear), "{unclear}");
+        }
+        let rules = keyed_and_ignored("user_*", "*");
+        assert!(!is_personal(&rules, "Cookie: user_a=1; user=2"));
+        assert!(is_personal(&rules, "Cookie: user.a=1"));
+    }
+
+    #[test]
+    fn what_counts_is_told_in_the_order_of_the_request() {
+        let rules = Rules::default();
+        for (request, expected) in [
+            ("", &[][..]),
+            ("Cookie: _ga=1; b=2;  a=1; _gid=3", &["b=2", "a=1"]),
+            ("Cookie: _ga=1", &[]),
+            // Nobody knows where the first one ends.
+            ("Cookie: _ga=\"1; b=2\"", &["_ga=\"1", "b=2\""]),
+            ("Cookie: _ga=1\nCookie: b=2", &["b=2"]),
+            ("Cookie: _ga=1,_gid=2", &[]),
+        ] {
+            assert_eq!(counted(&rules, request), expected, "{request}");
+        }
+    }
+
+    #[test]
+    fn what_the_origin_never_sees_does_not_count() {
+        let mut rules = Rules::default();
+        rules.request.removed_cookies = Patterns::from_iter(["theme_*", "seen"]);
+        assert!(!is_personal(&rules, "Cookie: theme_x=1; seen=2; _ga=3"));
+        assert!(is_personal(&rules, "Cookie: theme_x=1; session=2"));
+        // What is judged is what is sent.
+        for (line, left) in [
+            ("_ga=1;a=2", Some("_ga=1; a=2")),
+            ("theme_x=1; seen=2", None),
+            ("a=1; seen=2;b=3", Some("a=1; b=3")),
+            ("seen=1 session=2", None),
+            ("seen=\"1; session=2\"", Some("session=2\"")),
+            ("x", Some("x")),
+        ] {
+            let request = format!("Cookie: {line}");
+            let sent = rewritten(fields(&request).fields(), &rules.request);
+            let expected = left.map_or(Rewritten::Nothing, |left| Rewritten::Line(left.into()));
+            assert_eq!(sent, expected, "{line}");
+            assert_eq!(is_personal(&rules, &request), left.is_some(), "{line}");
+        }
+        let two = fields("Cookie: a=1\nAccept: x\nCookie: b=2;c=3");
+        for (request, expected) in [
+            (fields(""), Rewritten::Unchanged),
+            (fields("Cookie: a=1;b=2"), Rewritten::Unchanged),
+            (two, Rewritten::Line(b"a=1; b=2; c=3".to_vec())),
+        ] {
+            assert_eq!(rewritten(request.fields(), &RequestRules::default()), expected);
+        }
+        rules.request.removed_cookies = Patterns::from_iter(["*"]);
+        assert!(!is_personal(&rules, "Cookie: session=1, x\nCookie: y"));
+        let mut rules = Rules::default();
+        rules.request.removed_fields.push("Cookie");
+        assert!(!is_personal(&rules, "Cookie: session=1"));
+    }
+}

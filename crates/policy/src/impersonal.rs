@@ -1,0 +1,245 @@
+//! The cookies that do not make a request personal, whatever the operator says.
+//!
+//! A name is here only if it is that of one product for measuring visits or remembering a consent,
+//! and if no framework could make it up for a session: Rails calls them `_<app>_session`, Phoenix
+//! `_<app>_key`, Laravel `<app>_session` or `<app>-session`, and an application may be called
+//! anything. So there are exact names, and beginnings only where what follows cannot be such a word.
+//! What tells an application who a user is (`ajs_user_id`) or is short enough for a programmer to
+//! think of it himself (`_cb`) is not here: `ignore_cookies` can name it.
+
+/// Exact names; sorted.
+pub const IMPERSONAL_COOKIES: &[&str] = &[
+    "CookieConsent",
+    "CookieLawInfoConsent",
+    "OptanonAlertBoxClosed",
+    "OptanonConsent",
+    "__hssc",
+    "__hssrc",
+    "__hstc",
+    "__utma",
+    "__utmb",
+    "__utmc",
+    "__utmt",
+    "__utmv",
+    "__utmz",
+    "_cb_svref",
+    "_chartbeat2",
+    "_clck",
+    "_clsk",
+    "_fbc",
+    "_fbp",
+    "_ga",
+    "_gat",
+    "_gcl_ag",
+    "_gcl_au",
+    "_gcl_aw",
+    "_gcl_dc",
+    "_gcl_gb",
+    "_gcl_gf",
+    "_gcl_gs",
+    "_gcl_ha",
+    "_gid",
+    "_hjAbsoluteSessionInProgress",
+    "_hjClosedSurveyInvites",
+    "_hjDonePolls",
+    "_hjFirstSeen",
+    "_hjIncludedInPageviewSample",
+    "_hjIncludedInSessionSample",
+    "_hjMinimizedPolls",
+    "_hjTLDTest",
+    "_hjid",
+    "_parsely_visitor",
+    "_pin_unauth",
+    "_rdt_uuid",
+    "_tt_enable_cookie",
+    "_ttp",
+    "_twclid",
+    "_uetsid",
+    "_uetvid",
+    "_ym_d",
+    "_ym_isad",
+    "_ym_uid",
+    "_ym_visorc",
+    "ajs_anonymous_id",
+    "axeptio_all_vendors",
+    "axeptio_authorized_vendors",
+    "axeptio_cookies",
+    "borlabs-cookie",
+    "cmplz_banner-status",
+    "cmplz_consent_status",
+    "cmplz_consented_services",
+    "cmplz_consenttype",
+    "cmplz_functional",
+    "cmplz_marketing",
+    "cmplz_policy_id",
+    "cmplz_preferences",
+    "cmplz_statistics",
+    "cmplz_statistics-anonymous",
+    "cookie_notice_accepted",
+    "cookieconsent_status",
+    "cookielawinfo-checkbox-advertisement",
+    "cookielawinfo-checkbox-analytics",
+    "cookielawinfo-checkbox-functional",
+    "cookielawinfo-checkbox-necessary",
+    "cookielawinfo-checkbox-non-necessary",
+    "cookielawinfo-checkbox-others",
+    "cookielawinfo-checkbox-performance",
+    "didomi_token",
+    "euconsent",
+    "euconsent-v2",
+    "eupubconsent",
+    "eupubconsent-v2",
+    "hubspotutk",
+    "li_fat_id",
+    "moove_gdpr_popup",
+    "mtm_consent",
+    "mtm_consent_removed",
+    "mtm_cookie_consent",
+    "s_cc",
+    "s_sq",
+    "tarteaucitron",
+    "usprivacy",
+    "viewed_cookie_policy",
+];
+
+/// Beginnings that no framework makes up for a session: it writes neither capital letters nor dots
+/// there. Anything may follow.
+pub const IMPERSONAL_BEGINNINGS: &[&str] = &[
+    "AMCVS_",
+    "AMCV_",
+    "_hjIncludedInSessionSample_",
+    "_hjSessionUser_",
+    "_hjSession_",
+    "_hp2_id.",
+    "_hp2_props.",
+    "_hp2_ses_props.",
+    "_pk_cvar.",
+    "_pk_hsr.",
+    "_pk_id.",
+    "_pk_ref.",
+    "_pk_ses.",
+];
+
+/// Beginnings that an application's name could have as well. What follows is a number or an account
+/// (`_ga_X1Y2Z3`, `_gat_UA-12-3`): it has no small letter, as the `session` of `_ga_session` has.
+pub const IMPERSONAL_ACCOUNTS: &[&str] = &[
+    "_dc_gtm_",
+    "_ga_",
+    "_gac_",
+    "_gac_gb_",
+    "_gat_",
+    "_gat_gtag_",
+    "_ym_visorc_",
+];
+
+/// Whether a cookie is one of them.
+pub(crate) fn is_impersonal(name: &[u8]) -> bool {
+    let after = |beginning: &&str| name.strip_prefix(beginning.as_bytes());
+    IMPERSONAL_COOKIES
+        .binary_search_by(|known| known.as_bytes().cmp(name))
+        .is_ok()
+        || IMPERSONAL_ACCOUNTS
+            .iter()
+            .filter_map(after)
+            .any(is_account)
+        || IMPERSONAL_BEGINNINGS.iter().any(|one| after(one).is_some())
+}
+
+fn is_account(rest: &[u8]) -> bool {
+    let in_account = |b: &u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b"-_".contains(b);
+    !rest.is_empty() && rest.iter().all(in_account)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exact_names_are_sorted() {
+        assert!(IMPERSONAL_COOKIES.is_sorted());
+    }
+
+    #[test]
+    fn analytics_and_consent_are_known() {
+        for name in [
+            "_ga",
+            "_ga_X1Y2Z3W4V5",
+            "_ga_1234567890",
+            "_gid",
+            "_gat",
+            "_gat_UA-12345-6",
+            "_gat_gtag_UA_12345_6",
+            "_gac_UA-12345-6",
+            "_dc_gtm_UA-12345-6",
+            "_gcl_au",
+            "_hjSession_123456",
+            "_hjSessionUser_123456",
+            "_pk_id.1.1fff",
+            "_hp2_id.123",
+            "AMCV_0123ABC%40AdobeOrg",
+            "euconsent-v2",
+            "__utmz",
+        ] {
+            assert!(is_impersonal(name.as_bytes()), "{name}");
+        }
+        for name in IMPERSONAL_COOKIES {
+            assert!(is_impersonal(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_name_that_a_framework_makes_up_is_taken_for_one() {
+        // Whatever an application is called, also after one of ours.
+        let products = IMPERSONAL_COOKIES
+            .iter()
+            .chain(IMPERSONAL_ACCOUNTS)
+            .chain(IMPERSONAL_BEGINNINGS)
+            .map(|name| name.trim_matches(['_', '.']).to_ascii_lowercase());
+        let others = ["gallery", "gateway", "hjort", "pk", "ym_shop", "cb", "scid"];
+        let applications = products.chain(others.map(str::to_owned));
+        for application in applications {
+            for name in [
+                format!("_{application}_session"),
+                format!("_{application}_key"),
+                format!("_{application}_web_user_remember_me"),
+                format!("{application}_session"),
+                format!("{application}-session"),
+                format!("{application}_sid"),
+                format!("{application}_token"),
+                format!("{application}id"),
+                format!("_{application}id"),
+            ] {
+                let is_product = IMPERSONAL_COOKIES.contains(&name.as_str());
+                assert_eq!(is_impersonal(name.as_bytes()), is_product, "{name}");
+            }
+        }
+        for name in [
+            "_ga_session",
+            "_ga_",
+            "_gallery_session",
+            "_gateway_key",
+            "_gat_",
+            "_hjort_session",
+            "_hj",
+            "_pk_session",
+            "_pk_id",
+            "__utmanage",
+            "__utm",
+            "_ym_session",
+            "_cb",
+            "_scid",
+            "ajs_user_id",
+            "ajs_group_id",
+            "amplitude_id_session",
+            "euconsentry_session",
+            "cmplz_session",
+            "axeptio_session",
+            "NRBA_SESSION",
+            "_GA",
+            "_gid2",
+            "",
+        ] {
+            assert!(!is_impersonal(name.as_bytes()), "{name}");
+        }
+    }
+}

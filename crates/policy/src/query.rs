@@ -1,0 +1,83 @@
+//! Query parameters, as those read them who decode their names.
+
+/// The parameters between the `&`.
+pub fn parameters(query: &[u8]) -> impl Iterator<Item = &[u8]> {
+    query.split(|&b| b == b'&')
+}
+
+/// The parameters that a program sees in one of them which also divides at `;`, and one that does
+/// not: name and value, not decoded.
+pub fn in_any_reading(parameter: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let divided = memchr::memchr(b';', parameter).is_some();
+    let pieces = parameter
+        .split(|&b| b == b';')
+        .filter(move |piece| divided && !piece.is_empty());
+    std::iter::once(parameter).chain(pieces).map(|pair| {
+        match memchr::memchr(b'=', pair) {
+            Some(equals) => (&pair[..equals], &pair[equals + 1..]),
+            None => (pair, &[][..]),
+        }
+    })
+}
+
+/// The bytes that `%XX` and `+` stand for. What is no such code stands for itself.
+pub fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (&byte, after) = rest.split_first()?;
+        rest = after;
+        match byte {
+            b'+' => Some(b' '),
+            b'%' => {
+                if let [high, low, after @ ..] = after
+                    && let Some(high) = char::from(*high).to_digit(16)
+                    && let Some(low) = char::from(*low).to_digit(16)
+                {
+                    rest = after;
+                    u8::try_from(high * 16 + low).ok()
+                } else {
+                    Some(b'%')
+                }
+            }
+            byte => Some(byte),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_decoded_once_and_everything_else_stays() {
+        for (text, expected) in [
+            ("page", "page"),
+            ("p%61ge", "page"),
+            ("%70%61%67%65", "page"),
+            ("a+b%20c", "a b c"),
+            ("%2570", "%70"),
+            ("%", "%"),
+            ("%6", "%6"),
+            ("%zz", "%zz"),
+            ("%%61", "%a"),
+            ("", ""),
+        ] {
+            let found: Vec<u8> = decoded(text.as_bytes()).collect();
+            assert_eq!(String::from_utf8_lossy(&found), expected, "{text}");
+        }
+        assert_eq!(decoded(b"%ff%00").collect::<Vec<_>>(), [255, 0]);
+    }
+
+    #[test]
+    fn a_semicolon_hides_nothing() {
+        let names = |parameter: &'static str| -> Vec<_> {
+            in_any_reading(parameter.as_bytes())
+                .map(|(name, _)| String::from_utf8_lossy(name).into_owned())
+                .collect()
+        };
+        assert_eq!(names("a=1"), ["a"]);
+        assert_eq!(names("a=1;b=2"), ["a", "a", "b"]);
+        assert_eq!(names(";b"), [";b", "b"]);
+        assert_eq!(names(""), [""]);
+    }
+}
