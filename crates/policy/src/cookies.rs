@@ -85,7 +85,10 @@ pub(crate) fn sent<'a>(
 
 /// What another program could take for a cookie in one `Cookie` line.
 pub fn in_any_reading(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    pairs(line).chain(line.split(|&b| !is_octet(b)).filter(|piece| !piece.is_empty()))
+    pairs(line).chain(
+        line.split(|&b| !is_octet(b))
+            .filter(|piece| !piece.is_empty()),
+    )
 }
 
 /// What the cookies of a request come to.
@@ -161,10 +164,7 @@ fn is_removed(pair: &[u8], rules: &RequestRules) -> bool {
     rules.removed_cookies.matches(split(pair).0.trim_ascii())
 }
 
-fn lines<'a>(
-    fields: Fields<'a>,
-    rules: &RequestRules,
-) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+fn lines<'a>(fields: Fields<'a>, rules: &RequestRules) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     let removed = rules.removed_fields.matches(b"cookie");
     fields.all("cookie").filter(move |_| !removed)
 }
@@ -181,7 +181,10 @@ fn pairs(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn is_plain(pair: &[u8]) -> bool {
     let (name, value) = split(pair);
     // Python's http.cookies, for one, gives up at a bracket.
-    is_token(name) && value.iter().all(|&b| is_octet(b) && !matches!(b, b'[' | b']'))
+    is_token(name)
+        && value
+            .iter()
+            .all(|&b| is_octet(b) && !matches!(b, b'[' | b']'))
 }
 
 /// The bytes of `cookie-octet`. At all others some program ends a cookie or its value.
@@ -337,7 +340,10 @@ mod tests {
             (fields("Cookie: a=1;b=2"), Rewritten::Unchanged),
             (two, Rewritten::Line(b"a=1; b=2; c=3".to_vec())),
         ] {
-            assert_eq!(rewritten(request.fields(), &RequestRules::default()), expected);
+            assert_eq!(
+                rewritten(request.fields(), &RequestRules::default()),
+                expected
+            );
         }
         rules.request.removed_cookies = Patterns::from_iter(["*"]);
         assert!(!is_personal(&rules, "Cookie: session=1, x\nCookie: y"));

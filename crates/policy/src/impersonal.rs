@@ -138,10 +138,7 @@ pub(crate) fn is_impersonal(name: &[u8]) -> bool {
     IMPERSONAL_COOKIES
         .binary_search_by(|known| known.as_bytes().cmp(name))
         .is_ok()
-        || IMPERSONAL_ACCOUNTS
-            .iter()
-            .filter_map(after)
-            .any(is_account)
+        || IMPERSONAL_ACCOUNTS.iter().filter_map(after).any(is_account)
         || IMPERSONAL_BEGINNINGS.iter().any(|one| after(one).is_some())
 }
 

@@ -192,7 +192,9 @@ fn push_believed(out: &mut KeyBuf, fields: Fields<'_>, vouched: bool, rules: &Re
 }
 
 fn push_lower(out: &mut KeyBuf, name: &[u8]) {
-    push_with_len(out, |out| out.extend(name.iter().map(u8::to_ascii_lowercase)));
+    push_with_len(out, |out| {
+        out.extend(name.iter().map(u8::to_ascii_lowercase));
+    });
 }
 
 /// Whether a parameter of `Forwarded` names one of the machines on the way.
@@ -302,7 +304,11 @@ fn push_header(
         .iter()
         .filter(|(name, _)| is_wanted(name) && travels(name))
         .collect();
-    let lower = |name: &'_ [u8]| name.iter().map(u8::to_ascii_lowercase).collect::<SmallVec<[u8; 32]>>();
+    let lower = |name: &'_ [u8]| {
+        name.iter()
+            .map(u8::to_ascii_lowercase)
+            .collect::<SmallVec<[u8; 32]>>()
+    };
     found.sort_by_cached_key(|(name, _)| lower(name));
     for (name, value) in found {
         out.push(1);
@@ -573,7 +579,11 @@ mod tests {
     fn fields_that_the_origin_does_not_see_are_not_keyed() {
         let mut rules = Rules {
             key: KeyRules {
-                headers: vec!["X-Forwarded-Host".to_owned(), "X-*".to_owned(), "b".to_owned()],
+                headers: vec![
+                    "X-Forwarded-Host".to_owned(),
+                    "X-*".to_owned(),
+                    "b".to_owned(),
+                ],
                 cookies: vec!["c".to_owned(), "d*".to_owned()],
                 ..KeyRules::default()
             },
@@ -583,7 +593,14 @@ mod tests {
         rules.request.removed_cookies.push("c");
         rules.request.removed_cookies.push("d2");
         let key = |request: &str, vouched| {
-            build(Scheme::Http, b"a", b"/", fields(request).fields(), vouched, &rules)
+            build(
+                Scheme::Http,
+                b"a",
+                b"/",
+                fields(request).fields(),
+                vouched,
+                &rules,
+            )
         };
         let forged = "X-Forwarded-Host: e\nX-Forwarded-Port: 1\nx_a: 2\nB: 3\nCookie: c=1; d2=2";
         assert_eq!(key(forged, false), key("", false));
@@ -592,7 +609,14 @@ mod tests {
         assert_ne!(key("X-Forwarded-Host: e", true), key("", true));
         rules.request.kept_fields.push("api_key");
         let key = |request: &str, vouched| {
-            build(Scheme::Http, b"a", b"/", fields(request).fields(), vouched, &rules)
+            build(
+                Scheme::Http,
+                b"a",
+                b"/",
+                fields(request).fields(),
+                vouched,
+                &rules,
+            )
         };
         assert_ne!(key("api_key: 1", false), key("", false));
         assert_ne!(key("Api_Key: 1", false), key("API_KEY: 2", false));

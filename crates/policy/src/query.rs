@@ -12,12 +12,12 @@ pub fn in_any_reading(parameter: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> 
     let pieces = parameter
         .split(|&b| b == b';')
         .filter(move |piece| divided && !piece.is_empty());
-    std::iter::once(parameter).chain(pieces).map(|pair| {
-        match memchr::memchr(b'=', pair) {
+    std::iter::once(parameter)
+        .chain(pieces)
+        .map(|pair| match memchr::memchr(b'=', pair) {
             Some(equals) => (&pair[..equals], &pair[equals + 1..]),
             None => (pair, &[][..]),
-        }
-    })
+        })
 }
 
 /// The bytes that `%XX` and `+` stand for. What is no such code stands for itself.

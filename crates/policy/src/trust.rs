@@ -167,9 +167,8 @@ fn is_address(name: &[u8]) -> bool {
         "x-remote-addr",
         "x-remote-ip",
     ];
-    let same = |(&a, b): (&u8, u8)| {
-        a.to_ascii_lowercase() == b || b == b'-' && !a.is_ascii_alphanumeric()
-    };
+    let same =
+        |(&a, b): (&u8, u8)| a.to_ascii_lowercase() == b || b == b'-' && !a.is_ascii_alphanumeric();
     ADDRESSES
         .iter()
         .any(|one| name.len() == one.len() && name.iter().zip(one.bytes()).all(same))
