@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use microcache_policy::key::kept_target;
 use microcache_policy::vary::{self, Selection};
 use microcache_policy::{CacheStatus, Fields, RequestFacts, Reuse, in_use_until, on_error, reuse};
 use microcache_store::Hit;
@@ -25,8 +26,11 @@ const MAX_ROUNDS: usize = 4;
 
 impl Engine {
     /// Answers a request that [`Engine::serve`] could not.
-    pub async fn ask(self: Arc<Self>, mut question: Question, incoming: Incoming) -> Response {
+    pub async fn ask(self: Arc<Self>, mut question: Question, mut incoming: Incoming) -> Response {
         let first_forward = question.forward;
+        if question.may_be_stored() {
+            self.tell_what_is_keyed(question.route, &mut incoming);
+        }
         if let Way::Alone(_) = question.way {
             return self.alone(question, incoming).await;
         }
@@ -106,8 +110,9 @@ impl Engine {
     }
 
     /// Renews a stored response in the background, unless somebody is at it already.
-    pub fn refresh(self: &Arc<Self>, refresh: Refresh, incoming: Incoming) {
+    pub fn refresh(self: &Arc<Self>, refresh: Refresh, mut incoming: Incoming) {
         let Refresh { route, wanted } = refresh;
+        self.tell_what_is_keyed(route, &mut incoming);
         if let Entry::Lead(leader) = self.enter(&wanted, Purpose::Refresh) {
             let now = self.clock.now();
             let refreshing = wanted.stored.as_ref().map(|hit| Urgency::Refresh {
@@ -122,6 +127,14 @@ impl Engine {
             };
             let (own, _) = oneshot::channel();
             tokio::spawn(Arc::clone(self).lead(leader, fetch, own));
+        }
+    }
+
+    /// What is stored under a key answers everyone who shares it: the origin is told no more of the
+    /// target than the key says.
+    fn tell_what_is_keyed(&self, route: usize, incoming: &mut Incoming) {
+        if let Some(target) = kept_target(&incoming.target, &self.rules(route).key) {
+            incoming.target = target.into();
         }
     }
 

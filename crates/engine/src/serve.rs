@@ -119,6 +119,11 @@ pub struct Question {
 }
 
 impl Question {
+    /// Whether what the origin answers may be stored.
+    pub(crate) const fn may_be_stored(&self) -> bool {
+        !matches!(self.way, Way::Alone(None))
+    }
+
     /// The number of its route.
     pub const fn route(&self) -> usize {
         self.route

@@ -61,6 +61,7 @@ fn serve(start: &Start) -> Result<ExitCode, ServerError> {
         Ok(config) => config,
         Err(report) => return Ok(refuse(&report.to_string())),
     };
+    warn(&config);
     let server = Server::bind(config.clone())?;
     tell(&banner::started(&config, server.addresses()));
     let summary = server.run()?;
@@ -79,10 +80,18 @@ fn check(file: &Path) -> ExitCode {
     };
     match Config::read(input) {
         Ok(config) => {
+            warn(&config);
             print(&format!("{name} is fine: {}\n", banner::contents(&config)));
             ExitCode::SUCCESS
         }
         Err(report) => refuse(&with_count(&report)),
+    }
+}
+
+/// Tells what was written on purpose, perhaps, and is dangerous.
+fn warn(config: &Config) {
+    if config.warnings.count() > 0 {
+        tell(&format!("{}\n", config.warnings));
     }
 }
 

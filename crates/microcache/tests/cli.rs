@@ -64,6 +64,34 @@ fn help_and_version() {
 }
 
 #[test]
+fn check_warns_of_what_gives_one_visitors_page_to_another() {
+    let file = File::new(
+        "warnings",
+        "origin = \"http://localhost:3000\"\ntrusted_proxies = \"0.0.0.0/0\"\nignore_cookies = [\"theme\", \"wordpress_*\"]\n\
+         [[routes]]\nset_cookie = \"store\"\nignore_cookies = \"*\"\n",
+    );
+    let output = run(&["check", file.path()]);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{out}{err}");
+    assert!(out.contains("is fine"), "{out}");
+    for place in [
+        ":2:19: warning: everyone is a trusted proxy",
+        ":3:28: warning: `wordpress_*` ignores sessions too, such as `wordpress_logged_in_",
+        ":5:14: warning: \"store\" gives the cookie",
+        ":6:18: warning: `*` ignores sessions too",
+    ] {
+        assert!(err.contains(place), "{place}: {err}");
+    }
+    assert_eq!(err.matches(": warning: ").count(), 4, "{err}");
+
+    let file = File::new(
+        "no-warnings",
+        "origin = \"http://localhost:3000\"\nignore_cookies = [\"theme\", \"consent_*\"]\nremove_cookies = \"*\"\n",
+    );
+    check(&["check", file.path()], 0, "is fine");
+}
+
+#[test]
 fn a_bad_command_line_gets_one_line_and_a_remedy() {
     for (arguments, says) in [
         (&[][..], "microcache http://localhost:3000"),

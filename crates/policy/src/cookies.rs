@@ -145,7 +145,7 @@ impl Judged {
 
 /// Whether some program takes `name` for one that `pattern` stands for: it decodes names, minds no
 /// case, or makes underscores of dots and lists of brackets, as PHP does.
-fn could_be_taken_by(pattern: &[u8], name: &[u8]) -> bool {
+pub fn could_be_taken_by(pattern: &[u8], name: &[u8]) -> bool {
     let folded: SmallVec<[u8; 64]> = decoded(name)
         .take_while(|&byte| byte != b'[')
         .map(|byte| match byte {
@@ -153,7 +153,12 @@ fn could_be_taken_by(pattern: &[u8], name: &[u8]) -> bool {
             byte => byte.to_ascii_lowercase(),
         })
         .collect();
-    takes(&pattern.to_ascii_lowercase(), &folded)
+    match pattern.strip_suffix(b"*") {
+        Some(beginning) => folded
+            .get(..beginning.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(beginning)),
+        None => folded.eq_ignore_ascii_case(pattern),
+    }
 }
 
 fn is_harmless(name: &[u8], rules: &Rules) -> bool {

@@ -75,6 +75,11 @@ pub(crate) fn must_validate(in_force: &InForce, response: Fields<'_>, received: 
     in_force.directives.says(Directive::NoCache) || pragma()
 }
 
+/// Whether the origin itself says how long the response is fresh.
+pub(crate) fn is_explicit(in_force: &InForce, response: Fields<'_>, received: Time) -> bool {
+    explicit(in_force, response, received).is_some()
+}
+
 fn explicit(in_force: &InForce, response: Fields<'_>, received: Time) -> Option<Millis> {
     let directives = &in_force.directives;
     let stated = directives.s_maxage.or(directives.max_age);

@@ -20,6 +20,16 @@ pub fn in_any_reading(parameter: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> 
         })
 }
 
+/// Whether a name, perhaps with `*` at its end, takes what `text` says decoded.
+pub fn takes_decoded(pattern: &[u8], text: &[u8]) -> bool {
+    match pattern.strip_suffix(b"*") {
+        Some(beginning) => decoded(text)
+            .take(beginning.len())
+            .eq(beginning.iter().copied()),
+        None => decoded(text).eq(pattern.iter().copied()),
+    }
+}
+
 /// The bytes that `%XX` and `+` stand for. What is no such code stands for itself.
 pub fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = text;

@@ -117,6 +117,14 @@ fn rule_2_credentials_pass_unless_the_response_says_it_is_shared() {
         ("Cache-Control: public, max-age=60", None, None),
         ("Cache-Control: s-maxage=60", None, None),
         ("Cache-Control: max-age=60, must-revalidate", no, None),
+        ("Cache-Control: must-revalidate", no, no),
+        ("Cache-Control: must-revalidate\nETag: \"a\"", no, no),
+        ("CDN-Cache-Control: must-revalidate", no, no),
+        (
+            "Cache-Control: must-revalidate\nExpires: Sun, 06 Nov 1994 08:50:37 GMT",
+            no,
+            None,
+        ),
         ("CDN-Cache-Control: max-age=60", None, no),
         ("CDN-Cache-Control: max-age=60, public", None, None),
         (

@@ -172,7 +172,8 @@ fn lifetime(
     if !usable && !validator {
         return Err(NotStorable::NoLifetime);
     }
-    let shared = shared_with(in_force);
+    let explicit = freshness::is_explicit(in_force, response, response_time);
+    let shared = shared_with(in_force, explicit);
     let flags = [
         (must_validate, MUST_VALIDATE),
         (directives.immutable(), IMMUTABLE),
@@ -195,13 +196,15 @@ fn lifetime(
 }
 
 /// With which credentials the response can be shared: for `Authorization` by RFC 9111 §3.5, for
-/// cookies if the origin speaks of shared caches.
-fn shared_with(in_force: &InForce) -> Credentials {
+/// cookies if the origin speaks of shared caches. `must-revalidate` or a targeted field is no
+/// invitation by itself: what the route adds where the origin names no lifetime is for requests
+/// without credentials.
+fn shared_with(in_force: &InForce, explicit: bool) -> Credentials {
     let directives = &in_force.directives;
     let shared = directives.says(Directive::Public) || directives.s_maxage.is_some();
     Credentials {
-        authorization: shared || directives.says(Directive::MustRevalidate),
-        cookie: shared || in_force.targeted,
+        authorization: shared || explicit && directives.says(Directive::MustRevalidate),
+        cookie: shared || explicit && in_force.targeted,
     }
 }
 

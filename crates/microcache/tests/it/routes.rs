@@ -198,11 +198,174 @@ fn query_parameters_of_the_key() {
     for target in &targets[4..] {
         proxy.get(target).assert_is(200, target);
     }
+    let sent: Vec<_> = origin
+        .requests()
+        .into_iter()
+        .map(|seen| seen.target)
+        .collect();
     assert_eq!(
-        origin.requests()[0].target,
-        targets[0],
-        "the origin gets the whole query"
+        sent,
+        ["/?a=1", "/?a=2", "/?a=1&b=utm_"],
+        "the origin gets what is keyed"
     );
+}
+
+#[test]
+fn no_spelling_of_a_parameter_fills_the_page_of_another() {
+    for (key, honest, evil) in [
+        ("only = [\"page\"]", "/a", "/a?pag%65=EVIL"),
+        ("only = [\"page\"]", "/a", "/a?x=1;page=EVIL"),
+        ("only = [\"page\"]", "/a", "/a?page[]=EVIL"),
+        ("only = [\"page\"]", "/a?page=1", "/a?page=1&Page=EVIL"),
+        ("ignore = [\"utm_*\"]", "/a", "/a?utm_x=1;id=EVIL"),
+        ("ignore = [\"utm_*\"]", "/a", "/a?utm_x[id]=EVIL"),
+        ("ignore = [\"utm_*\"]", "/a", "/a?utm_x=1&%69d=EVIL"),
+    ] {
+        let origin = Origin::start();
+        let proxy = one_route(
+            &origin,
+            &format!("ttl = \"100s\"\nkey = {{ query = {{ {key} }} }}"),
+        );
+        for target in [honest, evil] {
+            origin.on(target).reply(Reply::new(200).body(target));
+        }
+        // Whatever the origin makes of its spelling, only who asks so gets it.
+        proxy.get(evil);
+        proxy.get(honest).assert_is(200, honest);
+        for seen in origin.requests() {
+            let stored = proxy.get(&seen.target);
+            stored.assert_hit();
+            assert_eq!(stored.text(), seen.target, "{evil}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_cached_keeps_its_whole_query() {
+    let origin = Origin::start();
+    let rules =
+        "ttl = \"100s\"\nbypass = \"cookie:preview\"\nkey = { query = { ignore = [\"utm_*\"] } }";
+    let proxy = one_route(&origin, rules);
+    let target = "/?utm_x=1&a=2";
+    for of in [target, "/?a=2"] {
+        origin.on(of).reply(Reply::new(200).body(of));
+    }
+    proxy.get("/?a=2").assert_is(200, "/?a=2");
+    proxy
+        .get_with(target, &["Cookie: preview=1"])
+        .assert_is(200, target);
+    // A form that succeeds takes away what is stored under its key.
+    proxy.get(target).assert_hit();
+    proxy
+        .send("POST", target, &["Content-Length: 0"])
+        .assert_is(200, target);
+    assert!(!proxy.get("/?a=2").is_hit());
+}
+
+#[test]
+fn the_whole_query_where_the_operator_says_so() {
+    let origin = Origin::start();
+    let rules = "ttl = \"100s\"\nkey = { query = { ignore = [\"utm_*\"], forward = \"whole\" } }";
+    let proxy = one_route(&origin, rules);
+    origin.on("/?a=1&utm_x=2").reply(Reply::new(200).body("x"));
+    proxy.get("/?a=1&utm_x=2").assert_is(200, "x");
+    proxy.get("/?a=1").assert_hit();
+}
+
+#[test]
+fn cookies_and_fields_that_the_origin_does_not_get() {
+    let origin = Origin::start();
+    let proxy = one_route(
+        &origin,
+        "ttl = \"100s\"\nremove_cookies = [\"_ga\", \"theme_*\"]\nremove_headers = [\"X-Spy-*\", \"Authorization\"]",
+    );
+    origin.on("/").reply(Reply::new(200).body("x"));
+    let fields = [
+        "Cookie: _ga=1; theme_x=2;theme_y=3",
+        "X-Spy-1: a",
+        "x-spy-two: b",
+        "Authorization: Basic dTpw",
+        "X-Other: c",
+    ];
+    proxy.get_with("/", &fields).assert_is(200, "x");
+    let seen = &origin.seen("/")[0];
+    for gone in ["cookie", "x-spy-1", "x-spy-two", "authorization"] {
+        assert_eq!(seen.field(gone), None, "{gone}");
+    }
+    assert_eq!(seen.field("x-other"), Some("c"));
+    proxy.get("/").assert_hit();
+    proxy.get_with("/", &["Cookie: theme_z=5"]).assert_hit();
+    let personal = proxy.get_with("/", &["Cookie: theme_x=2; session=1;_ga=3"]);
+    assert!(!personal.is_hit());
+    assert_eq!(origin.seen("/")[1].field("cookie"), Some("session=1"));
+}
+
+#[test]
+fn fields_that_the_operator_lets_through() {
+    let origin = Origin::start();
+    let proxy = one_route(
+        &origin,
+        "ttl = \"100s\"\nkeep_headers = [\"api_key\", \"X-Original-*\"]",
+    );
+    origin.on("/").answer(|request| {
+        let said = |name| request.field(name).unwrap_or("-");
+        Reply::new(200).body(format!("{} {}", said("api_key"), said("x-original-url")))
+    });
+    // What is let through is part of the key.
+    for round in 0..2 {
+        for (fields, body) in [
+            (&["api_key: 1"][..], "1 -"),
+            (&["api_key: 2"], "2 -"),
+            (&["X-Original-URL: /x"], "- /x"),
+            (&["X-Rewrite-URL: /x", "other_key: 3"], "- -"),
+        ] {
+            let response = proxy.get_with("/", fields);
+            response.assert_is(200, body);
+            assert_eq!(response.is_hit(), round == 1, "{response:?}");
+        }
+    }
+}
+
+#[test]
+fn patterns_in_bypass_and_key() {
+    let origin = Origin::start();
+    let proxy = one_route(
+        &origin,
+        "ttl = \"100s\"\nignore_cookies = \"*\"\nbypass = [\"cookie:wordpress_logged_in_*\", \"query:draft_*\"]\n\
+         key = { cookies = [\"pref_*\"], headers = [\"X-Geo-*\"] }",
+    );
+    origin.on("/?draft_x").reply(Reply::new(200).body("draft"));
+    origin.on("/").answer(|request| {
+        let said = |name| request.field(name).unwrap_or("-");
+        Reply::new(200).body(format!("{} {}", said("cookie"), said("x-geo-city")))
+    });
+    let member = "wordpress_logged_in_0f=alice";
+    for cookie in [
+        member.to_owned(),
+        format!("a=1,{member}"),
+        format!("a=\"1; {member}\""),
+    ] {
+        let response = proxy.get_with("/", &[&format!("Cookie: {cookie}")]);
+        response.assert_is(200, &format!("{cookie} -"));
+        response.assert_forwarded("bypass");
+    }
+    proxy.get("/?draft_x").assert_forwarded("bypass");
+    for round in 0..2 {
+        for (field, body) in [
+            ("Cookie: pref_a=1", "pref_a=1 -"),
+            ("Cookie: pref_b=1", "pref_b=1 -"),
+            ("Cookie: pref_a=1; pref_b=2", "pref_a=1; pref_b=2 -"),
+            ("X-Geo-City: Ulm", "- Ulm"),
+            ("X-Other: 1", "- -"),
+        ] {
+            let response = proxy.get_with("/", &[field]);
+            response.assert_is(200, body);
+            assert_eq!(response.is_hit(), round == 1, "{response:?}");
+        }
+    }
+    proxy
+        .get_with("/", &["Cookie: pref_b=2; x=3; pref_a=1"])
+        .assert_hit();
 }
 
 #[test]
@@ -215,8 +378,11 @@ fn only_some_query_parameters() {
     for target in ["/?page=1&x=1", "/?page=1&x=2", "/?page=2"] {
         origin.on(target).reply(Reply::new(200).body(target));
     }
-    proxy.get("/?page=1&x=1").assert_is(200, "/?page=1&x=1");
-    proxy.get("/?page=1&x=2").assert_is(200, "/?page=1&x=1");
+    origin
+        .on("/?page=1")
+        .reply(Reply::new(200).body("/?page=1"));
+    proxy.get("/?page=1&x=1").assert_is(200, "/?page=1");
+    proxy.get("/?page=1&x=2").assert_hit();
     proxy.get("/?page=2").assert_is(200, "/?page=2");
 }
 

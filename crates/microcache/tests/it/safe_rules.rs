@@ -65,6 +65,18 @@ fn rule_2_cookies_that_count() {
         "=x",
         "ga=1",
         "_g=1",
+        "_gallery_session=alice",
+        "_gateway_key=alice",
+        "_ga_session=alice",
+        "_hjort_session=alice",
+        "_pk_session=alice",
+        "ajs_user_id=alice",
+        "_ga=1 session=alice",
+        "_ga=1,session=alice",
+        "_ga=1;session=alice",
+        "_ga=\"1; session=alice\"",
+        "_ga=1\tsession=alice",
+        "$Version=1; _ga=1",
     ] {
         assert!(!is_shared(&[&format!("Cookie: {cookie}")], &[]), "{cookie}");
     }
@@ -91,6 +103,60 @@ fn rule_2_cookies_that_do_not_count_are_still_forwarded() {
     origin.on("/").reply(Reply::new(200).body("x"));
     proxy.get_with("/", &["Cookie: _ga=GA1.2.3"]);
     assert_eq!(origin.seen("/")[0].field("cookie"), Some("_ga=GA1.2.3"));
+}
+
+#[test]
+fn rule_2_one_users_page_is_not_anothers_whatever_the_session_is_called() {
+    for name in [
+        "_gallery_session",
+        "_hjort_session",
+        "_ga_key",
+        "_ga=1,session",
+    ] {
+        let origin = Origin::start();
+        let proxy = default(&origin);
+        origin
+            .on("/")
+            .answer(|request| Reply::new(200).body(request.field("cookie").unwrap_or("nobody")));
+        let [alice, bob] = ["alice", "bob"].map(|user| format!("{name}={user}"));
+        for cookie in [&alice, &bob] {
+            proxy
+                .get_with("/", &[&format!("Cookie: {cookie}")])
+                .assert_is(200, cookie);
+        }
+        proxy.get("/").assert_is(200, "nobody");
+    }
+}
+
+#[test]
+fn rule_2_must_revalidate_alone_shares_nothing_that_authorization_got() {
+    let authorized = ["Authorization: Basic dTpw"];
+    assert!(!is_shared(&authorized, &["Cache-Control: must-revalidate"]));
+    assert!(is_shared(
+        &authorized,
+        &["Cache-Control: max-age=100, must-revalidate"]
+    ));
+    assert!(!is_shared(
+        &["Cookie: session=1"],
+        &["CDN-Cache-Control: must-revalidate"]
+    ));
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    origin.on("/").answer(|request| {
+        Reply::new(200)
+            .with("Cache-Control: must-revalidate")
+            .body(request.field("authorization").unwrap_or("nobody"))
+    });
+    proxy
+        .get_with("/", &["Authorization: alice"])
+        .assert_is(200, "alice");
+    proxy
+        .get_with("/", &["Authorization: bob"])
+        .assert_is(200, "bob");
+    proxy.get("/").assert_is(200, "nobody");
+    proxy
+        .get_with("/", &["Authorization: bob"])
+        .assert_is(200, "bob");
 }
 
 #[test]
@@ -201,6 +267,39 @@ fn rule_4_the_host_is_part_of_the_key() {
 }
 
 #[test]
+fn rule_4_the_host_is_forwarded_as_it_is_keyed() {
+    // An origin that knows its name in one spelling only answers the others with 404.
+    for (line, host) in [
+        ("GET / HTTP/1.1", "SITE.example"),
+        ("GET / HTTP/1.1", "site.example:80"),
+        ("GET / HTTP/1.1", "Site.Example:80"),
+        ("GET http://SITE.example:80/ HTTP/1.1", "other.example"),
+        ("GET HTTP://site.EXAMPLE HTTP/1.1", "SITE.EXAMPLE"),
+    ] {
+        let origin = Origin::start();
+        let proxy = default(&origin);
+        origin.on("/").answer(|request| {
+            let known = request.field("host") == Some("site.example");
+            let status = if known { 200 } else { 404 };
+            Reply::new(status)
+                .with("Cache-Control: max-age=100")
+                .body("x")
+        });
+        let first = proxy.request(format!("{line}\r\nHost: {host}\r\n\r\n"));
+        first.assert_is(200, "x");
+        let honest = proxy.request("GET / HTTP/1.1\r\nHost: site.example\r\n\r\n");
+        honest.assert_is(200, "x");
+        honest.assert_hit();
+        let seen = &origin.seen("/")[0];
+        for name in ["host", "x-forwarded-host"] {
+            assert_eq!(seen.head.all(name), ["site.example"], "{line} {host}");
+        }
+        let forwarded = seen.field("forwarded").unwrap();
+        assert!(forwarded.contains("host=\"site.example\""), "{forwarded}");
+    }
+}
+
+#[test]
 fn rule_4_no_web_cache_deception() {
     let origin = Origin::start();
     let proxy = default(&origin);
@@ -256,6 +355,24 @@ fn rule_5_forwarding_fields_of_clients_are_not_believed() {
         "X-HTTP-Method: DELETE",
         "X-Method-Override: DELETE",
         "x_forwarded_host: evil.example",
+        "x.forwarded.host: evil.example",
+        "X-Forwarded: for=1.2.3.4",
+        "Proxy: http://evil.example",
+        "X-Original-URI: /admin",
+        "X-Scheme: nothttps",
+        "Front-End-Https: nothttps",
+        "X-Client-IP: 1.2.3.4",
+        "True-Client-IP: 1.2.3.4",
+        "Client-IP: 1.2.3.4",
+        "CF-Connecting-IP: 1.2.3.4",
+        "X-Cluster-Client-IP: 1.2.3.4",
+        "X-Accel-Redirect: /admin",
+        "X-Invoke-Path: /admin",
+        "x-middleware-subrequest: evil",
+        "X-Remote-User: evil",
+        "accept_language: evil",
+        "content_length: 666",
+        "HTTP_HOST: evil.example",
     ];
     proxy.get_with("/", &forged).assert_is(200, "x");
     let seen = &origin.seen("/")[0];
@@ -267,6 +384,77 @@ fn rule_5_forwarding_fields_of_clients_are_not_believed() {
     assert_eq!(seen.head.all("x-forwarded-for"), ["127.0.0.1"]);
     assert_eq!(seen.head.all("x-forwarded-proto"), ["http"]);
     assert_eq!(seen.head.all("x-forwarded-host"), ["example.com"]);
+}
+
+#[test]
+fn rule_5_a_field_with_an_underscore_does_not_choose_anothers_page() {
+    // To a WSGI or PHP application, `Accept_Language` is `Accept-Language`.
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    origin.on("/").answer(|request| {
+        let said = request
+            .field("accept_language")
+            .or(request.field("accept-language"));
+        Reply::new(200)
+            .with_all(&["Vary: Accept-Language", "Cache-Control: max-age=100"])
+            .body(said.unwrap_or("default"))
+    });
+    proxy
+        .get_with("/", &["Accept_Language: evil"])
+        .assert_is(200, "default");
+    proxy.get("/").assert_is(200, "default");
+}
+
+#[test]
+fn rule_5_a_trusted_proxys_word_is_passed_on_and_keyed() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--trusted-proxies", "127.0.0.1"]);
+    origin.on("/").answer(|request| {
+        let said = |name| request.field(name).unwrap_or("-");
+        Reply::new(200)
+            .with("Cache-Control: max-age=100")
+            .body(format!(
+                "{} {} {}",
+                said("x-scheme"),
+                said("x-remote-user"),
+                said("x_lang")
+            ))
+    });
+    for round in 0..2 {
+        for (field, body) in [
+            ("X-Scheme: https", "https - -"),
+            ("X-Remote-User: alice", "- alice -"),
+            ("X-Remote-User: bob", "- bob -"),
+            ("X_Lang: de", "- - de"),
+            ("True-Client-IP: 1.2.3.4", "- - -"),
+        ] {
+            let response = proxy.get_with("/", &[field]);
+            response.assert_is(200, body);
+            assert_eq!(response.is_hit(), round == 1, "{response:?}");
+        }
+    }
+    proxy
+        .get_with("/", &["True-Client-IP: 5.6.7.8"])
+        .assert_hit();
+}
+
+#[test]
+fn rule_5_trailers_cannot_say_what_fields_cannot() {
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    origin.on("/").reply(Reply::new(200).body("x"));
+    let forged = "X-Forwarded-For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\nForwarded: for=1.2.3.4\r\n\
+                  X-Real-IP: 1.2.3.4\r\nX-Original-URL: /admin\r\nX-HTTP-Method-Override: DELETE\r\n\
+                  x_forwarded_host: evil\r\nProxy: evil\r\nHost: evil\r\nContent-Location: /evil\r\n\
+                  Authorization: evil\r\nCookie: evil=1\r\nTE: trailers\r\nX-Accel-Redirect: /x\r\n";
+    let response = proxy.request(format!(
+        "POST / HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked\r\n\r\n\
+         5\r\nhello\r\n0\r\n{forged}X-Sum: 42\r\n\r\n"
+    ));
+    response.assert_is(200, "x");
+    let seen = &origin.seen("/")[0];
+    assert_eq!(seen.body(), b"hello");
+    assert_eq!(seen.trailers(), [("X-Sum".to_owned(), "42".to_owned())]);
 }
 
 #[test]

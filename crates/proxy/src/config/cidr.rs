@@ -1,6 +1,6 @@
 //! Blocks of addresses.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// A block of addresses: `10.0.0.0/8`, `::1`.
@@ -15,6 +15,11 @@ impl Cidr {
     /// Whether `address` is in the block.
     pub fn contains(&self, address: IpAddr) -> bool {
         bits(address) & self.mask == self.network
+    }
+
+    /// Whether it is all of IPv4, if not more.
+    pub(super) fn is_everyone(&self) -> bool {
+        self.contains(Ipv4Addr::UNSPECIFIED.into()) && self.contains(Ipv4Addr::BROADCAST.into())
     }
 }
 

@@ -1,5 +1,7 @@
 //! From what was written to a configuration: the one conversion, which reports every mistake.
 
+use microcache_policy::Rules;
+
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::options::{
     GROUP, ORIGIN, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, abouts, set_defaults,
@@ -40,8 +42,8 @@ impl Config {
             table.refuse_rest(&mut mistakes);
         }
         let config = draft.finish(input.file.is_some(), &mut mistakes);
-        mistakes.report(name, text)?;
-        Ok(config)
+        let warnings = mistakes.report(name, text)?;
+        Ok(Self { warnings, ..config })
     }
 }
 
@@ -76,6 +78,7 @@ impl<'a> Draft<'a> {
                 timeouts: ClientTimeouts::default(),
                 trusted_proxies: Vec::new(),
                 tiers: TierConfig::default(),
+                warnings: Report::default(),
             },
             origin: GroupSettings::new("origin", Vec::new()),
             route: RouteDraft::new(),
@@ -114,6 +117,7 @@ impl<'a> Draft<'a> {
             }
         }
         self.check_max_object(&self.route, table, mistakes);
+        check_removed(&self.route, table, mistakes);
     }
 
     /// One tier decides who of all processes asks the origin, and only that one could be filled.
@@ -235,6 +239,7 @@ impl<'a> Draft<'a> {
         }
         self.check_max_object(&route, &table, mistakes);
         check_pass(&route, &table, mistakes);
+        check_removed(&route, &table, mistakes);
         let place_of = |name| table.get(name).map_or(&value.place, |v| &v.place).clone();
         let read = ReadRoute {
             match_place: place_of("match"),
@@ -342,6 +347,31 @@ fn check_pass(draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes) {
                 about.name
             );
             mistakes.note(Mistake::new(&value.place, what));
+        }
+    }
+}
+
+/// What the origin never sees cannot tell responses apart.
+fn check_removed(draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes) {
+    let Rules { key, request, .. } = &draft.route.rules;
+    let beginning = |name: &str| name.trim_end_matches('*').as_bytes().to_vec();
+    let cookie = key
+        .cookies
+        .iter()
+        .find(|name| request.removed_cookies.matches(&beginning(name)));
+    let field = key
+        .headers
+        .iter()
+        .find(|name| request.removed_fields.matches(&beginning(name)));
+    for (option, found) in [("remove_cookies", cookie), ("remove_headers", field)] {
+        if let Some(name) = found
+            && let Some(value) = table.get(option).or(table.get("key"))
+        {
+            let what = format!("`{name}` is part of the key, and removed by `{option}`");
+            mistakes.note(
+                Mistake::new(&value.place, what)
+                    .remedy("the origin never sees it: take it out of one of them"),
+            );
         }
     }
 }

@@ -40,14 +40,23 @@ impl Mistake {
     }
 }
 
-/// The mistakes met so far. Reading goes on after each, so that all are reported at once.
+/// The mistakes met so far. Reading goes on after each, so that all are reported at once. Beside them
+/// stands what can be meant and yet is dangerous.
 #[derive(Debug, Default)]
-pub(super) struct Mistakes(Vec<Mistake>);
+pub(super) struct Mistakes {
+    mistakes: Vec<Mistake>,
+    dangers: Vec<Mistake>,
+}
 
 impl Mistakes {
     /// Notes one.
     pub(super) fn note(&mut self, mistake: Mistake) {
-        self.0.push(mistake);
+        self.mistakes.push(mistake);
+    }
+
+    /// Notes something that the operator may mean, and should know the price of.
+    pub(super) fn warn(&mut self, danger: Mistake) {
+        self.dangers.push(danger);
     }
 
     /// Notes one, or gives the value.
@@ -64,29 +73,35 @@ impl Mistakes {
 
     /// How many there are.
     pub(super) fn count(&self) -> usize {
-        self.0.len()
+        self.mistakes.len()
     }
 
-    /// All of them, in the order of the file, if there are any.
-    pub(super) fn report(mut self, name: &str, text: &str) -> Result<(), Report> {
-        if self.0.is_empty() {
-            return Ok(());
+    /// All of them, in the order of the file, if there are any; else what to warn of.
+    pub(super) fn report(self, name: &str, text: &str) -> Result<Report, Report> {
+        let told = |label, mut mistakes: Vec<Mistake>| {
+            mistakes.sort_by_key(|mistake| match &mistake.place {
+                Place::File(span) => span.start,
+                Place::Flag(_) | Place::Urls => usize::MAX,
+            });
+            Report {
+                label,
+                name: name.to_owned(),
+                text: text.to_owned(),
+                mistakes,
+            }
+        };
+        if self.mistakes.is_empty() {
+            Ok(told("warning: ", self.dangers))
+        } else {
+            Err(told("", self.mistakes))
         }
-        self.0.sort_by_key(|mistake| match &mistake.place {
-            Place::File(span) => span.start,
-            Place::Flag(_) | Place::Urls => usize::MAX,
-        });
-        Err(Report {
-            name: name.to_owned(),
-            text: text.to_owned(),
-            mistakes: self.0,
-        })
     }
 }
 
-/// Every mistake of a configuration, ready to be printed.
-#[derive(Debug)]
+/// Every mistake of a configuration, or everything to warn of, ready to be printed.
+#[derive(Clone, Debug, Default)]
 pub struct Report {
+    label: &'static str,
     name: String,
     text: String,
     mistakes: Vec<Mistake>,
@@ -109,8 +124,8 @@ impl fmt::Display for Report {
             }
             match &mistake.place {
                 Place::File(span) => self.in_file(f, mistake, span)?,
-                Place::Flag(name) => on_command_line(f, mistake, &flag_name(name))?,
-                Place::Urls => on_command_line(f, mistake, "origin")?,
+                Place::Flag(name) => self.on_command_line(f, mistake, &flag_name(name))?,
+                Place::Urls => self.on_command_line(f, mistake, "origin")?,
             }
         }
         Ok(())
@@ -126,7 +141,8 @@ impl Report {
     ) -> fmt::Result {
         let spot = Spot::find(&self.text, span);
         let Spot { line, column, .. } = spot;
-        writeln!(f, "{}:{line}:{column}: {}", self.name, mistake.what)?;
+        let (name, label, what) = (&self.name, self.label, &mistake.what);
+        writeln!(f, "{name}:{line}:{column}: {label}{what}")?;
         let number = line.to_string();
         let gap = " ".repeat(number.len());
         writeln!(f, "{gap} |")?;
@@ -137,13 +153,18 @@ impl Report {
         }
         Ok(())
     }
-}
 
-fn on_command_line(f: &mut fmt::Formatter<'_>, mistake: &Mistake, who: &str) -> fmt::Result {
-    write!(f, "{who}: {}", mistake.what)?;
-    match &mistake.remedy {
-        Some(remedy) => write!(f, "; {remedy}"),
-        None => Ok(()),
+    fn on_command_line(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        mistake: &Mistake,
+        who: &str,
+    ) -> fmt::Result {
+        write!(f, "{who}: {}{}", self.label, mistake.what)?;
+        match &mistake.remedy {
+            Some(remedy) => write!(f, "; {remedy}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -63,6 +63,8 @@ pub struct Config {
     pub trusted_proxies: Vec<Cidr>,
     /// What lies behind memory.
     pub tiers: TierConfig,
+    /// What was written on purpose, perhaps, and is dangerous.
+    pub warnings: Report,
 }
 
 /// What lies behind memory.

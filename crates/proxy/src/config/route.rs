@@ -1,7 +1,8 @@
 //! Routes: which requests, and what holds for them.
 
 use http::Method;
-use microcache_policy::{Fields, Rules};
+use microcache_policy::patterns::takes;
+use microcache_policy::{Fields, Rules, cookies, query};
 
 use super::pattern::{Glob, HostPattern, split_path};
 
@@ -106,26 +107,51 @@ impl Condition {
     /// Whether it holds for a request.
     pub fn holds(&self, fields: Fields<'_>, path_and_query: &[u8]) -> bool {
         match self.part {
-            Part::Header => fields.all(&self.name).any(|value| self.accepts(value)),
-            Part::Cookie => fields.all("cookie").any(|line| self.is_among(line, b';')),
+            Part::Header => fields
+                .iter()
+                .any(|(name, value)| self.is_field(name) && self.accepts(value)),
+            Part::Cookie => fields
+                .all("cookie")
+                .flat_map(cookies::in_any_reading)
+                .any(|pair| self.is_cookie(pair.trim_ascii())),
             Part::Query => {
                 let (_, query) = split_path(path_and_query);
-                query.is_some_and(|query| self.is_among(query, b'&'))
+                query
+                    .into_iter()
+                    .flat_map(query::parameters)
+                    .flat_map(query::in_any_reading)
+                    .any(|(name, value)| self.is_parameter(name, value))
             }
         }
     }
 
-    fn is_among(&self, pairs: &[u8], separator: u8) -> bool {
-        pairs.split(|&b| b == separator).any(|pair| {
-            let (name, value) = split_pair(pair.trim_ascii());
-            name == self.name.as_bytes() && self.accepts(value)
-        })
+    fn is_field(&self, name: &[u8]) -> bool {
+        match self.name.strip_suffix('*') {
+            Some(beginning) => name
+                .get(..beginning.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(beginning.as_bytes())),
+            None => name.eq_ignore_ascii_case(self.name.as_bytes()),
+        }
+    }
+
+    /// What some program could take for the cookie is the cookie: to pass one request too many is
+    /// the safe side.
+    fn is_cookie(&self, pair: &[u8]) -> bool {
+        let (name, value) = split_pair(pair);
+        let wanted = self.name.as_bytes();
+        (takes(wanted, name) || cookies::could_be_taken_by(wanted, name)) && self.accepts(value)
+    }
+
+    fn is_parameter(&self, name: &[u8], value: &[u8]) -> bool {
+        let decoded = |wanted: &String| query::takes_decoded(wanted.as_bytes(), value);
+        query::takes_decoded(self.name.as_bytes(), name)
+            && (self.accepts(value) || self.value.as_ref().is_some_and(decoded))
     }
 
     fn accepts(&self, value: &[u8]) -> bool {
         self.value
             .as_ref()
-            .is_none_or(|wanted| wanted.as_bytes() == value)
+            .is_none_or(|wanted| takes(wanted.as_bytes(), value))
     }
 }
 
@@ -161,5 +187,44 @@ mod tests {
         assert!(check("query:draft=1", "", "/p?draft=1"));
         assert!(!check("query:draft=1", "", "/p?draft=2"));
         assert!(!check("query:p", "", "/p"));
+    }
+
+    #[test]
+    fn a_star_stands_for_any_rest() {
+        assert!(check("header:X-Pre*", "", "/"));
+        assert!(check("header:x-pre*=y*", "", "/"));
+        assert!(!check("header:x-pre*=n*", "", "/"));
+        assert!(!check("header:X-Preview-*", "", "/"));
+        assert!(check("cookie:logged_in_*", "a=1; logged_in_0f=x", "/"));
+        assert!(!check("cookie:logged_in_*", "a=1; logged_out=x", "/"));
+        assert!(check("query:draft_*", "", "/p?a=1&draft_x=1"));
+        assert!(check("query:draft=1*", "", "/p?draft=12"));
+        for wrong in ["cookie:*", "header:*", "query:a*b", "header:a*b"] {
+            assert!(Condition::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_condition_holds_if_some_program_sees_what_it_names() {
+        for cookie in [
+            "a=1,logged_in=x",
+            "a=1 logged_in=x",
+            "a=\"1; logged_in=x\"",
+            "logged.in=x",
+            "Logged_In=x",
+            "logged%5fin=x",
+            "logged_in[a]=x",
+        ] {
+            assert!(check("cookie:logged_in", cookie, "/"), "{cookie}");
+        }
+        assert!(!check(
+            "cookie:logged_in",
+            "not_logged_in=1; a=logged_in",
+            "/"
+        ));
+        for target in ["/?dr%61ft=1", "/?a=1;draft=1", "/?draft=%31", "/?draft=1;a"] {
+            assert!(check("query:draft=1", "", target), "{target}");
+        }
+        assert!(!check("query:draft", "", "/?a=draft"));
     }
 }

@@ -675,3 +675,108 @@ fn the_committed_reference_is_the_printed_one() {
         "print it again: cargo run -- config --reference > docs/configuration.md"
     );
 }
+
+fn warnings(text: &str) -> String {
+    read(text).warnings.to_string()
+}
+
+#[test]
+fn what_is_dangerous_is_told_with_its_place() {
+    let told = warnings("origin = \"http://a\"\nignore_cookies = [\"theme\", \"*\"]");
+    assert_eq!(
+        told.lines().next(),
+        Some("microcache.toml:2:28: warning: `*` ignores sessions too, such as `PHPSESSID`"),
+        "{told}"
+    );
+    for harmless in [
+        "ignore_cookies = [\"theme\", \"_ga*\", \"consent_*\", \"comment_author_*\"]",
+        "remove_cookies = \"*\"",
+        "set_cookie = \"strip\"",
+        "trusted_proxies = [\"10.0.0.0/8\", \"::1\"]",
+        "key = { cookies = \"*\" }",
+    ] {
+        assert_eq!(
+            warnings(&format!("origin = \"http://a\"\n{harmless}")),
+            "",
+            "{harmless}"
+        );
+    }
+    for dangerous in [
+        "ignore_cookies = \"_*\"",
+        "ignore_cookies = \"sess*\"",
+        "ignore_cookies = \"JSESSIONID\"",
+        "ignore_cookies = \"w*\"",
+        "set_cookie = \"store\"",
+        "trusted_proxies = \"0.0.0.0/0\"",
+        "trusted_proxies = \"::/0\"",
+    ] {
+        let told = warnings(&format!("origin = \"http://a\"\n{dangerous}"));
+        assert!(
+            told.contains(":2:") && told.contains(": warning: "),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn what_a_route_takes_and_gives_of_requests() {
+    let config = read(
+        "origin = \"http://a\"\nremove_cookies = [\"_ga\", \"t_*\"]\nremove_headers = [\"X-Spy-*\", \"*\"]\n\
+         keep_headers = [\"api_key\", \"x-original-*\"]\n\
+         key = { query = { only = \"a\", forward = \"whole\" }, headers = \"X-Geo-*\", cookies = \"*\" }",
+    );
+    let rules = &config.routes[0].rules;
+    assert!(rules.request.removed_cookies.matches(b"t_1"));
+    assert!(rules.request.removed_fields.matches(b"Anything"));
+    assert!(rules.request.kept_fields.matches(b"API_KEY"));
+    assert!(rules.key.whole_query);
+    assert_eq!(rules.key.headers, ["X-Geo-*"]);
+    assert_eq!(rules.key.cookies, ["*"]);
+}
+
+#[test]
+fn what_can_mean_nothing_is_refused() {
+    for (line, says) in [
+        (
+            "remove_headers = \"Host\"",
+            "no request goes to the origin without it",
+        ),
+        ("remove_headers = \"a*b\"", "at the end only"),
+        ("keep_headers = \"*\"", "name the fields"),
+        ("keep_headers = \"Accept\"", "the origin gets it anyway"),
+        ("keep_headers = \"X-Forwarded-For\"", "trusted_proxies"),
+        ("keep_headers = \"Connection\"", "Microcache writes it"),
+        (
+            "key = { headers = \"*\" }",
+            "name those that pages depend on",
+        ),
+        ("key = { headers = \"cookie\" }", "cookies = [\"NAME\"]"),
+        (
+            "key = { headers = \"X-Forwarded-For\" }",
+            "writes this field itself",
+        ),
+        ("key = { cookies = \"a*b\" }", "at the end only"),
+        (
+            "key = { query = { only = \"a\", forward = \"raw\" } }",
+            "\"kept\", \"whole\"",
+        ),
+        ("bypass = \"cookie:*\"", "pass = true"),
+        ("bypass = \"query:a*b\"", "at the end only"),
+        (
+            "remove_cookies = \"a*\"\nkey = { cookies = \"ab\" }",
+            "removed by `remove_cookies`",
+        ),
+        (
+            "remove_headers = \"x-a\"\nkey = { headers = \"X-A\" }",
+            "removed by `remove_headers`",
+        ),
+    ] {
+        let text = format!("origin = \"http://a\"\n{line}");
+        let input = Input {
+            file: Some((FILE, &text)),
+            ..Input::default()
+        };
+        let report = Config::read(input).expect_err(line).to_string();
+        assert!(report.contains(says), "{line}: {report}");
+    }
+}

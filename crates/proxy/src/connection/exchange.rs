@@ -41,15 +41,15 @@ impl Connection {
     pub(super) async fn exchange(&mut self, question: Question, pending: Pending) -> bool {
         let timeouts = self.shared.timeouts;
         let allowance = Allowance::new(timeouts.body, timeouts.body_rate);
+        let engine = Arc::clone(&self.shared.engine);
+        let rules = &engine.rules(question.route()).request;
         let (body, pump, expectation) =
-            request_body(pending.framing, pending.expects_continue, allowance);
+            request_body(pending.framing, pending.expects_continue, allowance, rules);
         let length = match pending.framing {
             Framing::Length(length) => Some(length),
             _ => None,
         };
         let interims = Interims::default();
-        let engine = Arc::clone(&self.shared.engine);
-        let rules = &engine.rules(question.route()).request;
         let incoming = self.incoming(pending.head, rules, body, length, Some(interims.clone()));
         let answer = Caught {
             answer: Box::pin(Arc::clone(&engine).ask(question, incoming)),

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use microcache_engine::{Body, BodyError, Frame, Source};
+use microcache_policy::{Fate, FieldPatterns, RequestRules, fate};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
@@ -41,6 +42,8 @@ pub(crate) struct Pump {
     /// Holds the pump back until the client was told to go on.
     go: Option<oneshot::Receiver<()>>,
     allowance: Allowance,
+    /// What the origin does not see, also behind the body.
+    rules: RequestRules,
 }
 
 /// The connection's hold on a body that is only sent when wanted.
@@ -54,6 +57,7 @@ pub(crate) fn request_body(
     framing: Framing,
     expects_continue: bool,
     allowance: Allowance,
+    rules: &RequestRules,
 ) -> (Body, Option<Pump>, Option<Expectation>) {
     if framing == Framing::None {
         return (Body::Empty, None, None);
@@ -76,6 +80,11 @@ pub(crate) fn request_body(
         frames: Some(sender),
         go: go_receiver,
         allowance,
+        rules: RequestRules {
+            // A trailer has no say on who asks for what, whoever may have one in the head.
+            kept_fields: FieldPatterns::default(),
+            ..rules.clone()
+        },
     };
     (body, Some(pump), expectation)
 }
@@ -119,7 +128,11 @@ impl Pump {
     ) -> Option<Result<Frame, BodyError>> {
         loop {
             match self.decoder.decode(buffer) {
-                Ok(Decoded::Frame(frame)) => return Some(Ok(frame)),
+                Ok(Decoded::Frame(Frame::Trailers(mut trailers))) => {
+                    trailers.retain(|name, _| fate(name, false, &self.rules) == Fate::Travels);
+                    return Some(Ok(Frame::Trailers(trailers)));
+                }
+                Ok(Decoded::Frame(data)) => return Some(Ok(data)),
                 Ok(Decoded::End) => return None,
                 Err(error) => return Some(Err(error)),
                 Ok(Decoded::NeedMore) => {}

@@ -217,14 +217,17 @@ fn trailers(buf: &mut BytesMut) -> Result<Option<FieldsBuf>, &'static str> {
 /// RFC 9110 §6.5.1: nothing that frames, routes, authenticates or controls a message can come
 /// after it.
 fn may_trail(line: &Line<'_>) -> bool {
-    const FORBIDDEN: [&str; 33] = [
+    const FORBIDDEN: [&str; 37] = [
         "Age",
         "Authorization",
         "Cache-Control",
         "CDN-Cache-Control",
         "Connection",
+        "Content-Disposition",
         "Content-Encoding",
+        "Content-Language",
         "Content-Length",
+        "Content-Location",
         "Content-Range",
         "Content-Type",
         "Cookie",
@@ -243,6 +246,7 @@ fn may_trail(line: &Line<'_>) -> bool {
         "Range",
         "Retry-After",
         "Set-Cookie",
+        "Surrogate-Control",
         "TE",
         "Trailer",
         "Transfer-Encoding",

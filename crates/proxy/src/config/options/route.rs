@@ -2,13 +2,14 @@
 
 use http::Method;
 use microcache_policy::rules::{KeyRules, Rules};
+use microcache_policy::trust::is_rewritten;
 
 use super::super::mistake::{Mistake, Mistakes, Place};
 use super::super::option::{About, Form, Opt, Unset};
 use super::super::pattern::{Glob, HostPattern};
 use super::super::raw::Value;
 use super::super::route::{Condition, Matcher, Part, Route};
-use super::rules::{QueryDraft, name_pattern};
+use super::rules::{QueryDraft, field_pattern, name_pattern};
 
 /// A route before its upstream is looked up.
 #[derive(Clone, Debug)]
@@ -130,7 +131,7 @@ pub(in crate::config) const KEY: &[Opt<KeyRules>] = &[
             unset: Unset::Says("the whole query as it stands"),
             example: r#"{ ignore = ["utm_*", "fbclid"] }"#,
             help: "Which query parameters tell responses apart",
-            more: "The origin still gets the whole query.",
+            more: "Names are compared decoded. The origin gets those that count, unless `forward` says otherwise.",
         },
         set: set_query,
     },
@@ -141,9 +142,10 @@ pub(in crate::config) const KEY: &[Opt<KeyRules>] = &[
             unset: Unset::Is("[]"),
             example: r#"["X-Country"]"#,
             help: "Request fields that tell responses apart",
-            more: "",
+            more: "A `*` at the end stands for any rest: all fields that begin so, with their names. What the origin does \
+                   not get counts as absent.",
         },
-        set: |k, v, m| k.headers = v.each(m, |item| item.parse(field_name)),
+        set: |k, v, m| k.headers = v.each(m, |item| item.parse(keyed_field)),
     },
     Opt {
         about: About {
@@ -152,9 +154,10 @@ pub(in crate::config) const KEY: &[Opt<KeyRules>] = &[
             unset: Unset::Is("[]"),
             example: r#"["currency"]"#,
             help: "Cookies that tell responses apart",
-            more: "Such a cookie does not make a request personal.",
+            more: "Such a cookie does not make a request personal. A `*` at the end stands for any rest: all cookies that \
+                   begin so, with their names.",
         },
-        set: |k, v, m| k.cookies = v.each(m, |item| item.parse(not_empty)),
+        set: |k, v, m| k.cookies = v.each(m, |item| item.parse(name_pattern)),
     },
 ];
 
@@ -182,7 +185,22 @@ pub(in crate::config) const QUERY: &[Opt<QueryDraft>] = &[
         },
         set: |q, v, m| q.only = Some(v.each(m, |item| item.parse(name_pattern))),
     },
+    Opt {
+        about: About {
+            name: "forward",
+            form: Form::Text("kept|whole"),
+            unset: Unset::Is(r#""kept""#),
+            example: r#""kept""#,
+            help: "What the origin gets of the query",
+            more: "`kept` is what counts: nobody can have a page stored for others that depends on the rest. `whole` is the \
+                   query as it came, for an origin that surely answers by nothing else. Requests that are not cached keep \
+                   their whole query anyway.",
+        },
+        set: |q, v, m| m.put(&mut q.whole, v.choice(FORWARD)),
+    },
 ];
+
+const FORWARD: &[(&str, bool)] = &[("kept", false), ("whole", true)];
 
 fn set_query(key: &mut KeyRules, value: &Value, mistakes: &mut Mistakes) {
     let Some(table) = mistakes.ok(value.table()) else {
@@ -197,6 +215,7 @@ fn set_query(key: &mut KeyRules, value: &Value, mistakes: &mut Mistakes) {
         );
     }
     table.refuse_rest(mistakes);
+    key.whole_query = query.whole;
     key.query = query.finish();
 }
 
@@ -231,6 +250,27 @@ pub(super) fn field_name(text: &str) -> Result<String, String> {
         .map_err(|_| "write the name of a field, such as \"X-Country\"".to_owned())
 }
 
+/// A field for the key. What Microcache writes itself tells nobody apart.
+fn keyed_field(text: &str) -> Result<String, String> {
+    let name = field_pattern(text)?;
+    if name == "*" {
+        return Err(
+            "no two requests say the same in all fields: name those that pages depend on"
+                .to_owned(),
+        );
+    }
+    if name.eq_ignore_ascii_case("cookie") {
+        return Err("write cookies = [\"NAME\"]: no two visitors have the same cookies".to_owned());
+    }
+    if is_rewritten(name.as_bytes()) {
+        return Err(
+            "Microcache writes this field itself; the host is in the key already, and so is what a trusted proxy says"
+                .to_owned(),
+        );
+    }
+    Ok(name)
+}
+
 fn not_empty(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("the name is empty".to_owned()),
@@ -254,9 +294,14 @@ impl Condition {
             None => (rest, None),
         };
         let name = match part {
-            Part::Header => field_name(name)?,
-            Part::Cookie | Part::Query => not_empty(name)?,
+            Part::Header => field_pattern(name)?,
+            Part::Cookie | Part::Query => name_pattern(name.trim())?,
         };
+        if name == "*" {
+            return Err(format!(
+                "name it: {text} holds for nearly every request; `pass = true` keeps nothing"
+            ));
+        }
         Ok(Self { part, name, value })
     }
 }

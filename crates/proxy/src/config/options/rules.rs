@@ -2,8 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use microcache_policy::Millis;
+use microcache_policy::patterns::takes;
 use microcache_policy::rules::{KeyRules, Query, Reload, SetCookie};
+use microcache_policy::{Fate, Millis, RequestRules, fate, only_from_trusted_peers};
 
 use super::super::mistake::{Mistake, Mistakes};
 use super::super::option::{About, Form, Opt, Unset};
@@ -114,7 +115,7 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
             help: "What becomes of a response with Set-Cookie",
             more: "`refuse` does not keep it, `strip` keeps it without the cookie, `store` gives the cookie to everyone.",
         },
-        set: |r, v, m| m.put(&mut r.route.rules.set_cookie, v.choice(SET_COOKIE)),
+        set: set_set_cookie,
     },
     Opt {
         about: About {
@@ -123,9 +124,54 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
             unset: Unset::Is("[]"),
             example: r#"["theme", "consent_*"]"#,
             help: "Cookies that do not make a request personal, beside the well-known ones",
-            more: "A `*` at the end stands for any rest. These cookies are still forwarded.",
+            more: "A `*` at the end stands for any rest. These cookies are still forwarded, so a page must not depend on them.",
         },
         set: set_ignore_cookies,
+    },
+    Opt {
+        about: About {
+            name: "remove_cookies",
+            form: Form::List("NAME"),
+            unset: Unset::Is("[]"),
+            example: r#"["_ga", "_gid", "theme_*"]"#,
+            help: "Cookies of requests that the origin does not get",
+            more: "They make no request personal and count nowhere, since no page can depend on them. `*` alone removes all. \
+                   A `*` at the end stands for any rest.",
+        },
+        set: |r, v, m| {
+            let names = v.each(m, |item| item.parse(name_pattern));
+            r.route.rules.request.removed_cookies = names.into_iter().collect();
+        },
+    },
+    Opt {
+        about: About {
+            name: "remove_headers",
+            form: Form::List("FIELD"),
+            unset: Unset::Is("[]"),
+            example: r#"["X-Experiment", "Accept-Language"]"#,
+            help: "Request fields that the origin does not get",
+            more: "They count nowhere, since no page can depend on them. A `*` at the end stands for any rest. \
+                   `X-Forwarded-For` and the like, which Microcache adds, can be removed too.",
+        },
+        set: |r, v, m| {
+            let names = v.each(m, |item| item.parse(removable_field));
+            r.route.rules.request.removed_fields = names.into_iter().collect();
+        },
+    },
+    Opt {
+        about: About {
+            name: "keep_headers",
+            form: Form::List("FIELD"),
+            unset: Unset::Is("[]"),
+            example: r#"["api_key"]"#,
+            help: "Request fields that the origin gets from everybody, though they are removed by default",
+            more: "Those that only a proxy in front may set, such as `X-Original-URL`, and names with something else than \
+                   letters, digits and hyphens. They become part of the key, but for addresses. A `*` at the end stands for any rest.",
+        },
+        set: |r, v, m| {
+            let names = v.each(m, |item| item.parse(keepable_field));
+            r.route.rules.request.kept_fields = names.into_iter().collect();
+        },
     },
     Opt {
         about: About {
@@ -157,7 +203,7 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
             example: r#"["cookie:preview", "header:X-Debug=1", "query:draft"]"#,
             help: "Requests that go to the origin, uncached",
             more: "`header:`, `cookie:` or `query:`, a name, and `=` with a value if it must be equal. One that holds \
-                   is enough.",
+                   is enough. A `*` at the end of a name or a value stands for any rest: `cookie:wordpress_logged_in_*`.",
         },
         set: |r, v, m| r.route.bypass = v.each(m, |item| item.parse(Condition::parse)),
     },
@@ -242,9 +288,123 @@ fn set_status_ttl(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes
     draft.route.rules.status_ttl = ttls;
 }
 
+fn set_set_cookie(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes) {
+    mistakes.put(&mut draft.route.rules.set_cookie, value.choice(SET_COOKIE));
+    if draft.route.rules.set_cookie == SetCookie::Store {
+        let what = "\"store\" gives the cookie that was set for one visitor to everyone";
+        mistakes.warn(
+            Mistake::new(&value.place, what)
+                .remedy("if it can be a session, others are logged in with it: \"strip\" keeps the page without it"),
+        );
+    }
+}
+
 fn set_ignore_cookies(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes) {
     let own = value.each(mistakes, |item| item.parse(name_pattern));
+    for item in value.items() {
+        if let Ok(pattern) = item.text()
+            && let Some(session) = session_taken_by(pattern)
+        {
+            let what = format!("`{pattern}` ignores sessions too, such as `{session}`");
+            mistakes.warn(Mistake::new(&item.place, what).remedy(
+                "a page for one visitor may be given to all: name cookies that change no page, or add bypass = \"cookie:NAME\"",
+            ));
+        }
+    }
     draft.route.rules.cookies_ignored = own.into_iter().collect();
+}
+
+/// What frameworks call the cookies that tell them who a visitor is.
+const SESSIONS: [&str; 35] = [
+    "PHPSESSID",
+    "JSESSIONID",
+    "ASP.NET_SessionId",
+    ".AspNetCore.Cookies",
+    ".AspNetCore.Session",
+    ".ASPXAUTH",
+    "CFID",
+    "CAKEPHP",
+    "SESS0123456789abcdef",
+    "SSESS0123456789abcdef",
+    "XSRF-TOKEN",
+    "__Host-session",
+    "__Secure-next-auth.session-token",
+    "_app_key",
+    "_app_session",
+    "_session_id",
+    "access_token",
+    "auth_token",
+    "ci_session",
+    "connect.sid",
+    "csrftoken",
+    "frontend",
+    "jwt",
+    "laravel_session",
+    "next-auth.session-token",
+    "rack.session",
+    "remember_token",
+    "session",
+    "sessionid",
+    "sid",
+    "token",
+    "wordpress_logged_in_0123456789abcdef",
+    "wordpress_sec_0123456789abcdef",
+    "woocommerce_cart_hash",
+    "wp_woocommerce_session_0123456789abcdef",
+];
+
+/// A session cookie that a pattern would take.
+fn session_taken_by(pattern: &str) -> Option<&'static str> {
+    let takes = |name: &&str| takes(pattern.as_bytes(), name.as_bytes());
+    SESSIONS.into_iter().find(takes)
+}
+
+/// The name of a field, perhaps with `*` at its end.
+pub(super) fn field_pattern(text: &str) -> Result<String, String> {
+    match name_pattern(text)?.strip_suffix('*') {
+        Some("") => Ok(text.to_owned()),
+        Some(beginning) => field_name(beginning).map(|_| text.to_owned()),
+        None => field_name(text),
+    }
+}
+
+fn removable_field(text: &str) -> Result<String, String> {
+    const NEEDED: [&str; 5] = [
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "via",
+    ];
+    let name = field_pattern(text)?;
+    if NEEDED.contains(&name.to_ascii_lowercase().as_str()) {
+        return Err(
+            "no request goes to the origin without it, and what it says is not the client's"
+                .to_owned(),
+        );
+    }
+    Ok(name)
+}
+
+fn keepable_field(text: &str) -> Result<String, String> {
+    let name = field_pattern(text)?;
+    if name == "*" {
+        return Err(
+            "name the fields: with all of them, clients could say anything about themselves"
+                .to_owned(),
+        );
+    }
+    if name.ends_with('*') {
+        return Ok(name);
+    }
+    match fate(name.as_bytes(), false, &RequestRules::default()) {
+        Fate::Removed if only_from_trusted_peers(name.as_bytes()) => Ok(name),
+        Fate::Travels => Err("the origin gets it anyway".to_owned()),
+        Fate::Rewritten | Fate::Removed => Err(
+            "Microcache writes it for the connection it is sent on; a proxy that is to be believed is named in `trusted_proxies`"
+                .to_owned(),
+        ),
+    }
 }
 
 /// A name, perhaps with `*` at its end.
@@ -264,6 +424,7 @@ pub(super) fn name_pattern(text: &str) -> Result<String, String> {
 pub(in crate::config) struct QueryDraft {
     pub(super) ignore: Vec<String>,
     pub(super) only: Option<Vec<String>>,
+    pub(super) whole: bool,
 }
 
 impl QueryDraft {

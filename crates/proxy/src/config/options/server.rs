@@ -84,7 +84,7 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
             help: "Peers whose X-Forwarded-* and Forwarded are believed",
             more: "Addresses or blocks of them. From every other peer these fields are overwritten.",
         },
-        set: |c, v, m| c.trusted_proxies = v.each(m, |item| item.parse(Cidr::from_str)),
+        set: set_trusted_proxies,
     },
     Opt {
         about: About {
@@ -295,6 +295,19 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
         },
     },
 ];
+
+fn set_trusted_proxies(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
+    config.trusted_proxies = value.each(mistakes, |item| item.parse(Cidr::from_str));
+    for (item, block) in value.items().iter().zip(&config.trusted_proxies) {
+        if block.is_everyone() {
+            let what =
+                "everyone is a trusted proxy: any client can say who it is and what it asked for";
+            mistakes.warn(
+                Mistake::new(&item.place, what).remedy("name the addresses of your own proxies"),
+            );
+        }
+    }
+}
 
 fn set_listen(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
     let mut addresses = Vec::new();
