@@ -96,7 +96,7 @@ impl Engine {
     }
 
     /// What memory has for a request.
-    fn stored(&self, key: &[u8], request: Fields<'_>) -> Option<Hit> {
+    pub(crate) fn stored(&self, key: &[u8], request: Fields<'_>) -> Option<Hit> {
         self.memory.get(key)?.select(request).ok()
     }
 

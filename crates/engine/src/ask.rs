@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use microcache_policy::key::kept_target;
 use microcache_policy::vary::{self, Selection};
-use microcache_policy::{CacheStatus, Fields, RequestFacts, Reuse, in_use_until, on_error, reuse};
+use microcache_policy::{
+    CacheStatus, Fields, RequestFacts, Reuse, Time, in_use_until, on_error, reuse,
+};
 use microcache_store::Hit;
 use tokio::sync::oneshot::{self, error::RecvError};
 use tokio::time::{Instant, timeout_at};
@@ -41,9 +43,18 @@ impl Engine {
             let Way::Together(wanted) = &question.way else {
                 break;
             };
+            let entered = self.clock.now();
             let told = match self.enter(wanted, Purpose::Answer) {
                 Entry::Full => break,
                 Entry::Lead(leader) => {
+                    // The fetch of somebody else may have ended since the look.
+                    if self.has_newer(wanted, &incoming)
+                        && let Served::Now(response) | Served::NowAndRefresh(response, _) =
+                            self.serve(&incoming.as_request(), self.clock.now())
+                    {
+                        leader.stand_back();
+                        return response;
+                    }
                     let own = self.start_fetch(leader, &question, &incoming).await;
                     if let Ok(Own::TooLarge) = own {
                         question.detail = Some(TOO_LARGE);
@@ -54,11 +65,17 @@ impl Engine {
                 Entry::Join(ticket) => timeout_at(deadline, ticket).await,
             };
             match told {
-                Ok(Progress::Answer(answer)) => match self.share(&answer, &question, &incoming) {
-                    Shared::Response(response) => return *response,
-                    Shared::NotForThisRequest => break,
-                    Shared::LookAgain => {}
-                },
+                Ok(Progress::Answer(answer, since)) => {
+                    // It is judged as it was when it came, or when this request came to wait: that
+                    // somebody is told of it a moment later makes it no older.
+                    let at = since.max(entered);
+                    match self.share(&answer, at, &question, &incoming) {
+                        Shared::Response(response) => return *response,
+                        Shared::NotForThisRequest => break,
+                        Shared::LookAgain => {}
+                    }
+                }
+                Ok(Progress::LookAgain) => {}
                 Ok(Progress::Released) => break,
                 // One client's request must not disperse the others: one of them asks for all, once.
                 Ok(Progress::Refused) => {
@@ -140,6 +157,13 @@ impl Engine {
 
     fn enter(&self, wanted: &Wanted, purpose: Purpose) -> Entry {
         self.flights.enter(&wanted.key, &wanted.selection, purpose)
+    }
+
+    /// Whether memory has something newer than what was known when the fetch was wanted.
+    fn has_newer(&self, wanted: &Wanted, incoming: &Incoming) -> bool {
+        let stored = self.stored(&wanted.key, Fields::new(&incoming.fields));
+        let known = wanted.stored.as_ref().map(|hit| hit.began);
+        stored.is_some_and(|hit| known.is_none_or(|began| began < hit.began))
     }
 
     /// The fetch runs as a task of its own: a client that leaves does not take it along.
@@ -236,7 +260,7 @@ impl Engine {
     }
 
     /// What somebody who waited makes of the answer.
-    fn share(&self, answer: &Answer, question: &Question, incoming: &Incoming) -> Shared {
+    fn share(&self, answer: &Answer, at: Time, question: &Question, incoming: &Incoming) -> Shared {
         let facts = self.facts(question.route, incoming);
         let (lifetime, vary, selected) = match answer {
             Answer::Filling(filling) => (&filling.lifetime, &filling.vary, &filling.selection),
@@ -250,11 +274,11 @@ impl Engine {
         if selection[..] != selected[..] {
             return Shared::LookAgain;
         }
-        let now = self.clock.now();
         // An answer that no request may reuse without asking is not for those who waited either.
-        if !matches!(reuse(lifetime, &facts, now), Reuse::Fresh | Reuse::Stale) {
+        if !matches!(reuse(lifetime, &facts, at), Reuse::Fresh | Reuse::Stale) {
             return Shared::NotForThisRequest;
         }
+        let now = self.clock.now();
         let mut cache_status = CacheStatus {
             fwd: Some(question.forward),
             collapsed: true,

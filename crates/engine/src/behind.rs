@@ -173,6 +173,7 @@ impl Engine {
             && !self.purges.covers(leader.key(), stored.began)
         {
             let hit = Memory::hold(stored);
+            leader.select(&hit.selection);
             // If the origin fails, it may be the answer after all.
             self.put_into_memory(leader, &hit);
             fetch.stored = Some(hit);

@@ -24,8 +24,10 @@ pub enum Progress {
     /// No answer yet.
     #[default]
     Waiting,
-    /// An answer that may be given to everyone it fits.
-    Answer(Answer),
+    /// An answer that may be given to everyone it fits, and since when it is there.
+    Answer(Answer, Time),
+    /// There is an answer where it is kept.
+    LookAgain,
     /// An answer that is the leader's alone: everybody else asks for themselves.
     Released,
     /// The origin refused the leader's request, which says nothing of others.
@@ -113,7 +115,7 @@ struct Alone {
 
 #[derive(Debug)]
 struct Flight {
-    /// What the selecting fields say; `None` for a fetch that nobody can join.
+    /// What the selecting fields said when it began; `None` for a fetch that nobody can join.
     selection: Option<Bytes>,
     purpose: Purpose,
     state: Mutex<State>,
@@ -127,6 +129,8 @@ struct State {
     purged: bool,
     /// Nobody can join it any more.
     closed: bool,
+    /// What the fields say that its answer varies on, if that turned out to be others.
+    answers: Option<Bytes>,
 }
 
 /// What a fetch is for.
@@ -303,6 +307,15 @@ impl Flight {
         self.selection.is_some() && !self.state.lock().closed
     }
 
+    /// Whether it is the one to join for who knows the fields by which it was asked, or those that its
+    /// answer varies on.
+    fn is_for(&self, selection: &[u8]) -> bool {
+        let state = self.state.lock();
+        let answers = state.answers.as_deref();
+        let selections = [self.selection.as_deref(), answers];
+        self.selection.is_some() && !state.closed && selections.contains(&Some(selection))
+    }
+
     fn new(selection: Option<Bytes>, purpose: Purpose) -> Arc<Self> {
         Arc::new(Self {
             selection,
@@ -328,8 +341,19 @@ impl Leader {
     }
 
     /// Gives an answer to everyone who waits and, until the leader is done, to all who join.
-    pub fn answer(&self, answer: Answer) {
-        self.tell(Progress::Answer(answer));
+    pub fn answer(&self, answer: Answer, now: Time) {
+        self.tell(Progress::Answer(answer, now));
+    }
+
+    /// The answer is selected like this, or what may become one is: whoever knows that joins it.
+    pub fn select(&self, selection: &[u8]) {
+        self.flight.state.lock().answers = Some(Bytes::copy_from_slice(selection));
+    }
+
+    /// The answer has been stored already. Everyone looks again.
+    pub fn stand_back(&self) {
+        self.leave_table();
+        self.tell(Progress::LookAgain);
     }
 
     /// Sends everyone to the origin on their own. Nobody joins any more.
@@ -416,7 +440,7 @@ impl Shard {
         self.keys
             .get(key)?
             .iter()
-            .find(|flight| flight.selection.as_deref() == Some(selection) && flight.can_be_joined())
+            .find(|flight| flight.is_for(selection))
     }
 
     fn forget(&mut self, key: &[u8], flight: &Arc<Flight>) {

@@ -57,7 +57,7 @@ impl Engine {
         let (claimed, behind) = match self.look_behind(&leader, &mut fetch).await {
             Behind::Ask(claimed, rest) => (claimed, rest),
             Behind::Found(hit, tier) => {
-                leader.answer(Answer::Found(hit.clone(), tier));
+                leader.answer(Answer::Found(hit.clone(), tier), self.clock.now());
                 let _ = own.send(Own::Found(hit, tier));
                 return;
             }
@@ -112,9 +112,11 @@ impl Engine {
                     self.begin_fill(route, response, lifetime, request, request_time);
                 let filling = Arc::clone(&first.filling);
                 if !filling.vary.is_empty() && !leader.is_purged() {
+                    // Before anybody can know it.
+                    leader.select(&filling.selection);
                     self.memory.learn_vary(leader.key(), &filling.vary);
                 }
-                leader.answer(Answer::Filling(Arc::clone(&filling)));
+                leader.answer(Answer::Filling(Arc::clone(&filling)), now);
                 let _ = own.send(Own::First(first));
                 self.fill(leader, &filling, body, fetch.route, claimed)
                     .await;
@@ -209,7 +211,7 @@ impl Engine {
             return;
         };
         let confirmed = Memory::hold(renewed(stored, &merged.fields, lifetime, began));
-        leader.answer(Answer::Confirmed(confirmed.clone()));
+        leader.answer(Answer::Confirmed(confirmed.clone()), now);
         let key: Box<[u8]> = leader.key().into();
         leader.finish(|| self.keep(&key, confirmed.with_lifetime(lifetime), claimed));
         let _ = own.send(Own::Confirmed(confirmed));

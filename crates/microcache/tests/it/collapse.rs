@@ -173,6 +173,32 @@ fn one_who_takes_nothing_of_a_shared_body_is_let_go() {
 }
 
 #[test]
+fn who_comes_once_the_variant_is_known_joins_it() {
+    let origin = Origin::start();
+    let proxy = proxy(&origin);
+    let gate = Gate::default();
+    origin.on("/").reply(
+        Reply::new(200)
+            .with_all(&[FRESH, "Vary: X-Lang", "Content-Length: 10"])
+            .send("first")
+            .pause(&gate)
+            .send("after"),
+    );
+    let mut clients = Vec::new();
+    for _ in 0..5 {
+        let mut client = proxy.ask_with("/", &["X-Lang: a"]);
+        client.head();
+        assert_eq!(client.bytes(5), b"first");
+        clients.push(client);
+    }
+    assert_eq!(origin.count("/"), 1);
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.bytes(5), b"after");
+    }
+}
+
+#[test]
 fn a_body_too_large_to_keep_reaches_all_who_waited() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--max-object", "1KiB", "--threads", "1"]);
