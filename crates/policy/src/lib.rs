@@ -25,6 +25,7 @@ pub mod storable;
 pub mod stored_fields;
 pub mod time;
 pub mod trust;
+pub mod upgrade;
 pub mod validate;
 pub mod vary;
 

@@ -13,6 +13,7 @@ use crate::fields::{Fields, split_list};
 use crate::hop;
 use crate::rules::{Reload, Rules};
 use crate::time::Millis;
+use crate::upgrade;
 
 /// How a request goes through the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +95,7 @@ impl<'a> RequestFacts<'a> {
             Handling::Pass(PassReason::Method)
         } else if has_body {
             Handling::Pass(PassReason::Body)
-        } else if seen.upgrade && seen.connection_upgrade {
+        } else if seen.upgrade && !seen.upgrade_stays && seen.connection_upgrade {
             Handling::Pass(PassReason::Upgrade)
         } else if seen.event_stream {
             Handling::Pass(PassReason::EventStream)
@@ -177,6 +178,7 @@ struct Seen<'a> {
     cache_control: bool,
     pragma_no_cache: bool,
     upgrade: bool,
+    upgrade_stays: bool,
     connection_upgrade: bool,
     connection_names_fields: bool,
     event_stream: bool,
@@ -214,9 +216,8 @@ impl<'a> Seen<'a> {
                 split_list(value).any(|option| option.eq_ignore_ascii_case(b"upgrade"));
             self.connection_names_fields |= hop::names_fields(value);
         } else if is("upgrade") {
-            // h2c is an offer that a server may leave, and that must not travel through a proxy.
-            self.upgrade |=
-                split_list(value).any(|protocol| !protocol.eq_ignore_ascii_case(b"h2c"));
+            self.upgrade = true;
+            self.upgrade_stays |= !upgrade::may_travel(value);
         } else if is("accept") {
             self.event_stream |= value.split(|&b| b == b',').any(is_event_stream);
         } else {
@@ -229,7 +230,7 @@ impl<'a> Seen<'a> {
 }
 
 /// Whether a media type, whatever its parameters, is that of an event stream.
-pub(crate) fn is_event_stream(media_type: &[u8]) -> bool {
+pub fn is_event_stream(media_type: &[u8]) -> bool {
     const EVENT_STREAM: &[u8] = b"text/event-stream";
     media_type
         .trim_ascii_start()

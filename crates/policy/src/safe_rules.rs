@@ -446,6 +446,11 @@ fn rule_10_upgrades_and_event_streams_go_straight_through() {
             "Connection: Upgrade, HTTP2-Settings\nUpgrade: h2c",
             Handling::Cache,
         ),
+        ("Connection: Upgrade\nUpgrade: h2c/1.0", Handling::Cache),
+        (
+            "Connection: Upgrade\nUpgrade: websocket\nUpgrade: h2c",
+            Handling::Cache,
+        ),
         ("Upgrade: websocket", Handling::Cache),
         (
             "Accept: text/event-stream",

@@ -507,6 +507,10 @@ fn options_for_the_server_itself() {
     let (origin, proxy) = start();
     origin.on("*").reply(Reply::new(204));
     assert_eq!(proxy.send("OPTIONS", "*", &[]).status, 204);
+    // RFC 9112 §3.2.4: by way of a proxy it is asked like this.
+    let by_proxy = "OPTIONS http://example.com HTTP/1.1\r\nHost: example.com\r\n\r\n";
+    assert_eq!(proxy.request(by_proxy).status, 204);
+    assert_eq!(origin.count("*"), 2);
 }
 
 #[test]

@@ -110,6 +110,7 @@ fn content_length() {
             post("Content-Length: 18446744073709551621"),
             BAD,
         ),
+        row("2^63", post("Content-Length: 9223372036854775808"), BAD),
         row(
             "many digits",
             post(&format!("Content-Length: {}", "9".repeat(200))),
@@ -296,6 +297,8 @@ fn host() {
         row("a backslash", host("Host: a.example\\b\r\n"), BAD),
         row("a word for a port", host("Host: a.example:http\r\n"), BAD),
         row("two ports", host("Host: a.example:80:80\r\n"), BAD),
+        row("two colons", host("Host: a.example::\r\n"), BAD),
+        row("a colon", host("Host: :\r\n"), BAD),
         row("a quote", host("Host: \"a.example\"\r\n"), BAD),
         row("a control byte", host("Host: a\x01b\r\n"), BAD),
         row("angle brackets", host("Host: <a>\r\n"), BAD),
@@ -316,6 +319,22 @@ fn request_line() {
         row("NUL in the target", line("GET /a\0b HTTP/1.1"), BAD),
         row("DEL in the target", line("GET /a\x7fb HTTP/1.1"), BAD),
         row("a bare CR in the target", line("GET /a\rb HTTP/1.1"), BAD),
+        row("a quote in the target", line("GET /a\"b HTTP/1.1"), BAD),
+        row("angle brackets in the target", line("GET /<a> HTTP/1.1"), BAD),
+        row("a backslash in the target", line("GET /a\\b HTTP/1.1"), BAD),
+        row("a caret in the path", line("GET /a^b HTTP/1.1"), BAD),
+        row("a backquote in the path", line("GET /a`b HTTP/1.1"), BAD),
+        row("braces in the path", line("GET /{a} HTTP/1.1"), BAD),
+        row("a bar in the path", line("GET /a|b HTTP/1.1"), BAD),
+        row(
+            "a bar in the path before a query",
+            line("GET /a|b?c HTTP/1.1"),
+            BAD,
+        ),
+        row("a quote in the query", line("GET /a?\"b HTTP/1.1"), BAD),
+        row("angle brackets in the query", line("GET /a?<b> HTTP/1.1"), BAD),
+        row("a letter beyond ASCII", line("GET /\u{e4} HTTP/1.1"), BAD),
+        row("one in the query", line("GET /a?\u{e4} HTTP/1.1"), BAD),
         row("no slash", line("GET a HTTP/1.1"), BAD),
         row("a backslash", line("GET \\a HTTP/1.1"), BAD),
         row("no target", line("GET HTTP/1.1"), BAD),
@@ -435,7 +454,7 @@ fn a_head_without_end_is_cut_off() {
 /// Chunked bodies that are wrong somewhere, after a good head that may already be forwarded.
 #[test]
 fn chunked_bodies() {
-    let bodies: [(&str, &[u8]); 27] = [
+    let bodies: [(&str, &[u8]); 34] = [
         ("not hexadecimal", b"zz\r\nhello\r\n0\r\n\r\n"),
         ("empty size", b"\r\nhello\r\n0\r\n\r\n"),
         ("negative", b"-5\r\nhello\r\n0\r\n\r\n"),
@@ -458,6 +477,13 @@ fn chunked_bodies() {
         ("LF in an extension", b"5;a\nb\r\nhello\r\n0\r\n\r\n"),
         ("CR in an extension", b"5;a\rb\r\nhello\r\n0\r\n\r\n"),
         ("NUL in an extension", b"5;a\0b\r\nhello\r\n0\r\n\r\n"),
+        ("an extension without a name", b"5;\r\nhello\r\n0\r\n\r\n"),
+        ("an extension with a second colon", b"5;;a\r\nhello\r\n0\r\n\r\n"),
+        ("two words in an extension", b"5;a b\r\nhello\r\n0\r\n\r\n"),
+        ("an extension without a value", b"5;a=\r\nhello\r\n0\r\n\r\n"),
+        ("an open quote in an extension", b"5;a=\"b\r\nhello\r\n0\r\n\r\n"),
+        ("more after a quote in an extension", b"5;a=\"b\"c\r\nhello\r\n0\r\n\r\n"),
+        ("2^63", b"8000000000000000\r\nhello\r\n0\r\n\r\n"),
         ("the last chunk ended by LF", b"0\n\r\n"),
         ("trailers ended by LF", b"0\r\nX-A: 1\n\r\n"),
         ("no colon in a trailer", b"0\r\nX-A\r\n\r\n"),
@@ -671,6 +697,23 @@ fn good_requests_that_look_odd_are_served() {
             "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0005\r\nhello\r\n00\r\n\r\n",
         ),
         ("an unknown method", "BREW /a HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("an empty port", "GET /a HTTP/1.1\r\nHost: a:\r\n\r\n"),
+        (
+            "an empty port in absolute-form",
+            "GET http://a:/a HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        (
+            "white space in a chunk extension",
+            "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5; a = \"b;\\\"c\" ; d\r\nhello\r\n0\r\n\r\n",
+        ),
+        (
+            "an offer of HTTP/2",
+            "GET /a HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c/1.0\r\n\r\n",
+        ),
+        (
+            "a quoted offer of HTTP/2",
+            "GET /a HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: \"x, h2c, y\"\r\n\r\n",
+        ),
     ];
     origin
         .on("/a")
@@ -684,4 +727,41 @@ fn good_requests_that_look_odd_are_served() {
         );
     }
     assert_eq!(origin.count("/a"), rows.len());
+    for seen in origin.seen("/a") {
+        assert_eq!(seen.field("upgrade"), None, "{:?}", seen.head);
+        assert!(!seen.field("host").is_some_and(|host| host.ends_with(':')));
+    }
+}
+
+#[test]
+fn what_browsers_leave_unencoded_in_a_query_is_served() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &[]);
+    for target in ["/a?family=a|b", "/a?f={x:[1]}", "/a?a^b`c\\d", "/100%?%zz"] {
+        origin.on(target).reply(Reply::new(200).body("x"));
+        proxy.get(target).assert_is(200, "x");
+        assert_eq!(origin.count(target), 1);
+    }
+}
+
+#[test]
+fn a_refused_head_has_no_content() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &[]);
+    for (raw, status) in [
+        ("HEAD / HTTP/1.1\r\n\r\n", 400),
+        ("\r\nHEAD /a|b HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("HEAD / HTTP/3.0\r\nHost: a\r\n\r\n", 505),
+        (
+            "HEAD / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+            501,
+        ),
+    ] {
+        let mut client = proxy.connect();
+        client.send(raw);
+        let refused = client.response_to_head();
+        assert_eq!(refused.status, status, "{raw}");
+        assert!(refused.field("content-length").is_some(), "{refused:?}");
+        assert!(client.is_closed(), "{raw}: content after a HEAD");
+    }
 }

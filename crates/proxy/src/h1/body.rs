@@ -6,7 +6,8 @@ use microcache_policy::FieldsBuf;
 
 use super::head::Framing;
 use super::lines::{Line, line};
-use super::syntax::{line_end, value_span};
+use super::extension::is_extension;
+use super::syntax::{MAX_LENGTH, line_end, value_span};
 
 /// Digits of a chunk size: what fits 64 bits.
 const MAX_SIZE_DIGITS: usize = 16;
@@ -143,8 +144,9 @@ impl Decoder {
         }
     }
 
-    /// The size line: digits, extensions that are read over, CRLF. White space is legal before an
-    /// extension (RFC 9112 §7.1.1), but parsers disagree on it, so it is refused.
+    /// The size line: digits, extensions that are read over, CRLF. White space is legal before the
+    /// first extension (RFC 9112 §7.1.1), but parsers disagree on what follows digits, so it is
+    /// refused.
     fn size_line(&mut self, buf: &mut BytesMut) -> Result<Option<u64>, &'static str> {
         let digits = buf
             .iter()
@@ -167,10 +169,16 @@ impl Decoder {
         if line_end(&rest[extension..])?.is_none() {
             return Ok(None);
         }
-        let size = size.iter().try_fold(0_u64, |sum, digit| {
-            let digit = char::from(*digit).to_digit(16)?;
-            sum.checked_mul(16)?.checked_add(u64::from(digit))
-        });
+        if !is_extension(&rest[..extension]) {
+            return Err("a chunk extension that is none");
+        }
+        let size = size
+            .iter()
+            .try_fold(0_u64, |sum, digit| {
+                let digit = char::from(*digit).to_digit(16)?;
+                sum.checked_mul(16)?.checked_add(u64::from(digit))
+            })
+            .filter(|&size| size <= MAX_LENGTH);
         self.extensions += extension;
         buf.advance(digits + extension + 2);
         size.map(Some).ok_or("a chunk size that is too large")
@@ -329,7 +337,7 @@ mod tests {
         check(Framing::Chunked, b"0\r\n\r\nnext", b"", b"", b"next");
         check(
             Framing::Chunked,
-            b"3\r\nabc\r\n00A;x=\"y\"\r\n0123456789\r\n0;last\r\n\r\nnext",
+            b"3\r\nabc\r\n00A;x=\"y\"; z = a\r\n0123456789\r\n0;last\r\n\r\nnext",
             b"abc0123456789",
             b"",
             b"next",
@@ -394,6 +402,10 @@ mod tests {
                 b"00000000000000003\r\nabc\r\n",
             ),
             ("a size over 64 bits", b"10000000000000003\r\nabc\r\n"),
+            ("a size of 2^63", b"8000000000000000\r\nabc\r\n"),
+            ("an extension without a name", b"3;\r\nabc\r\n"),
+            ("two words in an extension", b"3;a b\r\nabc\r\n"),
+            ("an open quote in an extension", b"3;a=\"b\r\nabc\r\n"),
             ("a size that ends with LF", b"3\nabc\r\n"),
             ("a size that ends with CR", b"3\rabc\r\n"),
             ("an extension that ends with LF", b"3;x\nabc\r\n"),

@@ -3,8 +3,8 @@
 use microcache_policy::Fields;
 
 use super::lines::{Section, section};
-use super::syntax::{TARGET, TOKEN, line_end, span, value_span};
-use super::target::is_authority;
+use super::syntax::{TOKEN, line_end, span, target_span, value_span};
+use super::target::authority;
 
 /// Empty lines some clients send after a body (RFC 9112 §2.2); more of them are noise.
 const MAX_LEADING_LINES: usize = 2;
@@ -59,7 +59,7 @@ pub struct RequestHead<'a> {
     pub framing: Framing,
     /// Whether another request may follow on the connection.
     pub keep_alive: bool,
-    /// The Host field; always there with HTTP/1.1.
+    /// The Host field, without an empty port; always there with HTTP/1.1.
     pub host: Option<&'a [u8]>,
     /// The client asks for another protocol (RFC 9110 §7.8).
     pub upgrade: bool,
@@ -176,12 +176,12 @@ fn request<'a>(
     };
     let Section { fields, facts, .. } = section;
     facts.check_framing(line.http10)?;
-    match facts.host {
+    let host = match facts.host {
         _ if facts.hosts > 1 => return Err(BadRequest::malformed("more than one Host")),
-        Some(host) if !is_authority(host) => return Err(BadRequest::malformed("Host is invalid")),
+        Some(host) => Some(authority(host).ok_or(BadRequest::malformed("Host is invalid"))?),
         None if !line.http10 => return Err(BadRequest::malformed("HTTP/1.1 without Host")),
-        _ => {}
-    }
+        None => None,
+    };
     let framing = match facts.length {
         _ if facts.chunked => Framing::Chunked,
         Some(length) => Framing::Length(length),
@@ -194,7 +194,7 @@ fn request<'a>(
         fields,
         framing,
         keep_alive: facts.persistent(line.http10),
-        host: facts.host,
+        host,
         upgrade: !line.http10 && facts.upgrade && facts.protocol,
         // RFC 9110 §10.1.1: an expectation from HTTP/1.0 is ignored.
         expect_continue: !line.http10 && facts.expect_continue,
@@ -217,7 +217,7 @@ fn request_line<'a>(buf: &'a [u8], limits: &Limits) -> Result<Option<RequestLine
     if method.is_empty() || *separator != b' ' {
         return Err(BadRequest::malformed("the request line has no method"));
     }
-    let target_length = span(rest, TARGET);
+    let target_length = target_span(rest);
     if target_length > limits.target {
         return Err(BadRequest::TARGET_TOO_LONG);
     }

@@ -4,7 +4,7 @@ use microcache_policy::Fields;
 use microcache_policy::fields::split_list;
 
 use super::head::BadRequest;
-use super::syntax::{TOKEN, line_end, span, value_span};
+use super::syntax::{MAX_LENGTH, TOKEN, line_end, span, value_span};
 
 /// One `name: value` line.
 pub(super) struct Line<'a> {
@@ -129,9 +129,12 @@ impl<'a> Facts<'a> {
         if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
             return Err(BadRequest::malformed("Content-Length is not a number"));
         }
-        let length = value.iter().try_fold(0_u64, |sum, digit| {
-            sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
-        });
+        let length = value
+            .iter()
+            .try_fold(0_u64, |sum, digit| {
+                sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+            })
+            .filter(|&length| length <= MAX_LENGTH);
         self.length = Some(length.ok_or(BadRequest::malformed("Content-Length is too large"))?);
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 pub mod body;
 pub mod encode;
+mod extension;
 pub mod head;
 mod lines;
 mod syntax;

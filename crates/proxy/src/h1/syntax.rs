@@ -4,12 +4,19 @@
 pub(super) const TOKEN: u8 = 1;
 /// RFC 9110 §5.5: what a field value or reason phrase may hold, white space included.
 pub(super) const VALUE: u8 = 2;
-/// A request target: visible bytes. `#` starts a fragment, which is never sent (RFC 9112 §3.2),
-/// and bytes from 0x80 on go through as they came.
-pub(super) const TARGET: u8 = 4;
+/// What a URI is made of (RFC 3986 §2), but for `#`: it starts a fragment, which is never sent
+/// (RFC 9112 §3.2).
+const URI: u8 = 4;
 /// A registered name or an IPv4 address (RFC 3986 §3.2.2). The comma is legal there, but proxies
 /// that join repeated Host lines make it ambiguous.
 pub(super) const HOST: u8 = 8;
+/// Beside what a URI is made of, what browsers leave as it is in a query (the query
+/// percent-encode set of the URL standard): `?family=a|b`, `?filter={}`.
+const QUERY: u8 = 16;
+
+/// The longest body, and the longest chunk: others count in 64 bits with a sign, and what does not
+/// fit there is read in two ways.
+pub(super) const MAX_LENGTH: u64 = i64::MAX as u64;
 
 static CLASS: [u8; 256] = classes();
 
@@ -25,8 +32,11 @@ const fn classes() -> [u8; 256] {
         if b == b'\t' || (b >= b' ' && b != 0x7f) {
             table[byte] |= VALUE;
         }
-        if b > b' ' && b != 0x7f && b != b'#' {
-            table[byte] |= TARGET;
+        if alphanumeric || contains(b"-._~:/?[]@!$&'()*+,;=%", b) {
+            table[byte] |= URI | QUERY;
+        }
+        if contains(b"\\^`{|}", b) {
+            table[byte] |= QUERY;
         }
         if alphanumeric || contains(b"-._~!$&'()*+;=%", b) {
             table[byte] |= HOST;
@@ -55,9 +65,16 @@ pub(super) fn span(bytes: &[u8], class: u8) -> usize {
         .unwrap_or(bytes.len())
 }
 
-/// Whether there are bytes and all of them are of `class`.
-pub(super) fn is_all(bytes: &[u8], class: u8) -> bool {
-    !bytes.is_empty() && span(bytes, class) == bytes.len()
+/// How many bytes at the front may stand in a request target.
+pub(super) fn target_span(bytes: &[u8]) -> usize {
+    let plain = span(bytes, URI);
+    let (front, rest) = bytes.split_at(plain);
+    match rest.first() {
+        // Mostly the target ends here; what only a query may have is looked for where there is one.
+        None | Some(b' ') => plain,
+        Some(_) if front.contains(&b'?') => plain + span(rest, QUERY),
+        Some(_) => plain,
+    }
 }
 
 /// `span(bytes, VALUE)`, sixteen bytes at a step: values are most of a head.
@@ -111,6 +128,24 @@ mod tests {
     }
 
     #[test]
+    fn a_query_may_have_more_than_a_path() {
+        for (target, length) in [
+            ("/a?b=[c]&d=%7", 13),
+            ("/a HTTP", 2),
+            ("/a|b", 2),
+            ("/a|b?c", 2),
+            ("/a?b|c{d}\\^`?e", 14),
+            ("/a?b|c<d", 6),
+            ("/a?b#c", 4),
+            ("/\u{e4}", 1),
+            ("/?|\u{e4}", 3),
+            ("", 0),
+        ] {
+            assert_eq!(target_span(target.as_bytes()), length, "{target}");
+        }
+    }
+
+    #[test]
     fn classes_are_the_grammars() {
         for (class, inside, outside) in [
             (
@@ -119,7 +154,12 @@ mod tests {
                 &b"\0 \t\r\n:\"(),/;<=>?@[\\]{}\x7f\x80"[..],
             ),
             (VALUE, b"\t !~\x80\xff", b"\0\x01\x08\n\r\x1f\x7f"),
-            (TARGET, b"/?&=%[]{}|\\^`\"<>\x80\xff", b"\0\t #\x7f"),
+            (
+                URI,
+                b"aZ09-._~:/?[]@!$&'()*+,;=%",
+                b"\0\t #\"<>\\^`{|}\x7f\x80\xff",
+            ),
+            (QUERY, b"/?&=%[]{}|\\^`", b"\0\t #\"<>\x7f\x80\xff"),
             (HOST, b"aZ0-._~%", b"\0\t #/@,\\?<>\"[]\x7f\x80"),
         ] {
             for b in inside {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::head::BadRequest;
-use super::syntax::{HOST, TARGET, is_all, span};
+use super::syntax::{HOST, span, target_span};
 
 /// A request target, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,9 +14,9 @@ pub enum Target<'a> {
     Absolute {
         /// Whether the scheme is `https`.
         secure: bool,
-        /// Host and port, without user information.
+        /// Host and port, without user information and without an empty port.
         authority: &'a [u8],
-        /// Path and query; an absent path is `/`.
+        /// Path and query; an absent path is `/`, and with OPTIONS and no query `*`.
         path: Cow<'a, [u8]>,
     },
     /// `host:port` of a CONNECT.
@@ -28,23 +28,23 @@ pub enum Target<'a> {
 /// Takes the target of a request with this method apart.
 pub fn split_target<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>, BadRequest> {
     if method == b"CONNECT" {
-        return if is_authority(target) {
-            Ok(Target::Authority(target))
-        } else {
-            Err(BadRequest::malformed("CONNECT without an authority"))
+        // RFC 9110 §9.3.6: here a port is not left out.
+        return match authority(target) {
+            Some(authority) if authority.len() == target.len() => Ok(Target::Authority(authority)),
+            _ => Err(BadRequest::malformed("CONNECT without an authority")),
         };
     }
     match target {
-        _ if !is_all(target, TARGET) => Err(BadRequest::malformed(
+        _ if target_span(target) != target.len() => Err(BadRequest::malformed(
             "a byte that no request target may have",
         )),
         [b'/', ..] => Ok(Target::Origin(target)),
         b"*" if method == b"OPTIONS" => Ok(Target::Asterisk),
-        _ => split_absolute(target),
+        _ => split_absolute(method, target),
     }
 }
 
-fn split_absolute(target: &[u8]) -> Result<Target<'_>, BadRequest> {
+fn split_absolute<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>, BadRequest> {
     let (secure, rest) = if let Some(rest) = strip_scheme(target, b"http://") {
         (false, rest)
     } else if let Some(rest) = strip_scheme(target, b"https://") {
@@ -56,13 +56,14 @@ fn split_absolute(target: &[u8]) -> Result<Target<'_>, BadRequest> {
         .iter()
         .position(|b| matches!(b, b'/' | b'?'))
         .unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    if !is_authority(authority) {
-        return Err(BadRequest::malformed("the target's authority is invalid"));
-    }
+    let (host, path) = rest.split_at(end);
+    let authority =
+        authority(host).ok_or(BadRequest::malformed("the target's authority is invalid"))?;
     let path = match path.first() {
         Some(b'/') => Cow::Borrowed(path),
         Some(_) => Cow::Owned([b"/", path].concat()),
+        // RFC 9112 §3.2.4: asked of the server itself, by way of a proxy.
+        None if method == b"OPTIONS" => Cow::Borrowed(&b"*"[..]),
         None => Cow::Borrowed(&b"/"[..]),
     };
     Ok(Target::Absolute {
@@ -77,32 +78,33 @@ fn strip_scheme<'a>(target: &'a [u8], scheme: &[u8]) -> Option<&'a [u8]> {
     front.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
-/// Whether this is a host with an optional port and nothing else: no user information, no list.
-pub fn is_authority(authority: &[u8]) -> bool {
+/// A host with an optional port and nothing else: no user information, no list. A port that is left
+/// empty means the same as none (RFC 3986 §3.2.3), and is left out with its colon.
+pub fn authority(authority: &[u8]) -> Option<&[u8]> {
     let rest = if let [b'[', rest @ ..] = authority {
-        let Some(end) = memchr::memchr(b']', rest) else {
-            return false;
-        };
-        let (address, rest) = rest.split_at(end);
+        let (address, rest) = rest.split_at(memchr::memchr(b']', rest)?);
         let literal = address.contains(&b':')
             && address
                 .iter()
                 .all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.'));
         if !literal {
-            return false;
+            return None;
         }
         &rest[1..]
     } else {
         let (name, rest) = authority.split_at(span(authority, HOST));
         if name.is_empty() {
-            return false;
+            return None;
         }
         rest
     };
     match rest {
-        [] => true,
-        [b':', port @ ..] => matches!(port.len(), 1..=5) && port.iter().all(u8::is_ascii_digit),
-        _ => false,
+        [b':'] => authority.strip_suffix(b":"),
+        [] => Some(authority),
+        [b':', port @ ..] if port.len() <= 5 && port.iter().all(u8::is_ascii_digit) => {
+            Some(authority)
+        }
+        _ => None,
     }
 }
 
@@ -127,7 +129,15 @@ mod tests {
             ("GET", "http://h?x", absolute(false, "h", "/?x")),
             ("GET", "HTTP://h:80/a?b", absolute(false, "h:80", "/a?b")),
             ("GET", "https://[::1]:8/", absolute(true, "[::1]:8", "/")),
+            ("GET", "http://h:", absolute(false, "h", "/")),
+            ("GET", "http://h:/", absolute(false, "h", "/")),
+            ("GET", "http://[::1]:?x", absolute(false, "[::1]", "/?x")),
+            ("GET", "/a?b|{c}", Target::Origin(b"/a?b|{c}")),
             ("OPTIONS", "*", Target::Asterisk),
+            ("OPTIONS", "http://h", absolute(false, "h", "*")),
+            ("OPTIONS", "http://h:", absolute(false, "h", "*")),
+            ("OPTIONS", "http://h/", absolute(false, "h", "/")),
+            ("OPTIONS", "http://h?", absolute(false, "h", "/?")),
             ("CONNECT", "h:443", Target::Authority(b"h:443")),
         ] {
             assert_eq!(
@@ -152,7 +162,9 @@ mod tests {
             ("GET", "http:///x"),
             ("GET", "http://user@h/"),
             ("GET", "http://a,b/"),
-            ("GET", "http://h:/"),
+            ("GET", "http://h::/"),
+            ("GET", "http://:/"),
+            ("GET", "http://[]:/"),
             ("GET", "http://h:x/"),
             ("GET", "http://h:123456/"),
             ("GET", "http://[::1/"),
@@ -160,6 +172,11 @@ mod tests {
             ("GET", "http://[]/"),
             ("GET", "/a#b"),
             ("GET", "/a b"),
+            ("GET", "/a|b"),
+            ("GET", "/a?\"b\""),
+            ("GET", "/\u{e4}"),
+            ("GET", "http://h/a|b"),
+            ("CONNECT", "h:"),
             ("CONNECT", "/"),
             ("CONNECT", "http://h/"),
         ] {
