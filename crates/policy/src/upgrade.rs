@@ -19,7 +19,10 @@ fn is_foreign(offer: &[u8]) -> bool {
     let mut parts = offer.split(|&b| b == b'/');
     let name = parts.next().unwrap_or_default();
     let well_formed = is_token(name) && parts.next().is_none_or(is_token) && parts.next().is_none();
-    well_formed && !OF_REQUESTS.iter().any(|known| name.eq_ignore_ascii_case(known))
+    well_formed
+        && !OF_REQUESTS
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known))
 }
 
 fn is_token(bytes: &[u8]) -> bool {

@@ -13,8 +13,8 @@ const FILES_SHARE: u64 = 8;
 const FEWEST_FILES: u64 = 64;
 const MOST_FILES: u64 = 8192;
 
-/// How many clients may be connected at a time. Every client may need another descriptor towards
-/// the origin.
+/// How many descriptors clients may have, for themselves and for what goes on for them towards the
+/// origin without one of its places.
 pub(crate) fn for_clients(config: &Config) -> usize {
     let all = all();
     let origin: usize = config
@@ -25,14 +25,9 @@ pub(crate) fn for_clients(config: &Config) -> usize {
     let files = config.tiers.disk.as_ref().map_or(0, |_| for_files());
     let reserved = RESERVED.saturating_add(origin.saturating_add(files) as u64);
     let left = all.saturating_sub(reserved).max(all / 2).max(1);
-    let allowed = usize::try_from(left)
+    usize::try_from(left)
         .unwrap_or(usize::MAX)
-        .min(Semaphore::MAX_PERMITS);
-    config
-        .limits
-        .max_connections
-        .unwrap_or(allowed)
-        .min(allowed)
+        .min(Semaphore::MAX_PERMITS)
 }
 
 /// How many files the disk tier may keep open.

@@ -2,11 +2,13 @@
 
 pub mod config;
 mod connection;
+mod connections;
 mod descriptors;
 mod forwarding;
 pub mod h1;
 mod last_hop;
 mod listener;
+mod room;
 mod server;
 mod shared;
 mod tiers;

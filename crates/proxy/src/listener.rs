@@ -2,23 +2,24 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::sync::Semaphore;
-use tokio::task::AbortHandle;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::connection::Connection;
+use crate::connection::{Activity, Connection};
+use crate::connections::Connections;
 use crate::shared::Shared;
 
 /// Connections the kernel holds for us before we take them.
 const BACKLOG: i32 = 4096;
-/// How long to wait when the machine has no file descriptor left for a connection.
-const NO_DESCRIPTOR_PAUSE: Duration = Duration::from_millis(50);
+/// How long to wait when the machine has no file descriptor left for a connection: those that were
+/// told to go have gone by then.
+const NO_DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
 
 /// A listening socket that shares its address with those of the other threads.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
@@ -57,102 +58,105 @@ pub(crate) fn is_taken(address: SocketAddr) -> io::Result<bool> {
     }
 }
 
-/// The connections of one thread.
-#[derive(Default)]
-pub(crate) struct Connections {
-    open: Mutex<Seats>,
-}
-
-#[derive(Default)]
-struct Seats {
-    seats: Vec<Option<Seat>>,
-    vacant: Vec<usize>,
-}
-
-struct Seat {
-    task: AbortHandle,
-    busy: Arc<AtomicBool>,
-}
-
-impl Connections {
-    /// Ends those that wait for a request. Says how many are left.
-    pub(crate) fn close_idle(&self) -> usize {
-        let open = self.open.lock();
-        let (mut left, mut idle) = (0, Vec::new());
-        for seat in open.seats.iter().flatten() {
-            if seat.busy.load(Ordering::Relaxed) {
-                left += 1;
-            } else {
-                idle.push(seat.task.clone());
-            }
-        }
-        drop(open);
-        for task in idle {
-            task.abort();
-        }
-        left
-    }
-
-    fn spawn(self: &Arc<Self>, connection: Connection, busy: Arc<AtomicBool>) {
-        let mut open = self.open.lock();
-        let at = open.vacant.pop().unwrap_or_else(|| {
-            open.seats.push(None);
-            open.seats.len() - 1
-        });
-        let leave = Leave {
-            connections: Arc::clone(self),
-            at,
-        };
-        let task = tokio::spawn(async move {
-            let _leave = leave;
-            connection.serve().await;
-        });
-        open.seats[at] = Some(Seat {
-            task: task.abort_handle(),
-            busy,
-        });
-    }
-}
-
-struct Leave {
-    connections: Arc<Connections>,
-    at: usize,
-}
-
-impl Drop for Leave {
-    fn drop(&mut self) {
-        let mut open = self.connections.open.lock();
-        open.seats[self.at] = None;
-        open.vacant.push(self.at);
-    }
-}
-
-/// Accepts for ever. With as many connections open as allowed, every listener holds one more back
-/// and the next ones wait in the kernel.
+/// Accepts until the server is told to stop, then takes what the kernel has queued, and closes the
+/// listener. With as many connections open as allowed, others give way; if none can, one more is
+/// held back and the next ones wait in the kernel.
 pub(crate) async fn accept(
     listener: tokio::net::TcpListener,
     shared: Arc<Shared>,
     connections: Arc<Connections>,
-    room: Arc<Semaphore>,
+    mut stopped: watch::Receiver<bool>,
 ) {
+    let mut stop = pin!(async move {
+        let _ = stopped.wait_for(|&stopped| stopped).await;
+    });
     loop {
-        match listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut stop => break,
+        };
+        match accepted {
             Ok((stream, peer)) => {
-                // Without it a small answer behind a large one waits for an acknowledgement.
-                let _ = stream.set_nodelay(true);
-                let Ok(place) = Arc::clone(&room).acquire_owned().await else {
-                    return;
+                let place = tokio::select! {
+                    biased;
+                    place = shared.room.place(&shared.engine.clock) => place,
+                    () = &mut stop => {
+                        serve_late(stream, peer, &shared, &connections);
+                        break;
+                    }
                 };
-                let busy = Arc::new(AtomicBool::new(false));
+                let Some(place) = place else { return };
+                let activity = Arc::new(Activity::new(shared.engine.clock.now()));
+                let known = Arc::clone(&activity);
                 let connection =
-                    Connection::new(stream, peer, Arc::clone(&shared), Arc::clone(&busy), place);
-                connections.spawn(connection, busy);
+                    Connection::new(stream, peer, Arc::clone(&shared), activity, place);
+                connections.spawn(known, peer.ip(), connection.serve());
             }
-            Err(error) if is_exhaustion(&error) => sleep(NO_DESCRIPTOR_PAUSE).await,
+            Err(error) if is_exhaustion(&error) => {
+                shared.room.make_room(shared.engine.clock.now());
+                sleep(NO_DESCRIPTOR_PAUSE).await;
+            }
             // The client left before it was accepted; the next one is already there.
             Err(_) => {}
         }
     }
+    // Their descriptors may be wanted for those who still have to be heard.
+    connections.close_answered();
+    tokio::task::yield_now().await;
+    let mut listener = listener.into_std().ok();
+    while let Some(open) = listener.take() {
+        let (queued, exhausted) = queued(&open);
+        // What comes into the queue from now on is reset. So nothing else is done before closing.
+        if exhausted {
+            listener = Some(open);
+        } else {
+            drop(open);
+        }
+        for (stream, peer) in queued {
+            serve_late(stream, peer, &shared, &connections);
+        }
+        if listener.is_some() {
+            sleep(NO_DESCRIPTOR_PAUSE).await;
+        }
+    }
+}
+
+/// What the kernel has queued for a listener, and whether there was no descriptor for all of it.
+fn queued(listener: &TcpListener) -> (Vec<(TcpStream, SocketAddr)>, bool) {
+    let mut queued = Vec::new();
+    let exhausted = loop {
+        match listener.accept() {
+            Ok(accepted) => queued.push(accepted),
+            // The client left while it was queued.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => break is_exhaustion(&error),
+        }
+    };
+    let usable = queued.into_iter().filter_map(|(stream, peer)| {
+        stream.set_nonblocking(true).ok()?;
+        Some((TcpStream::from_std(stream).ok()?, peer))
+    });
+    (usable.collect(), exhausted)
+}
+
+/// For a connection that may have to wait for its place while nothing more is accepted.
+fn serve_late(
+    stream: TcpStream,
+    peer: SocketAddr,
+    shared: &Arc<Shared>,
+    connections: &Arc<Connections>,
+) {
+    let activity = Arc::new(Activity::standing());
+    let (shared, known) = (Arc::clone(shared), Arc::clone(&activity));
+    connections.spawn(known, peer.ip(), async move {
+        let clock = shared.engine.clock;
+        if let Some(place) = shared.room.place(&clock).await {
+            activity.seated(clock.now());
+            Connection::new(stream, peer, shared, activity, place)
+                .serve()
+                .await;
+        }
+    });
 }
 
 fn is_exhaustion(error: &io::Error) -> bool {

@@ -10,12 +10,12 @@ use microcache_engine::{Engine, Outcome};
 use microcache_store::{TierReport, Tiers};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::config::Config;
-use crate::descriptors;
-use crate::listener::{Connections, accept, bind, is_taken};
+use crate::connections::Connections;
+use crate::listener::{accept, bind, is_taken};
 use crate::shared::Shared;
 use crate::tiers::{self, TierStartError};
 
@@ -67,10 +67,14 @@ pub struct Server {
     signals: Signals,
 }
 
-/// The signals to stop. Listened for from the start, so that none is missed.
+/// The signals to stop, and those that mean nothing yet but would end the process if nobody
+/// listened. Listened for from the start, so that none is missed.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hang_up: Signal,
+    user_1: Signal,
+    user_2: Signal,
 }
 
 impl Signals {
@@ -78,13 +82,23 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+            user_1: signal(SignalKind::user_defined1())?,
+            user_2: signal(SignalKind::user_defined2())?,
         })
     }
 
+    /// The next signal to stop.
     async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        loop {
+            let name = tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hang_up.recv() => "SIGHUP",
+                _ = self.user_1.recv() => "SIGUSR1",
+                _ = self.user_2.recv() => "SIGUSR2",
+            };
+            eprintln!("microcache: {name} has no meaning here yet and is ignored");
         }
     }
 }
@@ -140,7 +154,7 @@ impl Server {
     /// it at once.
     pub fn run(self) -> Result<Summary, ServerError> {
         let drain = self.config.timeouts.drain;
-        let room = Arc::new(Semaphore::new(descriptors::for_clients(&self.config)));
+        let drain_streams = self.config.timeouts.drain_streams;
         let runtime = self.runtime;
         let shared = {
             let _tasks_go_there = runtime.enter();
@@ -149,10 +163,10 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let mut threads = Vec::new();
         for (number, listeners) in self.listeners.into_iter().enumerate() {
-            let (shared, room, stopped) = (Arc::clone(&shared), Arc::clone(&room), stopped.clone());
+            let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
             let thread = thread::Builder::new()
                 .name(format!("serve-{number}"))
-                .spawn(move || serve_thread(listeners, &shared, &room, stopped, drain))
+                .spawn(move || serve_thread(listeners, &shared, stopped, drain, drain_streams))
                 .map_err(ServerError::Thread)?;
             threads.push(thread);
         }
@@ -201,9 +215,9 @@ async fn wait_for_stop(shared: &Shared, stop: &watch::Sender<bool>, mut signals:
 fn serve_thread(
     listeners: Vec<TcpListener>,
     shared: &Arc<Shared>,
-    room: &Arc<Semaphore>,
     mut stopped: watch::Receiver<bool>,
     drain: Duration,
+    drain_streams: Duration,
 ) -> io::Result<()> {
     let runtime = Builder::new_current_thread()
         .enable_all()
@@ -211,23 +225,24 @@ fn serve_thread(
         .build()?;
     runtime.block_on(async {
         let connections = Arc::new(Connections::default());
+        shared.room.add(&connections);
         let mut accepting = Vec::new();
         for listener in listeners {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            let (shared, room) = (Arc::clone(shared), Arc::clone(room));
-            let accept = accept(listener, shared, Arc::clone(&connections), room);
+            let (shared, connections) = (Arc::clone(shared), Arc::clone(&connections));
+            let accept = accept(listener, shared, connections, stopped.clone());
             accepting.push(tokio::spawn(accept));
         }
         let _ = stopped.wait_for(|&stopped| stopped).await;
-        accepting.iter().for_each(tokio::task::JoinHandle::abort);
-        let deadline = Instant::now() + drain;
         let finished = async {
-            while connections.close_idle() > 0 {
-                sleep(Duration::from_millis(10)).await;
+            for listener in accepting {
+                // It says so itself if it panics; the connections still finish.
+                let _ = listener.await;
             }
+            connections.drain(drain_streams).await;
         };
-        // Who has not finished by the deadline is cut off with the runtime.
-        let _ = timeout_at(deadline, finished).await;
+        // Who has not finished by then is cut off with the runtime.
+        let _ = timeout(drain, finished).await;
         Ok(())
     })
 }

@@ -8,7 +8,9 @@ use microcache_engine::{Engine, Found, Origin, Request, Route, Settings};
 use microcache_store::{MemoryLimits, Tiers};
 
 use crate::config::{Cidr, ClientTimeouts, Config};
+use crate::descriptors;
 use crate::h1::Limits as HeadLimits;
+use crate::room::Room;
 use crate::upstream::Group;
 use crate::upstream::settings::GroupSettings;
 
@@ -31,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) trusted_proxies: Vec<Cidr>,
     /// Stands in where an HTTP/1.0 client names no host.
     pub(crate) default_host: String,
+    pub(crate) room: Room,
     draining: AtomicBool,
 }
 
@@ -61,6 +64,11 @@ impl Shared {
             default_host: default_host
                 .map(|server| format!("{}:{}", server.host, server.port))
                 .unwrap_or_default(),
+            room: Room::new(
+                descriptors::for_clients(config),
+                config.limits.max_connections,
+                config.limits.max_tunnels,
+            ),
             draining: AtomicBool::new(false),
         }
     }

@@ -419,7 +419,7 @@ fn a_fill_that_can_be_stored_goes_on_alone() {
 #[test]
 fn a_fetch_that_nobody_wants_is_given_up() {
     let origin = Origin::start();
-    let proxy = proxy(&origin);
+    let proxy = Proxy::start(&origin, &["--client-half-closed-timeout", "200ms"]);
     origin.on("/").reply(
         Reply::new(200)
             .with_all(&["Cache-Control: no-store", "Content-Length: 1000"])

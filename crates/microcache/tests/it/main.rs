@@ -4,6 +4,7 @@ mod bad_days;
 mod bad_origin;
 mod chaos;
 mod collapse;
+mod connections;
 mod lone;
 mod memory;
 mod passing;

@@ -124,6 +124,8 @@ pub struct Limits {
     pub fields: usize,
     /// The most client connections at a time; without it, what file descriptors allow.
     pub max_connections: Option<usize>,
+    /// The most tunnels and event streams at a time; without it, a share of the descriptors.
+    pub max_tunnels: Option<usize>,
     /// The most requests that wait for one fetch; the next one goes to the origin by itself.
     pub max_waiters_per_fetch: usize,
     /// The most fetches that others can wait for at a time; the next one is not shared.
@@ -153,8 +155,12 @@ pub struct ClientTimeouts {
     pub write: Duration,
     /// Until either side of a tunnel says something.
     pub tunnel: Duration,
+    /// Until an answer comes to a client that will send nothing more.
+    pub half_closed: Duration,
     /// For requests under way when the server is told to stop.
     pub drain: Duration,
+    /// For tunnels and event streams then.
+    pub drain_streams: Duration,
 }
 
 impl Config {

@@ -10,22 +10,24 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use microcache_engine::{
-    Body, BodyError, BoxFuture, Clock, Frame, Interim, Interims, Question, Response, Tunnel,
+    Body, BodyError, BoxFuture, Clock, Frame, Interim, Interims, Question, Response,
 };
 use microcache_policy::Time;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::io::AsyncReadExt;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::file;
 use super::head::{Asked, Ending, ending, is_bodiless, own_page, whole, write_head, write_interim};
-use super::patience::{Allowance, while_moving};
+use super::patience::Allowance;
 use super::pending::Pending;
 use super::request_body::{Expectation, Pump, request_body};
 use super::send::Output;
+use super::watch::Watch;
 use super::{COPY, Connection};
 use crate::h1::{Framing, encode};
+use crate::room::{Held, Need, TooMany};
 
 /// Room for what a response head has beside its fields.
 const HEAD_ROOM: usize = 256;
@@ -56,13 +58,19 @@ impl Connection {
             clock: engine.clock,
         };
         let body_complete = AtomicBool::new(pump.is_none());
-        let tunnel = {
+        let watch = Watch::default();
+        let (tunnel, _held) = {
             let (reader, writer) = self.stream.split();
-            let mut client = Client::new(writer, pending.asked, timeouts.write);
+            let mut client = Client::new(writer, pending.asked, timeouts.write, &watch);
             if client.send(pending.unsent).await.is_err() {
                 return false;
             }
-            let mut reading = pin!(read_side(reader, &mut self.input, pump, &body_complete));
+            let reading = ReadSide {
+                reader,
+                watch: &watch,
+                patience: timeouts.half_closed,
+            };
+            let mut reading = pin!(reading.run(&mut self.input, pump, &body_complete));
 
             let waited = {
                 let answer = pin!(client.wait_for(answer, &interims, expectation));
@@ -71,6 +79,19 @@ impl Connection {
             let Some(Ok(mut response)) = waited else {
                 return false;
             };
+            let need = Need::of(&response);
+            if need == Need::Tunnel {
+                self.activity.has_no_end();
+                if response.tunnel.is_none() && watch.has_no_end() {
+                    return false;
+                }
+            }
+            let now = engine.clock.now();
+            let held = self.shared.room.hold(need, now).await;
+            let held = held.unwrap_or_else(|TooMany| {
+                response = too_many_tunnels(now);
+                Held::default()
+            });
             engine.counters.count(response.outcome);
             let tunnel = response.tunnel.take();
             // A body that the origin did not want to the end leaves the connection in its middle.
@@ -83,25 +104,13 @@ impl Connection {
                 Some(Ok(Ended::Close)) if tunnel.is_some() => {}
                 _ => return false,
             }
-            tunnel
+            (tunnel, held)
         };
         if let Some(tunnel) = tunnel {
             self.tunnel(*tunnel).await;
             return false;
         }
         body_complete.load(Ordering::Relaxed)
-    }
-
-    /// Bytes both ways until both sides have ended, or neither has said anything for too long.
-    async fn tunnel(&mut self, mut tunnel: Tunnel) {
-        let early = std::mem::take(&mut self.input);
-        let both = async {
-            self.stream.write_all(&tunnel.early).await?;
-            tunnel.io.write_all(&early).await?;
-            copy_bidirectional(&mut self.stream, &mut tunnel.io).await
-        };
-        // How a tunnel ends is between the two ends of it.
-        let _ = while_moving(both, self.shared.timeouts.tunnel).await;
     }
 }
 
@@ -123,18 +132,26 @@ pub(super) struct Client<'a> {
     writer: WriteHalf<'a>,
     asked: Asked,
     stall: Duration,
+    watch: &'a Watch,
 }
 
 impl<'a> Client<'a> {
-    pub(super) const fn new(writer: WriteHalf<'a>, asked: Asked, stall: Duration) -> Self {
+    pub(super) const fn new(
+        writer: WriteHalf<'a>,
+        asked: Asked,
+        stall: Duration,
+        watch: &'a Watch,
+    ) -> Self {
         Self {
             writer,
             asked,
             stall,
+            watch,
         }
     }
 
     pub(super) async fn send(&mut self, output: Output) -> std::io::Result<()> {
+        let _sending = self.watch.sending();
         output.send(&mut self.writer, self.stall).await
     }
 
@@ -198,6 +215,7 @@ impl<'a> Client<'a> {
             if let Body::File(file) = &mut body
                 && ending == Ending::Counted
             {
+                let _sending = self.watch.sending();
                 file::send(self.writer.as_ref(), &mut output, file, self.stall).await?;
                 self.send(std::mem::take(&mut output)).await?;
                 nothing_sent = false;
@@ -291,28 +309,38 @@ async fn poll_once(body: &mut Body) -> Poll<Option<Result<Frame, BodyError>>> {
     poll_fn(|cx| Poll::Ready(body.poll_frame(cx))).await
 }
 
-/// What goes on at the client's end meanwhile: the request body, and then waiting for the client
-/// to leave. Resolves when it has left.
-pub(super) async fn read_side(
-    mut reader: ReadHalf<'_>,
-    input: &mut BytesMut,
-    pump: Option<Pump>,
-    complete: &AtomicBool,
-) {
-    if let Some(mut pump) = pump {
-        pump.run(&mut reader, input, complete).await;
-        if !complete.load(Ordering::Relaxed) {
-            // What is left of the body cannot be told from a next request.
-            return pending().await;
+/// What goes on at the client's end meanwhile.
+pub(super) struct ReadSide<'a> {
+    pub(super) reader: ReadHalf<'a>,
+    pub(super) watch: &'a Watch,
+    /// For a client that sends nothing more.
+    pub(super) patience: Duration,
+}
+
+impl ReadSide<'_> {
+    /// Reads the request body, and then waits for the client to leave. Resolves when it has left.
+    pub(super) async fn run(
+        mut self,
+        input: &mut BytesMut,
+        pump: Option<Pump>,
+        complete: &AtomicBool,
+    ) {
+        if let Some(mut pump) = pump {
+            pump.run(&mut self.reader, input, complete).await;
+            if !complete.load(Ordering::Relaxed) {
+                // What is left of the body cannot be told from a next request.
+                return pending().await;
+            }
         }
-    }
-    while input.len() < MAX_AHEAD {
-        match reader.read_buf(input).await {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
+        while input.len() < MAX_AHEAD {
+            match self.reader.read_buf(input).await {
+                Ok(0) => return self.watch.half_closed(&self.reader, self.patience).await,
+                Err(_) => return,
+                Ok(_) => {}
+            }
         }
+        pending::<()>().await;
     }
-    pending::<()>().await;
 }
 
 /// What may happen while a client waits for its answer.
@@ -367,6 +395,12 @@ impl Future for Caught {
         catch_unwind(AssertUnwindSafe(|| self.answer.as_mut().poll(cx)))
             .unwrap_or_else(|_| Poll::Ready(panicked(self.clock.now())))
     }
+}
+
+/// The answer instead of a tunnel or an event stream for which there is no room.
+fn too_many_tunnels(now: Time) -> Response {
+    let text = "There are too many open streams. Please try again.";
+    own_page(503, text, "too-many-tunnels", now)
 }
 
 /// The answer to a request that ran into a fault of ours. The panic itself is in the log.

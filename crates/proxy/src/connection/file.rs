@@ -12,9 +12,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Connection;
-use super::exchange::Client;
+use super::exchange::{Client, ReadSide};
 use super::head::Asked;
 use super::send::Output;
+use super::watch::Watch;
 
 /// Sent at a time, after a look whether it can be without waiting for the disk.
 const WINDOW: u64 = 1024 * 1024;
@@ -30,8 +31,15 @@ impl Connection {
         let now = self.shared.engine.clock.now();
         let nothing_to_read = AtomicBool::new(true);
         let (reader, writer) = self.stream.split();
-        let mut client = Client::new(writer, asked, self.shared.timeouts.write);
-        let reading = super::exchange::read_side(reader, &mut self.input, None, &nothing_to_read);
+        let timeouts = self.shared.timeouts;
+        let watch = Watch::default();
+        let mut client = Client::new(writer, asked, timeouts.write, &watch);
+        let reading = ReadSide {
+            reader,
+            watch: &watch,
+            patience: timeouts.half_closed,
+        };
+        let reading = reading.run(&mut self.input, None, &nothing_to_read);
         let answering = async {
             client.send(unsent).await?;
             client.respond(response, now).await

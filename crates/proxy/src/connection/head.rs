@@ -86,10 +86,10 @@ pub(crate) fn write_interim(out: &mut Vec<u8>, interim: &Interim) {
 }
 
 /// The response to a request that cannot be read, the last one on its connection.
-pub(crate) fn refusal(bad: BadRequest, now: Time) -> Bytes {
+pub(crate) fn refusal(bad: BadRequest, asked: Asked, now: Time) -> Bytes {
     whole(
         &own_page(bad.status(), bad.reason(), "bad-request", now),
-        LAST,
+        asked,
     )
 }
 

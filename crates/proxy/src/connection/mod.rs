@@ -4,6 +4,7 @@
 //! buffer that the thread's connections share, answers are put together in another, and an idle
 //! connection owns neither. Everything that has to wait is an [`exchange`].
 
+mod activity;
 mod exchange;
 mod file;
 mod head;
@@ -14,6 +15,8 @@ mod send;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod tunnel;
+mod watch;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -21,7 +24,6 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -30,17 +32,19 @@ use http::Method;
 use microcache_engine::{
     Body, Incoming, Interims, Outcome, Question, Refresh, Request, Response, Served,
 };
-use microcache_policy::{Fields, RequestRules, Scheme, Time};
+use microcache_policy::{Fields, RequestRules, Scheme, Time, upgrade};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
+use crate::connections::FIRST_REQUEST;
 use crate::forwarding::{Peer, outgoing};
 use crate::h1::{BadRequest, Framing, RequestHead, Target, parse_request, split_target};
 use crate::last_hop;
+use crate::room::Place;
 use crate::shared::Shared;
-use head::{Asked, Ending, ending, refusal, write_head};
+pub(crate) use activity::{Activity, Doing};
+use head::{Asked, Ending, LAST, ending, refusal, write_head};
 use patience::Patience;
 use pending::{Head, Pending};
 use send::Output;
@@ -58,12 +62,10 @@ thread_local! {
     static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// HTTP/2 in clear text is not spoken here, and to pass the offer on would let client and origin
-/// agree on it behind the cache's back.
-fn wants_http2(fields: Fields<'_>) -> bool {
-    fields
-        .members("upgrade")
-        .any(|protocol| protocol.eq_ignore_ascii_case(b"h2c"))
+/// Whether these bytes, as far as they can be read, begin a HEAD: its answers have no content.
+fn is_head(input: &[u8]) -> bool {
+    let start = input.iter().position(|b| !b"\r\n".contains(b));
+    start.is_some_and(|start| input[start..].starts_with(b"HEAD "))
 }
 
 /// A client's connection.
@@ -71,13 +73,13 @@ pub(crate) struct Connection {
     stream: TcpStream,
     peer: Peer,
     shared: Arc<Shared>,
-    /// Set while a request is under way, for those who want to close idle connections.
-    busy: Arc<AtomicBool>,
+    /// For those who want to close idle connections.
+    activity: Arc<Activity>,
     /// What was read and not yet used; mostly nothing.
     input: BytesMut,
     patience: Patience,
     /// One of the connections that may be open at a time.
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// Why the loop over hits was left.
@@ -90,8 +92,8 @@ enum Next {
     Ask(Box<(Question, Pending)>),
     /// The body lies in a file. Answers to earlier requests go first.
     SendFile(Box<(Response, Asked, Output)>),
-    /// The request cannot be read.
-    Refuse(BadRequest),
+    /// The request cannot be read. Was it a HEAD?
+    Refuse(BadRequest, bool),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,15 +110,20 @@ impl Connection {
         stream: TcpStream,
         peer: SocketAddr,
         shared: Arc<Shared>,
-        busy: Arc<AtomicBool>,
-        place: OwnedSemaphorePermit,
+        activity: Arc<Activity>,
+        place: Place,
     ) -> Self {
-        let idle = shared.timeouts.idle;
+        // Without it a small answer behind a large one waits for an acknowledgement.
+        let _ = stream.set_nodelay(true);
+        let mut idle = shared.timeouts.idle;
+        if shared.is_draining() {
+            idle = idle.min(FIRST_REQUEST);
+        }
         let now = shared.engine.clock.now();
         Self {
             stream,
             peer: Peer::new(peer.ip(), &shared.trusted_proxies),
-            busy,
+            activity,
             input: BytesMut::new(),
             patience: Patience::new(now, idle),
             shared,
@@ -128,7 +135,9 @@ impl Connection {
     pub(crate) async fn serve(mut self) {
         loop {
             let next = poll_fn(|cx| self.poll_hits(cx)).await;
-            self.busy.store(true, Ordering::Relaxed);
+            if !self.activity.begin() {
+                return;
+            }
             let go_on = match next {
                 Next::Close => return,
                 Next::Send(output, after) => {
@@ -145,8 +154,8 @@ impl Connection {
                     let (response, asked, unsent) = *answer;
                     Box::pin(self.send_file(response, asked, unsent)).await
                 }
-                Next::Refuse(bad) => {
-                    let output = Output::bytes(self.refuse(bad));
+                Next::Refuse(bad, head_only) => {
+                    let output = Output::bytes(self.refuse(bad, head_only));
                     let write = self.shared.timeouts.write;
                     let _ = output.send(&mut self.stream, write).await;
                     false
@@ -155,7 +164,7 @@ impl Connection {
             if !go_on || self.shared.is_draining() {
                 return self.linger().await;
             }
-            self.busy.store(false, Ordering::Relaxed);
+            self.activity.end(self.shared.engine.clock.now());
             self.expect_more();
         }
     }
@@ -191,7 +200,7 @@ impl Connection {
                             return Poll::Ready(if self.input.is_empty() {
                                 Next::Close
                             } else {
-                                Next::Refuse(BadRequest::TIMEOUT)
+                                Next::Refuse(BadRequest::TIMEOUT, is_head(&self.input))
                             });
                         }
                     };
@@ -241,7 +250,7 @@ impl Connection {
         while next.is_none() && used < input.len() {
             match parse_request(&input[used..], &self.shared.head_limits) {
                 Ok(None) => break,
-                Err(bad) => next = Some(Next::Refuse(bad)),
+                Err(bad) => next = Some(Next::Refuse(bad, is_head(&input[used..]))),
                 Ok(Some((head, length))) => {
                     used += length;
                     self.patience.deadline = now.plus(self.shared.idle_millis);
@@ -251,6 +260,9 @@ impl Connection {
             if out.len() > BATCH && next.is_none() {
                 next = self.flush(cx, out, &Bytes::new(), AfterSend::Continue);
             }
+        }
+        if used > 0 && next.is_none() && !self.activity.answered(now) {
+            next = Some(Next::Close);
         }
         if !out.is_empty() {
             // Answers that are ready go first, whatever comes next.
@@ -274,11 +286,11 @@ impl Connection {
     ) -> Option<Next> {
         let (host, target) = match self.target(head) {
             Ok(target) => target,
-            Err(bad) => return Some(Next::Refuse(bad)),
+            Err(bad) => return Some(Next::Refuse(bad, head.method == b"HEAD")),
         };
         // The parser has seen that it is a token, which is all that a method has to be.
         let Ok(method) = Method::from_bytes(head.method) else {
-            return Some(Next::Refuse(BadRequest::METHOD));
+            return Some(Next::Refuse(BadRequest::METHOD, false));
         };
         let has_body = !matches!(head.framing, Framing::None | Framing::Length(0));
         let request = Request {
@@ -288,7 +300,7 @@ impl Connection {
             target: &target,
             fields: head.fields,
             has_body,
-            upgrade: head.upgrade && !wants_http2(head.fields),
+            upgrade: head.upgrade && head.fields.all("upgrade").all(upgrade::may_travel),
             vouched: self.peer.trusted,
         };
         let mut asked = Asked {
@@ -344,9 +356,10 @@ impl Connection {
     }
 
     /// The page for a request that cannot be read.
-    fn refuse(&self, bad: BadRequest) -> Bytes {
+    fn refuse(&self, bad: BadRequest, head_only: bool) -> Bytes {
         self.shared.engine.counters.count(Outcome::Error);
-        refusal(bad, self.shared.engine.clock.now())
+        let asked = Asked { head_only, ..LAST };
+        refusal(bad, asked, self.shared.engine.clock.now())
     }
 
     fn refresh(&self, refresh: Refresh, request: &Request<'_>) {
@@ -405,6 +418,7 @@ impl Connection {
         };
         let none = Bytes::new();
         let body = match &response.body {
+            _ if asked.head_only => &none,
             Body::Stored(hit) => hit.body.bytes().unwrap_or(&none),
             Body::Full(body) => body,
             _ => &none,
@@ -474,7 +488,7 @@ impl Next {
                 Self::SendFile(answer)
             }
             // The answers before it are not taken, so this one would not be either.
-            Self::Refuse(_) => Self::Send(unsent, AfterSend::Close),
+            Self::Refuse(..) => Self::Send(unsent, AfterSend::Close),
             Self::Close => Self::Close,
         }
     }

@@ -89,10 +89,13 @@ impl Allowance {
     }
 }
 
-/// The work's result, or `None` once nothing has moved in it for so long.
-pub(crate) async fn while_moving<T>(work: impl Future<Output = T>, silence: Duration) -> Option<T> {
+/// The work's result, or `None` once nothing has moved in it for as long as `silence` says.
+pub(crate) async fn while_moving<T>(
+    work: impl Future<Output = T>,
+    silence: impl Fn() -> Duration,
+) -> Option<T> {
     let mut work = pin!(work);
-    let mut end = pin!(sleep(silence));
+    let mut end = pin!(sleep(silence()));
     poll_fn(|cx| {
         if let Poll::Ready(done) = work.as_mut().poll(cx) {
             return Poll::Ready(Some(done));
@@ -101,7 +104,7 @@ pub(crate) async fn while_moving<T>(work: impl Future<Output = T>, silence: Dura
             return Poll::Ready(None);
         }
         // It was not the time that woke us, so something has moved.
-        end.as_mut().reset(Instant::now() + silence);
+        end.as_mut().reset(Instant::now() + silence());
         end.as_mut().poll(cx).map(|()| None)
     })
     .await
@@ -120,13 +123,13 @@ mod tests {
                 sleep(9 * SECOND).await;
             }
         };
-        assert_eq!(while_moving(moving, 10 * SECOND).await, Some(()));
+        assert_eq!(while_moving(moving, || 10 * SECOND).await, Some(()));
         let start = Instant::now();
         let stalling = async {
             sleep(9 * SECOND).await;
             sleep(100 * SECOND).await;
         };
-        assert_eq!(while_moving(stalling, 10 * SECOND).await, None);
+        assert_eq!(while_moving(stalling, || 10 * SECOND).await, None);
         // Timers count in milliseconds and never fire early.
         assert_eq!(start.elapsed().as_secs(), 19);
     }

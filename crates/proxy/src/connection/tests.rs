@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -13,9 +12,8 @@ use microcache_policy::FieldsBuf;
 use microcache_store::Tiers;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
-use super::Connection;
+use super::{Activity, Connection};
 use crate::config::{Config, Input};
 use crate::shared::Shared;
 
@@ -67,13 +65,13 @@ async fn start() -> SocketAddr {
     ));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let room = Arc::new(Semaphore::new(100));
     tokio::spawn(async move {
         loop {
             let (stream, peer) = listener.accept().await.unwrap();
-            let place = Arc::clone(&room).acquire_owned().await.unwrap();
-            let busy = Arc::new(AtomicBool::new(false));
-            let connection = Connection::new(stream, peer, Arc::clone(&shared), busy, place);
+            let clock = shared.engine.clock;
+            let place = shared.room.place(&clock).await.unwrap();
+            let activity = Arc::new(Activity::new(clock.now()));
+            let connection = Connection::new(stream, peer, Arc::clone(&shared), activity, place);
             tokio::spawn(connection.serve());
         }
     });

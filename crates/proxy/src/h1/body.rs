@@ -4,9 +4,9 @@ use bytes::{Buf, Bytes, BytesMut};
 use microcache_engine::body::{BodyError, Frame};
 use microcache_policy::FieldsBuf;
 
+use super::extension::is_extension;
 use super::head::Framing;
 use super::lines::{Line, line};
-use super::extension::is_extension;
 use super::syntax::{MAX_LENGTH, line_end, value_span};
 
 /// Digits of a chunk size: what fits 64 bits.

@@ -211,8 +211,8 @@ fn the_target_reaches_the_origin_undecoded() {
         "/a//b/../c/./d",
         "/?",
         "/a?b?c=/d",
-        "/\u{e9}",
-        "/a;b=c,d'e(f)*!$&+@:|^`{}\"<>\\[]",
+        "/a;b=c,d'e(f)*!$&+@:[]",
+        "/?a;b=c,d'e(f)*!$&+@:|^`{}\\[]",
     ];
     for target in targets {
         let response = proxy.get(target);
@@ -226,9 +226,5 @@ fn the_target_reaches_the_origin_undecoded() {
         .into_iter()
         .map(|request| request.target)
         .collect();
-    let latin: Vec<String> = targets
-        .iter()
-        .map(|target| target.bytes().map(char::from).collect())
-        .collect();
-    assert_eq!(seen, latin);
+    assert_eq!(seen, targets);
 }

@@ -1,9 +1,10 @@
 //! A client that sends what it is told and takes answers apart strictly.
 
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 
 use super::wire::{Framing, Head, Wire, malformed};
 
@@ -48,6 +49,28 @@ impl Client {
         }
     }
 
+    /// The same from this address of the machine's.
+    pub(crate) fn connect_from(source: IpAddr, address: SocketAddr) -> Self {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::new(source, 0).into()).unwrap();
+        let connected = socket.connect(&address.into());
+        connected.expect("the proxy accepts connections");
+        Self {
+            wire: Wire::new(socket.into()).unwrap(),
+        }
+    }
+
+    /// Closes the sending side, and goes on reading.
+    pub(crate) fn half_close(&self) {
+        self.stream().shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Leaves such that the other side is told so at once.
+    pub(crate) fn reset(self) {
+        let socket = SockRef::from(self.stream());
+        socket.set_linger(Some(Duration::ZERO)).unwrap();
+    }
+
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.wire
             .send(bytes.as_ref())
@@ -65,6 +88,14 @@ impl Client {
             "GET {target} HTTP/1.1\r\nHost: example.com\r\n\r\n"
         ));
         self.response()
+    }
+
+    /// The same, unless the connection was closed meanwhile.
+    pub(crate) fn try_get(&mut self, target: &str) -> io::Result<Response> {
+        self.try_send(format!(
+            "GET {target} HTTP/1.1\r\nHost: example.com\r\n\r\n"
+        ));
+        self.try_response()
     }
 
     /// The next response to anything but HEAD.

@@ -93,13 +93,27 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
             unset: Unset::Says("what file descriptors allow"),
             example: "20000",
             help: "The most client connections at a time",
-            more: "",
+            more: "When there are so many, or no descriptors are left, connections that wait for a request are closed: \
+                   of the address with the most connections, those that have waited longest.",
         },
         set: |c, v, m| {
             m.put(
                 &mut c.limits.max_connections,
                 v.count(1..=10_000_000).map(Some),
             );
+        },
+    },
+    Opt {
+        about: About {
+            name: "max_tunnels",
+            form: Form::Number,
+            unset: Unset::Says("a quarter of what file descriptors allow"),
+            example: "5000",
+            help: "The most WebSockets, other tunnels and event streams at a time",
+            more: "Each takes two file descriptors for as long as it lives. The next one is answered 503.",
+        },
+        set: |c, v, m| {
+            m.put(&mut c.limits.max_tunnels, v.count(0..=10_000_000).map(Some));
         },
     },
     Opt {
@@ -269,6 +283,18 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
     },
     Opt {
         about: About {
+            name: "client_half_closed_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""30s""#),
+            example: r#""30s""#,
+            help: "How long a client that has closed its sending side waits for more of its answer",
+            more: "Such a client may be gone altogether, which is not seen before something is sent to it. \
+                   The same goes for a tunnel of which one side has ended. An event stream ends at once.",
+        },
+        set: |c, v, m| m.put(&mut c.timeouts.half_closed, v.duration(&WAIT)),
+    },
+    Opt {
+        about: About {
             name: "tunnel_timeout",
             form: Form::Duration,
             unset: Unset::Is(r#""1h""#),
@@ -290,6 +316,22 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
         set: |c, v, m| {
             m.put(
                 &mut c.timeouts.drain,
+                v.duration(&(Duration::ZERO..=*WAIT.end())),
+            );
+        },
+    },
+    Opt {
+        about: About {
+            name: "drain_stream_timeout",
+            form: Form::Duration,
+            unset: Unset::Is(r#""5s""#),
+            example: r#""5s""#,
+            help: "How long WebSockets, other tunnels and event streams may go on after SIGTERM",
+            more: "They have no end of their own, and clients open them again. Never longer than `drain_timeout`.",
+        },
+        set: |c, v, m| {
+            m.put(
+                &mut c.timeouts.drain_streams,
                 v.duration(&(Duration::ZERO..=*WAIT.end())),
             );
         },

@@ -1,0 +1,127 @@
+//! What a connection is doing, for those who look for one that can be closed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use microcache_policy::Time;
+
+/// A request is under way.
+const BUSY: u64 = u64::MAX;
+/// A tunnel or an event stream, which has no end of its own.
+const ENDLESS: u64 = u64::MAX - 1;
+/// It was told to go.
+const LEAVING: u64 = u64::MAX - 2;
+/// Set in the others, which are times, once a request was answered.
+const ANSWERED: u64 = 1;
+
+/// What a connection is doing. The connection itself and whoever wants its place both change it, so
+/// that none is taken away from under a request.
+#[derive(Debug)]
+pub(crate) struct Activity(AtomicU64);
+
+/// What others see of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// It waits for a request.
+    Idle {
+        /// Since its last answer, or since it was accepted.
+        since: Time,
+        /// Whether there ever was one.
+        answered: bool,
+    },
+    /// It has a request, or is on its way out.
+    Busy,
+    /// It is a tunnel or an event stream.
+    Endless,
+}
+
+impl Activity {
+    /// Of a connection that was accepted now.
+    pub(crate) fn new(now: Time) -> Self {
+        Self(AtomicU64::new(now.as_millis() << 1))
+    }
+
+    /// Of a connection that still waits for a place.
+    pub(crate) const fn standing() -> Self {
+        Self(AtomicU64::new(BUSY))
+    }
+
+    pub(crate) fn doing(&self) -> Doing {
+        match self.0.load(Ordering::SeqCst) {
+            BUSY | LEAVING => Doing::Busy,
+            ENDLESS => Doing::Endless,
+            idle => Doing::Idle {
+                since: Time::from_millis(idle >> 1),
+                answered: idle & ANSWERED != 0,
+            },
+        }
+    }
+
+    /// Requests were answered at once. Says whether the connection may go on.
+    pub(super) fn answered(&self, now: Time) -> bool {
+        self.change(now.as_millis() << 1 | ANSWERED)
+    }
+
+    /// A request takes longer. Says whether it may begin.
+    pub(crate) fn begin(&self) -> bool {
+        self.change(BUSY)
+    }
+
+    /// The request that began has no end of its own.
+    pub(super) fn has_no_end(&self) {
+        self.0.store(ENDLESS, Ordering::SeqCst);
+    }
+
+    /// The time without a place, in which no request can begin, is over.
+    pub(crate) fn seated(&self, now: Time) {
+        self.0.store(now.as_millis() << 1, Ordering::SeqCst);
+    }
+
+    /// The request that began has been answered.
+    pub(crate) fn end(&self, now: Time) {
+        self.0
+            .store(now.as_millis() << 1 | ANSWERED, Ordering::SeqCst);
+    }
+
+    /// Takes a connection that waits for a request out of use; `false` if it does not wait.
+    pub(crate) fn dismiss(&self) -> bool {
+        self.change(LEAVING)
+    }
+
+    /// Only from one of the idle states, which nobody else may have changed meanwhile.
+    fn change(&self, to: u64) -> bool {
+        let from = self.0.load(Ordering::SeqCst);
+        from < LEAVING
+            && self
+                .0
+                .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_a_request_is_not_dismissed_and_who_is_dismissed_gets_none() {
+        let activity = Activity::new(Time::from_millis(5));
+        let idle = |since, answered| Doing::Idle {
+            since: Time::from_millis(since),
+            answered,
+        };
+        assert_eq!(activity.doing(), idle(5, false));
+        assert!(activity.answered(Time::from_millis(6)));
+        assert_eq!(activity.doing(), idle(6, true));
+        assert!(activity.begin());
+        assert!(!activity.dismiss());
+        activity.has_no_end();
+        assert_eq!(activity.doing(), Doing::Endless);
+        assert!(!activity.dismiss());
+        activity.end(Time::from_millis(7));
+        assert_eq!(activity.doing(), idle(7, true));
+        assert!(activity.dismiss());
+        assert!(!activity.dismiss());
+        assert!(!activity.begin());
+        assert!(!activity.answered(Time::from_millis(8)));
+    }
+}

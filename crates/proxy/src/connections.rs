@@ -1,0 +1,176 @@
+//! The connections of one thread: who they are, and how they end when the server does.
+
+use std::future::{Future, pending};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use microcache_policy::Time;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
+
+use crate::connection::{Activity, Doing};
+
+/// How long a connection that has never had a request is waited for once the server is told to
+/// stop: the first one may be on its way.
+pub(crate) const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
+/// The connections of one thread.
+#[derive(Default)]
+pub(crate) struct Connections {
+    open: Mutex<Seats>,
+    /// Woken when the last one has left.
+    empty: Notify,
+}
+
+#[derive(Default)]
+struct Seats {
+    seats: Vec<Option<Seat>>,
+    vacant: Vec<usize>,
+}
+
+struct Seat {
+    task: AbortHandle,
+    activity: Arc<Activity>,
+    address: IpAddr,
+}
+
+/// A connection that waits for a request.
+pub(crate) struct Idle {
+    /// Who is at the other end.
+    pub(crate) address: IpAddr,
+    /// Since when it waits.
+    pub(crate) since: Time,
+    /// Whether it has had a request before.
+    pub(crate) answered: bool,
+    task: AbortHandle,
+    activity: Arc<Activity>,
+}
+
+impl Idle {
+    /// Closes it, unless a request has come meanwhile.
+    pub(crate) fn close(&self) -> bool {
+        let dismissed = self.activity.dismiss();
+        if dismissed {
+            self.task.abort();
+        }
+        dismissed
+    }
+}
+
+impl Connections {
+    /// Does the work of a connection from now on.
+    pub(crate) fn spawn(
+        self: &Arc<Self>,
+        activity: Arc<Activity>,
+        address: IpAddr,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let mut open = self.open.lock();
+        let at = open.vacant.pop().unwrap_or_else(|| {
+            open.seats.push(None);
+            open.seats.len() - 1
+        });
+        let leave = Leave {
+            connections: Arc::clone(self),
+            at,
+        };
+        let task = tokio::spawn(async move {
+            let _leave = leave;
+            work.await;
+        });
+        open.seats[at] = Some(Seat {
+            task: task.abort_handle(),
+            activity,
+            address,
+        });
+    }
+
+    /// Calls `see` with the address of each, and with those that wait for a request.
+    pub(crate) fn each(&self, mut see: impl FnMut(IpAddr, Option<Idle>)) {
+        for seat in self.open.lock().seats.iter().flatten() {
+            let idle = match seat.activity.doing() {
+                Doing::Idle { since, answered } => Some(Idle {
+                    address: seat.address,
+                    since,
+                    answered,
+                    task: seat.task.clone(),
+                    activity: Arc::clone(&seat.activity),
+                }),
+                Doing::Busy | Doing::Endless => None,
+            };
+            see(seat.address, idle);
+        }
+    }
+
+    /// Ends those that wait for another request, at once; those that never had one, tunnels and
+    /// event streams a little later. Returns when all have ended.
+    pub(crate) async fn drain(&self, streams: Duration) {
+        let start = Instant::now();
+        let ending = async {
+            self.close_answered();
+            let silent = async {
+                sleep_until(start + FIRST_REQUEST).await;
+                self.close(|doing| matches!(doing, Doing::Idle { .. }));
+            };
+            let endless = async {
+                sleep_until(start + streams).await;
+                self.close(|doing| doing == Doing::Endless);
+            };
+            tokio::join!(silent, endless);
+            pending::<()>().await;
+        };
+        tokio::select! {
+            () = ending => {}
+            () = self.all_gone() => {}
+        }
+    }
+
+    /// Ends those that have had an answer and wait for another request.
+    pub(crate) fn close_answered(&self) {
+        self.close(|doing| matches!(doing, Doing::Idle { answered: true, .. }));
+    }
+
+    fn close(&self, which: impl Fn(Doing) -> bool) {
+        let open = self.open.lock();
+        let chosen = open.seats.iter().flatten();
+        let chosen = chosen.filter(|seat| which(seat.activity.doing()));
+        let tasks: Vec<_> = chosen.map(|seat| seat.task.clone()).collect();
+        drop(open);
+        tasks.iter().for_each(AbortHandle::abort);
+    }
+
+    async fn all_gone(&self) {
+        loop {
+            let emptied = self.empty.notified();
+            if self.open.lock().is_empty() {
+                return;
+            }
+            emptied.await;
+        }
+    }
+}
+
+impl Seats {
+    fn is_empty(&self) -> bool {
+        self.vacant.len() == self.seats.len()
+    }
+}
+
+struct Leave {
+    connections: Arc<Connections>,
+    at: usize,
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        let mut open = self.connections.open.lock();
+        open.seats[self.at] = None;
+        open.vacant.push(self.at);
+        if open.is_empty() {
+            self.connections.empty.notify_one();
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! How many descriptors clients may take: one for each connection, and another one towards the
+//! origin for as long as a tunnel, an event stream or a long body goes on.
+//!
+//! When there are no more, connections that wait for a request give way: of the address that has
+//! most of them, those that have waited longest. One address with many connections shuts nobody
+//! out but itself, and a connection on which only parts of a head have come waits like any other.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use microcache_engine::{Body, Clock, Response};
+use microcache_policy::{Millis, Time};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
+
+use crate::connections::{Connections, Idle};
+
+/// An address gives one of so many of its connections at a time, so that looking for them is not
+/// done for each.
+const SHARE: usize = 64;
+/// A connection that never had a request gives way after so many milliseconds: its first one may be
+/// on its way.
+const GIVES_WAY_AFTER: Millis = 200;
+/// Who waits for a place looks so often for somebody who can give way.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How long a tunnel waits for the descriptor of a connection that was told to go.
+const DESCRIPTOR_WAIT: Duration = Duration::from_secs(1);
+/// What is said of a lack of room is said at most this often.
+const TOLD_EVERY: Duration = Duration::from_mins(1);
+/// An unfinished body up to this size has the place with the origin that it began with.
+const LARGEST_PAGE: u64 = 1024 * 1024;
+/// Tunnels and event streams may be one in so many of all descriptors, and take twice that.
+const TUNNELS_SHARE: usize = 4;
+
+/// The descriptors that clients may take.
+pub(crate) struct Room {
+    connections: Arc<Semaphore>,
+    descriptors: Arc<Semaphore>,
+    tunnels: Arc<Semaphore>,
+    /// How many tunnels there may be, for the log.
+    max_tunnels: usize,
+    threads: Mutex<Vec<Arc<Connections>>>,
+    full: Seldom,
+    refused: Seldom,
+}
+
+/// What a connection holds.
+pub(crate) struct Place {
+    _connection: OwnedSemaphorePermit,
+    _descriptor: OwnedSemaphorePermit,
+}
+
+/// What a response holds beside its client's place, as long as it goes on.
+#[derive(Default)]
+pub(crate) struct Held {
+    _descriptor: Option<OwnedSemaphorePermit>,
+    _tunnel: Option<OwnedSemaphorePermit>,
+}
+
+/// What a response needs beside its client's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// It is here, or has one of the origin's places as long as it goes on.
+    Nothing,
+    /// It may be long, and gives that place back when it is.
+    Descriptor,
+    /// It is a tunnel or an event stream, and goes on until somebody has enough.
+    Tunnel,
+}
+
+/// There are as many tunnels and event streams as there may be.
+#[derive(Debug)]
+pub(crate) struct TooMany;
+
+impl Room {
+    /// With so many descriptors, within bounds on what they are for.
+    pub(crate) fn new(
+        descriptors: usize,
+        max_connections: Option<usize>,
+        max_tunnels: Option<usize>,
+    ) -> Self {
+        let connections = max_connections.unwrap_or(descriptors).min(descriptors);
+        let tunnels = max_tunnels.unwrap_or((descriptors / TUNNELS_SHARE).max(1));
+        let tunnels = tunnels.min(descriptors);
+        Self {
+            connections: Arc::new(Semaphore::new(connections)),
+            descriptors: Arc::new(Semaphore::new(descriptors)),
+            tunnels: Arc::new(Semaphore::new(tunnels)),
+            max_tunnels: tunnels,
+            threads: Mutex::default(),
+            full: Seldom::default(),
+            refused: Seldom::default(),
+        }
+    }
+
+    /// Takes the connections of one more thread into account.
+    pub(crate) fn add(&self, connections: &Arc<Connections>) {
+        self.threads.lock().push(Arc::clone(connections));
+    }
+
+    /// A place for a connection that was accepted. Without one, somebody else's is taken; if all
+    /// have requests, it waits for the first of them that has not.
+    pub(crate) async fn place(&self, clock: &Clock) -> Option<Place> {
+        if let Some(place) = self.free_place() {
+            return Some(place);
+        }
+        if self.full.is_due() {
+            eprintln!(
+                "microcache: no room for another connection: idle ones are closed (max_connections, file descriptors)"
+            );
+        }
+        let mut place = pin!(async {
+            Some(Place {
+                _connection: Arc::clone(&self.connections).acquire_owned().await.ok()?,
+                _descriptor: Arc::clone(&self.descriptors).acquire_owned().await.ok()?,
+            })
+        });
+        loop {
+            self.make_room(clock.now());
+            if let Ok(place) = timeout(LOOK_AGAIN, &mut place).await {
+                return place;
+            }
+        }
+    }
+
+    fn free_place(&self) -> Option<Place> {
+        let connection = Arc::clone(&self.connections).try_acquire_owned();
+        Some(Place {
+            _connection: connection.ok()?,
+            _descriptor: self.free_descriptor()?,
+        })
+    }
+
+    /// Takes what a response needs beside its client's place.
+    pub(crate) async fn hold(&self, need: Need, now: Time) -> Result<Held, TooMany> {
+        match need {
+            Need::Nothing => Ok(Held::default()),
+            // Counted if there is one, so that others do not come; not refused if there is none,
+            // because most are over soon.
+            Need::Descriptor => Ok(Held {
+                _descriptor: self.free_descriptor(),
+                _tunnel: None,
+            }),
+            Need::Tunnel => self.hold_tunnel(now).await.ok_or_else(|| {
+                if self.refused.is_due() {
+                    let most = self.max_tunnels;
+                    eprintln!(
+                        "microcache: a tunnel or an event stream was refused: there are too many, or no descriptors (max_tunnels is {most})"
+                    );
+                }
+                TooMany
+            }),
+        }
+    }
+
+    async fn hold_tunnel(&self, now: Time) -> Option<Held> {
+        let tunnel = Arc::clone(&self.tunnels).try_acquire_owned().ok()?;
+        let descriptor = match self.free_descriptor() {
+            Some(descriptor) => descriptor,
+            None if self.make_room(now) == 0 => return None,
+            None => {
+                let freed = Arc::clone(&self.descriptors).acquire_owned();
+                timeout(DESCRIPTOR_WAIT, freed).await.ok()?.ok()?
+            }
+        };
+        Some(Held {
+            _descriptor: Some(descriptor),
+            _tunnel: Some(tunnel),
+        })
+    }
+
+    fn free_descriptor(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.descriptors).try_acquire_owned().ok()
+    }
+
+    /// Closes connections that wait for a request. Says how many.
+    pub(crate) fn make_room(&self, now: Time) -> usize {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        let mut idle: Vec<Idle> = Vec::new();
+        for connections in self.threads.lock().iter() {
+            connections.each(|address, waits| {
+                *counts.entry(network(address)).or_default() += 1;
+                idle.extend(waits);
+            });
+        }
+        let count = |idle: &Idle| counts.get(&network(idle.address)).copied().unwrap_or(0);
+        let busiest = idle
+            .iter()
+            .max_by_key(|idle| (count(idle), Reverse(idle.since)));
+        let Some(busiest) = busiest else {
+            return 0;
+        };
+        let (from, share) = (network(busiest.address), count(busiest).div_ceil(SHARE));
+        // If its connections are all too new, they will not be for long; nobody else pays for them.
+        let may_go = |idle: &Idle| idle.answered || now.since(idle.since) >= GIVES_WAY_AFTER;
+        idle.retain(|idle| network(idle.address) == from && may_go(idle));
+        idle.sort_unstable_by_key(|idle| idle.since);
+        idle.iter().filter(|idle| idle.close()).take(share).count()
+    }
+}
+
+impl Need {
+    /// What this response needs.
+    pub(crate) fn of(response: &Response) -> Self {
+        let is_event_stream = |value| microcache_policy::request::is_event_stream(value);
+        let length = response.length;
+        if response.tunnel.is_some() {
+            Self::Tunnel
+        } else if !matches!(response.body, Body::Stream(_)) {
+            Self::Nothing
+        } else if response
+            .fields()
+            .get("content-type")
+            .is_some_and(is_event_stream)
+        {
+            Self::Tunnel
+        } else if length.is_none_or(|length| length > LARGEST_PAGE) {
+            Self::Descriptor
+        } else {
+            Self::Nothing
+        }
+    }
+}
+
+/// Whom an address stands for: who has one IPv6 address mostly has all of a /64.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => {
+            let bits = v6.to_bits() >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from_bits(bits))
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+/// Something that is said now and then, however often there is a reason.
+#[derive(Default)]
+struct Seldom(Mutex<Option<Instant>>);
+
+impl Seldom {
+    fn is_due(&self) -> bool {
+        let now = Instant::now();
+        let mut last = self.0.lock();
+        let due = last.is_none_or(|last| now.duration_since(last) >= TOLD_EVERY);
+        if due {
+            *last = Some(now);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+    use crate::connection::Activity;
+
+    const NOW: Time = Time::from_millis(10_000);
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum State {
+        New,
+        Answered,
+        Busy,
+    }
+    use State::{Answered, Busy, New};
+
+    /// Connections of one thread: address, since when, and what they do.
+    async fn check(all: &[(&str, u64, State)], dismissed: Option<usize>) {
+        let room = Room::new(all.len(), None, None);
+        let connections = Arc::new(Connections::default());
+        room.add(&connections);
+        let mut activities = Vec::new();
+        for &(address, since, state) in all {
+            let activity = Arc::new(Activity::new(Time::from_millis(since)));
+            assert!(state == New || activity.begin());
+            if state == Answered {
+                activity.end(Time::from_millis(since));
+            }
+            let place = room.free_place();
+            assert!(place.is_some());
+            let work = async move {
+                let _place = place;
+                pending::<()>().await;
+            };
+            connections.spawn(Arc::clone(&activity), address.parse().unwrap(), work);
+            activities.push(activity);
+        }
+        assert_eq!(room.make_room(NOW), usize::from(dismissed.is_some()));
+        for (index, activity) in activities.iter().enumerate() {
+            let can_begin = Some(index) != dismissed && all[index].2 != Busy;
+            assert_eq!(activity.begin(), can_begin, "{index} of {all:?}");
+        }
+        if dismissed.is_some() {
+            assert!(room.place(&Clock::start()).await.is_some());
+        }
+    }
+
+    #[tokio::test]
+    async fn the_idlest_of_the_busiest_address_gives_way() {
+        let (one, many) = ("10.0.0.1", "10.0.0.2");
+        let both = [(one, 1, New), (many, 3, Answered), (many, 2, New)];
+        check(&both, Some(2)).await;
+        // Those that are busy count for their address, and are left alone.
+        let busy = [(one, 1, New), (many, 1, Busy), (many, 9, New)];
+        check(&busy, Some(2)).await;
+        let all_busy = [(one, 1, New), (many, 1, Busy), (many, 9, Busy)];
+        check(&all_busy, Some(0)).await;
+        check(&[(one, 2, New), (many, 1, New)], Some(1)).await;
+    }
+
+    #[tokio::test]
+    async fn who_has_a_request_or_may_just_be_sending_the_first_does_not() {
+        let (one, many) = ("10.0.0.1", "10.0.0.2");
+        check(&[], None).await;
+        check(&[(one, 1, Busy), (many, 2, Busy)], None).await;
+        check(&[(one, 9_999, New)], None).await;
+        check(&[(one, 9_999, Answered)], Some(0)).await;
+        // Nor does anybody else instead of it.
+        let new = [(one, 1, Answered), (many, 9_998, New), (many, 9_999, New)];
+        check(&new, None).await;
+        let known = [(one, 1, New), (many, 9_998, New), (many, 9_999, Answered)];
+        check(&known, Some(2)).await;
+    }
+
+    #[tokio::test]
+    async fn an_address_is_a_network_in_version_6() {
+        let (v4, one, two) = ("::ffff:10.0.0.1", "2001:db8::1", "2001:db8::2");
+        let all = [(v4, 1, New), (one, 3, New), (two, 2, New)];
+        check(&all, Some(2)).await;
+    }
+
+    #[tokio::test]
+    async fn tunnels_are_bounded_and_take_two_descriptors() {
+        let room = Room::new(4, Some(3), Some(2));
+        let one = room.free_place().unwrap();
+        let first = room.hold_tunnel(NOW).await.unwrap();
+        let other = room.free_place().unwrap();
+        let _second = room.hold_tunnel(NOW).await.unwrap();
+        assert!(room.free_place().is_none(), "no descriptor is left");
+        assert!(room.hold_tunnel(NOW).await.is_none(), "nor a tunnel");
+        drop(first);
+        assert!(room.free_place().is_some());
+        drop((one, other));
+        let places: Vec<_> = (0..4).map_while(|_| room.free_place()).collect();
+        assert_eq!(places.len(), 3, "as many as may be connected");
+    }
+}
