@@ -59,7 +59,7 @@ pub(crate) fn believed<'a>(
 ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
     fields.iter().filter(move |(name, _)| {
         only_from_trusted_peers(name)
-            && (vouched || rules.kept_fields.matches(name))
+            && (vouched || rules.kept_fields.matches(name) && !is_rewritten(name))
             && !rules.removed_fields.matches(name)
             && !is_address(name)
     })
@@ -220,6 +220,7 @@ mod tests {
     fn what_is_believed_belongs_to_the_key_but_for_addresses() {
         let mut rules = RequestRules::default();
         rules.kept_fields.push("api_key");
+        rules.kept_fields.push("x-forwarded-*");
         rules.removed_fields.push("x-forwarded-port");
         let request = fields(
             "Accept: a\nX-Forwarded-Proto: https\nX-Real-IP: 1\nx_real_ip: 2\nX-Client-IP: 3\n\
