@@ -465,8 +465,13 @@ fn rule_10_upgrades_and_event_streams_go_straight_through() {
             Handling::Pass(PassReason::EventStream),
         ),
         (
-            "connection: UPGRADE\nupgrade: WebSocket, h2c",
+            "connection: UPGRADE\nupgrade: WebSocket",
             Handling::Pass(PassReason::Upgrade),
+        ),
+        // The whole offer stays here, and so the request is one like any other.
+        (
+            "connection: UPGRADE\nupgrade: WebSocket, h2c",
+            Handling::Cache,
         ),
         ("Accept: text/html", Handling::Cache),
     ] {
