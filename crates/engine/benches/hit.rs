@@ -129,6 +129,7 @@ fn round(engine: Engine, fields: &str, after: u64, status: u16) -> Box<dyn FnMut
             has_body: false,
             upgrade: false,
             vouched: false,
+            signed_in: false,
         };
         let served = black_box(engine.serve(black_box(&request), now));
         if !checked {

@@ -48,6 +48,7 @@ impl Engine {
             upgrade: incoming.upgrade,
             interim: incoming.interim.take(),
             urgency: Urgency::Client,
+            client: incoming.client.clone(),
         };
         // From now on a purge of the key is noticed.
         let lone = key.map(|key| self.flights.begin_alone(&key));

@@ -20,7 +20,7 @@ use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::{Reusable, passed_on};
 use crate::serve::{
-    Engine, Question, Refresh, Served, TOO_LARGE, Wanted, Way, answer, answer_from,
+    Engine, Question, Refresh, Served, TOO_LARGE, Wanted, Way, answer, answer_from, facts_of,
 };
 
 /// How often a request looks again because what it waited for turned out to be another variant.
@@ -333,7 +333,7 @@ impl Engine {
     pub(crate) fn facts<'a>(&self, route: usize, incoming: &'a Incoming) -> RequestFacts<'a> {
         let request = incoming.as_request();
         let rules = &self.routes[route].rules;
-        RequestFacts::read(request.method, request.fields, request.has_body, rules)
+        facts_of(&request, rules)
     }
 }
 

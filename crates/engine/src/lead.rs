@@ -157,6 +157,7 @@ impl Engine {
                 upgrade: false,
                 interim: fetch.incoming.interim.clone(),
                 urgency: fetch.urgency.clone(),
+                client: None,
             };
             self.counters.count_origin_request();
             let response = route.origin.fetch(request).await?;

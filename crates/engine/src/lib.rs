@@ -4,6 +4,7 @@ mod alone;
 mod ask;
 mod behind;
 pub mod body;
+mod client;
 mod clock;
 mod failure;
 mod file;
@@ -24,6 +25,7 @@ pub mod serve;
 mod sync;
 
 pub use body::{Body, BodyError, Frame, Source};
+pub use client::ClientConnection;
 pub use clock::Clock;
 pub use file::FileReader;
 pub use fill::FillReader;

@@ -1,5 +1,7 @@
 //! Requests and responses as the engine sees them.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::Method;
 use microcache_policy::key::Scheme;
@@ -7,12 +9,17 @@ use microcache_policy::status::CacheStatus;
 use microcache_policy::{Fields, FieldsBuf};
 
 use crate::body::Body;
+use crate::client::ClientConnection;
 use crate::interim::Interims;
 use crate::origin::Tunnel;
 use crate::outcome::Outcome;
 
 /// A request head where it was read: all that a hit needs.
 #[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one thing that a request is or not"
+)]
 pub struct Request<'a> {
     /// The method.
     pub method: &'a Method,
@@ -30,6 +37,8 @@ pub struct Request<'a> {
     pub upgrade: bool,
     /// The peer is a trusted proxy, and is believed what it says of the client's request.
     pub vouched: bool,
+    /// The client has signed in on its connection: the request is his though no field says so.
+    pub signed_in: bool,
 }
 
 /// A request that cannot be answered at once: the same, and what it takes to ask the origin.
@@ -55,6 +64,8 @@ pub struct Incoming {
     pub upgrade: bool,
     /// The peer is a trusted proxy.
     pub vouched: bool,
+    /// The connection it came on; `None` for a refresh, which is nobody's.
+    pub client: Option<Arc<ClientConnection>>,
     /// Takes 1xx responses on their way to the client.
     pub interim: Option<Interims>,
 }
@@ -71,6 +82,7 @@ impl Incoming {
             has_body: !matches!(self.body, Body::Empty),
             upgrade: self.upgrade,
             vouched: self.vouched,
+            signed_in: self.client.as_ref().is_some_and(|c| c.is_signed_in()),
         }
     }
 }

@@ -11,6 +11,7 @@ pub use microcache_store::tier::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::body::{Body, BodyError};
+use crate::client::ClientConnection;
 use crate::interim::Interims;
 
 /// A request to the origin. Its fields are end-to-end ones, plus `Expect`, `Upgrade` and what the
@@ -33,6 +34,9 @@ pub struct OriginRequest {
     pub interim: Option<Interims>,
     /// Who is waiting for the answer.
     pub urgency: Urgency,
+    /// The connection of the only client that the answer is for. A request that is sent for others
+    /// too, or for nobody, has none.
+    pub client: Option<Arc<ClientConnection>>,
 }
 
 /// Who is waiting for the origin's answer.

@@ -205,12 +205,7 @@ impl Engine {
         if route.pass || found.bypass {
             return ask(Forward::Bypass, None, Way::Alone(None));
         }
-        let facts = RequestFacts::read(
-            request.method,
-            request.fields,
-            request.has_body,
-            &route.rules,
-        );
+        let facts = facts_of(request, &route.rules);
         let together = match facts.handling() {
             _ if request.upgrade => {
                 return ask(Forward::Bypass, Some("upgrade"), Way::Alone(None));
@@ -349,6 +344,16 @@ impl Engine {
 
     pub(crate) fn route(&self, request: &Request<'_>) -> &Route {
         &self.routes[(self.find)(request).route]
+    }
+}
+
+/// What a request asks for on a route with these rules.
+pub(crate) fn facts_of<'a>(request: &Request<'a>, rules: &Rules) -> RequestFacts<'a> {
+    let facts = RequestFacts::read(request.method, request.fields, request.has_body, rules);
+    if request.signed_in {
+        facts.signed_in()
+    } else {
+        facts
     }
 }
 

@@ -121,6 +121,7 @@ fn incoming(fields: &str) -> Incoming {
         length: None,
         upgrade: false,
         vouched: false,
+        client: None,
         interim: None,
     }
 }

@@ -118,6 +118,17 @@ impl<'a> RequestFacts<'a> {
         }
     }
 
+    /// The same of a request on a connection that its client has signed in on: as if it had
+    /// `Authorization`.
+    #[must_use]
+    pub const fn signed_in(mut self) -> Self {
+        self.credentials.authorization = true;
+        if matches!(self.handling, Handling::Cache) {
+            self.handling = Handling::Credentialed;
+        }
+        self
+    }
+
     /// How the request goes through the cache.
     pub const fn handling(&self) -> Handling {
         self.handling

@@ -74,7 +74,6 @@ pub(crate) fn outgoing(
             fields.push(name, value);
         }
     }
-    fields.push("Via", "1.1 microcache");
     fields
 }
 
@@ -163,7 +162,6 @@ mod tests {
                 "X-Forwarded-Proto: http",
                 "X-Forwarded-Host: h",
                 "Forwarded: for=10.0.0.1;host=\"h\";proto=http",
-                "Via: 1.1 microcache",
             ],
         );
     }
@@ -188,7 +186,6 @@ mod tests {
                 "Cookie: a=2; b=4",
                 "X-Forwarded-Proto: http",
                 "X-Forwarded-Host: h",
-                "Via: 1.1 microcache",
             ],
         );
         check_with(
@@ -201,7 +198,6 @@ mod tests {
                 "Accept: */*",
                 "X-Forwarded-Proto: http",
                 "X-Forwarded-Host: h",
-                "Via: 1.1 microcache",
             ],
         );
     }
@@ -218,7 +214,6 @@ mod tests {
                 "X-Forwarded-Proto: https",
                 "X-Forwarded-Host: outer",
                 "Forwarded: for=6.6.6.6, for=\"[::1]\";host=\"h\";proto=http",
-                "Via: 1.1 microcache",
             ],
         );
     }

@@ -8,6 +8,7 @@ mod forwarding;
 pub mod h1;
 mod last_hop;
 mod listener;
+mod pseudonym;
 mod room;
 mod server;
 mod shared;

@@ -10,6 +10,7 @@ use microcache_store::{MemoryLimits, Tiers};
 use crate::config::{Cidr, ClientTimeouts, Config};
 use crate::descriptors;
 use crate::h1::Limits as HeadLimits;
+use crate::pseudonym::Pseudonym;
 use crate::room::Room;
 use crate::upstream::Group;
 use crate::upstream::settings::GroupSettings;
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) trusted_proxies: Vec<Cidr>,
     /// Stands in where an HTTP/1.0 client names no host.
     pub(crate) default_host: String,
+    pub(crate) pseudonym: Pseudonym,
     pub(crate) room: Room,
     draining: AtomicBool,
 }
@@ -64,6 +66,7 @@ impl Shared {
             default_host: default_host
                 .map(|server| format!("{}:{}", server.host, server.port))
                 .unwrap_or_default(),
+            pseudonym: Pseudonym::new(),
             room: Room::new(
                 descriptors::for_clients(config),
                 config.limits.max_connections,

@@ -2,6 +2,7 @@
 
 use microcache_policy::Rules;
 
+use super::itself::note_itself;
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::options::{
     GROUP, ORIGIN, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, abouts, set_defaults,
@@ -35,6 +36,11 @@ impl Config {
             .collect();
         for table in &tables {
             draft.read(table, &mut mistakes);
+        }
+        // The last one who names the origin is obeyed.
+        if let Some(origin) = tables.iter().rev().find_map(|table| table.get("origin")) {
+            let listen = &draft.config.listen;
+            note_itself(listen, &draft.origin.servers, &origin.place, &mut mistakes);
         }
         for table in tables {
             draft.check_sizes(&table, &mut mistakes);
@@ -180,7 +186,10 @@ impl<'a> Draft<'a> {
             if let Some(table) = mistakes.ok(value.table()) {
                 table.apply(SERVERS, &mut group, mistakes);
                 table.apply(GROUP, &mut group, mistakes);
-                if table.get("servers").is_none() {
+                if let Some(servers) = table.get("servers") {
+                    let listen = &self.config.listen;
+                    note_itself(listen, &group.servers, &servers.place, mistakes);
+                } else {
                     let what = format!("the group `{}` has no `servers`", key.name);
                     mistakes.note(
                         Mistake::new(&key.place, what).remedy("servers = [\"http://HOST:PORT\"]"),

@@ -8,6 +8,7 @@
 mod cidr;
 mod convert;
 mod document;
+mod itself;
 mod mistake;
 mod option;
 mod options;

@@ -52,7 +52,8 @@ impl Connection {
             _ => None,
         };
         let interims = Interims::default();
-        let incoming = self.incoming(pending.head, rules, body, length, Some(interims.clone()));
+        let mut incoming = self.incoming(pending.head, rules, body, length, Some(interims.clone()));
+        incoming.client = Some(Arc::clone(self.client.get_or_insert_default()));
         let answer = Caught {
             answer: Box::pin(Arc::clone(&engine).ask(question, incoming)),
             clock: engine.clock,

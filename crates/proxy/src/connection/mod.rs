@@ -30,7 +30,8 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use http::Method;
 use microcache_engine::{
-    Body, Incoming, Interims, Outcome, Question, Refresh, Request, Response, Served,
+    Body, ClientConnection, Incoming, Interims, Outcome, Question, Refresh, Request, Response,
+    Served,
 };
 use microcache_policy::{Fields, RequestRules, Scheme, Time, upgrade};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -44,6 +45,7 @@ use crate::last_hop;
 use crate::room::Place;
 use crate::shared::Shared;
 pub(crate) use activity::{Activity, Doing};
+pub(crate) use head::own_page;
 use head::{Asked, Ending, LAST, ending, refusal, write_head};
 use patience::Patience;
 use pending::{Head, Pending};
@@ -78,6 +80,8 @@ pub(crate) struct Connection {
     /// What was read and not yet used; mostly nothing.
     input: BytesMut,
     patience: Patience,
+    /// What the origin's side keeps for this client alone, once something was asked of it.
+    client: Option<Arc<ClientConnection>>,
     /// One of the connections that may be open at a time.
     _place: Place,
 }
@@ -126,6 +130,7 @@ impl Connection {
             activity,
             input: BytesMut::new(),
             patience: Patience::new(now, idle),
+            client: None,
             shared,
             _place: place,
         }
@@ -302,6 +307,7 @@ impl Connection {
             has_body,
             upgrade: head.upgrade && head.fields.all("upgrade").all(upgrade::may_travel),
             vouched: self.peer.trusted,
+            signed_in: self.client.as_ref().is_some_and(|c| c.is_signed_in()),
         };
         let mut asked = Asked {
             head_only: method == Method::HEAD,
@@ -310,6 +316,11 @@ impl Connection {
         };
         let served = catch_unwind(AssertUnwindSafe(|| self.shared.engine.serve(&request, now)));
         let response = match served {
+            Ok(served)
+                if let Some(response) = self.shared.pseudonym.answer(head.fields, &served, now) =>
+            {
+                response
+            }
             Ok(Served::Now(response)) => response,
             Ok(Served::NowAndRefresh(response, refresh)) => {
                 self.refresh(refresh, &request);
@@ -378,15 +389,17 @@ impl Connection {
         interim: Option<Interims>,
     ) -> Incoming {
         let fields = Fields::new(&head.fields);
+        let mut outgoing = outgoing(
+            &head.method,
+            fields,
+            head.upgrade,
+            &head.host,
+            &self.peer,
+            rules,
+        );
+        outgoing.push("Via", self.shared.pseudonym.via());
         Incoming {
-            outgoing: outgoing(
-                &head.method,
-                fields,
-                head.upgrade,
-                &head.host,
-                &self.peer,
-                rules,
-            ),
+            outgoing,
             method: head.method,
             scheme: Scheme::Http,
             host: head.host,
@@ -396,6 +409,7 @@ impl Connection {
             length,
             upgrade: head.upgrade,
             vouched: self.peer.trusted,
+            client: None,
             interim,
         }
     }

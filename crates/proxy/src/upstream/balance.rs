@@ -93,17 +93,26 @@ impl Balance {
                 .filter(|i| !tried.contains(i))
                 .min_by_key(|&i| book[i].last_failure)
         })?;
+        Some(self.give(&mut book, index, last_resort))
+    }
+
+    /// The turn of a server that no other can stand in for.
+    pub(super) fn turn_of(self: &Arc<Self>, index: usize) -> Turn {
+        self.give(&mut self.book.lock(), index, true)
+    }
+
+    fn give(self: &Arc<Self>, book: &mut [Entry], index: usize, last_resort: bool) -> Turn {
         let entry = &mut book[index];
         let trial = entry.out_until.is_some() && !entry.on_trial;
         entry.on_trial |= trial;
         entry.outstanding += 1;
         entry.requests += 1;
-        Some(Turn {
+        Turn {
             balance: Arc::clone(self),
             index,
             last_resort,
             trial,
-        })
+        }
     }
 
     /// An active check found a server well or not.

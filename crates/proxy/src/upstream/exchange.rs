@@ -9,7 +9,7 @@ use bytes::Buf;
 use http::Method;
 use microcache_engine::origin::{OriginError, OriginRequest};
 use microcache_engine::{Interim, Interims};
-use microcache_policy::{Fields, FieldsBuf, hop};
+use microcache_policy::{Fields, FieldsBuf, hop, is_challenged};
 
 use super::connection::Connection;
 use super::upload::{Sending, Upload};
@@ -52,6 +52,8 @@ pub(super) struct Answer {
     pub(super) framing: Framing,
     pub(super) length: Option<u64>,
     pub(super) keep_alive: bool,
+    /// The server wants the client to sign in on this connection, or says that he has.
+    pub(super) challenged: bool,
 }
 
 /// Why there is no answer on this connection.
@@ -163,6 +165,7 @@ fn take_head(
         framing: head.framing,
         length: head.length,
         keep_alive: head.keep_alive,
+        challenged: is_challenged(head.fields),
     };
     connection.buf.advance(taken);
     Ok(Some(answer))

@@ -9,6 +9,7 @@ use microcache_engine::origin::{
     BoxFuture, Origin, OriginError, OriginRequest, OriginResponse, Tunnel,
 };
 use microcache_policy::Fields;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -17,6 +18,7 @@ use super::balance::{Balance, Standing};
 use super::connection::Connection;
 use super::exchange::{Answer, Question, exchange};
 use super::health;
+use super::owner::{Asker, Own, Owner};
 use super::pool::Pool;
 use super::queue::{Full, Permit, Queue};
 use super::resolve::Endpoints;
@@ -38,6 +40,8 @@ pub struct Group {
     queue: Arc<Queue>,
     /// For bodies that are read ahead.
     room: Arc<Room>,
+    /// For connections that belong to one client each.
+    seats: Arc<Semaphore>,
     /// Look-ups, checks and sweeps; they end with the group.
     _upkeep: JoinSet<()>,
 }
@@ -94,6 +98,7 @@ impl Group {
                 settings.queue_timeout,
             ),
             room: Room::new(settings.upload_memory),
+            seats: Arc::new(Semaphore::new(settings.max_signed_in)),
             _upkeep: upkeep(&settings, &servers, &balance),
             balance,
             servers,
@@ -123,13 +128,23 @@ impl Group {
     async fn ask(&self, mut request: OriginRequest) -> Result<OriginResponse, OriginError> {
         let (permit, mut upload) = self.admit(&mut request).await?;
         let question = Question::of(&mut request);
+        if let Some(own) = Own::of(&request, &self.settings.name) {
+            return self
+                .ask_own(own, &mut request, permit, upload, question)
+                .await;
+        }
+        let asker = Asker::of(&mut request);
         let repeatable = request.method.is_idempotent();
         let mut tried = Vec::new();
         let mut unreached = OriginError::Down;
         let mut now = Instant::now();
         while let Some(mut turn) = self.balance.choose(&tried, now) {
             let server = &self.servers[turn.index];
-            let pooled = self.pooled(server, repeatable, now);
+            let pooled = if asker.signs_in {
+                None
+            } else {
+                self.pooled(server, repeatable, now)
+            };
             match self
                 .ask_server(server, pooled, &mut upload, &question, repeatable)
                 .await
@@ -140,6 +155,7 @@ impl Group {
                         connection,
                         upload,
                         keep_alive: answer.keep_alive,
+                        owner: asker.owner(answer.challenged, &self.settings.name, &self.seats),
                         server: Arc::clone(server),
                         _turn: turn,
                         permit: Some(permit),
@@ -164,6 +180,51 @@ impl Group {
             }
         }
         Err(unreached)
+    }
+
+    /// The answer on the client's own connection, and on no other.
+    async fn ask_own(
+        &self,
+        own: Own,
+        request: &mut OriginRequest,
+        permit: Permit,
+        mut upload: Upload,
+        question: Question,
+    ) -> Result<OriginResponse, OriginError> {
+        let Own {
+            server,
+            mut connection,
+            seat,
+        } = own;
+        let index = self.servers.iter().position(|s| Arc::ptr_eq(s, &server));
+        let client = request.client.take();
+        let (Some(index), Some(client)) = (index, client) else {
+            return Err(OriginError::Disconnected);
+        };
+        let mut turn = self.balance.turn_of(index);
+        let silence = self.settings.first_byte_timeout;
+        match exchange(&mut connection, &mut upload, &question, silence).await {
+            Ok(answer) => {
+                turn.answered();
+                let exchange = Exchange {
+                    connection,
+                    upload,
+                    keep_alive: answer.keep_alive,
+                    owner: Owner::Client(client, self.settings.name.as_str().into(), seat),
+                    server,
+                    _turn: turn,
+                    permit: Some(permit),
+                };
+                self.deliver(exchange, answer)
+            }
+            // That it closes a connection which nobody used is no failure of the server.
+            Err(broken) => {
+                if broken.error == OriginError::Timeout {
+                    turn.failed(Instant::now());
+                }
+                Err(broken.error)
+            }
+        }
     }
 
     /// Gives a request a place as soon as there is something to send, and one that is free.

@@ -45,6 +45,7 @@ async fn ask(server: &Server, check: &HealthCheck) -> Result<u16, OriginError> {
         upgrade: false,
         interim: None,
         urgency: Urgency::Client,
+        client: None,
     };
     let mut connection = server.connect(check.timeout).await?;
     let mut upload = Upload::whole(&mut request, None);

@@ -10,6 +10,7 @@ mod connection;
 mod exchange;
 mod group;
 mod health;
+mod owner;
 mod pool;
 mod queue;
 mod resolve;

@@ -10,6 +10,7 @@ use microcache_engine::origin::OriginError;
 use super::balance::Turn;
 use super::connection::Connection;
 use super::group::Server;
+use super::owner::Owner;
 use super::queue::Permit;
 use super::upload::{Sending, Upload};
 use crate::h1::{Decoded, Decoder};
@@ -33,6 +34,8 @@ pub(super) struct Exchange {
     pub(super) upload: Upload,
     pub(super) keep_alive: bool,
     pub(super) server: Arc<Server>,
+    /// Who may use the connection afterwards.
+    pub(super) owner: Owner,
     /// Counts as outstanding with the server.
     pub(super) _turn: Turn,
     /// Its place among the group's concurrent requests, unless it was given back.
@@ -48,7 +51,7 @@ impl Exchange {
             return Err(BodyError::Malformed("bytes after its end"));
         }
         if self.keep_alive && self.upload.is_complete() {
-            self.server.idle.put(self.connection);
+            self.owner.take(self.server, self.connection);
         }
         Ok(())
     }

@@ -38,6 +38,8 @@ pub struct GroupSettings {
     pub idle_timeout: Duration,
     /// The most unused connections kept per server.
     pub max_idle: usize,
+    /// The most connections that are kept each for the one client who signed in on it.
+    pub max_signed_in: usize,
     /// So many failures in a row take a server out.
     pub fail_limit: u32,
     /// How long it stays out before one request tries it.
@@ -67,6 +69,7 @@ impl GroupSettings {
             event_stream_timeout: Duration::from_hours(1),
             idle_timeout: Duration::from_secs(4),
             max_idle: 64,
+            max_signed_in: 256,
             fail_limit: 3,
             fail_pause: Duration::from_secs(5),
             health: None,

@@ -346,6 +346,7 @@ mod tests {
             upgrade: fields.iter().any(|(name, _)| *name == "Upgrade"),
             interim: None,
             urgency: Urgency::Client,
+            client: None,
         };
         for (name, value) in fields {
             request.fields.push(name, value);

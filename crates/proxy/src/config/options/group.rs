@@ -230,6 +230,18 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
     },
     Opt {
         about: About {
+            name: "max_signed_in",
+            form: Form::Number,
+            unset: Unset::Is("256"),
+            example: "256",
+            help: "The most connections to a group that belong each to one client",
+            more: "Where signing in is a matter of the connection (NTLM, Negotiate), it is kept for the client who signed in \
+                   on it, until he leaves. Beyond it clients cannot sign in so.",
+        },
+        set: |g, v, m| m.put(&mut g.max_signed_in, v.count(0..=1_000_000)),
+    },
+    Opt {
+        about: About {
             name: "fail_limit",
             form: Form::Number,
             unset: Unset::Is("3"),

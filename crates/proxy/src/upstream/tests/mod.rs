@@ -121,6 +121,7 @@ fn request(method: Method, target: &'static str) -> OriginRequest {
         upgrade: false,
         interim: None,
         urgency: Urgency::Client,
+        client: None,
     }
 }
 

@@ -1,0 +1,47 @@
+//! A client's connection, as those on the way to the origin know it.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::sync::Mutex;
+
+/// One client's connection. Some applications know a user by the connection that he signed in on
+/// (NTLM and Negotiate, RFC 4559 §6). Then the connection to the application belongs to that of the
+/// client: it is kept here, and ends with it.
+#[derive(Default)]
+pub struct ClientConnection {
+    /// At most one for each upstream group, by its name.
+    kept: Mutex<Vec<(String, Box<dyn Any + Send>)>>,
+    signed_in: AtomicBool,
+}
+
+impl ClientConnection {
+    /// Whether its requests may be known as somebody's without a field that says so. Once they may,
+    /// they are to the end: what they get is his.
+    pub fn is_signed_in(&self) -> bool {
+        self.signed_in.load(Ordering::Relaxed)
+    }
+
+    /// Keeps a group's connection for the client's next request.
+    pub fn keep(&self, group: &str, connection: Box<dyn Any + Send>) {
+        self.signed_in.store(true, Ordering::Relaxed);
+        let before = self.take(group);
+        self.kept.lock().push((group.to_owned(), connection));
+        drop(before);
+    }
+
+    /// Takes it out again.
+    pub fn take(&self, group: &str) -> Option<Box<dyn Any + Send>> {
+        let mut kept = self.kept.lock();
+        let at = kept.iter().position(|(name, _)| name == group)?;
+        Some(kept.swap_remove(at).1)
+    }
+}
+
+impl std::fmt::Debug for ClientConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientConnection")
+            .field("signed_in", &self.is_signed_in())
+            .finish_non_exhaustive()
+    }
+}

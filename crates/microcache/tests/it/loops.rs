@@ -1,0 +1,97 @@
+//! An origin that leads back here: refused where it can be told, else stopped at once.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use crate::support::{Origin, Proxy, Reply};
+
+/// An address that was free a moment ago.
+fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+#[test]
+fn requests_that_come_back_are_stopped_at_once() {
+    let here = free_address();
+    let inner = Proxy::before_url(&format!("http://{here}"), &[]);
+    let outer = Proxy::before_url(&format!("http://{}", inner.address()), &["--listen", &here]);
+    for method in ["GET", "POST", "DELETE"] {
+        let response = outer.send(method, "/", &["Cookie: a=b"]);
+        assert_eq!(response.status, 502, "{response:?}");
+        let said = response.head.all("cache-status").join(", ");
+        assert!(said.contains("detail=loop"), "{response:?}");
+        assert!(!response.cache().has("stored"), "{response:?}");
+    }
+    let response = outer.get("/page");
+    assert_eq!(response.status, 502, "{response:?}");
+    assert!(
+        outer.output().contains("leads back here"),
+        "{}",
+        outer.output()
+    );
+}
+
+#[test]
+fn several_in_a_row_are_no_loop() {
+    let origin = Origin::start();
+    let inner = Proxy::start(&origin, &[]);
+    let outer = Proxy::before_url(&format!("http://{}", inner.address()), &[]);
+    origin
+        .on("/")
+        .reply(Reply::new(200).with("Cache-Control: max-age=100").body("x"));
+    outer.get("/").assert_is(200, "x");
+    outer.get("/").assert_hit();
+    // Nor does it help to claim to be one.
+    for via in [
+        "1.1 microcache",
+        "1.1 microcache-0123456789abcdef",
+        "1.1 microcache-",
+    ] {
+        let target = format!("/{}", via.len());
+        origin.on(&target).reply(Reply::new(200).body("x"));
+        outer
+            .get_with(&target, &[&format!("Via: {via}")])
+            .assert_is(200, "x");
+    }
+    let seen = &origin.seen("/")[0];
+    let via = seen.head.all("via").join(", ");
+    let names: Vec<_> = via.split(", ").collect();
+    assert_eq!(names.len(), 2, "{via}");
+    assert_ne!(names[0], names[1], "each has a name of its own");
+}
+
+/// The name of a process is known to its origin. Who learns it there keeps out himself alone.
+#[test]
+fn a_forged_loop_is_the_forgers_alone() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &[]);
+    let page = Reply::new(200).with("Cache-Control: max-age=0, stale-while-revalidate=0");
+    origin.on("/").reply(page.with("ETag: \"1\"").body("x"));
+    proxy.get("/").assert_is(200, "x");
+    let via = format!("Via: {}", origin.seen("/")[0].field("via").unwrap());
+    let forged = proxy.get_with("/", &[&via]);
+    assert_eq!(forged.status, 502, "{forged:?}");
+    assert_eq!(forged.cache().get("detail"), Some("loop"));
+    let response = proxy.get("/");
+    response.assert_is(200, "x");
+    response.assert_forwarded("stale");
+}
+
+#[test]
+fn an_origin_that_is_this_server_is_refused_at_the_start() {
+    let binary = env!("CARGO_BIN_EXE_microcache");
+    for (listen, origin) in [
+        ("127.0.0.1:9", "http://127.0.0.1:9"),
+        ("0.0.0.0:9", "http://localhost:9"),
+        ("[::]:9", "http://127.0.0.2:9/"),
+    ] {
+        let output = Command::new(binary)
+            .args(["--listen", listen, origin])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("is Microcache itself"), "{said}");
+    }
+}

@@ -1,0 +1,86 @@
+//! Authentication that is a property of the connection (RFC 4559 §6): what comes on it later counts as
+//! the user's who signed in on it, without any field that says so.
+
+use crate::fields::Fields;
+
+/// The schemes that work like this.
+const SCHEMES: [&str; 4] = ["ntlm", "negotiate", "kerberos", "credssp"];
+
+/// Whether a request signs its connection in, or is a step towards it.
+pub fn signs_in(request: Fields<'_>) -> bool {
+    names_scheme(request, "authorization") || names_scheme(request, "proxy-authorization")
+}
+
+/// Whether a response asks its client to sign its connection in, or says that it is.
+pub fn is_challenged(response: Fields<'_>) -> bool {
+    names_scheme(response, "www-authenticate")
+        || names_scheme(response, "proxy-authenticate")
+        || response.contains("persistent-auth")
+}
+
+/// Quotes are not heeded: what only looks like a scheme costs a connection, and one that is
+/// overlooked would give it to somebody else.
+fn names_scheme(fields: Fields<'_>, name: &str) -> bool {
+    fields
+        .all(name)
+        .flat_map(|line| line.split(|&b| b == b','))
+        .any(|member| {
+            let member = member.trim_ascii();
+            let end = member.iter().position(|b| !b.is_ascii_alphanumeric());
+            let scheme = &member[..end.unwrap_or(member.len())];
+            SCHEMES
+                .iter()
+                .any(|known| scheme.eq_ignore_ascii_case(known.as_bytes()))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_signs_a_connection_in() {
+        for (block, expected) in [
+            ("", false),
+            ("Authorization: NTLM TlRMTVNTUAAB\r\n", true),
+            ("authorization: negotiate\tYII=\r\n", true),
+            (
+                "Authorization: Basic YTpi\r\nAuthorization: nTlM x\r\n",
+                true,
+            ),
+            ("Authorization: Kerberos x\r\n", true),
+            ("Proxy-Authorization: NTLM x\r\n", true),
+            ("Authorization: Basic TlRM\r\n", false),
+            ("Authorization: Bearer NTLM\r\n", false),
+            ("Authorization: NTLMv9 x\r\n", false),
+            ("X-Authorization: NTLM x\r\n", false),
+        ] {
+            assert_eq!(signs_in(Fields::new(block.as_bytes())), expected, "{block}");
+        }
+    }
+
+    #[test]
+    fn what_asks_for_it() {
+        for (block, expected) in [
+            ("", false),
+            ("WWW-Authenticate: NTLM\r\n", true),
+            ("WWW-Authenticate: Negotiate oYG2\r\n", true),
+            ("www-authenticate: Basic realm=\"a\", negotiate\r\n", true),
+            (
+                "WWW-Authenticate: Basic realm=\"a\r\nWWW-Authenticate: ntlm\r\n",
+                true,
+            ),
+            ("WWW-Authenticate: Basic realm=\"unclosed, NTLM\r\n", true),
+            ("Proxy-Authenticate: NTLM\r\n", true),
+            ("Persistent-Auth: true\r\n", true),
+            ("WWW-Authenticate: Basic realm=\"ntlm\"\r\n", false),
+            ("WWW-Authenticate: Bearer\r\n", false),
+        ] {
+            assert_eq!(
+                is_challenged(Fields::new(block.as_bytes())),
+                expected,
+                "{block}"
+            );
+        }
+    }
+}

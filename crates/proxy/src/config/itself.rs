@@ -1,0 +1,117 @@
+//! Whether an origin is this very server: then every request would ask itself.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use super::mistake::{Mistake, Mistakes, Place};
+use crate::upstream::settings::ServerSettings;
+
+/// Notes the servers that are where we listen. Names other than those of this machine's own loopback
+/// are not looked up: what they lead to is told by the requests that come back.
+pub(super) fn note_itself(
+    listen: &[SocketAddr],
+    servers: &[ServerSettings],
+    place: &Place,
+    mistakes: &mut Mistakes,
+) {
+    for server in servers {
+        if let Some(address) = listen.iter().find(|address| is_at(server, address)) {
+            let ServerSettings { host, port, .. } = server;
+            let what = format!("{host}:{port} is Microcache itself, which listens on {address}");
+            mistakes.note(
+                Mistake::new(place, what).remedy(
+                    "say where the application is, or choose another address with `listen`",
+                ),
+            );
+        }
+    }
+}
+
+fn is_at(server: &ServerSettings, listen: &SocketAddr) -> bool {
+    server.port == listen.port()
+        && addresses(&server.host)
+            .iter()
+            .any(|&address| takes(listen.ip(), address))
+}
+
+/// The addresses that are known without looking anything up.
+fn addresses(host: &str) -> Vec<IpAddr> {
+    const LOOPBACK: [IpAddr; 2] = [
+        IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(Ipv6Addr::LOCALHOST),
+    ];
+    let name = host.trim_end_matches('.').to_ascii_lowercase();
+    match name.parse::<IpAddr>() {
+        // To connect to no address in particular is to connect to this machine.
+        Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) => vec![LOOPBACK[0]],
+        Ok(IpAddr::V6(Ipv6Addr::UNSPECIFIED)) => vec![LOOPBACK[1]],
+        Ok(address) => vec![address.to_canonical()],
+        Err(_) if name == "localhost" || name.ends_with(".localhost") => LOOPBACK.into(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Whether a connection to `address` comes to who listens on `listen`.
+fn takes(listen: IpAddr, address: IpAddr) -> bool {
+    match listen.to_canonical() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => address.is_ipv4() && is_own(address),
+        // It takes connections of both kinds.
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => is_own(address),
+        listen => listen == address,
+    }
+}
+
+/// Whether an address is one of this machine's. The system is asked from where it would connect to
+/// it, which sends nothing: its own addresses it reaches from themselves.
+fn is_own(address: IpAddr) -> bool {
+    if address.is_loopback() {
+        return true;
+    }
+    let any: IpAddr = if address.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
+    let from = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    from.is_ok_and(|from| from.ip() == address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leads_here_and_what_does_not() {
+        for (listen, host, expected) in [
+            ("127.0.0.1:80", "127.0.0.1", true),
+            ("127.0.0.1:80", "localhost", true),
+            ("127.0.0.1:80", "LOCALHOST.", true),
+            ("127.0.0.1:80", "app.localhost", true),
+            ("127.0.0.1:80", "0.0.0.0", true),
+            ("127.0.0.1:80", "::ffff:127.0.0.1", true),
+            ("[::ffff:127.0.0.1]:80", "127.0.0.1", true),
+            ("127.0.0.1:80", "127.0.0.2", false),
+            ("127.0.0.1:80", "::1", false),
+            ("127.0.0.1:81", "127.0.0.1", false),
+            ("0.0.0.0:80", "127.0.0.1", true),
+            ("0.0.0.0:80", "127.1.2.3", true),
+            ("0.0.0.0:80", "localhost", true),
+            ("0.0.0.0:80", "::1", false),
+            ("0.0.0.0:80", "192.0.2.1", false),
+            ("0.0.0.0:80", "example.com", false),
+            ("[::]:80", "::1", true),
+            ("[::]:80", "127.0.0.1", true),
+            ("[::]:80", "::", true),
+            ("[::1]:80", "localhost", true),
+            ("[::1]:80", "127.0.0.1", false),
+            ("10.0.0.1:80", "10.0.0.1", true),
+            ("10.0.0.1:80", "localhost", false),
+        ] {
+            let server = ServerSettings::new(host, 80);
+            let is_at = is_at(&server, &listen.parse().unwrap());
+            assert_eq!(is_at, expected, "{host} behind {listen}");
+        }
+    }
+}
