@@ -12,15 +12,16 @@ use microcache_engine::{
     BoxFuture, Engine, Found, Origin, OriginError, OriginRequest, OriginResponse, Request, Route,
     Served, Settings,
 };
-use microcache_policy::vary::{self, Selection, Vary};
+use microcache_policy::vary::{self, Selection};
 use microcache_policy::{
-    Fields, RequestFacts, Rules, Scheme, Storable, Time, VaryNames, key, storable,
+    Fields, OriginView, RequestFacts, Rules, Scheme, Storable, Time, key, storable,
 };
 use microcache_store::{MemoryLimits, Stored, Tiers};
 use support::{BROWSER_FIELDS, Case};
 
 const HOST: &[u8] = b"www.example.com";
 const TARGET: &[u8] = b"/articles/2026/a-page-worth-caching?page=2";
+const CLIENT: &str = "192.0.2.1";
 const RECEIVED: Time = Time::from_secs(1_800_000_000);
 /// Fields that are enough for a request of curl or of a load generator.
 const PLAIN_FIELDS: &str = "User-Agent: curl/8.14.1\r\nAccept: */*\r\n";
@@ -93,12 +94,15 @@ fn store(engine: &Engine, more_fields: &str, request: &str) {
     let Storable::Yes(lifetime) = storable(&facts, 200, fields, RECEIVED, RECEIVED, &rules) else {
         panic!("this response can be stored")
     };
-    let names = match vary::of_response(fields) {
-        Vary::Names(names) => names,
-        _ => VaryNames::default(),
+    let names = vary::of_response(fields, &[]).names();
+    let asker = OriginView {
+        fields: request,
+        rules: &rules,
+        address: CLIENT,
+        vouched: false,
     };
     let mut selection = Selection::new();
-    vary::select(&names, request, &mut selection);
+    vary::select(&names, &asker, &mut selection);
     let body = Bytes::from(vec![b'x'; 1024]);
     let stored = Stored::new(
         200,
@@ -110,7 +114,7 @@ fn store(engine: &Engine, more_fields: &str, request: &str) {
         RECEIVED,
     );
     let key = key::build(Scheme::Http, HOST, TARGET, request, false, &rules);
-    let kept = engine.memory().put(&key, stored, RECEIVED);
+    let kept = engine.memory().put(&key, stored, &asker, RECEIVED);
     kept.expect("there is room");
 }
 
@@ -126,6 +130,7 @@ fn round(engine: Engine, fields: &str, after: u64, status: u16) -> Box<dyn FnMut
             host: HOST,
             target: TARGET,
             fields: Fields::new(fields.as_bytes()),
+            address: CLIENT,
             has_body: false,
             upgrade: false,
             vouched: false,

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use http::Method;
 use microcache_policy::{
-    CacheStatus, Fields, Handling, HeadUpdate, RequestFacts, Storable, Time, Vary, head_update,
-    is_conditional_field, is_refusal, refreshed, vary,
+    CacheStatus, Fields, Handling, HeadUpdate, OriginView, RequestFacts, Storable, Time, Vary,
+    head_update, is_conditional_field, is_refusal, refreshed, vary,
 };
 use microcache_store::Hit;
 
 use crate::body::Body;
 use crate::failure::failed;
 use crate::flight::{Failure, Lone};
-use crate::keep::{complete, judge, renewed};
+use crate::keep::{complete, judge};
 use crate::lead::fill_fields;
 use crate::message::{Incoming, Response};
 use crate::origin::{OriginRequest, OriginResponse, Urgency};
@@ -37,7 +38,7 @@ impl Engine {
         let mut outgoing = std::mem::take(&mut incoming.outgoing);
         let key = key.filter(|_| !asks_for_less(outgoing.fields()));
         if key.is_some() {
-            (outgoing, _) = fill_fields(&outgoing, None);
+            (outgoing, _) = fill_fields(&outgoing, None, &route.rules);
         }
         let request = OriginRequest {
             method: incoming.method.clone(),
@@ -71,25 +72,26 @@ impl Engine {
             detail: question.detail,
             ..CacheStatus::default()
         };
-        let fields = Fields::new(&incoming.fields);
         if let Some(lone) = lone {
-            let stored = self.stored(lone.key(), fields);
+            let stored = self.stored(lone.key(), &incoming.origin_view(&route.rules));
             if facts.is_head() {
                 if let Some(stored) = stored {
                     let times = (request_time, now);
-                    self.update_from_head(lone, route, &facts, &stored, &response, times);
+                    self.update_from_head(lone, route, &incoming, &stored, &response, times);
                 }
             } else if !(is_refusal(response.status) && stored.is_some())
                 && let Ok(lifetime) = judge(&self, route, &facts, &response, request_time, now)
                 && let Some(leader) = lone.lead()
             {
+                let key = leader.key();
                 let (first, body) =
-                    self.begin_fill(route, response, lifetime, fields, request_time);
+                    self.begin_fill(key, route, response, lifetime, &incoming, request_time);
                 let filling = Arc::clone(&first.filling);
                 let (engine, number) = (Arc::clone(&self), question.route);
                 tokio::spawn(
                     async move { engine.fill(leader, &filling, body, number, None).await },
                 );
+                let fields = Fields::new(&incoming.fields);
                 return first.respond(fields, &facts, now, cache_status);
             }
         }
@@ -97,8 +99,9 @@ impl Engine {
     }
 
     /// What memory has for a request.
-    pub(crate) fn stored(&self, key: &[u8], request: Fields<'_>) -> Option<Hit> {
-        self.memory.get(key)?.select(request).ok()
+    pub(crate) fn stored(&self, key: &[u8], request: &OriginView<'_>) -> Option<Hit> {
+        let object = self.memory.get(key)?;
+        object.select(request, self.clock.now()).ok()
     }
 
     /// RFC 9111 §4.3.5: what an answer to HEAD says about the stored answer to GET that could have
@@ -107,12 +110,14 @@ impl Engine {
         &self,
         lone: Lone,
         route: &Route,
-        facts: &RequestFacts<'_>,
+        incoming: &Incoming,
         stored: &Hit,
         response: &OriginResponse,
         (request_time, now): (Time, Time),
     ) {
-        if facts.handling() != Handling::Cache || !is_of(stored, response) {
+        let view = incoming.origin_view(&route.rules);
+        let facts = RequestFacts::read(&Method::HEAD, view.fields, false, &route.rules);
+        if facts.handling() != Handling::Cache || !self.is_of(lone.key(), route, stored, response) {
             return;
         }
         let mut fields = response.fields.clone();
@@ -129,35 +134,34 @@ impl Engine {
             }
             HeadUpdate::Freshen(merged) => {
                 let (have, new) = (stored.fields(), response.fields.fields());
-                let merge = refreshed(facts, 200, have, new, request_time, now, rules);
+                let merge = refreshed(&facts, 200, have, new, request_time, now, rules);
                 let Storable::Yes(lifetime) = merge.storable else {
                     return;
                 };
-                renewed(stored, &merged, lifetime, request_time)
+                let key = lone.key();
+                self.renewed(key, stored, &merged, lifetime, &view, request_time)
             }
         };
         if let Some(leader) = lone.lead() {
             let key: Box<[u8]> = leader.key().into();
-            leader.finish(|| self.keep(&key, renewed, None));
+            leader.finish(|| self.keep(&key, renewed, &view, None));
         }
+    }
+
+    /// Whether an answer to HEAD speaks of the stored response at all: it has something to compare,
+    /// and is selected by the same fields.
+    fn is_of(&self, key: &[u8], route: &Route, stored: &Hit, response: &OriginResponse) -> bool {
+        let fields = response.fields.fields();
+        let comparable = fields.contains("etag")
+            || fields.contains("last-modified")
+            || response.length.is_some();
+        let is_any = vary::of_response(fields, &route.rules.vary_ignored) == Vary::Any;
+        let same_vary = !is_any && self.vary_of(key, &route.rules, fields) == stored.vary;
+        response.status == 200 && stored.status == 200 && comparable && same_vary
     }
 }
 
 /// Whether a request asks for a part, or for nothing if a condition does not hold.
 fn asks_for_less(fields: Fields<'_>) -> bool {
     fields.iter().any(|(name, _)| is_conditional_field(name))
-}
-
-/// Whether an answer to HEAD speaks of the stored response at all: it has something to compare, and
-/// is selected by the same fields.
-fn is_of(stored: &Hit, response: &OriginResponse) -> bool {
-    let fields = response.fields.fields();
-    let comparable =
-        fields.contains("etag") || fields.contains("last-modified") || response.length.is_some();
-    let vary = match vary::of_response(fields) {
-        Vary::None => stored.vary.is_empty(),
-        Vary::Names(names) => names == stored.vary,
-        Vary::Any => false,
-    };
-    response.status == 200 && stored.status == 200 && comparable && vary
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use microcache_policy::key::kept_target;
 use microcache_policy::vary::{self, Selection};
 use microcache_policy::{
-    CacheStatus, Fields, RequestFacts, Reuse, Time, in_use_until, on_error, reuse,
+    CacheStatus, Fields, OriginView, RequestFacts, Reuse, Time, in_use_until, on_error, reuse,
 };
 use microcache_store::Hit;
 use tokio::sync::oneshot::{self, error::RecvError};
@@ -48,7 +48,7 @@ impl Engine {
                 Entry::Full => break,
                 Entry::Lead(leader) => {
                     // The fetch of somebody else may have ended since the look.
-                    if self.has_newer(wanted, &incoming)
+                    if self.has_newer(wanted, &incoming.origin_view(self.rules(question.route)))
                         && let Served::Now(response) | Served::NowAndRefresh(response, _) =
                             self.serve(&incoming.as_request(), self.clock.now())
                     {
@@ -160,8 +160,8 @@ impl Engine {
     }
 
     /// Whether memory has something newer than what was known when the fetch was wanted.
-    fn has_newer(&self, wanted: &Wanted, incoming: &Incoming) -> bool {
-        let stored = self.stored(&wanted.key, Fields::new(&incoming.fields));
+    fn has_newer(&self, wanted: &Wanted, view: &OriginView<'_>) -> bool {
+        let stored = self.stored(&wanted.key, view);
         let known = wanted.stored.as_ref().map(|hit| hit.began);
         stored.is_some_and(|hit| known.is_none_or(|began| began < hit.began))
     }
@@ -208,6 +208,11 @@ impl Engine {
             Ok(Own::Confirmed(hit)) => {
                 cache_status.fwd_status = Some(304);
                 cache_status.stored = true;
+                self.confirmed(&hit, incoming, &facts, cache_status)
+            }
+            Ok(Own::LastTime(hit, why)) => {
+                cache_status.fwd_status = Some(304);
+                cache_status.detail = Some(why);
                 self.confirmed(&hit, incoming, &facts, cache_status)
             }
             Ok(Own::Found(hit, tier)) => self.found(hit, tier, incoming, &facts),
@@ -269,9 +274,10 @@ impl Engine {
             }
         };
         let fields = Fields::new(&incoming.fields);
+        let view = incoming.origin_view(&self.routes[question.route].rules);
         let mut selection = Selection::new();
-        vary::select(vary, fields, &mut selection);
-        if selection[..] != selected[..] {
+        vary::select(vary, &view, &mut selection);
+        if !vary::answers(vary, selected, &selection, answer.fields()) {
             return Shared::LookAgain;
         }
         // An answer that no request may reuse without asking is not for those who waited either.
@@ -316,13 +322,14 @@ impl Engine {
         let Way::Together(wanted) = &question.way else {
             return None;
         };
+        let now = self.clock.now();
         // What was not in memory before may have been found behind it.
         let hit = wanted.stored.clone().or_else(|| {
             let object = self.memory.get(&wanted.key)?;
-            object.select(Fields::new(&incoming.fields)).ok()
+            let view = incoming.origin_view(&self.routes[question.route].rules);
+            object.select(&view, now).ok()
         })?;
         let facts = self.facts(question.route, incoming);
-        let now = self.clock.now();
         on_error(&hit.lifetime, &facts, now).then(|| {
             let mut response = answer(hit, &incoming.as_request(), &facts, now, Outcome::Stale);
             response.cache_status.detail = Some(why);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use http::Method;
-use microcache_policy::{Fields, RequestFacts, Reuse, Time, reuse};
-use microcache_store::{Claimed, Found, Hit, Lookup, Memory, Rest, Turn};
+use microcache_policy::{Fields, Millis, OriginView, RequestFacts, Reuse, Time, reuse};
+use microcache_store::{Claimed, Found, Hit, Lookup, Memory, Turn, Varies};
 use tokio::time::{Instant, sleep};
 
 use crate::flight::Leader;
@@ -17,13 +17,15 @@ use crate::serve::{Engine, answer_from};
 /// The first look after another process was found to be asking; each pause is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// How long what a key varies on in a tier is believed, after it was written.
+const OTHERS_COUNT: Millis = 86_400_000;
 
 /// What a look behind memory came to.
 pub(crate) enum Behind {
     /// This response, out of the tier of this name.
     Found(Hit, &'static str),
     /// The origin has to be asked; perhaps with the right that other processes respect.
-    Ask(Option<Claimed>, Rest),
+    Ask(Option<Claimed>),
 }
 
 /// What is to be done about a response that was found.
@@ -39,20 +41,20 @@ impl Engine {
     /// put into `fetch`. Where there is no record of ours, there may be the application's page.
     pub(crate) async fn look_behind(&self, leader: &Leader, fetch: &mut Fetch) -> Behind {
         if self.tiers.is_empty() {
-            return Behind::Ask(None, Rest::Nothing);
+            return Behind::Ask(None);
         }
-        let (claimed, rest) = match self.look_for_record(leader, fetch).await {
-            Behind::Ask(claimed, rest) => (claimed, rest),
+        let claimed = match self.look_for_record(leader, fetch).await {
+            Behind::Ask(claimed) => claimed,
             found @ Behind::Found(..) => return found,
         };
         match self.application_page(fetch).await {
             Some(hit) => {
                 // It is not written behind memory, where the next process finds it as this one
                 // has: the claim is given back.
-                self.put_into_memory(leader, &hit);
+                self.put_into_memory(leader, fetch, &hit);
                 Behind::Found(hit, page::DETAIL)
             }
-            None => Behind::Ask(claimed, rest),
+            None => Behind::Ask(claimed),
         }
     }
 
@@ -61,18 +63,19 @@ impl Engine {
         let mut pause = FIRST_PAUSE;
         let mut own_is_old = false;
         loop {
-            let request = Fields::new(&fetch.incoming.fields);
+            let request = self.origin_view(fetch);
             let lookup = if own_is_old {
-                self.tiers.find_shared(leader.key(), request).await
+                self.tiers.find_shared(leader.key(), &request).await
             } else {
-                self.tiers.find(leader.key(), request).await
+                self.tiers.find(leader.key(), &request).await
             };
-            let (turn, rest) = match lookup {
-                // What is too old is there all the same.
-                Lookup::Missing(turn, _) if own_is_old => (turn, Rest::Unknown),
-                Lookup::Missing(turn, rest) => (turn, rest),
+            let turn = match lookup {
+                Lookup::Missing(turn, others) => {
+                    self.learn_from_others(leader, others);
+                    turn
+                }
                 Lookup::Found(found) => match self.worth(leader, fetch, &found) {
-                    Worth::Use => return self.lift(leader, found),
+                    Worth::Use => return self.lift(leader, fetch, found),
                     // Another process may have put a newer one where it is shared.
                     Worth::Renew if !found.is_shared() => {
                         self.keep_for_validation(leader, fetch, found);
@@ -85,17 +88,17 @@ impl Engine {
                         }
                         turn => {
                             self.keep_for_validation(leader, fetch, found);
-                            (turn, Rest::Unknown)
+                            turn
                         }
                     },
                 },
             };
             match turn {
-                Turn::Free => return Behind::Ask(None, rest),
-                Turn::Ours(claimed) => return Behind::Ask(Some(claimed), rest),
+                Turn::Free => return Behind::Ask(None),
+                Turn::Ours(claimed) => return Behind::Ask(Some(claimed)),
                 // Whoever is at it may put something there yet.
                 Turn::Theirs if Instant::now() >= deadline => {
-                    return Behind::Ask(None, Rest::Unknown);
+                    return Behind::Ask(None);
                 }
                 Turn::Theirs => {
                     sleep(pause).await;
@@ -114,14 +117,14 @@ impl Engine {
         claimed: Claimed,
     ) -> Behind {
         self.keep_for_validation(leader, fetch, found);
-        let request = Fields::new(&fetch.incoming.fields);
-        if let Lookup::Found(found) = self.tiers.find_shared(leader.key(), request).await {
+        let request = self.origin_view(fetch);
+        if let Lookup::Found(found) = self.tiers.find_shared(leader.key(), &request).await {
             if let Worth::Use = self.worth(leader, fetch, &found) {
-                return self.lift(leader, found);
+                return self.lift(leader, fetch, found);
             }
             self.keep_for_validation(leader, fetch, found);
         }
-        Behind::Ask(Some(claimed), Rest::Unknown)
+        Behind::Ask(Some(claimed))
     }
 
     /// The answer to a request from what the nearest tier can give without waiting, if it is
@@ -130,11 +133,12 @@ impl Engine {
         &self,
         key: &[u8],
         request: &Request<'_>,
+        view: &OriginView<'_>,
         facts: &RequestFacts<'_>,
         now: Time,
     ) -> Option<Response> {
         let purges = self.flights.purges(key);
-        let found = self.tiers.at_hand(key, request.fields)?;
+        let found = self.tiers.at_hand(key, view)?;
         let (tier, stored) = (found.tier(), found.stored);
         let is_fresh = matches!(reuse(&stored.lifetime, facts, now), Reuse::Fresh);
         if !is_fresh || self.purges.covers(key, stored.began) {
@@ -144,7 +148,8 @@ impl Engine {
         // What lies in an open file is as near as memory.
         if hit.body.bytes().is_some() {
             self.flights.unless_purged(key, purges, || {
-                let _ = self.memory.put(key, hit.with_lifetime(hit.lifetime), now);
+                let copy = hit.with_lifetime(hit.lifetime);
+                let _ = self.memory.put(key, copy, view, now);
             });
         }
         Some(answer_from(tier, hit, request, facts, now))
@@ -173,27 +178,48 @@ impl Engine {
             && !self.purges.covers(leader.key(), stored.began)
         {
             let hit = Memory::hold(stored);
-            leader.select(&hit.selection);
+            if !hit.vary.is_empty() && !leader.is_purged() {
+                let view = self.origin_view(fetch);
+                let (learnt, now) = (hit.learnt(view.rules), self.clock.now());
+                self.memory
+                    .learn(leader.key(), learnt, &view, now, |selection| {
+                        leader.select(selection);
+                    });
+            }
             // If the origin fails, it may be the answer after all.
-            self.put_into_memory(leader, &hit);
+            self.put_into_memory(leader, fetch, &hit);
             fetch.stored = Some(hit);
         }
     }
 
     /// Puts what was found into memory, whence the next hit comes. What memory does not take is
     /// still an answer.
-    fn lift(&self, leader: &Leader, found: Found) -> Behind {
+    fn lift(&self, leader: &Leader, fetch: &Fetch, found: Found) -> Behind {
         let tier = found.tier();
         let hit = Memory::hold(found.stored);
-        self.put_into_memory(leader, &hit);
+        self.put_into_memory(leader, fetch, &hit);
         Behind::Found(hit, tier)
     }
 
-    fn put_into_memory(&self, leader: &Leader, hit: &Hit) {
+    fn put_into_memory(&self, leader: &Leader, fetch: &Fetch, hit: &Hit) {
+        let request = self.origin_view(fetch);
         leader.store(|key| {
-            let _ = self
-                .memory
-                .put(key, hit.with_lifetime(hit.lifetime), self.clock.now());
+            let copy = hit.with_lifetime(hit.lifetime);
+            let _ = self.memory.put(key, copy, &request, self.clock.now());
         });
+    }
+
+    /// There are other variants of this key: an answer that does not say so is not for all of them.
+    fn learn_from_others(&self, leader: &Leader, others: Option<Varies>) {
+        let Some(others) = others else { return };
+        if !leader.is_purged() && !self.purges.covers(leader.key(), others.began) {
+            let until = others.began.plus(OTHERS_COUNT);
+            self.memory
+                .learn_vary(leader.key(), &others.names, until, self.clock.now());
+        }
+    }
+
+    fn origin_view<'a>(&'a self, fetch: &'a Fetch) -> OriginView<'a> {
+        fetch.incoming.origin_view(&self.routes[fetch.route].rules)
     }
 }

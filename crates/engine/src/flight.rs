@@ -11,10 +11,11 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{Lifetime, Time};
-use microcache_store::Hit;
+use microcache_policy::{Fields, Lifetime, Rules, Time};
+use microcache_store::{Hit, Learnt};
 
 use crate::fill::Fill;
+use crate::message::Asker;
 use crate::origin::OriginError;
 use crate::sync::{Mutex, MutexGuard, Place, Wakers, wake};
 
@@ -58,6 +59,29 @@ pub enum Answer {
     Found(Hit, &'static str),
 }
 
+impl Filling {
+    /// What it tells about its key.
+    pub(crate) fn learnt<'a>(&'a self, rules: &'a Rules) -> Learnt<'a> {
+        Learnt {
+            fields: Fields::new(&self.fields),
+            rules,
+            vary: &self.vary,
+            selection: &self.selection,
+            usable_until: self.lifetime.usable_until(),
+        }
+    }
+}
+
+impl Answer {
+    /// The field lines that everyone gets.
+    pub(crate) fn fields(&self) -> Fields<'_> {
+        match self {
+            Self::Filling(filling) => Fields::new(&filling.fields),
+            Self::Confirmed(hit) | Self::Found(hit, _) => hit.fields(),
+        }
+    }
+}
+
 /// A storable response whose body is still arriving.
 #[derive(Debug)]
 pub struct Filling {
@@ -73,6 +97,8 @@ pub struct Filling {
     pub vary: VaryNames,
     /// What they said in the leader's request.
     pub selection: Bytes,
+    /// The leader's request.
+    pub asker: Asker,
     /// When the request was sent.
     pub began: Time,
     pub(crate) fill: Arc<Fill>,

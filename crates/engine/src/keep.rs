@@ -8,10 +8,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use microcache_policy::vary::{self, Selection, Vary, VaryNames};
+use microcache_policy::vary::{self, Selection, VaryNames};
 use microcache_policy::{
-    CacheStatus, Fields, FieldsBuf, Lifetime, RequestFacts, Storable, Time, date, fields_to_store,
-    storable,
+    CacheStatus, Fields, FieldsBuf, Lifetime, OriginView, RequestFacts, Rules, Storable, Time,
+    date, fields_to_store, storable,
 };
 use microcache_store::{Claimed, Memory, Spooling, Stored, Tiers};
 use tokio::time::{Instant, timeout};
@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 use crate::body::{Body, BodyError, Frame};
 use crate::fill::{Fill, FillReader, Pushed, Unwanted};
 use crate::flight::{Filling, Leader};
-use crate::message::Response;
+use crate::message::{Incoming, Response};
 use crate::origin::OriginResponse;
 use crate::outcome::Outcome;
 use crate::respond::Reusable;
@@ -67,18 +67,16 @@ impl Engine {
     /// The beginning of a response that everyone may read, and the first reader.
     pub(crate) fn begin_fill(
         &self,
+        key: &[u8],
         route: &Route,
         mut response: OriginResponse,
         lifetime: Lifetime,
-        request: Fields<'_>,
+        incoming: &Incoming,
         began: Time,
     ) -> (First, Body) {
-        let vary = match vary::of_response(response.fields.fields()) {
-            Vary::Names(names) => names,
-            Vary::None | Vary::Any => VaryNames::default(),
-        };
+        let vary = self.vary_of(key, &route.rules, response.fields.fields());
         let mut selection = Selection::new();
-        vary::select(&vary, request, &mut selection);
+        vary::select(&vary, &incoming.origin_view(&route.rules), &mut selection);
         let fields = fields_to_store(response.fields.fields(), &route.rules);
         let fill = Fill::new(&self.fill_budget);
         let reader = fill.reader().expect("nothing has been let go of yet");
@@ -89,6 +87,7 @@ impl Engine {
             lifetime,
             vary,
             selection: Bytes::copy_from_slice(&selection),
+            asker: incoming.asker(),
             began,
             fill,
         };
@@ -99,6 +98,17 @@ impl Engine {
             fields: response.fields.into_block().into(),
         };
         (first, response.body)
+    }
+
+    /// What a response of a key counts as varying on: what it names, and what others of its key have
+    /// lately named. An origin that leaves `Vary` out of some answers (an error page, say) would
+    /// otherwise have those answer everyone.
+    pub(crate) fn vary_of(&self, key: &[u8], rules: &Rules, response: Fields<'_>) -> VaryNames {
+        let named = vary::of_response(response, &rules.vary_ignored).names();
+        match self.memory.get(key) {
+            Some(object) => object.vary_of(named, self.clock.now()),
+            None => named,
+        }
     }
 
     /// Pumps the body into the fill, and the whole into the store.
@@ -133,7 +143,9 @@ impl Engine {
                     received += chunk.len() as u64;
                     if fitted && received > largest {
                         let until = self.clock.now().plus(self.settings.remember_too_large);
-                        self.oversized.note(leader.key(), &filling.selection, until);
+                        let request = filling.asker.origin_view(&route.rules);
+                        let selection = self.selection(leader.key(), &request);
+                        self.oversized.note(leader.key(), &selection, until);
                     }
                     let pushed = fill.push(chunk.clone(), if in_time { limit } else { 0 });
                     if let Pushed::Outgrown(_) = pushed {
@@ -156,7 +168,8 @@ impl Engine {
             end.and(Err(BodyError::Incomplete))
         };
         if end.is_ok() {
-            self.keep_whole(leader, filling, keeping, claimed).await;
+            self.keep_whole(leader, route, filling, keeping, claimed)
+                .await;
         }
         fill.finish(end);
     }
@@ -195,6 +208,7 @@ impl Engine {
     async fn keep_whole(
         &self,
         leader: Leader,
+        route: &Route,
         filling: &Filling,
         keeping: Keeping,
         claimed: Option<Claimed>,
@@ -211,14 +225,15 @@ impl Engine {
             )
         };
         let key: Box<[u8]> = leader.key().into();
+        let request = filling.asker.origin_view(&route.rules);
         if !matches!(keeping, Keeping::Nothing) {
-            self.oversized.forget(&key, &filling.selection);
+            self.oversized.forget(&key, &self.selection(&key, &request));
         }
         match keeping {
             Keeping::Nothing => {}
             Keeping::InMemory => {
                 let stored = with_body(filling.fill.collect());
-                leader.finish(|| self.keep(&key, stored, claimed));
+                leader.finish(|| self.keep(&key, stored, &request, claimed));
             }
             Keeping::Spool(spool) => {
                 let bodiless = with_body(Bytes::new());
@@ -227,7 +242,8 @@ impl Engine {
                 };
                 let kept = leader.finish(|| {
                     // Memory counts what it refuses.
-                    let _ = self.memory.put(&key, stored, self.clock.now());
+                    let now = self.clock.now();
+                    let _ = self.memory.put(&key, stored, &request, now);
                 });
                 if kept.is_none() {
                     self.tiers.remove(&key);
@@ -237,15 +253,22 @@ impl Engine {
     }
 
     /// Into memory, and to the tiers behind it.
-    pub(crate) fn keep(&self, key: &[u8], stored: Stored, claimed: Option<Claimed>) {
+    pub(crate) fn keep(
+        &self,
+        key: &[u8],
+        stored: Stored,
+        request: &OriginView<'_>,
+        claimed: Option<Claimed>,
+    ) {
         let now = self.clock.now();
         // Memory counts what it refuses.
         if self.tiers.is_empty() {
-            let _ = self.memory.put(key, stored, now);
+            let _ = self.memory.put(key, stored, request, now);
             return;
         }
         let held = Memory::hold(stored);
-        let _ = self.memory.put(key, held.with_lifetime(held.lifetime), now);
+        let copy = held.with_lifetime(held.lifetime);
+        let _ = self.memory.put(key, copy, request, now);
         self.tiers.store(key, &held, claimed, now);
     }
 }
@@ -321,22 +344,31 @@ pub(crate) fn judge(
     }
 }
 
-/// A stored response with what the origin has confirmed of it.
-pub(crate) fn renewed(
-    stored: &Stored,
-    fields: &FieldsBuf,
-    lifetime: Lifetime,
-    began: Time,
-) -> Stored {
-    Stored::new(
-        stored.status,
-        fields.fields().as_block(),
-        stored.body.clone(),
-        lifetime,
-        stored.vary.clone(),
-        &stored.selection,
-        began,
-    )
+impl Engine {
+    /// A stored response with what the origin has confirmed of it. It is selected from now on by
+    /// what the confirmation says, and by the request that it answered.
+    pub(crate) fn renewed(
+        &self,
+        key: &[u8],
+        stored: &Stored,
+        fields: &FieldsBuf,
+        lifetime: Lifetime,
+        request: &OriginView<'_>,
+        began: Time,
+    ) -> Stored {
+        let vary = self.vary_of(key, request.rules, fields.fields());
+        let mut selection = Selection::new();
+        vary::select(&vary, request, &mut selection);
+        Stored::new(
+            stored.status,
+            fields.fields().as_block(),
+            stored.body.clone(),
+            lifetime,
+            vary,
+            &selection,
+            began,
+        )
+    }
 }
 
 /// What a recipient adds to a response (RFC 9110 §6.6.1, §7.6.3).

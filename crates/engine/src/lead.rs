@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use http::Method;
-use microcache_policy::vary::{self, Selection, Vary};
 use microcache_policy::{
-    Fields, FieldsBuf, Handling, Refreshed, RequestFacts, Storable, Time, add_validators,
-    is_conditional_field, is_refusal, on_error, refreshed, same_representation,
+    Fields, FieldsBuf, Handling, OriginView, Refreshed, RequestFacts, Rules, Storable, Time,
+    add_validators, is_conditional_field, is_refusal, on_error, refreshed, same_representation,
+    vary,
 };
-use microcache_store::{Claimed, Hit, Memory, Rest};
+use microcache_store::{Claimed, Hit, Memory};
 use tokio::sync::oneshot;
 
 use crate::behind::Behind;
 use crate::body::Body;
 use crate::flight::{Answer, Failure, Leader};
-use crate::keep::{First, complete, judge, renewed};
+use crate::keep::{First, complete, judge};
 use crate::message::Incoming;
 use crate::origin::{OriginError, OriginRequest, OriginResponse, Urgency};
 use crate::serve::{Engine, Route, TOO_LARGE};
@@ -28,6 +28,8 @@ pub(crate) enum Own {
     First(First),
     /// The stored response, confirmed.
     Confirmed(Hit),
+    /// The same, and in the same breath that it is not to be kept: why not.
+    LastTime(Hit, &'static str),
     /// A stored response that was found behind memory, in the tier of this name.
     Found(Hit, &'static str),
     /// A response that is nobody else's.
@@ -54,8 +56,8 @@ impl Engine {
         mut fetch: Fetch,
         own: oneshot::Sender<Own>,
     ) {
-        let (claimed, behind) = match self.look_behind(&leader, &mut fetch).await {
-            Behind::Ask(claimed, rest) => (claimed, rest),
+        let claimed = match self.look_behind(&leader, &mut fetch).await {
+            Behind::Ask(claimed) => claimed,
             Behind::Found(hit, tier) => {
                 leader.answer(Answer::Found(hit.clone(), tier), self.clock.now());
                 let _ = own.send(Own::Found(hit, tier));
@@ -91,8 +93,8 @@ impl Engine {
                 now,
                 &route.rules,
             );
-            let times = (request_time, now);
-            return self.tell_confirmed(leader, &stored, &merged, own, times, claimed);
+            let taken = (request_time, claimed);
+            return self.tell_confirmed(leader, &fetch, &stored, &merged, own, taken);
         }
         let keeps_stale = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
         let server_error = matches!(response.status, 500 | 502 | 503 | 504);
@@ -108,13 +110,24 @@ impl Engine {
         }
         match judged {
             Ok(lifetime) => {
-                let (first, body) =
-                    self.begin_fill(route, response, lifetime, request, request_time);
+                let incoming = &fetch.incoming;
+                let (first, body) = self.begin_fill(
+                    leader.key(),
+                    route,
+                    response,
+                    lifetime,
+                    incoming,
+                    request_time,
+                );
                 let filling = Arc::clone(&first.filling);
                 if !filling.vary.is_empty() && !leader.is_purged() {
-                    // Before anybody can know it.
-                    leader.select(&filling.selection);
-                    self.memory.learn_vary(leader.key(), &filling.vary);
+                    let view = fetch.incoming.origin_view(&route.rules);
+                    let learnt = filling.learnt(&route.rules);
+                    self.memory
+                        .learn(leader.key(), learnt, &view, now, |selection| {
+                            // Before anybody can know it.
+                            leader.select(selection);
+                        });
                 }
                 leader.answer(Answer::Filling(Arc::clone(&filling)), now);
                 let _ = own.send(Own::First(first));
@@ -123,10 +136,9 @@ impl Engine {
             }
             Err(_) if server_error => fail_with_page(&leader, own, response),
             Err(why) => {
-                let background = matches!(fetch.urgency, Urgency::Refresh { .. });
-                self.not_for_sharing(&leader, &facts, background, behind, now);
+                self.not_for_sharing(&leader, &fetch, response.fields.fields(), now);
                 if why == TOO_LARGE {
-                    self.note_too_large(&leader, response.fields.fields(), request, now);
+                    self.note_too_large(&leader, &fetch, now);
                 }
                 let wants_part = facts.range().is_some() && fetch.incoming.method == Method::GET;
                 if why == TOO_LARGE && wants_part && response.status == 200 {
@@ -147,7 +159,7 @@ impl Engine {
     ) -> Result<OriginResponse, OriginError> {
         let mut stored = fetch.stored.as_ref();
         loop {
-            let (fields, conditional) = fill_fields(&fetch.incoming.outgoing, stored);
+            let (fields, conditional) = fill_fields(&fetch.incoming.outgoing, stored, &route.rules);
             let request = OriginRequest {
                 method: Method::GET,
                 target: fetch.incoming.target.clone(),
@@ -177,19 +189,11 @@ impl Engine {
     }
 
     /// For some time nobody is made to wait for what is too large to be kept.
-    fn note_too_large(
-        &self,
-        leader: &Leader,
-        response: Fields<'_>,
-        request: Fields<'_>,
-        now: Time,
-    ) {
-        let mut selection = Selection::new();
-        if let Vary::Names(names) = vary::of_response(response) {
-            vary::select(&names, request, &mut selection);
-            self.memory.learn_vary(leader.key(), &names);
-        }
+    fn note_too_large(&self, leader: &Leader, fetch: &Fetch, now: Time) {
+        let route = &self.routes[fetch.route];
+        let request = fetch.incoming.origin_view(&route.rules);
         let until = now.plus(self.settings.remember_too_large);
+        let selection = self.selection(leader.key(), &request);
         self.oversized.note(leader.key(), &selection, until);
     }
 
@@ -198,55 +202,66 @@ impl Engine {
     fn tell_confirmed(
         &self,
         leader: Leader,
+        fetch: &Fetch,
         stored: &Hit,
         merged: &Refreshed,
         own: oneshot::Sender<Own>,
-        (began, now): (Time, Time),
-        claimed: Option<Claimed>,
+        (began, claimed): (Time, Option<Claimed>),
     ) {
-        let Storable::Yes(lifetime) = merged.storable else {
-            self.purge_marked(leader.key(), Rest::Unknown, now);
-            leader.release();
-            let last = renewed(stored, &merged.fields, stored.lifetime, began);
-            let _ = own.send(Own::Confirmed(Memory::hold(last)));
-            return;
-        };
-        let confirmed = Memory::hold(renewed(stored, &merged.fields, lifetime, began));
-        leader.answer(Answer::Confirmed(confirmed.clone()), now);
+        let route = &self.routes[fetch.route];
         let key: Box<[u8]> = leader.key().into();
-        leader.finish(|| self.keep(&key, confirmed.with_lifetime(lifetime), claimed));
+        let view = fetch.incoming.origin_view(&route.rules);
+        let renewed = |lifetime| {
+            let fields = &merged.fields;
+            self.renewed(&key, stored, fields, lifetime, &view, began)
+        };
+        let lifetime = match merged.storable {
+            Storable::Yes(lifetime) => lifetime,
+            Storable::No(why) => {
+                self.forget_selected(&key, stored, &view);
+                self.not_for_sharing(&leader, fetch, merged.fields.fields(), self.clock.now());
+                let last = Memory::hold(renewed(stored.lifetime));
+                let _ = own.send(Own::LastTime(last, why.as_str()));
+                return;
+            }
+        };
+        let confirmed = Memory::hold(renewed(lifetime));
+        if confirmed.vary != stored.vary && confirmed.file().is_some() {
+            // What lies in a file is not written again, and would still be selected as before.
+            self.tiers.remove(&key);
+        }
+        leader.answer(Answer::Confirmed(confirmed.clone()), self.clock.now());
+        let copy = confirmed.with_lifetime(lifetime);
+        leader.finish(|| self.keep(&key, copy, &view, claimed));
         let _ = own.send(Own::Confirmed(confirmed));
     }
 
-    /// The origin's latest word is that this is not to be shared: what was stored goes, and for a
-    /// while nobody waits for somebody else's answer.
-    fn not_for_sharing(
-        &self,
-        leader: &Leader,
-        facts: &RequestFacts<'_>,
-        background: bool,
-        behind: Rest,
-        now: Time,
-    ) {
+    /// The answer to this request is not to be shared, and neither will the next ones to such
+    /// requests be: for a while nobody waits for somebody else's. What is stored was given to be
+    /// shared, and stays until its time is over: a client who gets an answer of his own takes nothing
+    /// away from the others.
+    fn not_for_sharing(&self, leader: &Leader, fetch: &Fetch, response: Fields<'_>, now: Time) {
+        let route = &self.routes[fetch.route];
+        let view = fetch.incoming.origin_view(&route.rules);
+        let facts = RequestFacts::read(&Method::GET, view.fields, false, &route.rules);
         // Somebody's credentials may be the reason. They say nothing about what others get.
-        let credentialed = matches!(facts.handling(), Handling::Credentialed);
-        if !(background && credentialed) {
-            self.purge_marked(leader.key(), behind, now);
+        if !matches!(facts.handling(), Handling::Credentialed) {
+            let named = vary::of_response(response, &route.rules.vary_ignored).names();
+            let until = now.plus(self.settings.hit_for_miss);
+            self.memory
+                .mark_uncacheable(leader.key(), named, &view, until, now);
         }
         leader.release();
     }
 
-    /// Where nothing was found, nobody has to be told: a site with many urls that are never stored
-    /// would have a removal for each, and purges that count would be forgotten over them.
-    fn purge_marked(&self, key: &[u8], behind: Rest, now: Time) {
-        match behind {
-            Rest::Nothing => {
-                self.memory.remove(key);
-            }
-            Rest::Unknown => self.forget(key),
+    /// What was stored for a request must not be used any more, wherever it lies.
+    fn forget_selected(&self, key: &[u8], stored: &Hit, request: &OriginView<'_>) {
+        if stored.vary.is_empty() {
+            return self.forget(key);
         }
-        self.memory
-            .mark_uncacheable(key, now.plus(self.settings.hit_for_miss));
+        self.memory.remove_selected(key, request);
+        self.tiers
+            .remove_variant(key, &stored.vary, &stored.selection);
     }
 }
 
@@ -259,7 +274,11 @@ fn fail_with_page(leader: &Leader, own: oneshot::Sender<Own>, page: OriginRespon
 /// What a fetch for everyone sends: nothing that asks for a part, for another client's condition,
 /// or past the caches of the origin; and the validators of what is stored. Says whether there are
 /// any.
-pub(crate) fn fill_fields(outgoing: &FieldsBuf, stored: Option<&Hit>) -> (FieldsBuf, bool) {
+pub(crate) fn fill_fields(
+    outgoing: &FieldsBuf,
+    stored: Option<&Hit>,
+    rules: &Rules,
+) -> (FieldsBuf, bool) {
     let mut fields = outgoing.clone();
     fields.retain(|name, _| {
         !is_conditional_field(name)
@@ -267,7 +286,7 @@ pub(crate) fn fill_fields(outgoing: &FieldsBuf, stored: Option<&Hit>) -> (Fields
             && !name.eq_ignore_ascii_case(b"pragma")
             && !name.eq_ignore_ascii_case(b"expect")
     });
-    vary::drop_malformed(&mut fields);
+    vary::normalise(&mut fields, rules);
     let conditional = stored.is_some_and(|hit| add_validators(hit.fields(), &mut fields));
     (fields, conditional)
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use microcache_policy::key::Scheme;
 use microcache_policy::status::CacheStatus;
-use microcache_policy::{Fields, FieldsBuf};
+use microcache_policy::{Fields, FieldsBuf, OriginView, Rules};
 
 use crate::body::Body;
 use crate::client::ClientConnection;
@@ -31,6 +31,8 @@ pub struct Request<'a> {
     pub target: &'a [u8],
     /// The client's field lines.
     pub fields: Fields<'a>,
+    /// The address of the client, as the origin is told it.
+    pub address: &'a str,
     /// A body follows.
     pub has_body: bool,
     /// The client wants to leave HTTP.
@@ -39,6 +41,18 @@ pub struct Request<'a> {
     pub vouched: bool,
     /// The client has signed in on its connection: the request is his though no field says so.
     pub signed_in: bool,
+}
+
+impl<'a> Request<'a> {
+    /// What the origin sees of it on a route with these rules.
+    pub const fn origin_view(&self, rules: &'a Rules) -> OriginView<'a> {
+        OriginView {
+            fields: self.fields,
+            rules,
+            address: self.address,
+            vouched: self.vouched,
+        }
+    }
 }
 
 /// A request that cannot be answered at once: the same, and what it takes to ask the origin.
@@ -54,6 +68,8 @@ pub struct Incoming {
     pub target: Bytes,
     /// The client's field lines.
     pub fields: Bytes,
+    /// The address of the client, as the origin is told it.
+    pub address: Arc<str>,
     /// The field lines to send on.
     pub outgoing: FieldsBuf,
     /// The body.
@@ -70,7 +86,41 @@ pub struct Incoming {
     pub interim: Option<Interims>,
 }
 
+/// Who brought a response: as much of the request as [`OriginView`] takes.
+#[derive(Clone, Debug)]
+pub struct Asker {
+    fields: Bytes,
+    address: Arc<str>,
+    vouched: bool,
+}
+
+impl Asker {
+    /// What the origin saw of the request on a route with these rules.
+    pub fn origin_view<'a>(&'a self, rules: &'a Rules) -> OriginView<'a> {
+        OriginView {
+            fields: Fields::new(&self.fields),
+            rules,
+            address: &self.address,
+            vouched: self.vouched,
+        }
+    }
+}
+
 impl Incoming {
+    /// As much of it as is needed when the response is stored.
+    pub fn asker(&self) -> Asker {
+        Asker {
+            fields: self.fields.clone(),
+            address: Arc::clone(&self.address),
+            vouched: self.vouched,
+        }
+    }
+
+    /// What the origin sees of it on a route with these rules.
+    pub fn origin_view<'a>(&'a self, rules: &'a Rules) -> OriginView<'a> {
+        self.as_request().origin_view(rules)
+    }
+
     /// The view that a look-up takes.
     pub fn as_request(&self) -> Request<'_> {
         Request {
@@ -79,6 +129,7 @@ impl Incoming {
             host: &self.host,
             target: &self.target,
             fields: Fields::new(&self.fields),
+            address: &self.address,
             has_body: !matches!(self.body, Body::Empty),
             upgrade: self.upgrade,
             vouched: self.vouched,

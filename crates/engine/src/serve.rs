@@ -10,8 +10,8 @@ use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::request::{Handling, PassReason};
 use microcache_policy::reuse::{Reuse, Why, awaits_refresh, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
-use microcache_policy::vary::{self, Selection};
-use microcache_policy::{Fields, Millis, RequestFacts, Rules, Time};
+use microcache_policy::vary::Selection;
+use microcache_policy::{Millis, OriginView, RequestFacts, Rules, Time};
 use microcache_store::{Hit, Memory, MemoryLimits, Object, Tiers};
 
 use crate::clock::Clock;
@@ -217,7 +217,8 @@ impl Engine {
 
         // 2. The key, and what is known about it.
         let key = key_of(request, &route.rules);
-        let known = self.look_up(&key, request.fields);
+        let view = request.origin_view(&route.rules);
+        let known = self.look_up(&key, &view, now);
 
         // 3. May the stored response be used?
         let (known, forward) = match known {
@@ -228,7 +229,7 @@ impl Engine {
                 Reuse::Stale => {
                     return self.serve_stale(hit, &key, found.route, request, &facts, now);
                 }
-                Reuse::Revalidate(Why::Expired) if self.awaits_refresh(&hit, &key, now) => {
+                Reuse::Revalidate(Why::Expired) if self.awaits_refresh(&hit, &key, &view, now) => {
                     return self.serve_stale(hit, &key, found.route, request, &facts, now);
                 }
                 Reuse::Revalidate(Why::Expired | Why::NoCache) => {
@@ -243,17 +244,18 @@ impl Engine {
             known => (known, Forward::UriMiss),
         };
 
-        // 4. A tier may have it at hand.
+        // 4. Would it wait for somebody else's answer? If not, a tier may have one at hand.
+        let selection = known.selection(&view);
         let alone = if !together {
             Some("credentials")
         } else if !route.collapse {
             Some("collapse-off")
         } else {
-            self.why_alone(&key, &known, request, now)
+            self.why_alone(&key, &known, &selection, now)
         };
         if alone.is_none()
             && !matches!(known, Known::Response(_))
-            && let Some(response) = self.at_hand(&key, request, &facts, now)
+            && let Some(response) = self.at_hand(&key, request, &view, &facts, now)
         {
             return Served::Now(response);
         }
@@ -265,13 +267,18 @@ impl Engine {
         let forward = if together { forward } else { Forward::Request };
         let way = match alone {
             Some(_) => Way::Alone(Some(key[..].into())),
-            None => Way::Together(wanted(&key, &known, request)),
+            None => Way::Together(Wanted {
+                key: key[..].into(),
+                selection: selection[..].into(),
+                stored: known.stored(),
+            }),
         };
         ask(forward, alone, way)
     }
 
-    fn look_up(&self, key: &[u8], request: Fields<'_>) -> Known {
-        match self.memory.get(key).map(|object| object.select(request)) {
+    fn look_up(&self, key: &[u8], request: &OriginView<'_>, now: Time) -> Known {
+        let object = self.memory.get(key);
+        match object.map(|object| object.select(request, now)) {
             // Whoever met the damage got a response that breaks off; nobody else shall.
             Some(Ok(hit)) if hit.file().is_some_and(|file| file.is_damaged()) => {
                 self.purge_key(key);
@@ -288,8 +295,11 @@ impl Engine {
     }
 
     /// Whether a copy beyond its stale window is still good because its refresh is under way.
-    fn awaits_refresh(&self, hit: &Hit, key: &[u8], now: Time) -> bool {
-        awaits_refresh(&hit.lifetime, now) && self.flights.is_refreshing(key, &hit.selection)
+    fn awaits_refresh(&self, hit: &Hit, key: &[u8], request: &OriginView<'_>, now: Time) -> bool {
+        awaits_refresh(&hit.lifetime, now)
+            && self
+                .flights
+                .is_refreshing(key, &hit.object().selection(request))
     }
 
     /// The stale copy; and if nobody has been asked to renew it lately, the caller is.
@@ -305,7 +315,12 @@ impl Engine {
         if !hit.claim_refresh(now, self.settings.refresh_pause) {
             return Served::Now(answer(hit, request, facts, now, Outcome::Stale));
         }
-        let wanted = wanted(key, &Known::Response(hit.clone()), request);
+        let view = request.origin_view(&self.routes[route].rules);
+        let wanted = Wanted {
+            key: key.into(),
+            selection: hit.object().selection(&view)[..].into(),
+            stored: Some(hit.clone()),
+        };
         let response = answer(hit, request, facts, now, Outcome::Stale);
         Served::NowAndRefresh(response, Refresh { route, wanted })
     }
@@ -315,23 +330,14 @@ impl Engine {
         &self,
         key: &[u8],
         known: &Known,
-        request: &Request<'_>,
+        selection: &[u8],
         now: Time,
     ) -> Option<&'static str> {
-        if !matches!(known, Known::Response(_))
-            && self
-                .oversized
-                .contains(key, &selection(known, request), now)
-        {
-            return Some(TOO_LARGE);
-        }
-        let Known::Key(object) = known else {
-            return None;
-        };
-        if now < object.uncacheable_until {
+        let nothing_fits = !matches!(known, Known::Response(_));
+        if nothing_fits && self.oversized.contains(key, selection, now) {
+            Some(TOO_LARGE)
+        } else if known.is_uncacheable(selection, now) {
             Some("hit-for-miss")
-        } else if object.variants().len() >= self.settings.memory.variants {
-            Some("too-many-variants")
         } else {
             None
         }
@@ -340,6 +346,12 @@ impl Engine {
     /// The rules of the route with this number.
     pub fn rules(&self, route: usize) -> &Rules {
         &self.routes[route].rules
+    }
+
+    /// What a request says in the fields that are known to tell requests for this key apart.
+    pub(crate) fn selection(&self, key: &[u8], request: &OriginView<'_>) -> Selection {
+        let object = self.memory.get(key);
+        object.map_or_else(Selection::new, |object| object.selection(request))
     }
 
     pub(crate) fn route(&self, request: &Request<'_>) -> &Route {
@@ -377,29 +389,33 @@ enum Known {
     Response(Hit),
 }
 
-fn wanted(key: &[u8], known: &Known, request: &Request<'_>) -> Wanted {
-    Wanted {
-        key: key.into(),
-        selection: selection(known, request)[..].into(),
-        stored: match known {
-            Known::Response(hit) => Some(hit.clone()),
-            Known::Nothing | Known::Key(_) => None,
-        },
+impl Known {
+    /// What a request says in the fields that are known to tell requests for this key apart.
+    fn selection(&self, request: &OriginView<'_>) -> Selection {
+        self.object()
+            .map_or_else(Selection::new, |object| object.selection(request))
     }
-}
 
-/// What the request says in the fields that the latest response varied on.
-fn selection(known: &Known, request: &Request<'_>) -> Selection {
-    let vary = match known {
-        Known::Nothing => None,
-        Known::Key(object) => Some(&object.vary),
-        Known::Response(hit) => Some(&hit.object().vary),
-    };
-    let mut selection = Selection::new();
-    if let Some(vary) = vary {
-        vary::select(vary, request.fields, &mut selection);
+    /// Whether the answer is expected not to be storable.
+    fn is_uncacheable(&self, selection: &[u8], now: Time) -> bool {
+        self.object()
+            .is_some_and(|object| object.is_uncacheable(selection, now))
     }
-    selection
+
+    fn object(&self) -> Option<&Object> {
+        match self {
+            Self::Nothing => None,
+            Self::Key(object) => Some(object),
+            Self::Response(hit) => Some(hit.object()),
+        }
+    }
+
+    fn stored(self) -> Option<Hit> {
+        match self {
+            Self::Response(hit) => Some(hit),
+            Self::Nothing | Self::Key(_) => None,
+        }
+    }
 }
 
 fn only_if_cached(forward: Forward, now: Time) -> Response {

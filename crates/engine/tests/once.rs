@@ -115,6 +115,7 @@ fn incoming(fields: &str) -> Incoming {
         scheme: Scheme::Http,
         host: Bytes::from_static(b"example.com"),
         target: Bytes::from_static(b"/"),
+        address: "192.0.2.1".into(),
         fields: fields.fields().as_block().to_vec().into(),
         outgoing: fields,
         body: Body::Empty,

@@ -21,7 +21,7 @@ use crate::rules::{KeyRules, Query, Rules};
 use crate::status::{CacheStatus, Forward};
 use crate::storable::{NotStorable, Storable, storable};
 use crate::stored_fields::fields_to_store;
-use crate::testing::{RECEIVED, fields, get, judge};
+use crate::testing::{RECEIVED, fields, get, judge, view};
 use crate::time::Time;
 use crate::validate::{head_update, merge_not_modified, same_representation};
 use crate::vary::{self, Selection, Vary, VaryNames};
@@ -144,12 +144,12 @@ fn lifetimes() -> impl Strategy<Value = Lifetime> {
 
 fn selection(names: &VaryNames, request: Fields<'_>) -> Selection {
     let mut out = Selection::new();
-    vary::select(names, request, &mut out);
+    vary::select(names, &view(request, &Rules::default()), &mut out);
     out
 }
 
 fn names(list: &str) -> VaryNames {
-    match vary::of_response(fields(&format!("Vary: {list}")).fields()) {
+    match vary::of_response(fields(&format!("Vary: {list}")).fields(), &[]) {
         Vary::Names(names) => names,
         other => panic!("{list}: {other:?}"),
     }
@@ -439,11 +439,11 @@ fn judge_everything(
     same_representation(response, request);
     head_update(response, length, request, &rules);
     merge_not_modified(response, request, &rules);
-    if let Vary::Names(names) = vary::of_response(response) {
+    if let Vary::Names(names) = vary::of_response(response, &rules.vary_ignored) {
         selection(&names, request);
     }
     let mut forwarded = FieldsBuf::from(request);
-    vary::drop_malformed(&mut forwarded);
+    vary::normalise(&mut forwarded, &rules);
     match storable(&facts, status, response, now, now, &rules) {
         Storable::Yes(stored) => {
             reuse(&stored, &facts, now);

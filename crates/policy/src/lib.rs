@@ -13,6 +13,7 @@ pub mod invalidate;
 pub mod key;
 pub mod lifetime;
 pub mod max_forwards;
+pub mod origin_view;
 pub mod patterns;
 pub mod precondition;
 pub mod query;
@@ -48,6 +49,7 @@ pub use invalidate::{invalidates, locations};
 pub use key::{KeyBuf, Scheme};
 pub use lifetime::Lifetime;
 pub use max_forwards::{MaxForwards, max_forwards};
+pub use origin_view::OriginView;
 pub use patterns::{FieldPatterns, Patterns};
 pub use precondition::{Precondition, not_modified_keeps, precondition};
 pub use range::{RangeVerdict, range};
@@ -64,4 +66,4 @@ pub use validate::{
     HeadUpdate, Refreshed, add_validators, head_update, is_conditional_field, refreshed,
     same_representation,
 };
-pub use vary::{Selection, Vary, VaryNames};
+pub use vary::{Codings, CodingsSeen, Selection, Vary, VaryNames};

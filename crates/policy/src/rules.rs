@@ -34,6 +34,12 @@ pub struct Rules {
     pub cookies_ignored: CookiePatterns,
     /// What the origin sees of a request.
     pub request: RequestRules,
+    /// Fields whose mention in `Vary` is not believed: responses that differ by them are taken to be
+    /// the same.
+    pub vary_ignored: Vec<String>,
+    /// The languages of the site. Where there are any, `Accept-Language` counts, and reaches the
+    /// origin, only as the one of them that fits best.
+    pub languages: Vec<String>,
     /// Whether a client's reload (`no-cache`, `max-age=0`) reaches the origin.
     pub reload: Reload,
     /// What makes up the key beside scheme, host, path and query.
@@ -53,6 +59,8 @@ impl Default for Rules {
             set_cookie: SetCookie::default(),
             cookies_ignored: CookiePatterns::new(),
             request: RequestRules::default(),
+            vary_ignored: Vec::new(),
+            languages: Vec::new(),
             reload: Reload::default(),
             key: KeyRules::default(),
         }

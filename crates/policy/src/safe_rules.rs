@@ -11,7 +11,7 @@ use crate::reuse::{Reuse, is_origin_failure, is_refusal, on_error, reuse};
 use crate::rules::Rules;
 use crate::storable::NotStorable;
 use crate::stored_fields::fields_to_store;
-use crate::testing::{RECEIVED, fields, get, judge, lifetime};
+use crate::testing::{RECEIVED, fields, get, judge, lifetime, view};
 use crate::trust::only_from_trusted_peers;
 use crate::validate::is_conditional_field;
 use crate::vary::{self, Selection, Vary};
@@ -373,12 +373,14 @@ fn rule_7_clients_neither_reload_nor_take_what_is_too_old() {
 
 #[test]
 fn rule_8_requests_that_mean_the_same_share_a_variant() {
-    let Vary::Names(names) = vary::of_response(fields("Vary: Accept-Encoding").fields()) else {
+    let rules = Rules::default();
+    let response = fields("Vary: Accept-Encoding");
+    let Vary::Names(names) = vary::of_response(response.fields(), &[]) else {
         panic!("names expected");
     };
     let select = |request: &str| {
         let mut out = Selection::new();
-        vary::select(&names, fields(request).fields(), &mut out);
+        vary::select(&names, &view(fields(request).fields(), &rules), &mut out);
         out
     };
     let one = select("Accept-Encoding: gzip, deflate, br, zstd");
@@ -452,6 +454,10 @@ fn rule_10_upgrades_and_event_streams_go_straight_through() {
             Handling::Cache,
         ),
         ("Upgrade: websocket", Handling::Cache),
+        (
+            "Connection: upgrade\nUpgrade: WebSocket, h2c",
+            Handling::Cache,
+        ),
         (
             "Accept: text/event-stream",
             Handling::Pass(PassReason::EventStream),

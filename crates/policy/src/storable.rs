@@ -132,7 +132,7 @@ fn refusal(
         Some(NotStorable::Private)
     } else if rules.set_cookie == SetCookie::Refuse && response.contains("set-cookie") {
         Some(NotStorable::SetCookie)
-    } else if vary::of_response(response) == Vary::Any {
+    } else if vary::of_response(response, &rules.vary_ignored) == Vary::Any {
         Some(NotStorable::VaryAny)
     } else if response.get("content-type").is_some_and(is_event_stream) {
         Some(NotStorable::EventStream)

@@ -2,8 +2,9 @@
 
 use http::Method;
 
-use crate::fields::FieldsBuf;
+use crate::fields::{Fields, FieldsBuf};
 use crate::lifetime::Lifetime;
+use crate::origin_view::OriginView;
 use crate::request::RequestFacts;
 use crate::rules::Rules;
 use crate::storable::{NotStorable, Storable, storable};
@@ -45,4 +46,14 @@ pub(crate) fn judge(
 /// The lifetime of a plain 200 under the default rules.
 pub(crate) fn lifetime(response: &str) -> Lifetime {
     judge(&Rules::default(), "", 200, response).expect(response)
+}
+
+/// What the origin sees of a request of somebody who is not known.
+pub(crate) fn view<'a>(request: Fields<'a>, rules: &'a Rules) -> OriginView<'a> {
+    OriginView {
+        fields: request,
+        rules,
+        address: "192.0.2.1",
+        vouched: false,
+    }
 }

@@ -1,6 +1,7 @@
 //! The field lines that go on to the origin, and who the origin is told has asked.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::cookies::{self, Rewritten};
@@ -14,7 +15,7 @@ use crate::config::Cidr;
 #[derive(Debug)]
 pub(crate) struct Peer {
     /// His address, as it is written in every request that goes on.
-    text: Box<str>,
+    text: Arc<str>,
     is_v6: bool,
     /// It is a proxy of the operator's.
     pub(crate) trusted: bool,
@@ -28,6 +29,14 @@ impl Peer {
             is_v6: address.is_ipv6(),
             trusted: trusted.iter().any(|range| range.contains(address)),
         }
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn shared_address(&self) -> Arc<str> {
+        Arc::clone(&self.text)
     }
 }
 

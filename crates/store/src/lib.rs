@@ -13,8 +13,9 @@ pub mod tier;
 pub mod tiers;
 
 pub use content::{Content, FileBody};
+pub use encoding::Varies;
 pub use memcached::{Memcached, MemcachedSettings};
-pub use memory::{Hit, Memory, MemoryLimits, MemoryStats, Object, Refused};
+pub use memory::{Hit, Learnt, Memory, MemoryLimits, MemoryStats, Object, TooLarge};
 pub use stored::Stored;
 pub use tier::{Claim, Entry, EntryId, Got, Page, Put, Tier, TierError, TierStats, Token};
-pub use tiers::{Claimed, Found, Lookup, Rest, Spooling, TierLimits, TierReport, Tiers, Turn};
+pub use tiers::{Claimed, Found, Lookup, Spooling, TierLimits, TierReport, Tiers, Turn};

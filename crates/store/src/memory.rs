@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
-use microcache_policy::vary::{self, Selection, VaryNames};
-use microcache_policy::{Fields, Time};
+use microcache_policy::vary::{self, Codings, CodingsSeen, Selection, VaryNames};
+use microcache_policy::{Fields, OriginView, Rules, Time};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
@@ -29,13 +29,114 @@ pub struct MemoryLimits {
 /// All that is known about one key.
 #[derive(Debug)]
 pub struct Object {
-    /// What the latest response of this key varied on.
-    pub vary: VaryNames,
-    /// Until then responses for this key are expected not to be storable, and nobody waits for
-    /// somebody else's.
-    pub uncacheable_until: Time,
+    known: Known,
     variants: SmallVec<[Stored; 1]>,
     weight: u64,
+}
+
+/// What is known about the responses of a key, beside those that are there.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// The request fields that tell requests for this key apart.
+    vary: VaryNames,
+    /// Until then a response that names fewer of them in its `Vary` counts as if it named all: what
+    /// an origin leaves out of the answer to one client is not to answer the others.
+    varies_until: Time,
+    codings: CodingsSeen,
+    /// Requests whose answers turned out not to be storable.
+    marks: Box<[Mark]>,
+}
+
+/// Until then the answers to requests that say this are expected not to be storable, and nobody
+/// waits for somebody else's.
+#[derive(Clone, Debug)]
+struct Mark {
+    selection: Box<[u8]>,
+    until: Time,
+}
+
+impl Known {
+    /// The names that a response of this key counts as varying on, which itself names `named`.
+    fn vary_of(&self, named: VaryNames, now: Time) -> VaryNames {
+        const LONGEST: usize = 1024;
+        if now >= self.varies_until {
+            return named;
+        }
+        let all = named.union(&self.vary);
+        if all.as_bytes().len() > LONGEST {
+            named
+        } else {
+            all
+        }
+    }
+
+    fn selection(&self, request: &OriginView<'_>) -> Selection {
+        let mut selection = Selection::new();
+        vary::select(&self.vary, request, &mut selection);
+        vary::reduce(&self.vary, &mut selection, self.codings.telling());
+        selection
+    }
+
+    fn learn(&mut self, response: Learnt<'_>, now: Time) {
+        let vary = self.vary_of(response.vary.clone(), now);
+        let named = vary::of_response(response.fields, &response.rules.vary_ignored).names();
+        let until = if named.contains(&vary) {
+            response.usable_until
+        } else {
+            Time::default()
+        };
+        vary::note_codings(
+            &mut self.codings,
+            response.vary,
+            response.selection,
+            response.fields,
+        );
+        self.note_vary(vary, until);
+    }
+
+    fn note_vary(&mut self, vary: VaryNames, until: Time) {
+        self.varies_until = self.varies_until.max(until);
+        if self.vary != vary {
+            self.vary = vary;
+            // They were written for other names.
+            self.marks = Box::default();
+        }
+    }
+
+    fn mark(&mut self, selection: &[u8], until: Time, now: Time) {
+        let others = self.marks.iter();
+        let mut marks: Vec<Mark> = others
+            .filter(|mark| now < mark.until && mark.selection[..] != *selection)
+            .cloned()
+            .collect();
+        if marks.len() >= Object::MARKS {
+            marks.remove(0);
+        }
+        let selection = selection.into();
+        marks.push(Mark { selection, until });
+        self.marks = marks.into();
+    }
+
+    fn heap_size(&self) -> usize {
+        let marks = self.marks.iter();
+        let marks: usize = marks.map(|m| size_of::<Mark>() + m.selection.len()).sum();
+        self.vary.as_bytes().len() + marks
+    }
+}
+
+/// What a response tells about its key.
+#[derive(Clone, Copy, Debug)]
+pub struct Learnt<'a> {
+    /// Its field lines.
+    pub fields: Fields<'a>,
+    /// The rules of its route.
+    pub rules: &'a Rules,
+    /// The request fields that select it.
+    pub vary: &'a VaryNames,
+    /// What they said.
+    pub selection: &'a [u8],
+    /// When it is of no use any more.
+    pub usable_until: Time,
 }
 
 impl Object {
@@ -43,14 +144,15 @@ impl Object {
     /// header, a slot and two hashes in the index, and what the allocator rounds up.
     /// `tests/it/memory.rs` holds the sum against what the process really uses.
     const OVERHEAD: u64 = size_of::<Self>() as u64 + 176;
+    /// Selections of a key that are marked as not storable. Beyond it the oldest mark goes.
+    const MARKS: usize = 8;
 
-    fn new(vary: VaryNames, uncacheable_until: Time, variants: SmallVec<[Stored; 1]>) -> Self {
+    fn new(known: Known, variants: SmallVec<[Stored; 1]>) -> Self {
         let owned: usize = variants.iter().map(Stored::heap_size).sum();
         let spilled = variants.len().saturating_sub(1) * size_of::<Stored>();
-        let weight = (owned + spilled + vary.as_bytes().len()) as u64;
+        let weight = (owned + spilled + known.heap_size()) as u64;
         Self {
-            vary,
-            uncacheable_until,
+            known,
             variants,
             weight,
         }
@@ -61,24 +163,36 @@ impl Object {
         &self.variants
     }
 
-    /// The response that the request's fields select, the latest if there are several; the object
-    /// again if there is none.
-    pub fn select(self: Arc<Self>, request: Fields<'_>) -> Result<Hit, Arc<Self>> {
-        let mut selection = Selection::new();
-        let mut computed_for: Option<&VaryNames> = None;
-        let index = self.variants.iter().rposition(|stored| {
-            if stored.vary.is_empty() {
-                return true;
-            }
-            if computed_for != Some(&stored.vary) {
-                selection.clear();
-                vary::select(&stored.vary, request, &mut selection);
-                computed_for = Some(&stored.vary);
-            }
-            stored.selection[..] == selection[..]
-        });
+    /// What a request says in the fields that tell requests for this key apart: the same for those
+    /// whose answer can be one.
+    pub fn selection(&self, request: &OriginView<'_>) -> Selection {
+        self.known.selection(request)
+    }
+
+    /// The names that a response of this key counts as varying on, which itself names `named`.
+    pub fn vary_of(&self, named: VaryNames, now: Time) -> VaryNames {
+        self.known.vary_of(named, now)
+    }
+
+    /// Whether the answer to a request with this [`Object::selection`] is expected not to be storable.
+    pub fn is_uncacheable(&self, selection: &[u8], now: Time) -> bool {
+        let mut marks = self.known.marks.iter();
+        marks.any(|mark| now < mark.until && mark.selection[..] == *selection)
+    }
+
+    /// The response that a request selects, the latest if there are several; the object again if
+    /// there is none.
+    pub fn select(self: Arc<Self>, request: &OriginView<'_>, now: Time) -> Result<Hit, Arc<Self>> {
+        let mut selects = Selects::by(request, &self.known);
+        let index = self.variants.iter().rposition(|one| selects.one(one));
         match index {
-            Some(index) => Hit::new(self, index),
+            Some(index) => {
+                // Alone it has nobody to give way to.
+                if self.variants.len() > 1 {
+                    self.variants[index].note_use(now);
+                }
+                Hit::new(self, index)
+            }
             None => Err(self),
         }
     }
@@ -86,6 +200,41 @@ impl Object {
     /// Whether a body was in a file that has been closed: it is to be looked for where it was.
     pub fn has_lost_a_file(&self) -> bool {
         self.variants.iter().any(|stored| stored.body.is_gone())
+    }
+}
+
+/// Which variants a request selects. What it says is worked out once for those that vary on the same.
+struct Selects<'a, 's> {
+    request: &'a OriginView<'a>,
+    telling: Codings,
+    selection: Selection,
+    written_for: Option<&'s VaryNames>,
+}
+
+impl<'a, 's> Selects<'a, 's> {
+    fn by(request: &'a OriginView<'a>, known: &Known) -> Self {
+        Self {
+            request,
+            telling: known.codings.telling(),
+            selection: Selection::new(),
+            written_for: None,
+        }
+    }
+
+    fn one(&mut self, stored: &'s Stored) -> bool {
+        if stored.vary.is_empty() {
+            return true;
+        }
+        if self.written_for != Some(&stored.vary) {
+            vary::select(&stored.vary, self.request, &mut self.selection);
+            self.written_for = Some(&stored.vary);
+        }
+        vary::is_selected(
+            &stored.vary,
+            &stored.selection,
+            &self.selection,
+            self.telling,
+        )
     }
 }
 
@@ -131,14 +280,9 @@ impl Hit {
     }
 }
 
-/// Why a response was not taken.
+/// A response was not taken: it is larger than the object limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// It is larger than the object limit.
-    TooLarge,
-    /// As many variants of its key as allowed are there, all of them in use.
-    TooManyVariants,
-}
+pub struct TooLarge;
 
 /// What the memory tier holds and has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -217,32 +361,47 @@ impl Memory {
         self.cache.get(key)
     }
 
-    /// Keeps a response, in the place of the one with the same selection.
-    pub fn put(&self, key: &[u8], stored: Stored, now: Time) -> Result<Hit, Refused> {
+    /// Keeps the answer to a request, in the place of what the request selected before. Where there
+    /// is no room for another variant, the least recently used one goes.
+    pub fn put(
+        &self,
+        key: &[u8],
+        stored: Stored,
+        request: &OriginView<'_>,
+        now: Time,
+    ) -> Result<Hit, TooLarge> {
         if (key.len() + stored.heap_size()) as u64 > self.limits.object {
-            return Err(self.refuse(Refused::TooLarge));
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(TooLarge);
         }
         let _turn = self.turn(key);
+        let old = self.cache.peek(key);
+        let mut known = old
+            .as_ref()
+            .map(|old| old.known.clone())
+            .unwrap_or_default();
+        known.learn(stored.learnt(request.rules), now);
+        let selection = known.selection(request);
+        known.marks = known
+            .marks
+            .into_iter()
+            .filter(|mark| mark.selection[..] != selection[..])
+            .collect();
+        let mut selects = Selects::by(request, &known);
         let mut variants: SmallVec<[Stored; 1]> = SmallVec::new();
-        if let Some(old) = self.cache.peek(key) {
-            variants.extend(
-                old.variants
-                    .iter()
-                    .filter(|one| {
-                        !(one.vary == stored.vary && one.selection == stored.selection)
-                            && now < one.lifetime.usable_until()
-                    })
-                    .map(|one| one.with_lifetime(one.lifetime)),
-            );
+        for one in old.iter().flat_map(|old| &old.variants) {
+            if selects.one(one) || one.vary == stored.vary && one.selection == stored.selection {
+                stored.inherit_use(one);
+            } else if now < one.lifetime.usable_until() {
+                variants.push(one.copy());
+            }
         }
-        if variants.len() >= self.limits.variants {
-            return Err(self.refuse(Refused::TooManyVariants));
-        }
-        let (vary, file) = (stored.vary.clone(), stored.body.file());
+        self.make_room(&mut variants, stored.heap_size());
+        let file = stored.body.file();
         let body = stored.body.clone().lent();
         variants.push(stored.with_body(body));
         let index = variants.len() - 1;
-        let object = Arc::new(Object::new(vary, Time::default(), variants));
+        let object = Arc::new(Object::new(known, variants));
         self.cache.insert(key.into(), Arc::clone(&object));
         Ok(Hit {
             object,
@@ -251,34 +410,94 @@ impl Memory {
         })
     }
 
+    /// Lets go of variants until one more of this size may come: those that nobody has asked for
+    /// again first, so that requests of all sorts do not push out what is in use.
+    fn make_room(&self, variants: &mut SmallVec<[Stored; 1]>, size: usize) {
+        // An object that is heavier than a shard would be dropped without a word.
+        let bound = self.limits.object * (Self::LARGEST_PER_SHARD - 1);
+        let weight = |all: &[Stored]| all.iter().map(Stored::heap_size).sum::<usize>() + size;
+        while variants.len() >= self.limits.variants.max(1) || weight(variants) as u64 > bound {
+            let least = variants.iter().enumerate().min_by_key(|(at, one)| {
+                let used = one.last_use();
+                // Of those used at the same time the first has been of use for longest; of those that
+                // never were, it has been of no use for longest.
+                (used, if used == 0 { *at } else { usize::MAX - at })
+            });
+            let Some((at, _)) = least else {
+                return;
+            };
+            variants.remove(at);
+        }
+    }
+
     /// A response held like one in memory, before it is.
     pub fn hold(stored: Stored) -> Hit {
-        let (vary, file) = (stored.vary.clone(), stored.body.file());
+        let file = stored.body.file();
         let variants = SmallVec::from_iter([stored]);
         Hit {
-            object: Arc::new(Object::new(vary, Time::default(), variants)),
+            object: Arc::new(Object::new(Known::default(), variants)),
             index: 0,
             file,
         }
     }
 
-    /// Notes what responses of this key vary on, before there is one to keep, so that those who
-    /// wait for it can be told apart.
-    pub fn learn_vary(&self, key: &[u8], vary: &VaryNames) {
-        self.change(key, |old| {
-            let known = old.is_some_and(|old| old.vary == *vary);
-            (!known).then(|| {
-                let (until, variants) = copy_of(old);
-                Object::new(vary.clone(), until, variants)
-            })
+    /// Notes what the answer to a request tells about its key before it is there, so that those who
+    /// wait for it can be told apart. `announce` is told what the request says from then on, before
+    /// anybody else can know it.
+    pub fn learn(
+        &self,
+        key: &[u8],
+        response: Learnt<'_>,
+        request: &OriginView<'_>,
+        now: Time,
+        announce: impl FnOnce(&[u8]),
+    ) {
+        self.change(key, |known, _| {
+            let before = (known.vary.clone(), known.codings);
+            known.learn(response, now);
+            announce(&known.selection(request));
+            before != (known.vary.clone(), known.codings)
         });
     }
 
-    /// Notes that responses of this key are not storable for now.
-    pub fn mark_uncacheable(&self, key: &[u8], until: Time) {
-        self.change(key, |old| {
-            let vary = old.map_or_else(VaryNames::default, |old| old.vary.clone());
-            Some(Object::new(vary, until, copy_of(old).1))
+    /// Notes that responses of this key are known to vary on these names, until then.
+    pub fn learn_vary(&self, key: &[u8], names: &VaryNames, until: Time, now: Time) {
+        self.change(key, |known, _| {
+            let vary = known.vary_of(names.clone(), now);
+            let is_new = known.vary != vary || known.varies_until < until;
+            known.note_vary(vary, until);
+            is_new
+        });
+    }
+
+    /// Notes that the answers to such requests are not storable for now. `named` is what the answer
+    /// said that it varies on.
+    pub fn mark_uncacheable(
+        &self,
+        key: &[u8],
+        named: VaryNames,
+        request: &OriginView<'_>,
+        until: Time,
+        now: Time,
+    ) {
+        self.change(key, |known, _| {
+            let vary = known.vary_of(named, now);
+            if known.vary != vary {
+                known.note_vary(vary, until);
+            }
+            known.mark(&known.selection(request), until, now);
+            true
+        });
+    }
+
+    /// Forgets what a request selects of a key.
+    pub fn remove_selected(&self, key: &[u8], request: &OriginView<'_>) {
+        self.change(key, |known, variants| {
+            let mut selects = Selects::by(request, known);
+            let stays: Vec<bool> = variants.iter().map(|one| !selects.one(one)).collect();
+            let mut stays = stays.into_iter();
+            variants.retain(|_| stays.next().unwrap_or(true));
+            true
         });
     }
 
@@ -299,10 +518,20 @@ impl Memory {
         }
     }
 
-    fn change(&self, key: &[u8], next: impl FnOnce(Option<&Object>) -> Option<Object>) {
+    /// Has something changed in what is known about a key; unless `change` says that nothing did.
+    fn change(
+        &self,
+        key: &[u8],
+        change: impl FnOnce(&mut Known, &mut SmallVec<[Stored; 1]>) -> bool,
+    ) {
         let _turn = self.turn(key);
         let old = self.cache.peek(key);
-        if let Some(object) = next(old.as_deref()) {
+        let (mut known, mut variants) = old.map_or_else(Default::default, |old| {
+            let variants = old.variants.iter().map(Stored::copy).collect();
+            (old.known.clone(), variants)
+        });
+        if change(&mut known, &mut variants) {
+            let object = Object::new(known, variants);
             self.cache.insert(key.into(), Arc::new(object));
         }
     }
@@ -311,21 +540,6 @@ impl Memory {
         let hash = std::hash::BuildHasher::hash_one(&self.hasher, key);
         self.turns[hash as usize % Self::TURNS].lock()
     }
-
-    fn refuse(&self, why: Refused) -> Refused {
-        self.refused.fetch_add(1, Ordering::Relaxed);
-        why
-    }
-}
-
-fn copy_of(old: Option<&Object>) -> (Time, SmallVec<[Stored; 1]>) {
-    old.map_or_else(Default::default, |old| {
-        let variants = old
-            .variants
-            .iter()
-            .map(|one| one.with_lifetime(one.lifetime));
-        (old.uncacheable_until, variants.collect())
-    })
 }
 
 #[derive(Clone, Debug)]

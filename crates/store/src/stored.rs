@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{Fields, Lifetime, Millis, Time};
+use microcache_policy::{Fields, Lifetime, Millis, Rules, Time};
 
 use crate::content::Content;
+use crate::memory::Learnt;
 
 /// A complete response, ready to be sent.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub struct Stored {
     /// When the request was sent that brought it: a purge after that moment means this response.
     pub began: Time,
     refresh: Refresh,
+    /// When it was last used, in units of [`Stored::TICK`]; 0 if never.
+    used: AtomicU32,
 }
 
 /// What is going on about renewing this response. Not part of its value.
@@ -36,9 +39,20 @@ struct Refresh {
     demand: OnceLock<Arc<AtomicU32>>,
 }
 
+impl Refresh {
+    fn copy(&self) -> Self {
+        Self {
+            not_before: AtomicU64::new(self.not_before.load(Ordering::Relaxed)),
+            demand: self.demand.clone(),
+        }
+    }
+}
+
 impl Stored {
     /// Bodies up to this size share one allocation with their fields: one cache miss less per hit.
     const COMPACT: usize = 16 * 1024;
+    /// Uses are told apart that lie further apart than this. A use within the same tick writes nothing.
+    const TICK: Millis = 16;
 
     /// Puts a response together.
     pub fn new(
@@ -75,12 +89,24 @@ impl Stored {
             selection,
             began,
             refresh: Refresh::default(),
+            used: AtomicU32::new(0),
         }
     }
 
     /// The field lines.
     pub fn fields(&self) -> Fields<'_> {
         Fields::new(&self.fields)
+    }
+
+    /// What it tells about its key.
+    pub fn learnt<'a>(&'a self, rules: &'a Rules) -> Learnt<'a> {
+        Learnt {
+            fields: self.fields(),
+            rules,
+            vary: &self.vary,
+            selection: &self.selection,
+            usable_until: self.lifetime.usable_until(),
+        }
     }
 
     /// The same response with another lifetime: revalidated, or expired by a purge.
@@ -95,7 +121,33 @@ impl Stored {
             selection: self.selection.clone(),
             began: self.began,
             refresh: Refresh::default(),
+            used: AtomicU32::new(self.last_use()),
         }
+    }
+
+    /// The same, with all that is going on about it.
+    pub(crate) fn copy(&self) -> Self {
+        Self {
+            refresh: self.refresh.copy(),
+            ..self.with_lifetime(self.lifetime)
+        }
+    }
+
+    /// When it was last used, in ticks; 0 if never. Only to be compared.
+    pub(crate) fn last_use(&self) -> u32 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_use(&self, now: Time) {
+        let tick = (now.as_millis() / Self::TICK) as u32;
+        if self.last_use() != tick {
+            self.used.store(tick, Ordering::Relaxed);
+        }
+    }
+
+    /// It takes the place of another one, and is in use as that was.
+    pub(crate) fn inherit_use(&self, other: &Self) {
+        self.used.fetch_max(other.last_use(), Ordering::Relaxed);
     }
 
     /// The same response with its body elsewhere.

@@ -343,8 +343,9 @@ fn failures_do_not_go_on_for_ever() {
     for client in &mut clients {
         assert_eq!(client.response().status, 502);
     }
+    // Two ask for all. What they sent may be the reason, so the others then ask for themselves, once.
     assert!(
-        origin.count("/") <= 4,
+        origin.count("/") <= 10,
         "{} requests for one failing page",
         origin.count("/")
     );

@@ -20,3 +20,4 @@ mod support;
 mod tiers;
 mod uploads;
 mod upstream;
+mod variants;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use microcache_policy::Fields;
+use microcache_policy::OriginView;
 
 use super::placed::Placed;
 use super::variant::Variant;
@@ -15,7 +15,7 @@ use crate::tier::EntryId;
 impl Tiers {
     /// The response of a key that a request selects, if the nearest tier has it at hand. `None`
     /// says nothing: [`Tiers::find`] knows more, and does what there is to do about damage.
-    pub fn at_hand(&self, key: &[u8], request: Fields<'_>) -> Option<Found> {
+    pub fn at_hand(&self, key: &[u8], request: &OriginView<'_>) -> Option<Found> {
         let tier = self.tiers.first()?;
         let began = Instant::now();
         let (stored, id) = response(tier, key, request)?;
@@ -28,7 +28,7 @@ impl Tiers {
     }
 }
 
-fn response(tier: &Placed, key: &[u8], request: Fields<'_>) -> Option<(Stored, EntryId)> {
+fn response(tier: &Placed, key: &[u8], request: &OriginView<'_>) -> Option<(Stored, EntryId)> {
     let id = EntryId::of(key);
     let varies = match record(tier, id, key)? {
         Record::Response(stored) => return stored.vary.is_empty().then_some((stored, id)),

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use microcache_policy::{Fields, Time};
+use microcache_policy::{OriginView, Time, VaryNames};
 use tokio::runtime::Handle;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::encoding::encode;
+use crate::encoding::{Varies, encode};
 use crate::memory::Hit;
 use crate::stored::Stored;
 use crate::tier::{EntryId, Page, Spool, Tier, TierError, Token};
@@ -51,17 +51,8 @@ pub struct Tiers {
 pub enum Lookup {
     /// A response that the request selects.
     Found(Found),
-    /// No such response.
-    Missing(Turn, Rest),
-}
-
-/// What there may be of a key, when nothing was found that the request selects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
-    /// Nothing at all: every tier has said so.
-    Nothing,
-    /// Other variants, or something in a tier that could not be asked.
-    Unknown,
+    /// No such response; but perhaps others, which vary on this.
+    Missing(Turn, Option<Varies>),
 }
 
 /// A response out of a tier.
@@ -128,12 +119,12 @@ impl Tiers {
 
     /// Looks for the response of a key that a request selects. Who finds nothing learns whose turn
     /// it is to ask the origin.
-    pub async fn find(&self, key: &[u8], request: Fields<'_>) -> Lookup {
+    pub async fn find(&self, key: &[u8], request: &OriginView<'_>) -> Lookup {
         Self::find_in(self.tiers.iter(), &self.limits, key, request).await
     }
 
     /// The same where other processes may have put it.
-    pub async fn find_shared(&self, key: &[u8], request: Fields<'_>) -> Lookup {
+    pub async fn find_shared(&self, key: &[u8], request: &OriginView<'_>) -> Lookup {
         let shared = self.tiers.iter().filter(|placed| placed.tier.is_shared());
         Self::find_in(shared, &self.limits, key, request).await
     }
@@ -142,25 +133,24 @@ impl Tiers {
         tiers: impl Iterator<Item = &Arc<Placed>>,
         limits: &TierLimits,
         key: &[u8],
-        request: Fields<'_>,
+        request: &OriginView<'_>,
     ) -> Lookup {
-        let (mut turn, mut rest) = (Turn::Free, Rest::Nothing);
+        let (mut turn, mut others) = (Turn::Free, None);
         for placed in tiers {
             let claim = placed.tier.is_shared().then_some(limits.claim);
             match placed.find(key, request, claim).await {
-                Ok(Lookup::Missing(one, others)) => {
+                Ok(Lookup::Missing(one, varies)) => {
                     if !matches!(one, Turn::Free) {
                         turn = one;
                     }
-                    if others == Rest::Unknown {
-                        rest = others;
-                    }
+                    others = others.or(varies);
                 }
                 Ok(found @ Lookup::Found(_)) => return found,
-                Err(_) => rest = Rest::Unknown,
+                // The next tier may know more.
+                Err(_) => {}
             }
         }
-        Lookup::Missing(turn, rest)
+        Lookup::Missing(turn, others)
     }
 
     /// The page that an application itself keeps behind memory for what a request asks.
@@ -218,6 +208,18 @@ impl Tiers {
         let id = EntryId::of(key);
         for placed in &self.tiers {
             placed.ask(Job::Remove(id));
+        }
+    }
+
+    /// Has one response of a key removed from every tier: the one that varies on these fields, where
+    /// they said this.
+    pub fn remove_variant(&self, key: &[u8], names: &VaryNames, selection: &[u8]) {
+        for placed in &self.tiers {
+            placed.ask(Job::RemoveVariant {
+                key: key.into(),
+                names: names.clone(),
+                selection: selection.into(),
+            });
         }
     }
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use microcache_policy::Fields;
+use microcache_policy::{OriginView, VaryNames, vary};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::report::{LATENCIES, TierReport};
 use super::variant::Variant;
-use super::{Claimed, Found, Lookup, Rest, Turn};
+use super::{Claimed, Found, Lookup, Turn};
 use crate::content::Content;
 use crate::encoding::{Corrupt, Head, Record, Varies, checksum, encode, encode_varies};
 use crate::memory::Hit;
@@ -46,6 +46,11 @@ struct Counters {
 pub(super) enum Job {
     Store(Box<Storing>),
     Remove(EntryId),
+    RemoveVariant {
+        key: Box<[u8]>,
+        names: VaryNames,
+        selection: Box<[u8]>,
+    },
     Release(EntryId, Token),
     Settle(oneshot::Sender<()>),
 }
@@ -117,7 +122,7 @@ impl Placed {
     pub(super) async fn find(
         self: &Arc<Self>,
         key: &[u8],
-        request: Fields<'_>,
+        request: &OriginView<'_>,
         claim: Option<Duration>,
     ) -> Result<Lookup, TierError> {
         let began = Instant::now();
@@ -150,33 +155,27 @@ impl Placed {
     async fn look_up(
         self: &Arc<Self>,
         key: &[u8],
-        request: Fields<'_>,
+        request: &OriginView<'_>,
         claim: Option<Duration>,
     ) -> Result<Lookup, TierError> {
         let id = EntryId::of(key);
-        // What waits to be written may be what is looked for.
-        let rest = if self.queued.load(Ordering::Acquire) == 0 {
-            Rest::Nothing
-        } else {
-            Rest::Unknown
-        };
         let (record, turn) = self.read(id, key, claim).await?;
         let varies = match record {
-            None => return Ok(Lookup::Missing(turn, rest)),
+            None => return Ok(Lookup::Missing(turn, None)),
             Some(Record::Varies(varies)) => varies,
             Some(Record::Response(stored)) if stored.vary.is_empty() => {
                 return Ok(self.found(stored, id));
             }
-            Some(Record::Response(_)) => return Ok(Lookup::Missing(Turn::Free, Rest::Unknown)),
+            Some(Record::Response(_)) => return Ok(Lookup::Missing(Turn::Free, None)),
         };
-        let variant = Variant::of(varies, key, request);
+        let variant = Variant::of(varies.clone(), key, request);
         let (record, turn) = self.read(variant.id, key, claim).await?;
         let Some(record) = record else {
-            return Ok(Lookup::Missing(turn, Rest::Unknown));
+            return Ok(Lookup::Missing(turn, Some(varies)));
         };
         Ok(match variant.response(record) {
             Some(stored) => self.found(stored, variant.id),
-            None => Lookup::Missing(Turn::Free, Rest::Unknown),
+            None => Lookup::Missing(Turn::Free, Some(varies)),
         })
     }
 
@@ -249,6 +248,14 @@ impl Placed {
                 Job::Remove(id) => {
                     let _ = self.counted(self.tier.remove(id).await);
                 }
+                Job::RemoveVariant {
+                    key,
+                    names,
+                    selection,
+                } => {
+                    let removed = self.remove_variant(&key, &names, &selection).await;
+                    let _ = self.counted(removed);
+                }
                 Job::Settle(done) => {
                     let _ = done.send(());
                 }
@@ -262,6 +269,23 @@ impl Placed {
         if let Some((id, token)) = claim {
             let _ = self.counted(self.tier.release(id, token).await);
         }
+    }
+
+    /// The variant alone, if the key varies on these fields; else whatever lies there.
+    async fn remove_variant(
+        &self,
+        key: &[u8],
+        names: &VaryNames,
+        selection: &[u8],
+    ) -> Result<(), TierError> {
+        let base = EntryId::of(key);
+        let id = match self.varies(base, key).await? {
+            Some(varies) if varies.names == *names => {
+                EntryId::of_variant(key, selection, varies.generation)
+            }
+            _ => base,
+        };
+        self.tier.remove(id).await
     }
 
     async fn store(&self, storing: &Storing) -> Result<Put, TierError> {
@@ -318,6 +342,9 @@ impl Placed {
                 Ok(None)
             }
             (None, Some(_)) => Ok(None),
+            // It counts as varying on more than it says, after what others of its key have said. That
+            // record is gone: whoever comes next begins anew.
+            (None, None) if !names_all(response) => Ok(None),
             (_, None) => {
                 let varies = Varies {
                     names: response.vary.clone(),
@@ -363,6 +390,12 @@ impl Placed {
             stats,
         }
     }
+}
+
+/// Whether a response names in its own `Vary` all that it counts as varying on.
+fn names_all(response: &Stored) -> bool {
+    let named = vary::of_response(response.fields(), &[]).names();
+    named.contains(&response.vary)
 }
 
 /// The record in an entry; `None` if it is another key's.

@@ -1,6 +1,6 @@
 //! The variant of a key that a request selects.
 
-use microcache_policy::Fields;
+use microcache_policy::OriginView;
 use microcache_policy::vary::{self, Selection, VaryNames};
 
 use crate::encoding::{Record, Varies};
@@ -15,7 +15,7 @@ pub(super) struct Variant {
 }
 
 impl Variant {
-    pub(super) fn of(varies: Varies, key: &[u8], request: Fields<'_>) -> Self {
+    pub(super) fn of(varies: Varies, key: &[u8], request: &OriginView<'_>) -> Self {
         let mut selection = Selection::new();
         vary::select(&varies.names, request, &mut selection);
         Self {

@@ -40,9 +40,12 @@ impl Client {
     pub(crate) fn connect_narrow(address: SocketAddr) -> Self {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
-        let address = address.into();
+        Self::connected(socket, address)
+    }
+
+    fn connected(socket: Socket, address: SocketAddr) -> Self {
         socket
-            .connect(&address)
+            .connect(&address.into())
             .expect("the proxy accepts connections");
         Self {
             wire: Wire::new(socket.into()).unwrap(),
@@ -53,11 +56,7 @@ impl Client {
     pub(crate) fn connect_from(source: IpAddr, address: SocketAddr) -> Self {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
         socket.bind(&SocketAddr::new(source, 0).into()).unwrap();
-        let connected = socket.connect(&address.into());
-        connected.expect("the proxy accepts connections");
-        Self {
-            wire: Wire::new(socket.into()).unwrap(),
-        }
+        Self::connected(socket, address)
     }
 
     /// Closes the sending side, and goes on reading.

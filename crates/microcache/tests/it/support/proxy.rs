@@ -125,6 +125,14 @@ impl Proxy {
         self.send("GET", target, fields)
     }
 
+    /// The same from this address of the machine.
+    pub(crate) fn get_from(&self, client: &str, target: &str, fields: &[&str]) -> Response {
+        let client = client.parse().expect("an address");
+        let mut client = Client::connect_from(client, self.address);
+        client.send(request("GET", target, fields));
+        client.response()
+    }
+
     /// A request without a body, on a connection of its own.
     pub(crate) fn send(&self, method: &str, target: &str, fields: &[&str]) -> Response {
         let mut client = self.connect();

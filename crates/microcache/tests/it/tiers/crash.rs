@@ -64,7 +64,7 @@ fn load_until_killed(
                     let Ok(response) = connection.try_response() else {
                         return;
                     };
-                    assert_eq!(response.status, 200);
+                    assert_eq!(response.status, 200, "{response:?}");
                     assert!(response.body == bodies[page], "/{page}");
                     count(&from_disk, tier_of(&response).is_some());
                     count(&answers, true);

@@ -175,6 +175,30 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
     },
     Opt {
         about: About {
+            name: "ignore_vary",
+            form: Form::List("FIELD"),
+            unset: Unset::Is("[]"),
+            example: r#"["User-Agent"]"#,
+            help: "Request fields whose mention in `Vary` does not count",
+            more: "Responses that differ by them are taken to be the same: everyone gets the one that came first. For applications \
+                   that say `Vary: User-Agent` and send everyone the same page.",
+        },
+        set: |r, v, m| r.route.rules.vary_ignored = v.each(m, |item| item.parse(field_name)),
+    },
+    Opt {
+        about: About {
+            name: "languages",
+            form: Form::List("LANGUAGE"),
+            unset: Unset::Is("[]"),
+            example: r#"["en", "de", "pt-BR"]"#,
+            help: "The languages of the site, by which `Accept-Language` is told apart",
+            more: "Of what a browser prefers, only the first of these that fits (`de-CH` fits `de`) counts and reaches the origin. Without \
+                   them, every other order of preference is another variant of a page that varies on Accept-Language.",
+        },
+        set: |r, v, m| r.route.rules.languages = v.each(m, |item| item.parse(language)),
+    },
+    Opt {
+        about: About {
             name: "reload",
             form: Form::Text("ignore|honour"),
             unset: Unset::Is(r#""ignore""#),
@@ -404,6 +428,18 @@ fn keepable_field(text: &str) -> Result<String, String> {
             "Microcache writes it for the connection it is sent on; a proxy that is to be believed is named in `trusted_proxies`"
                 .to_owned(),
         ),
+    }
+}
+
+/// A language tag, as far as its letters go (RFC 5646 §2.1).
+fn language(text: &str) -> Result<String, String> {
+    let is_subtag = |part: &str| {
+        (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric())
+    };
+    if text.split('-').all(is_subtag) {
+        Ok(text.to_owned())
+    } else {
+        Err("write a language such as \"en\" or \"pt-BR\"".to_owned())
     }
 }
 

@@ -183,7 +183,7 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
             unset: Unset::Is("8"),
             example: "8",
             help: "The most variants of one url that are kept",
-            more: "Variants come from `Vary`. Those above the bound are passed on, uncached.",
+            more: "Variants come from `Vary`. Above the bound the least recently used one leaves, one that nobody asked for twice first.",
         },
         set: |c, v, m| m.put(&mut c.limits.max_variants, v.count(1..=1000)),
     },

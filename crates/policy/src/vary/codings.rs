@@ -1,0 +1,128 @@
+//! `Accept-Encoding`, reduced to the codings that are in use.
+
+use crate::fields::{Fields, FieldsBuf};
+
+use super::weighted::{Weighted, read};
+
+pub(super) const NAME: &str = "accept-encoding";
+
+/// Every coding that servers and browsers use. Others are not asked for, so no response has them.
+const KNOWN: [&str; 7] = ["gzip", "deflate", "br", "zstd", "compress", "dcb", "dcz"];
+
+/// So many of them are what `*` stands for; the others have to be named.
+const COMMON: usize = 4;
+
+/// A set of content codings: those that a request accepts, or that responses have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Codings(u16);
+
+impl Codings {
+    const ALL: u16 = (1 << KNOWN.len()) - 1;
+    /// A response without any coding is refused.
+    const NO_IDENTITY: u16 = 1 << 14;
+    /// The field is there.
+    const PRESENT: u16 = 1 << 15;
+
+    /// What a request accepts. A malformed field counts as absent.
+    pub(super) fn accepted(request: Fields<'_>) -> Self {
+        let Some(members) = read(request, NAME) else {
+            return Self::default();
+        };
+        // A refusal counts against any acceptance of the same coding.
+        let weight_of = |coding: &str| {
+            let named = members.iter().filter(|member| is_coding(member, coding));
+            named.map(|member| member.weight).min()
+        };
+        let others = weight_of("*");
+        let mut set = Self::PRESENT;
+        for (bit, coding) in KNOWN.iter().enumerate() {
+            let unnamed = others.filter(|_| bit < COMMON);
+            if weight_of(coding).or(unnamed).unwrap_or(0) > 0 {
+                set |= 1 << bit;
+            }
+        }
+        // Acceptable unless it is refused, by name or by `*` (RFC 9110 §12.5.3).
+        if weight_of("identity").or(others) == Some(0) {
+            set |= Self::NO_IDENTITY;
+        }
+        Self(set)
+    }
+
+    /// Those that a response has.
+    fn of_response(response: Fields<'_>) -> Self {
+        let mut set = 0;
+        for coding in response.members("content-encoding") {
+            for (bit, known) in KNOWN.iter().enumerate() {
+                if coding.eq_ignore_ascii_case(known.as_bytes()) {
+                    set |= 1 << bit;
+                }
+            }
+        }
+        Self(set)
+    }
+
+    pub(super) const fn to_bytes(self) -> [u8; 2] {
+        self.0.to_le_bytes()
+    }
+
+    pub(super) const fn from_bytes(bytes: [u8; 2]) -> Self {
+        Self(u16::from_le_bytes(bytes))
+    }
+
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Writes the field anew, so that what the origin is asked depends on nothing but this set.
+    pub(super) fn write(self, request: &mut FieldsBuf) {
+        request.remove(NAME);
+        if self.0 & Self::PRESENT == 0 {
+            return;
+        }
+        let accepted = KNOWN.iter().enumerate();
+        let mut list: Vec<&str> = accepted
+            .filter(|(bit, _)| self.0 & (1 << bit) != 0)
+            .map(|(_, coding)| *coding)
+            .collect();
+        if self.0 & Self::NO_IDENTITY != 0 {
+            list.push("identity;q=0");
+        } else if list.is_empty() {
+            list.push("identity");
+        }
+        request.push("Accept-Encoding", list.join(", "));
+    }
+}
+
+/// RFC 9110 §8.4.1: `x-gzip` and `x-compress` are to be taken for the same.
+fn is_coding(member: &Weighted<'_>, coding: &str) -> bool {
+    let token = match member.token {
+        [b'x' | b'X', b'-', rest @ ..]
+            if rest.eq_ignore_ascii_case(b"gzip") || rest.eq_ignore_ascii_case(b"compress") =>
+        {
+            rest
+        }
+        token => token,
+    };
+    token.eq_ignore_ascii_case(coding.as_bytes())
+}
+
+/// What is known of the codings of one url: those that its responses had, and those that the
+/// requests for them accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CodingsSeen {
+    used: Codings,
+    offered: Codings,
+}
+
+impl CodingsSeen {
+    pub(super) fn note(&mut self, response: Fields<'_>, accepted: Codings) {
+        self.used.0 |= Codings::of_response(response).0;
+        self.offered.0 |= accepted.0 & Codings::ALL;
+    }
+
+    /// The codings by which requests are told apart: those that are used, and those that nobody has
+    /// offered yet. What the origin was offered and has never used makes no difference.
+    pub const fn telling(self) -> Codings {
+        Codings(self.used.0 | !self.offered.0)
+    }
+}

@@ -1,0 +1,80 @@
+//! `Accept-Language`: an order of preference, or the one language of the site that fits best.
+
+use smallvec::{Array, SmallVec};
+
+use crate::encoding::{push_component, push_with_len};
+use crate::fields::{Fields, FieldsBuf};
+use crate::rules::Rules;
+
+use super::weighted::{Weighted, read};
+
+pub(super) const NAME: &str = "accept-language";
+
+/// Appends what a request prefers. A malformed field counts as absent.
+pub(super) fn push<A: Array<Item = u8>>(out: &mut SmallVec<A>, request: Fields<'_>, rules: &Rules) {
+    let Some(mut members) = read(request, NAME) else {
+        out.push(0);
+        return;
+    };
+    sort(&mut members);
+    if rules.languages.is_empty() {
+        out.push(1);
+        push_with_len(out, |out| push_members(out, &members));
+    } else if let Some(language) = best(&members, &rules.languages) {
+        out.push(1);
+        push_component(out, language.as_bytes());
+    } else {
+        out.push(0);
+    }
+}
+
+/// Makes a request to the origin say no more than [`push`] has read: an origin that reads a
+/// malformed field more kindly would choose a response for it that then answers those who did not
+/// ask for anything.
+pub(super) fn normalise(request: &mut FieldsBuf, rules: &Rules) {
+    let found = read(request.fields(), NAME).map(|mut members| {
+        sort(&mut members);
+        best(&members, &rules.languages).map(str::to_owned)
+    });
+    match found {
+        Some(_) if rules.languages.is_empty() => {}
+        Some(Some(language)) => request.set("Accept-Language", language),
+        Some(None) | None => request.remove(NAME),
+    }
+}
+
+/// The order among equals stays: many origins take the first.
+fn sort(members: &mut [Weighted<'_>]) {
+    members.sort_by_key(|member| std::cmp::Reverse(member.weight));
+}
+
+/// The site's language that is wanted most, by the look-up of RFC 4647 §3.4: `de-CH` finds `de`.
+fn best<'a>(members: &[Weighted<'_>], languages: &'a [String]) -> Option<&'a str> {
+    let accepted = members.iter().filter(|member| member.weight > 0);
+    for member in accepted {
+        let mut range = member.token;
+        while !range.is_empty() {
+            let named = |one: &&String| one.as_bytes().eq_ignore_ascii_case(range);
+            if let Some(language) = languages.iter().find(named) {
+                return Some(language);
+            }
+            range = &range[..range.iter().rposition(|&b| b == b'-').unwrap_or(0)];
+        }
+    }
+    None
+}
+
+/// Writes what is accepted. What is refused matters only to `*`, which would accept it. A comma
+/// behind each one makes the list unambiguous: tokens hold none.
+fn push_members<A: Array<Item = u8>>(out: &mut SmallVec<A>, members: &[Weighted<'_>]) {
+    let any = members
+        .iter()
+        .any(|member| member.token == b"*" && member.weight > 0);
+    for member in members {
+        if member.weight == 0 && (!any || member.token == b"*") {
+            continue;
+        }
+        out.extend(member.token.iter().map(u8::to_ascii_lowercase));
+        out.extend_from_slice(if member.weight > 0 { b"," } else { b";q=0," });
+    }
+}

@@ -1,0 +1,68 @@
+//! Lists of tokens with weights: `gzip, br;q=0.5` (RFC 9110 §12.4.2).
+
+use smallvec::SmallVec;
+
+use crate::directives::is_token;
+use crate::fields::{Fields, split_list};
+
+/// One member, with its weight in thousandths.
+#[derive(Clone, Copy)]
+pub(super) struct Weighted<'a> {
+    pub(super) token: &'a [u8],
+    pub(super) weight: u16,
+}
+
+/// A field with more members is no honest one; it counts as malformed.
+pub(super) const MAX_MEMBERS: usize = 64;
+
+/// The members over all lines of a field; `None` if it is absent, or if one is malformed.
+pub(super) fn read<'a>(request: Fields<'a>, name: &str) -> Option<SmallVec<[Weighted<'a>; 16]>> {
+    let mut members = SmallVec::new();
+    let mut present = false;
+    for line in request.all(name) {
+        present = true;
+        for member in split_list(line) {
+            members.push(weighted(member)?);
+            if members.len() > MAX_MEMBERS {
+                return None;
+            }
+        }
+    }
+    present.then_some(members)
+}
+
+/// `token`, or `token;q=0.5` with optional white space around the semicolon.
+fn weighted(member: &[u8]) -> Option<Weighted<'_>> {
+    let (token, weight) = match memchr::memchr(b';', member) {
+        None => (member, 1000),
+        Some(semicolon) => {
+            let parameter = member[semicolon + 1..].trim_ascii_start();
+            let [b'q' | b'Q', b'=', value @ ..] = parameter else {
+                return None;
+            };
+            (member[..semicolon].trim_ascii_end(), thousandths(value)?)
+        }
+    };
+    is_token(token).then_some(Weighted { token, weight })
+}
+
+/// A quality value: 0 to 1 with at most three decimals.
+fn thousandths(value: &[u8]) -> Option<u16> {
+    let (whole, decimals) = match value {
+        [whole] => (whole, &[][..]),
+        [whole, b'.', decimals @ ..] if decimals.len() <= 3 => (whole, decimals),
+        _ => return None,
+    };
+    let mut weight = match whole {
+        b'0' => 0,
+        b'1' => 1000,
+        _ => return None,
+    };
+    for (decimal, unit) in decimals.iter().zip([100, 10, 1]) {
+        weight += match decimal {
+            b'0'..=b'9' => u16::from(decimal - b'0') * unit,
+            _ => return None,
+        };
+    }
+    (weight <= 1000).then_some(weight)
+}
