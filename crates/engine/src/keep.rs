@@ -246,7 +246,7 @@ impl Engine {
                     let _ = self.memory.put(&key, stored, &request, now);
                 });
                 if kept.is_none() {
-                    self.tiers.remove(&key);
+                    let _goes_on_by_itself = self.tiers.remove(&key);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! What was purged and when: a tier may bring back what was stored before, or another process.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,9 +8,13 @@ use foldhash::fast::RandomState;
 use microcache_policy::Time;
 use parking_lot::RwLock;
 
-/// Purged keys that are remembered one by one. Beyond it the oldest are remembered together:
-/// everything that is as old as they are counts as purged.
+/// Purged keys that are remembered one by one.
 const MAX_KEYS: usize = 64 * 1024;
+
+/// Beyond it the oldest are remembered by the part of the key space they lie in, of so many: what is
+/// as old as they are and lies there counts as purged. Each costs the others this share of what is
+/// stored, and never everything at once.
+const PARTS: usize = 256 * 1024;
 
 /// The purges so far.
 #[derive(Debug, Default)]
@@ -22,11 +26,12 @@ pub(crate) struct Purges {
 
 #[derive(Debug, Default)]
 struct Records {
-    /// What began up to then is purged, whatever its key.
-    everything: Time,
     /// The last purge of a key, by its hash. Two keys with one hash cost each other a miss.
     keys: HashMap<u64, Time, RandomState>,
-    order: VecDeque<(u64, Time)>,
+    /// The same, the oldest first.
+    order: BTreeSet<(Time, u64)>,
+    /// What began up to then is purged, whatever its key, by its part. Empty until it is needed.
+    parts: Vec<Time>,
 }
 
 impl Purges {
@@ -34,17 +39,22 @@ impl Purges {
     pub(crate) fn note(&self, key: &[u8], now: Time) {
         let hash = self.hasher.hash_one(key);
         let mut records = self.records.write();
+        records.take(hash);
         records.keys.insert(hash, now);
-        records.order.push_back((hash, now));
-        if records.order.len() > MAX_KEYS
-            && let Some((oldest, at)) = records.order.pop_front()
-        {
-            records.everything = records.everything.max(at);
-            if records.keys.get(&oldest) == Some(&at) {
-                records.keys.remove(&oldest);
-            }
+        records.order.insert((now, hash));
+        if records.keys.len() > MAX_KEYS {
+            records.merge_oldest();
         }
         self.any.store(true, Ordering::Release);
+    }
+
+    /// The purge of that moment need not be remembered: nothing is left anywhere that it is about.
+    pub(crate) fn withdraw(&self, key: &[u8], noted: Time) {
+        let hash = self.hasher.hash_one(key);
+        let mut records = self.records.write();
+        if records.keys.get(&hash) == Some(&noted) {
+            records.take(hash);
+        }
     }
 
     /// Whether what has this key and began then is purged.
@@ -52,16 +62,47 @@ impl Purges {
         if !self.any.load(Ordering::Acquire) {
             return false;
         }
+        let hash = self.hasher.hash_one(key);
         let records = self.records.read();
-        let of_key = records.keys.get(&self.hasher.hash_one(key));
-        began <= records.everything && records.everything > Time::default()
-            || of_key.is_some_and(|&at| began <= at)
+        let of_key = records.keys.get(&hash);
+        let of_part = records.parts.get(part_of(hash));
+        let is_covered = |at: &Time| *at > Time::default() && began <= *at;
+        of_key.is_some_and(is_covered) || of_part.is_some_and(is_covered)
     }
+}
+
+impl Records {
+    fn take(&mut self, hash: u64) {
+        if let Some(at) = self.keys.remove(&hash) {
+            self.order.remove(&(at, hash));
+        }
+    }
+
+    fn merge_oldest(&mut self) {
+        let Some((at, hash)) = self.order.pop_first() else {
+            return;
+        };
+        self.keys.remove(&hash);
+        if self.parts.is_empty() {
+            self.parts = vec![Time::default(); PARTS];
+        }
+        let part = &mut self.parts[part_of(hash)];
+        *part = at.max(*part);
+    }
+}
+
+/// A table of keys uses the lower bits.
+const fn part_of(hash: u64) -> usize {
+    (hash >> 40) as usize % PARTS
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn key(number: u64) -> [u8; 8] {
+        number.to_le_bytes()
+    }
 
     #[test]
     fn what_began_before_a_purge_is_covered() {
@@ -76,14 +117,44 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_stays_purged() {
+    fn what_is_forgotten_stays_purged_and_costs_the_others_little() {
         let purges = Purges::default();
-        for number in 0..=MAX_KEYS as u64 {
-            purges.note(&number.to_le_bytes(), Time::from_secs(10 + number));
+        let count = MAX_KEYS as u64 + 4096;
+        for number in 0..count {
+            purges.note(&key(number), Time::from_secs(10 + number));
         }
-        assert!(purges.covers(&0_u64.to_le_bytes(), Time::from_secs(10)));
-        assert!(purges.covers(b"another", Time::from_secs(10)), "the price");
-        assert!(!purges.covers(b"another", Time::from_secs(11)));
-        assert!(purges.covers(&5_u64.to_le_bytes(), Time::from_secs(15)));
+        for number in [0, 1, 4095, 4096, count - 1] {
+            let at = Time::from_secs(10 + number);
+            assert!(purges.covers(&key(number), at), "{number}");
+        }
+        let others = (count..count + 10_000)
+            .filter(|&number| purges.covers(&key(number), Time::from_secs(1)));
+        assert!(others.count() < 1000, "the price");
+    }
+
+    #[test]
+    fn purges_of_one_key_take_no_room_from_the_others() {
+        let purges = Purges::default();
+        purges.note(b"a", Time::from_secs(1));
+        for number in 0..=2 * MAX_KEYS as u64 {
+            purges.note(b"b", Time::from_secs(10 + number));
+        }
+        assert!(purges.records.read().parts.is_empty());
+        assert!(purges.covers(b"a", Time::from_secs(1)));
+    }
+
+    #[test]
+    fn what_was_withdrawn_takes_no_room() {
+        let purges = Purges::default();
+        for number in 0..=2 * MAX_KEYS as u64 {
+            let at = Time::from_secs(10 + number);
+            purges.note(&key(number), at);
+            purges.withdraw(&key(number), at);
+        }
+        assert!(purges.records.read().parts.is_empty());
+        assert!(!purges.covers(&key(0), Time::from_secs(1)));
+        purges.note(b"a", Time::from_secs(5));
+        purges.withdraw(b"a", Time::from_secs(4));
+        assert!(purges.covers(b"a", Time::from_secs(5)), "another one came");
     }
 }

@@ -18,4 +18,4 @@ pub use memcached::{Memcached, MemcachedSettings};
 pub use memory::{Hit, Learnt, Memory, MemoryLimits, MemoryStats, Object, TooLarge};
 pub use stored::Stored;
 pub use tier::{Claim, Entry, EntryId, Got, Page, Put, Tier, TierError, TierStats, Token};
-pub use tiers::{Claimed, Found, Lookup, Spooling, TierLimits, TierReport, Tiers, Turn};
+pub use tiers::{Claimed, Found, Lookup, Removal, Spooling, TierLimits, TierReport, Tiers, Turn};

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_policy::{OriginView, Time, VaryNames};
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::encoding::{Varies, encode};
@@ -203,12 +204,10 @@ impl Tiers {
     }
 
     /// Has every response of a key removed from every tier.
-    pub fn remove(&self, key: &[u8]) {
+    pub fn remove(&self, key: &[u8]) -> Removal {
         // Variants cannot be found without the record that says what they vary on.
         let id = EntryId::of(key);
-        for placed in &self.tiers {
-            placed.ask(Job::Remove(id));
-        }
+        Removal(self.tiers.iter().map(|placed| placed.remove(id)).collect())
     }
 
     /// Has one response of a key removed from every tier: the one that varies on these fields, where
@@ -245,6 +244,21 @@ impl Tiers {
     /// What the tiers have done and say of themselves.
     pub fn reports(&self) -> Vec<TierReport> {
         self.tiers.iter().map(|placed| placed.report()).collect()
+    }
+}
+
+/// A removal that goes on by itself, whether anybody waits for it or not.
+#[derive(Debug)]
+pub struct Removal(Vec<oneshot::Receiver<bool>>);
+
+impl Removal {
+    /// Waits until every tier was told. Whether all of them have said that nothing is left.
+    pub async fn is_complete(self) -> bool {
+        let mut complete = true;
+        for tier in self.0 {
+            complete &= tier.await.unwrap_or(false);
+        }
+        complete
     }
 }
 

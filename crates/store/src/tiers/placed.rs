@@ -45,7 +45,8 @@ struct Counters {
 #[derive(Debug)]
 pub(super) enum Job {
     Store(Box<Storing>),
-    Remove(EntryId),
+    /// Says whether it is gone for sure.
+    Remove(EntryId, oneshot::Sender<bool>),
     RemoveVariant {
         key: Box<[u8]>,
         names: VaryNames,
@@ -111,6 +112,13 @@ impl Placed {
     pub(super) fn ask(&self, job: Job) {
         // The other end is gone only if the process is about to be.
         let _ = self.jobs.send(job);
+    }
+
+    /// Has a record removed. Resolves to whether it is gone for sure.
+    pub(super) fn remove(&self, id: EntryId) -> oneshot::Receiver<bool> {
+        let (told, wait) = oneshot::channel();
+        self.ask(Job::Remove(id, told));
+        wait
     }
 
     pub(super) async fn settle(&self) {
@@ -203,7 +211,7 @@ impl Placed {
             Ok(record) => Ok((record, Turn::Free)),
             Err(corrupt) => {
                 self.counters.corrupt.fetch_add(1, Ordering::Relaxed);
-                self.ask(Job::Remove(id));
+                let _goes_on_by_itself = self.remove(id);
                 Err(TierError::Corrupt(corrupt.to_string()))
             }
         }
@@ -245,8 +253,9 @@ impl Placed {
                         Ok(Put::Refused) | Err(_) => self.release(storing.claim).await,
                     }
                 }
-                Job::Remove(id) => {
-                    let _ = self.counted(self.tier.remove(id).await);
+                Job::Remove(id, told) => {
+                    let removed = self.counted(self.tier.remove(id).await);
+                    let _ = told.send(removed.is_ok());
                 }
                 Job::RemoveVariant {
                     key,
