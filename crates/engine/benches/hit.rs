@@ -60,6 +60,7 @@ fn engine(codings: &[&str]) -> Engine {
         hit_for_miss: 2_000,
         remember_too_large: 600_000,
         refresh_pause: 3_600_000,
+        stale_wait: 2_000,
         wait_timeout: 30_000,
     };
     let route = Route {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::{
-    CacheStatus, Fields, Handling, HeadUpdate, OriginView, RequestFacts, Storable, Time, Vary,
-    head_update, is_conditional_field, is_refusal, refreshed, vary,
+    CacheStatus, Fields, FieldsBuf, Handling, HeadUpdate, RequestFacts, Storable, Time, Vary,
+    head_update, is_conditional_field, is_origin_failure, is_refusal, refreshed, vary,
 };
 use microcache_store::Hit;
+use tokio::time::Instant;
 
 use crate::body::Body;
 use crate::failure::failed;
@@ -15,12 +16,44 @@ use crate::flight::{Failure, Lone};
 use crate::keep::{complete, judge};
 use crate::lead::fill_fields;
 use crate::message::{Incoming, Response};
-use crate::origin::{OriginRequest, OriginResponse, Urgency};
+use crate::origin::{OriginError, OriginRequest, OriginResponse, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::passed_on;
 use crate::serve::{Engine, Question, Route, Way};
+use crate::stale::{SLOW, Waited, Wish};
 
 impl Engine {
+    /// To the origin without waiting for anybody; but where there is a copy that may be used when the
+    /// origin fails, not for longer than visitors wait. The request goes on.
+    pub(crate) async fn alone_or_stale(
+        self: Arc<Self>,
+        question: Question,
+        incoming: Incoming,
+    ) -> Response {
+        let Way::Alone(Some(key)) = &question.way else {
+            return self.alone(question, incoming).await;
+        };
+        let (route, key, asked) = (question.route, key.clone(), incoming.without_body());
+        let wish = Wish {
+            route,
+            key: &key,
+            incoming: &asked,
+            known: [None; 2],
+        };
+        if self.stale_copy(&wish, SLOW).is_none() {
+            return self.alone(question, incoming).await;
+        }
+        let forward = question.forward;
+        let answer = tokio::spawn(Arc::clone(&self).alone(question, incoming));
+        let copy = || self.stale_copy(&wish, SLOW);
+        match self.or_stale(answer, (Instant::now(), None), copy).await {
+            Waited::Told(Ok(response)) | Waited::Stale(response) => response,
+            Waited::Told(Err(_)) | Waited::TooLong => {
+                failed(&Failure::Abandoned, forward, self.clock.now())
+            }
+        }
+    }
+
     /// To the origin without waiting for anybody. With a key, what comes back may be stored: then the
     /// origin is sent what a fetch for everyone sends. What asks for a part, or sets a condition, goes
     /// as it is, and its answer is the client's alone.
@@ -36,25 +69,25 @@ impl Engine {
             Way::Together(wanted) => Some(wanted.key),
         };
         let mut outgoing = std::mem::take(&mut incoming.outgoing);
-        let key = key.filter(|_| !asks_for_less(outgoing.fields()));
-        if key.is_some() {
+        let fills = key.is_some() && !asks_for_less(outgoing.fields());
+        if fills {
             (outgoing, _) = fill_fields(&outgoing, None, &route.rules);
         }
-        let request = OriginRequest {
-            method: incoming.method.clone(),
-            target: incoming.target.clone(),
-            fields: outgoing,
-            body: std::mem::replace(&mut incoming.body, Body::Empty),
-            length: incoming.length,
-            upgrade: incoming.upgrade,
-            interim: incoming.interim.take(),
-            urgency: Urgency::Client,
-            client: incoming.client.clone(),
-        };
+        let request = request(&mut incoming, outgoing);
         // From now on a purge of the key is noticed.
-        let lone = key.map(|key| self.flights.begin_alone(&key));
+        let lone = key.as_deref().filter(|_| fills);
+        let lone = lone.map(|key| self.flights.begin_alone(key));
         self.counters.count_origin_request();
-        let mut response = match route.origin.fetch(request).await {
+        let answer = route.origin.fetch(request).await;
+        if let Some(failure) = failure(&answer)
+            && let Some(key) = &key
+            && let Some(copy) = self
+                .copy_alone(question.route, key, &incoming, &failure)
+                .await
+        {
+            return copy;
+        }
+        let mut response = match answer {
             Ok(response) => response,
             Err(error) => {
                 return failed(&Failure::Origin(error), question.forward, self.clock.now());
@@ -98,10 +131,24 @@ impl Engine {
         passed_on(response, &facts, cache_status, Outcome::Pass)
     }
 
-    /// What memory has for a request.
-    pub(crate) fn stored(&self, key: &[u8], request: &OriginView<'_>) -> Option<Hit> {
-        let object = self.memory.get(key)?;
-        object.select(request, self.clock.now()).ok()
+    /// The answer from a copy that may be used because the origin failed.
+    async fn copy_alone(
+        &self,
+        route: usize,
+        key: &[u8],
+        incoming: &Incoming,
+        failure: &Failure,
+    ) -> Option<Response> {
+        let wish = Wish {
+            route,
+            key,
+            incoming,
+            known: [None; 2],
+        };
+        match self.stale_copy(&wish, failure.as_str()) {
+            Some(response) => Some(response),
+            None => self.stale_copy_behind(&wish, failure.as_str()).await,
+        }
     }
 
     /// RFC 9111 §4.3.5: what an answer to HEAD says about the stored answer to GET that could have
@@ -158,6 +205,29 @@ impl Engine {
         let is_any = vary::of_response(fields, &route.rules.vary_ignored) == Vary::Any;
         let same_vary = !is_any && self.vary_of(key, &route.rules, fields) == stored.vary;
         response.status == 200 && stored.status == 200 && comparable && same_vary
+    }
+}
+
+fn request(incoming: &mut Incoming, fields: FieldsBuf) -> OriginRequest {
+    OriginRequest {
+        method: incoming.method.clone(),
+        target: incoming.target.clone(),
+        fields,
+        body: std::mem::replace(&mut incoming.body, Body::Empty),
+        length: incoming.length,
+        upgrade: incoming.upgrade,
+        interim: incoming.interim.take(),
+        urgency: Urgency::Client,
+        client: incoming.client.clone(),
+    }
+}
+
+fn failure(answer: &Result<OriginResponse, OriginError>) -> Option<Failure> {
+    match answer {
+        Ok(response) => {
+            is_origin_failure(response.status).then_some(Failure::Status(response.status))
+        }
+        Err(error) => Some(Failure::Origin(error.clone())),
     }
 }
 

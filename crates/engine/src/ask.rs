@@ -1,16 +1,17 @@
 //! A request that memory could not answer: it leads a fetch, joins one, or goes alone.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use microcache_policy::key::kept_target;
 use microcache_policy::vary::{self, Selection};
 use microcache_policy::{
-    CacheStatus, Fields, OriginView, RequestFacts, Reuse, Time, in_use_until, on_error, reuse,
+    CacheStatus, Fields, OriginView, RequestFacts, Reuse, Time, in_use_until, reuse,
 };
 use microcache_store::Hit;
-use tokio::sync::oneshot::{self, error::RecvError};
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::failure::failed;
 use crate::flight::{Answer, Entry, Failure, Leader, Progress, Purpose};
@@ -20,8 +21,9 @@ use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::{Reusable, passed_on};
 use crate::serve::{
-    Engine, Question, Refresh, Served, TOO_LARGE, Wanted, Way, answer, answer_from, facts_of,
+    Engine, Question, Refresh, Served, TOO_LARGE, Wanted, Way, answer_from, facts_of,
 };
+use crate::stale::{SLOW, Waited, Wish};
 
 /// How often a request looks again because what it waited for turned out to be another variant.
 const MAX_ROUNDS: usize = 4;
@@ -34,11 +36,11 @@ impl Engine {
             self.tell_what_is_keyed(question.route, &mut incoming);
         }
         if let Way::Alone(_) = question.way {
-            return self.alone(question, incoming).await;
+            return self.alone_or_stale(question, incoming).await;
         }
         let incoming = Arc::new(incoming);
         let deadline = Instant::now() + Duration::from_millis(self.settings.wait_timeout);
-        let (mut refused_before, mut failed_before) = (false, false);
+        let mut before = Before::default();
         for _ in 0..MAX_ROUNDS {
             let Way::Together(wanted) = &question.way else {
                 break;
@@ -55,55 +57,33 @@ impl Engine {
                         leader.stand_back();
                         return response;
                     }
-                    let own = self.start_fetch(leader, &question, &incoming).await;
-                    if let Ok(Own::TooLarge) = own {
-                        question.detail = Some(TOO_LARGE);
-                        break;
-                    }
-                    return self.answer_leader(&question, &incoming, own);
-                }
-                Entry::Join(ticket) => timeout_at(deadline, ticket).await,
-            };
-            match told {
-                Ok(Progress::Answer(answer, since)) => {
-                    // It is judged as it was when it came, or when this request came to wait: that
-                    // somebody is told of it a moment later makes it no older.
-                    let at = since.max(entered);
-                    match self.share(&answer, at, &question, &incoming) {
-                        Shared::Response(response) => return *response,
-                        Shared::NotForThisRequest => break,
-                        Shared::LookAgain => {}
-                    }
-                }
-                Ok(Progress::LookAgain) => {}
-                Ok(Progress::Released) => break,
-                // One client's request must not disperse the others: one of them asks for all, once.
-                Ok(Progress::Refused) => {
-                    if refused_before {
-                        match self.stale_copy(&question, &incoming, REFUSED) {
-                            Some(response) => return response,
-                            None => break,
+                    let own = self.start_fetch(leader, &question, &incoming);
+                    let copy = || self.copy_for(&question, &incoming, None, SLOW);
+                    match self.or_stale(own, (Instant::now(), None), copy).await {
+                        Waited::Stale(response) => return response,
+                        Waited::Told(Ok(Own::TooLarge)) => {
+                            question.detail = Some(TOO_LARGE);
+                            break;
+                        }
+                        Waited::Told(Ok(own)) => {
+                            return self.answer_leader(&question, &incoming, own);
+                        }
+                        Waited::Told(Err(_)) | Waited::TooLong => {
+                            let failure = Failure::Abandoned;
+                            return failed(&failure, question.forward, self.clock.now());
                         }
                     }
-                    refused_before = true;
                 }
-                Ok(Progress::Failed(failure)) => {
-                    if let Some(response) = self.stale_copy(&question, &incoming, failure.as_str())
-                    {
-                        return response;
-                    }
-                    if failed_before && failure.may_be_the_askers() {
-                        break;
-                    }
-                    if failed_before {
-                        return failed(&failure, question.forward, self.clock.now());
-                    }
-                    failed_before = true;
+                Entry::Join(ticket) => {
+                    let times = (ticket.began(), Some(deadline));
+                    let copy = || self.copy_for(&question, &incoming, None, SLOW);
+                    self.or_stale(ticket, times, copy).await
                 }
-                Ok(Progress::Waiting) | Err(_) => {
-                    let timeout = Failure::Origin(OriginError::Timeout);
-                    return failed(&timeout, question.forward, self.clock.now());
-                }
+            };
+            match self.next(told, entered, &question, &incoming, &mut before) {
+                Next::Answer(response) => return *response,
+                Next::Alone => break,
+                Next::LookAgain => {}
             }
             match self.serve(&incoming.as_request(), self.clock.now()) {
                 // Whoever asks next after the pause renews it.
@@ -123,7 +103,58 @@ impl Engine {
         };
         let incoming =
             Arc::into_inner(incoming).expect("only a leader shares it, and leads to the end");
-        self.alone(alone, incoming).await
+        self.alone_or_stale(alone, incoming).await
+    }
+
+    /// What somebody does who waited and was told this.
+    fn next(
+        &self,
+        told: Waited<Progress>,
+        entered: Time,
+        question: &Question,
+        incoming: &Incoming,
+        before: &mut Before,
+    ) -> Next {
+        let (response, otherwise) = match told {
+            Waited::Stale(response) => (Some(response), Next::Alone),
+            Waited::Told(Progress::Answer(answer, since)) => {
+                // It is judged as it was when it came, or when this request came to wait: that
+                // somebody is told of it a moment later makes it no older.
+                match self.share(&answer, since.max(entered), question, incoming) {
+                    Shared::Response(response) => return Next::Answer(response),
+                    Shared::NotForThisRequest => return Next::Alone,
+                    Shared::LookAgain => return Next::LookAgain,
+                }
+            }
+            Waited::Told(Progress::LookAgain) => return Next::LookAgain,
+            Waited::Told(Progress::Released) => return Next::Alone,
+            // One client's request must not disperse the others: one of them asks for all, once.
+            Waited::Told(Progress::Refused) if !mem::replace(&mut before.refused, true) => {
+                return Next::LookAgain;
+            }
+            Waited::Told(Progress::Refused) => {
+                let copy = self.copy_for(question, incoming, None, REFUSED);
+                (copy, Next::Alone)
+            }
+            Waited::Told(Progress::Failed(failure, stale)) => {
+                let copy = self.copy_for(question, incoming, stale.as_ref(), failure.as_str());
+                let otherwise = if !mem::replace(&mut before.failed, true) {
+                    Next::LookAgain
+                } else if failure.may_be_the_askers() {
+                    // It may be due to what those sent who asked, and not to what this one does.
+                    Next::Alone
+                } else {
+                    Next::answer(failed(&failure, question.forward, self.clock.now()))
+                };
+                (copy, otherwise)
+            }
+            Waited::Told(Progress::Waiting) | Waited::TooLong => {
+                let timeout = Failure::Origin(OriginError::Timeout);
+                let response = failed(&timeout, question.forward, self.clock.now());
+                (Some(response), Next::Alone)
+            }
+        };
+        response.map_or(otherwise, Next::answer)
     }
 
     /// Renews a stored response in the background, unless somebody is at it already.
@@ -188,12 +219,7 @@ impl Engine {
         receiver
     }
 
-    fn answer_leader(
-        &self,
-        question: &Question,
-        incoming: &Incoming,
-        own: Result<Own, RecvError>,
-    ) -> Response {
+    fn answer_leader(&self, question: &Question, incoming: &Incoming, own: Own) -> Response {
         let facts = self.facts(question.route, incoming);
         let mut cache_status = CacheStatus {
             fwd: Some(question.forward),
@@ -201,27 +227,28 @@ impl Engine {
             ..CacheStatus::default()
         };
         match own {
-            Ok(Own::First(first)) => {
+            Own::First(first) => {
                 let now = self.clock.now();
                 first.respond(Fields::new(&incoming.fields), &facts, now, cache_status)
             }
-            Ok(Own::Confirmed(hit)) => {
+            Own::Confirmed(hit) => {
                 cache_status.fwd_status = Some(304);
                 cache_status.stored = true;
                 self.confirmed(&hit, incoming, &facts, cache_status)
             }
-            Ok(Own::LastTime(hit, why)) => {
+            Own::LastTime(hit, why) => {
                 cache_status.fwd_status = Some(304);
                 cache_status.detail = Some(why);
                 self.confirmed(&hit, incoming, &facts, cache_status)
             }
-            Ok(Own::Found(hit, tier)) => self.found(hit, tier, incoming, &facts),
-            Ok(Own::Private(origin, why)) => {
+            Own::Found(hit, tier) => self.found(hit, tier, incoming, &facts),
+            Own::Private(origin, why) => {
                 cache_status.detail = Some(why);
                 passed_on(origin, &facts, cache_status, Outcome::Miss)
             }
-            Ok(Own::Failed(failure, page)) => {
-                if let Some(response) = self.stale_copy(question, incoming, failure.as_str()) {
+            Own::Failed(failure, stale, page) => {
+                let why = failure.as_str();
+                if let Some(response) = self.copy_for(question, incoming, stale.as_ref(), why) {
                     return response;
                 }
                 match page {
@@ -229,9 +256,7 @@ impl Engine {
                     None => failed(&failure, question.forward, self.clock.now()),
                 }
             }
-            Ok(Own::TooLarge) | Err(_) => {
-                failed(&Failure::Abandoned, question.forward, self.clock.now())
-            }
+            Own::TooLarge => failed(&Failure::Abandoned, question.forward, self.clock.now()),
         }
     }
 
@@ -312,35 +337,52 @@ impl Engine {
         Shared::Response(Box::new(response))
     }
 
-    /// The stale copy, if there is one that may be used when the origin fails, and why it is.
-    fn stale_copy(
+    /// The answer from a stale copy, if there is one that may be used when the origin fails: this
+    /// one, the one that was to be renewed, or what memory has by now.
+    fn copy_for(
         &self,
         question: &Question,
         incoming: &Incoming,
+        found: Option<&Hit>,
         why: &'static str,
     ) -> Option<Response> {
         let Way::Together(wanted) = &question.way else {
             return None;
         };
-        let now = self.clock.now();
-        // What was not in memory before may have been found behind it.
-        let hit = wanted.stored.clone().or_else(|| {
-            let object = self.memory.get(&wanted.key)?;
-            let view = incoming.origin_view(&self.routes[question.route].rules);
-            object.select(&view, now).ok()
-        })?;
-        let facts = self.facts(question.route, incoming);
-        on_error(&hit.lifetime, &facts, now).then(|| {
-            let mut response = answer(hit, &incoming.as_request(), &facts, now, Outcome::Stale);
-            response.cache_status.detail = Some(why);
-            response
-        })
+        let wish = Wish {
+            route: question.route,
+            key: &wanted.key,
+            incoming,
+            known: [found, wanted.stored.as_ref()],
+        };
+        self.stale_copy(&wish, why)
     }
 
     pub(crate) fn facts<'a>(&self, route: usize, incoming: &'a Incoming) -> RequestFacts<'a> {
         let request = incoming.as_request();
         let rules = &self.routes[route].rules;
         facts_of(&request, rules)
+    }
+}
+
+/// What somebody who waits has been told before.
+#[derive(Default)]
+struct Before {
+    refused: bool,
+    failed: bool,
+}
+
+/// What somebody who waited does.
+enum Next {
+    Answer(Box<Response>),
+    /// Asks again, together with the others.
+    LookAgain,
+    Alone,
+}
+
+impl Next {
+    fn answer(response: Response) -> Self {
+        Self::Answer(Box::new(response))
     }
 }
 

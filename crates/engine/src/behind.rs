@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use microcache_policy::{Fields, Millis, OriginView, RequestFacts, Reuse, Time, reuse};
+use microcache_policy::{Fields, Millis, OriginView, RequestFacts, Reuse, Time, on_error, reuse};
 use microcache_store::{Claimed, Found, Hit, Lookup, Memory, Turn, Varies};
 use tokio::time::{Instant, sleep};
 
@@ -125,6 +125,21 @@ impl Engine {
             self.keep_for_validation(leader, fetch, found);
         }
         Behind::Ask(Some(claimed))
+    }
+
+    /// Looks once more, where nothing is known of that may be used: the origin has failed, and a tier
+    /// that could not be asked before may have come back.
+    pub(crate) async fn look_again(&self, leader: &Leader, fetch: &mut Fetch) {
+        let request = self.origin_view(fetch);
+        let facts = RequestFacts::read(&Method::GET, request.fields, false, request.rules);
+        let now = self.clock.now();
+        let is_usable = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
+        if self.tiers.is_empty() || fetch.stored.as_ref().is_some_and(is_usable) {
+            return;
+        }
+        if let Some(found) = self.tiers.look(leader.key(), &request).await {
+            self.keep_for_validation(leader, fetch, found);
+        }
     }
 
     /// The answer to a request from what the nearest tier can give without waiting, if it is

@@ -13,6 +13,7 @@ use foldhash::fast::RandomState;
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{Fields, Lifetime, Rules, Time};
 use microcache_store::{Hit, Learnt};
+use tokio::time::Instant;
 
 use crate::fill::Fill;
 use crate::message::Asker;
@@ -33,8 +34,8 @@ pub enum Progress {
     Released,
     /// The origin refused the leader's request, which says nothing of others.
     Refused,
-    /// No answer.
-    Failed(Failure),
+    /// No answer; perhaps a copy that may be used nevertheless.
+    Failed(Failure, Option<Hit>),
 }
 
 /// Why a fetch brought nothing to share.
@@ -144,6 +145,7 @@ struct Flight {
     /// What the selecting fields said when it began; `None` for a fetch that nobody can join.
     selection: Option<Bytes>,
     purpose: Purpose,
+    began: Instant,
     state: Mutex<State>,
 }
 
@@ -346,6 +348,7 @@ impl Flight {
         Arc::new(Self {
             selection,
             purpose,
+            began: Instant::now(),
             state: Mutex::new(State::default()),
         })
     }
@@ -395,10 +398,11 @@ impl Leader {
         self.tell(Progress::Refused);
     }
 
-    /// Tells everyone that there is no answer. The next who asks leads a new fetch.
-    pub fn fail(&self, failure: Failure) {
+    /// Tells everyone that there is no answer, and what copy there is. The next who asks leads a new
+    /// fetch.
+    pub fn fail(&self, failure: Failure, stale: Option<Hit>) {
         self.leave_table();
-        self.tell(Progress::Failed(failure));
+        self.tell(Progress::Failed(failure, stale));
     }
 
     /// Lets nobody join any more. A purge still finds it.
@@ -456,7 +460,7 @@ impl Drop for Leader {
     fn drop(&mut self) {
         self.leave_table();
         if matches!(self.flight.state.lock().progress, Progress::Waiting) {
-            self.tell(Progress::Failed(Failure::Abandoned));
+            self.tell(Progress::Failed(Failure::Abandoned, None));
         }
     }
 }
@@ -491,6 +495,11 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// When the fetch began.
+    pub fn began(&self) -> Instant {
+        self.flight.began
+    }
+
     fn new(flight: &Arc<Flight>) -> Self {
         Self {
             flight: Arc::clone(flight),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use http::Method;
 use microcache_policy::{
     Fields, FieldsBuf, Handling, OriginView, Refreshed, RequestFacts, Rules, Storable, Time,
-    add_validators, is_conditional_field, is_refusal, on_error, refreshed, same_representation,
-    vary,
+    add_validators, is_conditional_field, is_origin_failure, is_refusal, on_error, refreshed,
+    same_representation, vary,
 };
 use microcache_store::{Claimed, Hit, Memory};
 use tokio::sync::oneshot;
@@ -36,8 +36,8 @@ pub(crate) enum Own {
     Private(OriginResponse, &'static str),
     /// The whole is too large to be kept, and the client wants a part: it asks for that.
     TooLarge,
-    /// No answer; the origin's error page, if it sent one.
-    Failed(Failure, Option<OriginResponse>),
+    /// No answer; a copy that may be used nevertheless; the origin's error page, if it sent one.
+    Failed(Failure, Option<Hit>, Option<OriginResponse>),
 }
 
 /// One collapsed fetch.
@@ -70,9 +70,7 @@ impl Engine {
             Ok(response) => response,
             Err(error) => {
                 let failure = Failure::Origin(error);
-                leader.fail(failure.clone());
-                let _ = own.send(Own::Failed(failure, None));
-                return;
+                return self.fail(leader, own, fetch, failure, None).await;
             }
         };
         let now = self.clock.now();
@@ -97,11 +95,14 @@ impl Engine {
             return self.tell_confirmed(leader, &fetch, &stored, &merged, own, taken);
         }
         let keeps_stale = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
-        let server_error = matches!(response.status, 500 | 502 | 503 | 504);
-        if server_error && fetch.stored.as_ref().is_some_and(keeps_stale) {
-            return fail_with_page(&leader, own, response);
-        }
         let judged = judge(&self, route, &facts, &response, request_time, now);
+        if is_origin_failure(response.status)
+            && (judged.is_err() || fetch.stored.as_ref().is_some_and(keeps_stale))
+        {
+            let failure = Failure::Status(response.status);
+            let page = Some(response);
+            return self.fail(leader, own, fetch, failure, page).await;
+        }
         if is_refusal(response.status) && (fetch.stored.is_some() || judged.is_err()) {
             // What this client sent may be the reason: what is stored stays, and the others ask.
             leader.refuse();
@@ -134,7 +135,6 @@ impl Engine {
                 self.fill(leader, &filling, body, fetch.route, claimed)
                     .await;
             }
-            Err(_) if server_error => fail_with_page(&leader, own, response),
             Err(why) => {
                 self.not_for_sharing(&leader, &fetch, response.fields.fields(), now);
                 if why == TOO_LARGE {
@@ -150,6 +150,21 @@ impl Engine {
                 let _ = own.send(Own::Private(response, why));
             }
         }
+    }
+
+    /// Tells that the origin failed, and what copy there is.
+    async fn fail(
+        &self,
+        leader: Leader,
+        own: oneshot::Sender<Own>,
+        mut fetch: Fetch,
+        failure: Failure,
+        page: Option<OriginResponse>,
+    ) {
+        self.look_again(&leader, &mut fetch).await;
+        let stale = fetch.stored.filter(|_| !leader.is_purged());
+        leader.fail(failure.clone(), stale.clone());
+        let _ = own.send(Own::Failed(failure, stale, page));
     }
 
     async fn fetch_once(
@@ -263,12 +278,6 @@ impl Engine {
         self.tiers
             .remove_variant(key, &stored.vary, &stored.selection);
     }
-}
-
-fn fail_with_page(leader: &Leader, own: oneshot::Sender<Own>, page: OriginResponse) {
-    let failure = Failure::Status(page.status);
-    leader.fail(failure.clone());
-    let _ = own.send(Own::Failed(failure, Some(page)));
 }
 
 /// What a fetch for everyone sends: nothing that asks for a part, for another client's condition,

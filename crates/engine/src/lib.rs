@@ -22,6 +22,7 @@ mod purge;
 mod purges;
 mod respond;
 pub mod serve;
+mod stale;
 mod sync;
 
 pub use body::{Body, BodyError, Frame, Source};

@@ -121,6 +121,25 @@ impl Incoming {
         self.as_request().origin_view(rules)
     }
 
+    /// The same request for whoever answers it, without what is sent on.
+    pub(crate) fn without_body(&self) -> Self {
+        Self {
+            method: self.method.clone(),
+            scheme: self.scheme,
+            host: self.host.clone(),
+            target: self.target.clone(),
+            fields: self.fields.clone(),
+            address: Arc::clone(&self.address),
+            outgoing: FieldsBuf::new(),
+            body: Body::Empty,
+            length: None,
+            upgrade: self.upgrade,
+            vouched: self.vouched,
+            client: self.client.clone(),
+            interim: None,
+        }
+    }
+
     /// The view that a look-up takes.
     pub fn as_request(&self) -> Request<'_> {
         Request {

@@ -79,6 +79,8 @@ pub struct Settings {
     pub remember_too_large: Millis,
     /// The time between two attempts to refresh a response.
     pub refresh_pause: Millis,
+    /// How long a request waits for the origin where there is a copy that may be used if that fails.
+    pub stale_wait: Millis,
     /// How long a request waits for somebody else's fetch.
     pub wait_timeout: Millis,
 }

@@ -84,6 +84,7 @@ fn engine() -> (Arc<Engine>, Arc<Scripted>) {
         hit_for_miss: 2_000,
         remember_too_large: 60_000,
         refresh_pause: 1_000,
+        stale_wait: 2_000,
         wait_timeout: 60_000,
     };
     let route = Route {

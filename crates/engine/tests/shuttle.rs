@@ -79,12 +79,12 @@ fn after_a_failure_one_of_those_who_waited_leads() {
         in_threads(flights, 3, move |flights| {
             let lead = |leader: Leader| {
                 if counted.fetch_add(1, Ordering::SeqCst) == 0 {
-                    leader.fail(Failure::Abandoned);
+                    leader.fail(Failure::Abandoned, None);
                 } else {
                     leader.release();
                 }
             };
-            if let Some(Progress::Failed(_)) = enter(flights, lead) {
+            if let Some(Progress::Failed(..)) = enter(flights, lead) {
                 let told = enter(flights, lead);
                 assert!(matches!(told, None | Some(Progress::Released)));
             }
@@ -100,7 +100,7 @@ fn a_leader_that_vanishes_is_a_failure() {
             let told = enter(flights, drop);
             assert!(matches!(
                 told,
-                None | Some(Progress::Failed(Failure::Abandoned))
+                None | Some(Progress::Failed(Failure::Abandoned, None))
             ));
         });
     });

@@ -116,6 +116,7 @@ fn engine(config: &Config, origins: &[Arc<dyn Origin>], tiers: Tiers) -> Engine 
         hit_for_miss: config.hit_for_miss,
         remember_too_large: config.remember_too_large,
         refresh_pause: REFRESH_PAUSE,
+        stale_wait: config.stale_wait,
         wait_timeout: WAIT_TIMEOUT,
     };
     let routes = config

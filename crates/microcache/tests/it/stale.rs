@@ -393,3 +393,86 @@ fn after_both_windows_nothing_stale_is_shown() {
         proxy.get("/").assert_is(503, "broken");
     }
 }
+
+/// An old page that everyone may get, whose renewal waits for the gate, and what is said of it.
+fn hung_after_one_page(origin: &Origin) -> Gate {
+    let gate = Gate::default();
+    let page = [
+        "Cache-Control: public, max-age=10",
+        "Age: 20",
+        "ETag: \"a\"",
+    ];
+    origin
+        .on("/")
+        .reply(Reply::new(200).with_all(&page).body("old"))
+        .reply(
+            Reply::new(200)
+                .with("Cache-Control: public, max-age=100")
+                .body("new")
+                .after(&gate),
+        );
+    gate
+}
+
+#[test]
+fn a_hung_origin_is_not_waited_for_while_there_is_a_copy() {
+    let origin = Origin::start();
+    let flags = ["--stale-while-revalidate", "0s", "--stale-wait", "50ms"];
+    let proxy = Proxy::start(&origin, &flags);
+    let gate = hung_after_one_page(&origin);
+    proxy.get("/").assert_is(200, "old");
+    for _ in 0..5 {
+        let response = proxy.get("/");
+        response.assert_is(200, "old");
+        assert_eq!(response.cache().get("detail"), Some("origin-slow"));
+    }
+    assert_eq!(origin.count("/"), 2, "one fetch, which goes on");
+    gate.open();
+    until_new(&proxy);
+    assert_eq!(origin.count("/"), 2);
+}
+
+#[test]
+fn nor_by_those_who_ask_alone() {
+    for (flags, request) in [
+        (&[][..], "Cookie: a=b"),
+        (&["--collapse", "false"], "X-Nothing: said"),
+    ] {
+        let origin = Origin::start();
+        let window = ["--stale-while-revalidate", "0s", "--stale-wait", "50ms"];
+        let proxy = Proxy::start(&origin, &[flags, &window].concat());
+        let gate = hung_after_one_page(&origin);
+        proxy.get("/").assert_is(200, "old");
+        proxy.get_with("/", &[request]).assert_is(200, "old");
+        assert_eq!(origin.count("/"), 2);
+        gate.open();
+        until_new(&proxy);
+    }
+}
+
+#[test]
+fn without_a_copy_for_it_a_slow_origin_is_waited_for() {
+    let origin = Origin::start();
+    let flags = [
+        "--stale-while-revalidate",
+        "0s",
+        "--stale-if-error",
+        "0s",
+        "--stale-wait",
+        "1ms",
+    ];
+    let proxy = Proxy::start(&origin, &flags);
+    let gate = hung_after_one_page(&origin);
+    proxy.get("/").assert_is(200, "old");
+    let mut clients = [
+        proxy.ask("/"),
+        proxy.ask("/"),
+        proxy.ask_with("/", &["Cookie: a=b"]),
+    ];
+    origin.wait_for("/", 3);
+    proxy.settle();
+    gate.open();
+    for client in &mut clients {
+        client.response().assert_is(200, "new");
+    }
+}

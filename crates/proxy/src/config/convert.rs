@@ -80,6 +80,7 @@ impl<'a> Draft<'a> {
                 routes: Vec::new(),
                 hit_for_miss: 0,
                 remember_too_large: 0,
+                stale_wait: 0,
                 limits: Limits::default(),
                 timeouts: ClientTimeouts::default(),
                 trusted_proxies: Vec::new(),

@@ -56,6 +56,8 @@ pub struct Config {
     pub hit_for_miss: Millis,
     /// How long a url that is too large to be kept is remembered.
     pub remember_too_large: Millis,
+    /// How long visitors wait for the origin where a stale response may be used if that fails.
+    pub stale_wait: Millis,
     /// Bounds on what clients and fetches may take.
     pub limits: Limits,
     /// How long slow clients are waited for.

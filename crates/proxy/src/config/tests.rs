@@ -58,6 +58,7 @@ fn one_url_is_enough() {
     assert_eq!(config.routes.len(), 1);
     assert!(config.routes[0].matcher.is_everything());
     assert_eq!(config.hit_for_miss, 2000);
+    assert_eq!(config.stale_wait, 2000);
     assert_eq!(config.limits.head_bytes, 32 << 10);
     assert_eq!(config.limits.max_connections, None);
     assert_eq!(config.timeouts.idle, Duration::from_secs(75));

@@ -121,24 +121,33 @@ impl Tiers {
     /// Looks for the response of a key that a request selects. Who finds nothing learns whose turn
     /// it is to ask the origin.
     pub async fn find(&self, key: &[u8], request: &OriginView<'_>) -> Lookup {
-        Self::find_in(self.tiers.iter(), &self.limits, key, request).await
+        let claim = Some(self.limits.claim);
+        Self::find_in(self.tiers.iter(), claim, key, request).await
+    }
+
+    /// The same for who is not going to ask the origin.
+    pub async fn look(&self, key: &[u8], request: &OriginView<'_>) -> Option<Found> {
+        match Self::find_in(self.tiers.iter(), None, key, request).await {
+            Lookup::Found(found) => Some(found),
+            Lookup::Missing(..) => None,
+        }
     }
 
     /// The same where other processes may have put it.
     pub async fn find_shared(&self, key: &[u8], request: &OriginView<'_>) -> Lookup {
         let shared = self.tiers.iter().filter(|placed| placed.tier.is_shared());
-        Self::find_in(shared, &self.limits, key, request).await
+        Self::find_in(shared, Some(self.limits.claim), key, request).await
     }
 
     async fn find_in(
         tiers: impl Iterator<Item = &Arc<Placed>>,
-        limits: &TierLimits,
+        claim: Option<Duration>,
         key: &[u8],
         request: &OriginView<'_>,
     ) -> Lookup {
         let (mut turn, mut others) = (Turn::Free, None);
         for placed in tiers {
-            let claim = placed.tier.is_shared().then_some(limits.claim);
+            let claim = claim.filter(|_| placed.tier.is_shared());
             match placed.find(key, request, claim).await {
                 Ok(Lookup::Missing(one, varies)) => {
                     if !matches!(one, Turn::Free) {

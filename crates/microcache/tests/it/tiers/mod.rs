@@ -4,6 +4,7 @@ mod crash;
 mod disk;
 mod failover;
 mod fleet;
+mod last_copy;
 mod lost;
 mod mounted;
 mod pages;

@@ -77,6 +77,17 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
     },
     Opt {
         about: About {
+            name: "stale_wait",
+            form: Form::Duration,
+            unset: Unset::Is(r#""2s""#),
+            example: r#""2s""#,
+            help: "How long visitors wait for the application where a stale response may be used if that fails",
+            more: "Then they get the stale response, and the request goes on for those who come later.",
+        },
+        set: |c, v, m| m.put(&mut c.stale_wait, v.millis(&WAIT)),
+    },
+    Opt {
+        about: About {
             name: "trusted_proxies",
             form: Form::List("BLOCK"),
             unset: Unset::Is("[]"),

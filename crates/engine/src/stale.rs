@@ -1,0 +1,114 @@
+//! Copies beyond their time, for when the origin fails or lets everyone wait.
+
+use std::future::Future;
+use std::time::Duration;
+
+use microcache_policy::vary::{self, Selection};
+use microcache_policy::{OriginView, on_error};
+use microcache_store::{Hit, Memory};
+use tokio::time::{Instant, timeout_at};
+
+use crate::message::{Incoming, Response};
+use crate::outcome::Outcome;
+use crate::serve::{Engine, answer};
+
+/// What `Cache-Status` says where the origin had the time that visitors give it.
+pub(crate) const SLOW: &str = "origin-slow";
+
+/// Where a stale copy may be, and for whom.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish<'a> {
+    pub(crate) route: usize,
+    pub(crate) key: &'a [u8],
+    pub(crate) incoming: &'a Incoming,
+    /// Copies that are known of, beside what memory has.
+    pub(crate) known: [Option<&'a Hit>; 2],
+}
+
+/// What became of waiting.
+pub(crate) enum Waited<T> {
+    Told(T),
+    /// It took longer than visitors wait where there is a copy.
+    Stale(Response),
+    TooLong,
+}
+
+impl Engine {
+    /// The answer from the newest copy that may be used when the origin fails, and why it is.
+    pub(crate) fn stale_copy(&self, wish: &Wish<'_>, why: &'static str) -> Option<Response> {
+        let request = wish.incoming.origin_view(self.rules(wish.route));
+        let in_memory = self.stored(wish.key, &request);
+        let known = wish.known.iter().flatten().copied();
+        let copies = known.chain(in_memory.as_ref());
+        let usable = copies.filter(|hit| self.may_stand_in(hit, wish));
+        let newest = usable.max_by_key(|hit| hit.began)?;
+        Some(self.stand_in(newest.clone(), wish, why))
+    }
+
+    /// The same from what lies behind memory.
+    pub(crate) async fn stale_copy_behind(
+        &self,
+        wish: &Wish<'_>,
+        why: &'static str,
+    ) -> Option<Response> {
+        if self.tiers.is_empty() {
+            return None;
+        }
+        let request = wish.incoming.origin_view(self.rules(wish.route));
+        let found = self.tiers.look(wish.key, &request).await?;
+        let hit = Memory::hold(found.stored);
+        let usable = !self.purges.covers(wish.key, hit.began) && self.may_stand_in(&hit, wish);
+        usable.then(|| self.stand_in(hit, wish, why))
+    }
+
+    /// Waits, but where there is a copy that may be used when the origin fails no longer than
+    /// visitors wait for the origin. A copy may also come to light meanwhile.
+    pub(crate) async fn or_stale<T>(
+        &self,
+        mut told: impl Future<Output = T> + Unpin,
+        (began, deadline): (Instant, Option<Instant>),
+        copy: impl Fn() -> Option<Response>,
+    ) -> Waited<T> {
+        let mut pause = Duration::from_millis(self.settings.stale_wait);
+        let mut next = began + pause;
+        loop {
+            let until = deadline.map_or(next, |deadline| deadline.min(next));
+            if let Ok(told) = timeout_at(until, &mut told).await {
+                return Waited::Told(told);
+            }
+            if let Some(response) = copy() {
+                return Waited::Stale(response);
+            }
+            if deadline.is_some_and(|deadline| deadline <= until) {
+                return Waited::TooLong;
+            }
+            pause *= 2;
+            next = Instant::now() + pause;
+        }
+    }
+
+    /// What memory has for a request.
+    pub(crate) fn stored(&self, key: &[u8], request: &OriginView<'_>) -> Option<Hit> {
+        let object = self.memory.get(key)?;
+        object.select(request, self.clock.now()).ok()
+    }
+
+    fn may_stand_in(&self, hit: &Hit, wish: &Wish<'_>) -> bool {
+        let facts = self.facts(wish.route, wish.incoming);
+        let is_whole = hit.file().is_none_or(|file| !file.is_damaged());
+        let request = wish.incoming.origin_view(self.rules(wish.route));
+        let mut selection = Selection::new();
+        vary::select(&hit.vary, &request, &mut selection);
+        is_whole
+            && vary::answers(&hit.vary, &hit.selection, &selection, hit.fields())
+            && on_error(&hit.lifetime, &facts, self.clock.now())
+    }
+
+    fn stand_in(&self, hit: Hit, wish: &Wish<'_>, why: &'static str) -> Response {
+        let facts = self.facts(wish.route, wish.incoming);
+        let (request, now) = (wish.incoming.as_request(), self.clock.now());
+        let mut response = answer(hit, &request, &facts, now, Outcome::Stale);
+        response.cache_status.detail = Some(why);
+        response
+    }
+}
