@@ -80,14 +80,17 @@ impl Engine {
                     self.or_stale(ticket, times, copy).await
                 }
             };
-            match self.next(told, entered, &question, &incoming, &mut before) {
+            let next = self.next(told, entered, &question, &incoming, &mut before);
+            let only_for_another = matches!(next, Next::LookForAnother);
+            match next {
                 Next::Answer(response) => return *response,
                 Next::Alone => break,
-                Next::LookAgain => {}
+                Next::LookAgain | Next::LookForAnother => {}
             }
             match self.serve(&incoming.as_request(), self.clock.now()) {
                 // Whoever asks next after the pause renews it.
                 Served::Now(response) | Served::NowAndRefresh(response, _) => return response,
+                Served::Ask(next) if only_for_another && !wants_another(&question, &next) => break,
                 Served::Ask(next) => question = next,
             }
         }
@@ -127,7 +130,7 @@ impl Engine {
                 }
             }
             Waited::Told(Progress::LookAgain) => return Next::LookAgain,
-            Waited::Told(Progress::Released) => return Next::Alone,
+            Waited::Told(Progress::Released) => return Next::LookForAnother,
             // One client's request must not disperse the others: one of them asks for all, once.
             Waited::Told(Progress::Refused) if !mem::replace(&mut before.refused, true) => {
                 return Next::LookAgain;
@@ -377,12 +380,23 @@ enum Next {
     Answer(Box<Response>),
     /// Asks again, together with the others.
     LookAgain,
+    /// The same, if that is for another fetch than the one it waited for, whose answer was not to be
+    /// shared: it may have been for other values of what it varies on.
+    LookForAnother,
     Alone,
 }
 
 impl Next {
     fn answer(response: Response) -> Self {
         Self::Answer(Box::new(response))
+    }
+}
+
+/// Whether it has turned out that another fetch is the one to wait for.
+fn wants_another(question: &Question, next: &Question) -> bool {
+    match (&question.way, &next.way) {
+        (Way::Together(old), Way::Together(new)) => old.selection != new.selection,
+        _ => false,
     }
 }
 

@@ -197,3 +197,28 @@ fn clients_that_make_the_origin_fail_do_not_fail_the_others() {
         assert!(matches!(second.response().status, 200 | 500 | 502));
     }
 }
+
+#[test]
+fn those_who_waited_for_an_odd_variant_still_ask_as_one() {
+    for odd in ["Cache-Control: private", "Set-Cookie: a=1"] {
+        let origin = Origin::start();
+        let proxy = Proxy::start(&origin, &["--threads", "1"]);
+        let first = Gate::default();
+        let opening = first.clone();
+        origin.on("/").answer(move |request| {
+            let reply = Reply::new(200).with("Vary: X-Bad");
+            if is_bad(request) {
+                reply.with(odd).body("odd").after(&opening)
+            } else {
+                reply.with(FRESH).body("good")
+            }
+        });
+        let (mut bad, mut waiting) = leader_and_waiters(&origin, &proxy, 5);
+        first.open();
+        bad.response().assert_is(200, "odd");
+        for client in &mut waiting {
+            client.response().assert_is(200, "good");
+        }
+        assert_eq!(origin.count("/"), 2, "{odd}: one of them asked for all");
+    }
+}
