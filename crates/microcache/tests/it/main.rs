@@ -1,5 +1,6 @@
 //! Black-box tests: the real binary between a scripted origin and a raw client.
 
+mod adversary;
 mod bad_days;
 mod bad_origin;
 mod chaos;

@@ -114,6 +114,11 @@ impl Client {
         self.read_response(false)
     }
 
+    /// The same to HEAD.
+    pub(crate) fn try_response_to_head(&mut self) -> io::Result<Response> {
+        self.read_response(true)
+    }
+
     /// The head of the next response, interim or final; its body is still to be read.
     pub(crate) fn head(&mut self) -> Head {
         self.wire

@@ -88,6 +88,11 @@ impl Reply {
         self.step(Step::Send(bytes.as_ref().to_vec()))
     }
 
+    /// The whole body as it is framed by the fields before it.
+    pub(crate) fn framed(self, bytes: impl AsRef<[u8]>) -> Self {
+        self.step(Step::Body(bytes.as_ref().to_vec()))
+    }
+
     /// One piece of a chunked body.
     pub(crate) fn chunk(self, data: &str) -> Self {
         self.send(format!("{:x}\r\n{data}\r\n", data.len()))

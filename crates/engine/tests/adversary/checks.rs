@@ -1,0 +1,340 @@
+//! What must hold of every conversation.
+
+use std::fmt;
+
+use super::model::{Asked, HONEST_SECRET, HOSTILE_SECRET, Page, Version, joined};
+use super::world::{Act, Answer, Got, LARGEST, Log, Plan, VARIANTS};
+
+/// How much older than fresh an answer may be: the stale window, and refreshes that take their time.
+const STALE: u64 = 45_000;
+/// How long the body of a page that is kept may take.
+const BODY: u64 = 100;
+/// Longer than anybody should wait.
+const LONGEST: u64 = 40_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// What the origin would not have given to this client.
+    NotItsOwn,
+    /// A secret, or a cookie, of somebody else.
+    Secret,
+    /// An error or half a body, where the origin was well.
+    Failed,
+    /// A fresh page that was not there any more.
+    Lost,
+    /// A page that can be kept and was not.
+    NotKept,
+    /// More requests for one page at once than one.
+    Stampede,
+    /// An answer that took too long.
+    Slow,
+}
+
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) kind: Kind,
+    pub(crate) about: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, self.about)
+    }
+}
+
+/// That a page was kept: asked for then, there since then, and fresh until then.
+#[derive(Clone, Copy)]
+struct Kept {
+    asked: u64,
+    since: u64,
+    until: u64,
+}
+
+/// A conversation that is over, and the questions asked about it.
+struct Review<'a> {
+    plan: &'a Plan,
+    log: &'a Log,
+    faults: Vec<Fault>,
+}
+
+pub(crate) fn faults(plan: &Plan, log: &Log) -> Vec<Fault> {
+    let mut review = Review {
+        plan,
+        log,
+        faults: Vec::new(),
+    };
+    for answer in &log.answers {
+        match &plan.steps[answer.step].act {
+            Act::Honest(asked, _) => review.check_honest(asked, answer),
+            Act::Hostile(..) => review.check_secret(answer, HONEST_SECRET),
+            Act::Outage(_) => {}
+        }
+    }
+    for page in &plan.pages {
+        review.check_hits(page);
+        review.check_collapse(page);
+    }
+    review.faults
+}
+
+impl<'a> Review<'a> {
+    fn check_honest(&mut self, asked: &Asked, answer: &Answer) {
+        self.check_secret(answer, HOSTILE_SECRET);
+        let Some(got) = &answer.got else { return };
+        if answer.ended - answer.began > LONGEST {
+            self.fault(Kind::Slow, answer, got);
+        }
+        let outage = self.outage(answer.began.saturating_sub(1_000), answer.ended);
+        if got.status >= 500 || !got.is_whole {
+            if !outage {
+                self.fault(Kind::Failed, answer, got);
+            }
+            return;
+        }
+        if joined(&got.fields, "set-cookie").is_some() {
+            self.fault(Kind::Secret, answer, got);
+        }
+        let page = self.page(asked);
+        let fits = self.versions(page, answer).iter().any(|&version| {
+            let is_it = |asked| {
+                let reply = page.answer(asked, version, 0);
+                reply.is_what(asked, got.status, &got.fields, &got.body)
+            };
+            // A part, or no news, is what a cache may give and need not.
+            is_it(asked) || is_it(&asked.plain())
+        });
+        if !fits {
+            self.fault(Kind::NotItsOwn, answer, got);
+        }
+    }
+
+    fn check_secret(&mut self, answer: &Answer, secret: &str) {
+        let Some(got) = &answer.got else { return };
+        let body = String::from_utf8_lossy(&got.body);
+        if body.contains(secret) || got.fields.iter().any(|(_, value)| value.contains(secret)) {
+            self.fault(Kind::Secret, answer, got);
+        }
+    }
+
+    /// Every version that an answer may be of: current when it was given, or not longer ago than it
+    /// may be stale; and not from before an edit that was over when it was asked for.
+    fn versions(&self, page: &Page, answer: &Answer) -> Vec<Version> {
+        let failures = self.plan.steps.iter().any(|step| match &step.act {
+            Act::Outage(_) => true,
+            Act::Hostile(asked, _) => {
+                asked.target == page.path && joined(&asked.fields, "x-crash").is_some()
+            }
+            Act::Honest(..) => false,
+        });
+        let from = if failures {
+            0
+        } else {
+            answer.began.saturating_sub(page.fresh + STALE)
+        };
+        let editions = from / page.period..=answer.ended / page.period;
+        let least = self
+            .edits(page)
+            .filter(|(edit, _)| edit.ended <= answer.began)
+            .map(|(_, number)| number)
+            .max()
+            .unwrap_or(0);
+        let most = self.edits_seen(page, answer.ended) as u64;
+        editions
+            .flat_map(|edition| (least..=most).map(move |edits| Version { edits, edition }))
+            .collect()
+    }
+
+    /// The unsafe requests that were answered, with the number of the edit they made.
+    fn edits(&self, page: &Page) -> impl Iterator<Item = (&Answer, u64)> {
+        self.log.answers.iter().filter_map(move |answer| {
+            let asked = self.asked(answer)?;
+            let number = joined(&answer.got.as_ref()?.fields, "x-edit")?
+                .parse()
+                .ok()?;
+            (asked.target == page.path).then_some((answer, number))
+        })
+    }
+
+    /// Unsafe requests that the origin had seen by then.
+    fn edits_seen(&self, page: &Page, until: u64) -> usize {
+        let unsafe_method = |asked: &Asked| matches!(asked.method.as_str(), "POST" | "DELETE");
+        let seen = self.log.seen.iter();
+        seen.filter(|seen| {
+            seen.at <= until && seen.asked.target == page.path && unsafe_method(&seen.asked)
+        })
+        .count()
+    }
+
+    /// A page that was kept for honest clients is there for them until it is stale or changed.
+    fn check_hits(&mut self, page: &Page) {
+        let mut kept: Option<Kept> = None;
+        for answer in self.visits(page) {
+            let got = answer.got.as_ref().expect("visits have an answer");
+            if got.status >= 500 {
+                continue;
+            }
+            // What was disturbed is not counted on until it has been seen again.
+            kept = kept.filter(|kept| !self.disturbed(page, kept.asked, answer.ended));
+            let is_kept = kept.is_some_and(|kept| (kept.since..kept.until).contains(&answer.began));
+            if is_kept && !got.hit {
+                self.fault(Kind::Lost, answer, got);
+            }
+            // A HEAD that goes by itself brings nothing to keep.
+            let is_head = self
+                .asked(answer)
+                .is_some_and(|asked| asked.method == "HEAD");
+            let alone = !got.hit && !got.collapsed && !is_head;
+            if alone && !got.stored && !self.disturbed(page, answer.began, answer.ended) {
+                self.fault(Kind::NotKept, answer, got);
+            }
+            let fresh_for = match got.ttl {
+                Some(ttl) if got.hit => u64::try_from(ttl).unwrap_or(0) * 1_000,
+                _ if got.stored => page.fresh,
+                _ => 0,
+            };
+            let until = answer.began + fresh_for;
+            if kept.is_none_or(|kept| kept.until < until) && fresh_for > 0 {
+                // The head may be there, and all of it for a HEAD, while the body is still coming.
+                let (asked, since) = (answer.began, answer.ended + if got.hit { 0 } else { BODY });
+                kept = Some(Kept {
+                    asked,
+                    since,
+                    until,
+                });
+            }
+        }
+    }
+
+    /// Whether the page may have gone between: an edit, an outage, or more variants than are kept.
+    fn disturbed(&self, page: &Page, from: u64, to: u64) -> bool {
+        let hostile = self.log.answers.iter().filter(|answer| {
+            let asked = self.asked(answer).filter(|asked| asked.target == page.path);
+            let is_hostile = matches!(self.plan.steps[answer.step].act, Act::Hostile(..));
+            asked.is_some() && is_hostile && answer.ended >= from && answer.began <= to
+        });
+        let edits = self.log.seen.iter().any(|seen| {
+            seen.asked.target == page.path
+                && matches!(seen.asked.method.as_str(), "POST" | "DELETE")
+                && (from.saturating_sub(LONGEST)..=to).contains(&seen.at)
+        });
+        edits
+            || self.outage(from, to)
+            || page.has_any_number_of_variants() && hostile.count() + 1 >= VARIANTS
+    }
+
+    /// Honest clients who ask at once cost one request, or two where nobody knew yet what the page
+    /// depends on. After two requests that made the origin fail, each asks by himself.
+    fn check_collapse(&mut self, page: &Page) {
+        for (number, step) in self.plan.steps.iter().enumerate() {
+            let Act::Honest(asked, count) = &step.act else {
+                continue;
+            };
+            let is_kept = self.is_kept(page, asked) && !page.may_depend_on_anything();
+            if *count < 2 || asked.target != page.path || !is_kept {
+                continue;
+            }
+            let own = joined(&asked.fields, "x-step");
+            let seen = self.log.seen.iter();
+            let cost = seen
+                .filter(|seen| joined(&seen.asked.fields, "x-step") == own)
+                .count();
+            let answers = self
+                .log
+                .answers
+                .iter()
+                .filter(|answer| answer.step == number);
+            let last = answers
+                .max_by_key(|answer| answer.ended)
+                .expect("honest clients wait");
+            let disturbed = self.outage(step.at.saturating_sub(1_000), last.ended)
+                || self.crashed(page, step.at, last.ended)
+                || self.edits_seen(page, last.ended)
+                    > self.edits_seen(page, step.at.saturating_sub(LONGEST));
+            if cost > 2 && !disturbed {
+                let about = format!(
+                    "step {number}: {count} asked at once, {cost} requests reached the origin"
+                );
+                self.faults.push(Fault {
+                    kind: Kind::Stampede,
+                    about,
+                });
+            }
+        }
+    }
+
+    /// The answers to honest clients who were not logged in, in order, for a page that is kept.
+    fn visits(&self, page: &Page) -> Vec<&'a Answer> {
+        let mut visits: Vec<_> = self
+            .log
+            .answers
+            .iter()
+            .filter(|answer| match &self.plan.steps[answer.step].act {
+                Act::Honest(asked, _) => {
+                    asked.target == page.path && self.is_kept(page, asked) && answer.got.is_some()
+                }
+                _ => false,
+            })
+            .collect();
+        visits.sort_by_key(|answer| answer.began);
+        visits
+    }
+
+    fn is_kept(&self, page: &Page, asked: &Asked) -> bool {
+        let _ = self;
+        let logged_in = joined(&asked.fields, "cookie").is_some_and(|c| c.contains(HONEST_SECRET));
+        let version = Version {
+            edits: 0,
+            edition: 0,
+        };
+        !logged_in && page.size < LARGEST / 2 && page.answer(&asked.plain(), version, 0).shareable
+    }
+
+    /// Whether somebody made the origin fail on this page, and waited for it then.
+    fn crashed(&self, page: &Page, from: u64, to: u64) -> bool {
+        self.log.seen.iter().any(|seen| {
+            seen.asked.target == page.path
+                && joined(&seen.asked.fields, "x-crash").is_some()
+                && (from.saturating_sub(LONGEST)..=to).contains(&seen.at)
+        })
+    }
+
+    fn outage(&self, from: u64, to: u64) -> bool {
+        self.plan.steps.iter().any(|step| match step.act {
+            Act::Outage(length) => step.at <= to && step.at + length >= from,
+            _ => false,
+        })
+    }
+
+    fn page(&self, asked: &Asked) -> &'a Page {
+        let page = self
+            .plan
+            .pages
+            .iter()
+            .find(|page| page.path == asked.target);
+        page.expect("honest clients ask for pages")
+    }
+
+    fn asked(&self, answer: &Answer) -> Option<&'a Asked> {
+        match &self.plan.steps[answer.step].act {
+            Act::Honest(asked, _) | Act::Hostile(asked, _) => Some(asked),
+            Act::Outage(_) => None,
+        }
+    }
+
+    fn fault(&mut self, kind: Kind, answer: &Answer, got: &Got) {
+        let body = String::from_utf8_lossy(&got.body[..got.body.len().min(200)]);
+        let about = format!(
+            "step {} at {} to {} ms got {} {:?} {:?}, {} bytes, whole: {}, {}",
+            answer.step,
+            answer.began,
+            answer.ended,
+            got.status,
+            got.fields,
+            body.trim_end_matches('.'),
+            got.body.len(),
+            got.is_whole,
+            got.status_field
+        );
+        self.faults.push(Fault { kind, about });
+    }
+}

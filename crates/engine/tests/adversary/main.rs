@@ -1,0 +1,39 @@
+//! Two clients, an honest one and a hostile one, before an origin that follows RFC 9110: whatever the
+//! second does, the first gets what the origin would have given it, and its pages stay in the cache.
+//!
+//! Time is the test's own, so that hours pass in a blink. `ADVERSARY_SEED` begins elsewhere and
+//! `ADVERSARY_RUNS` goes on for longer; a failure prints the shortest conversation that shows it.
+#![cfg(not(shuttle))]
+
+mod checks;
+mod model;
+mod origin;
+mod shrink;
+mod world;
+
+use model::Chance;
+use world::{Plan, run};
+
+/// Conversations with as many worlds.
+const RUNS: u64 = 600;
+
+#[test]
+fn whatever_one_client_does_the_other_gets_what_the_origin_would_give_it() {
+    let first = number("ADVERSARY_SEED").unwrap_or(1);
+    for seed in first..first + number("ADVERSARY_RUNS").unwrap_or(RUNS) {
+        let plan = Plan::from_chance(&mut Chance::new(seed));
+        let faults = checks::faults(&plan, &run(&plan));
+        if let Some(fault) = faults.first() {
+            let shortest = shrink::shortest(&plan, fault.kind);
+            let fault = checks::faults(&shortest, &run(&shortest))
+                .into_iter()
+                .find(|one| one.kind == fault.kind)
+                .expect("the shortest shows it as well");
+            panic!("seed {seed}: {fault}\n{shortest}");
+        }
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}

@@ -1,0 +1,356 @@
+//! A conversation, and what comes of it when the engine stands in between.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use microcache_engine::flight::FlightLimits;
+use microcache_engine::{
+    Body, Engine, Found, Frame, Incoming, Request, Response, Route, Served, Settings,
+};
+use microcache_policy::{Fields, FieldsBuf, Rules, Scheme, hop, only_from_trusted_peers};
+use microcache_store::{MemoryLimits, Tiers};
+use tokio::time::{sleep, timeout};
+
+use super::model::{Asked, Chance, HOST, Lines, Page, honest, hostile};
+use super::origin::{Seen, World};
+
+/// The largest body that is kept. The largest pages are larger.
+pub(crate) const LARGEST: usize = 64 * 1024;
+/// Responses kept side by side for one key.
+pub(crate) const VARIANTS: usize = 8;
+
+/// All that is said, and when.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) pages: Vec<Page>,
+    pub(crate) steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) at: u64,
+    pub(crate) act: Act,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// As many honest clients ask for the same at once.
+    Honest(Asked, usize),
+    Hostile(Asked, Manner),
+    /// The origin cannot be reached for so long.
+    Outage(u64),
+}
+
+/// How a client takes its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Manner {
+    Reads,
+    /// It goes away after so long.
+    Leaves(u64),
+    /// It reads nothing of the body for so long.
+    Stalls(u64),
+}
+
+/// What somebody got.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) step: usize,
+    pub(crate) began: u64,
+    pub(crate) ended: u64,
+    /// `None` if it did not wait for it.
+    pub(crate) got: Option<Got>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Got {
+    pub(crate) status: u16,
+    pub(crate) fields: Lines,
+    pub(crate) body: Vec<u8>,
+    pub(crate) is_whole: bool,
+    pub(crate) hit: bool,
+    pub(crate) collapsed: bool,
+    pub(crate) stored: bool,
+    pub(crate) ttl: Option<i64>,
+    pub(crate) status_field: String,
+}
+
+/// What came of a conversation.
+pub(crate) struct Log {
+    pub(crate) answers: Vec<Answer>,
+    pub(crate) seen: Vec<Seen>,
+}
+
+impl Plan {
+    pub(crate) fn from_chance(chance: &mut Chance) -> Self {
+        let mut pages = vec![Page::front(chance)];
+        pages.extend((1..3).map(|number| Page::any(chance, number)));
+        let (mut at, favourite) = (0, chance.below(1_000));
+        let steps = (0..chance.below(60) + 10).map(|number| {
+            at += [0, 0, 5, 30, 200, 900, 1_500, 12_000][chance.below(8)];
+            let page = if chance.one_in(2) {
+                &pages[0]
+            } else {
+                &pages[chance.below(pages.len())]
+            };
+            let act = match chance.below(40) {
+                0 => Act::Outage([10, 3_000][chance.below(2)]),
+                1..12 => {
+                    let asked = honest(chance, page, number);
+                    Act::Honest(asked, if chance.one_in(3) { 5 } else { 1 })
+                }
+                _ => Act::Hostile(
+                    hostile(chance, page, favourite),
+                    Manner::from_chance(chance),
+                ),
+            };
+            Step { at, act }
+        });
+        let steps = steps.collect();
+        Self { pages, steps }
+    }
+
+    pub(crate) fn without(&self, at: usize, count: usize) -> Self {
+        let mut plan = self.clone();
+        let end = (at + count).min(plan.steps.len());
+        plan.steps.drain(at..end);
+        plan
+    }
+
+    /// Leaves out what hostile requests need not say, as long as it `shows` the same.
+    pub(crate) fn with_fewer_fields(mut self, shows: impl Fn(&Self) -> bool) -> Self {
+        for step in 0..self.steps.len() {
+            // Every request has a host.
+            let mut field = 1;
+            loop {
+                let mut next = self.clone();
+                let Act::Hostile(asked, _) = &mut next.steps[step].act else {
+                    break;
+                };
+                if field >= asked.fields.len() {
+                    break;
+                }
+                asked.fields.remove(field);
+                if shows(&next) {
+                    self = next;
+                } else {
+                    field += 1;
+                }
+            }
+        }
+        self
+    }
+}
+
+impl Manner {
+    fn from_chance(chance: &mut Chance) -> Self {
+        match chance.below(8) {
+            0 => Self::Leaves([0, 10, 25, 500][chance.below(4)]),
+            1 => Self::Stalls([50, 5_000][chance.below(2)]),
+            _ => Self::Reads,
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for page in &self.pages {
+            writeln!(f, "{page:?}")?;
+        }
+        for step in &self.steps {
+            match &step.act {
+                Act::Honest(asked, count) => {
+                    writeln!(f, "{} ms: {count} honest: {}", step.at, asked.text())?
+                }
+                Act::Hostile(asked, manner) => {
+                    writeln!(f, "{} ms: hostile, {manner:?}: {}", step.at, asked.text())?
+                }
+                Act::Outage(length) => writeln!(f, "{} ms: an outage of {length} ms", step.at)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Has the conversation.
+pub(crate) fn run(plan: &Plan) -> Log {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime")
+        .block_on(talk(plan))
+}
+
+async fn talk(plan: &Plan) -> Log {
+    let outages = plan.steps.iter().filter_map(|step| match step.act {
+        Act::Outage(length) => Some((step.at, step.at + length)),
+        _ => None,
+    });
+    let world = World::new(&plan.pages, outages.collect());
+    let engine = engine(&world);
+    let mut clients = Vec::new();
+    for (number, step) in plan.steps.iter().enumerate() {
+        sleep(Duration::from_millis(step.at.saturating_sub(world.now()))).await;
+        let (asked, count, manner) = match &step.act {
+            Act::Honest(asked, count) => (asked, *count, Manner::Reads),
+            Act::Hostile(asked, manner) => (asked, 1, *manner),
+            Act::Outage(_) => continue,
+        };
+        for _ in 0..count {
+            let (engine, world, asked) = (Arc::clone(&engine), Arc::clone(&world), asked.clone());
+            clients.push(tokio::spawn(async move {
+                let began = world.now();
+                let got = ask(engine, asked, manner).await;
+                Answer {
+                    step: number,
+                    began,
+                    ended: world.now(),
+                    got,
+                }
+            }));
+        }
+    }
+    let mut answers = Vec::new();
+    for client in clients {
+        answers.push(client.await.expect("no client panics"));
+    }
+    Log {
+        answers,
+        seen: world.seen(),
+    }
+}
+
+fn engine(world: &Arc<World>) -> Arc<Engine> {
+    let settings = Settings {
+        memory: MemoryLimits {
+            capacity: 64 << 20,
+            object: LARGEST as u64,
+            variants: VARIANTS,
+        },
+        largest: 0,
+        fill_memory: 16 << 20,
+        fill_timeout: 60_000,
+        flights: FlightLimits {
+            fetches: 1_024,
+            waiters: 1_024,
+        },
+        hit_for_miss: 2_000,
+        refresh_pause: 1_000,
+        wait_timeout: 60_000,
+        slow_reader_timeout: 10_000,
+        remember_too_large: 60_000,
+    };
+    let route = Route {
+        name: "all".to_owned(),
+        rules: Rules::default(),
+        pass: false,
+        collapse: true,
+        max_object: LARGEST as u64,
+        origin: Arc::clone(world) as Arc<_>,
+    };
+    let find = |_: &Request<'_>| Found {
+        route: 0,
+        bypass: false,
+    };
+    Arc::new(Engine::new(
+        settings,
+        vec![route],
+        Box::new(find),
+        Tiers::default(),
+    ))
+}
+
+async fn ask(engine: Arc<Engine>, asked: Asked, manner: Manner) -> Option<Got> {
+    let answer = answer(engine, asked, manner);
+    match manner {
+        Manner::Leaves(after) => timeout(Duration::from_millis(after), answer).await.ok(),
+        _ => Some(answer.await),
+    }
+}
+
+/// One request's way through the engine, as a connection takes it.
+async fn answer(engine: Arc<Engine>, asked: Asked, manner: Manner) -> Got {
+    let incoming = incoming(&asked);
+    let response = match engine.serve(&incoming.as_request(), engine.clock.now()) {
+        Served::Now(response) => response,
+        Served::NowAndRefresh(response, refresh) => {
+            engine.refresh(refresh, incoming);
+            response
+        }
+        Served::Ask(question) => engine.ask(question, incoming).await,
+    };
+    if let Manner::Stalls(time) = manner {
+        sleep(Duration::from_millis(time)).await;
+    }
+    got(response).await
+}
+
+async fn got(mut response: Response) -> Got {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let fields = response.fields();
+    let fields = fields.iter().map(|(name, value)| (text(name), text(value)));
+    let fields = fields.collect();
+    let (mut body, mut is_whole) = (Vec::new(), true);
+    while let Some(frame) = response.body.frame().await {
+        match frame {
+            Ok(Frame::Data(piece)) => body.extend_from_slice(&piece),
+            Ok(Frame::Trailers(_)) => {}
+            Err(_) => {
+                is_whole = false;
+                break;
+            }
+        }
+    }
+    let status = response.cache_status;
+    Got {
+        status: response.status,
+        fields,
+        body,
+        is_whole,
+        hit: status.hit,
+        collapsed: status.collapsed,
+        stored: status.stored,
+        ttl: status.ttl,
+        status_field: format!("{status:?}"),
+    }
+}
+
+fn incoming(asked: &Asked) -> Incoming {
+    let mut fields = FieldsBuf::new();
+    for (name, value) in &asked.fields {
+        fields.push(name, value.trim());
+    }
+    let body = if asked.has_body {
+        Body::Full("body".into())
+    } else {
+        Body::Empty
+    };
+    Incoming {
+        method: Method::from_bytes(asked.method.as_bytes()).expect("a method"),
+        scheme: Scheme::Http,
+        host: HOST.into(),
+        target: asked.target.clone().into(),
+        client: "192.0.2.1".into(),
+        outgoing: outgoing(fields.fields()),
+        fields: Bytes::from(fields.into_block()),
+        length: asked.has_body.then_some(4),
+        body,
+        upgrade: false,
+        vouched: false,
+        interim: None,
+    }
+}
+
+/// What the proxy sends on of a client's fields.
+fn outgoing(request: Fields<'_>) -> FieldsBuf {
+    let nominated = hop::Nominated::by(request);
+    let mut fields = FieldsBuf::new();
+    fields.extend_if(request, |name, _| {
+        !nominated.stays_behind(name) && !only_from_trusted_peers(name)
+    });
+    fields.push("X-Forwarded-For", "192.0.2.1");
+    fields
+}
