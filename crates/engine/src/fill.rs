@@ -10,9 +10,11 @@ mod budget;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use microcache_policy::FieldsBuf;
+use tokio::time::Instant;
 
 pub(crate) use budget::Budget;
 use budget::Charge;
@@ -64,10 +66,33 @@ struct Reader {
     taken: u64,
     /// How much it had when others began to wait for it.
     mark: u64,
-    /// When it last took something.
-    moved: u64,
     /// It was too slow, and gets no more.
     let_go: bool,
+    /// How much it had when its pace was last looked at, and when that was.
+    paced: u64,
+    paced_at: Option<Instant>,
+}
+
+impl Reader {
+    fn new() -> Self {
+        Self {
+            paced_at: Some(Instant::now()),
+            ..Self::default()
+        }
+    }
+
+    /// Since when it has taken next to nothing; `None` if that is not long enough to say so.
+    fn stalled_since(&mut self, now: Instant, patience: Duration) -> Option<Instant> {
+        let since = self.paced_at?;
+        if now.duration_since(since) < patience {
+            return None;
+        }
+        if self.taken - self.paced < PROGRESS {
+            return Some(since);
+        }
+        (self.paced, self.paced_at) = (self.taken, Some(now));
+        None
+    }
 }
 
 /// What became of a chunk.
@@ -121,10 +146,7 @@ impl Fill {
         if state.readers.len() <= place.index() {
             state.readers.resize(place.index() + 1, Reader::default());
         }
-        state.readers[place.index()] = Reader {
-            moved: self.budget.next_move(),
-            ..Reader::default()
-        };
+        state.readers[place.index()] = Reader::new();
         Some(FillReader {
             fill: Arc::clone(self),
             place,
@@ -235,25 +257,25 @@ impl Fill {
         writer.into_iter().for_each(Waker::wake);
     }
 
-    /// The readers for whom something is held that is not kept, with when they last took something.
-    fn behind(self: &Arc<Self>) -> Vec<Laggard> {
-        let state = self.state.lock();
+    /// The readers for whom something is held that is not kept, and who have taken next to nothing of
+    /// it for this long.
+    fn stalled(self: &Arc<Self>, patience: Duration) -> Vec<Laggard> {
+        let mut state = self.state.lock();
         if state.holds_all() {
             return Vec::new();
         }
-        let all = state
-            .wakers
-            .places()
-            .map(|place| (place.index(), state.readers[place.index()]));
-        let behind =
-            all.filter(|(_, reader)| !reader.let_go && state.received - reader.taken >= FREE);
-        behind
-            .map(|(at, reader)| Laggard {
-                moved: reader.moved,
-                fill: Arc::clone(self),
-                at,
-            })
-            .collect()
+        let (now, received) = (Instant::now(), state.received);
+        let places: Vec<_> = state.wakers.places().map(Place::index).collect();
+        let mut stalled = Vec::new();
+        for at in places {
+            let reader = &mut state.readers[at];
+            let is_behind = !reader.let_go && received - reader.taken >= FREE;
+            if let Some(since) = reader.stalled_since(now, patience).filter(|_| is_behind) {
+                let fill = Arc::clone(self);
+                stalled.push(Laggard { since, fill, at });
+            }
+        }
+        stalled
     }
 
     /// Lets go of what every reader has, once it need not be kept.
@@ -316,8 +338,7 @@ impl State {
 
 /// A reader who is behind.
 struct Laggard {
-    /// When it last took something, among all readers of all fills.
-    moved: u64,
+    since: Instant,
     fill: Arc<Fill>,
     at: usize,
 }
@@ -327,7 +348,7 @@ impl Laggard {
     fn let_go(&self) {
         let mut state = self.fill.state.lock();
         let reader = &mut state.readers[self.at];
-        reader.let_go |= reader.moved == self.moved;
+        reader.let_go |= reader.paced_at == Some(self.since);
         let writer = self.fill.release(&mut state);
         drop(state);
         writer.into_iter().for_each(Waker::wake);
@@ -385,7 +406,6 @@ impl FillReader {
         let mut writer = None;
         if self.held > 0 || self.left == 0 {
             reader.taken += std::mem::take(&mut self.held);
-            reader.moved = self.fill.budget.next_move();
             // Whoever has its part needs nothing of the rest.
             reader.let_go = self.left == 0;
             writer = self.fill.release(&mut state);

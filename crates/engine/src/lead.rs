@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::{
-    Fields, FieldsBuf, Handling, OriginView, Refreshed, RequestFacts, Rules, Storable, Time,
-    add_validators, is_conditional_field, is_origin_failure, is_refusal, on_error, refreshed,
+    Fields, FieldsBuf, Handling, NotStorable, OriginView, Refreshed, RequestFacts, Rules, Storable,
+    Time, add_validators, is_conditional_field, is_origin_failure, is_refusal, on_error, refreshed,
     same_representation, vary,
 };
 use microcache_store::{Claimed, Hit, Memory};
@@ -136,7 +136,7 @@ impl Engine {
                     .await;
             }
             Err(why) => {
-                self.not_for_sharing(&leader, &fetch, response.fields.fields(), now);
+                self.not_for_sharing(&leader, &fetch, response.fields.fields(), why, now);
                 if why == TOO_LARGE {
                     self.note_too_large(&leader, &fetch, now);
                 }
@@ -234,7 +234,8 @@ impl Engine {
             Storable::Yes(lifetime) => lifetime,
             Storable::No(why) => {
                 self.forget_selected(&key, stored, &view);
-                self.not_for_sharing(&leader, fetch, merged.fields.fields(), self.clock.now());
+                let (fields, now) = (merged.fields.fields(), self.clock.now());
+                self.not_for_sharing(&leader, fetch, fields, why.as_str(), now);
                 let last = Memory::hold(renewed(stored.lifetime));
                 let _ = own.send(Own::LastTime(last, why.as_str()));
                 return;
@@ -252,15 +253,28 @@ impl Engine {
     }
 
     /// The answer to this request is not to be shared, and neither will the next ones to such
-    /// requests be: for a while nobody waits for somebody else's. What is stored was given to be
-    /// shared, and stays until its time is over: a client who gets an answer of his own takes nothing
-    /// away from the others.
-    fn not_for_sharing(&self, leader: &Leader, fetch: &Fetch, response: Fields<'_>, now: Time) {
+    /// requests be: for a while nobody waits for somebody else's. What is stored for them ends where
+    /// the origin says in so many words that it is not to be shared any more; else it stays, since a
+    /// client who gets an answer of his own takes nothing away from the others.
+    fn not_for_sharing(
+        &self,
+        leader: &Leader,
+        fetch: &Fetch,
+        response: Fields<'_>,
+        why: &'static str,
+        now: Time,
+    ) {
+        const ENDS: [NotStorable; 2] = [NotStorable::Private, NotStorable::NoStore];
         let route = &self.routes[fetch.route];
         let view = fetch.incoming.origin_view(&route.rules);
         let facts = RequestFacts::read(&Method::GET, view.fields, false, &route.rules);
         // Somebody's credentials may be the reason. They say nothing about what others get.
         if !matches!(facts.handling(), Handling::Credentialed) {
+            if let Some(stored) = &fetch.stored
+                && ENDS.iter().any(|one| one.as_str() == why)
+            {
+                self.forget_selected(leader.key(), stored, &view);
+            }
             let named = vary::of_response(response, &route.rules.vary_ignored).names();
             let until = now.plus(self.settings.hit_for_miss);
             self.memory

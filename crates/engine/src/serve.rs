@@ -5,6 +5,7 @@
 //! takes it to the origin.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::request::{Handling, PassReason};
@@ -170,7 +171,10 @@ impl Engine {
             tiers,
             purges: Purges::default(),
             flights: Flights::new(settings.flights),
-            fill_budget: Arc::new(Budget::new(settings.fill_memory)),
+            fill_budget: Arc::new(Budget::new(
+                settings.fill_memory,
+                Duration::from_millis(settings.slow_reader_timeout),
+            )),
             oversized: Oversized::new(),
             settings,
             routes,

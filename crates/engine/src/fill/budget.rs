@@ -1,7 +1,7 @@
 //! What all bodies under way may take together.
 
 use std::sync::Weak;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::Fill;
 use crate::sync::Mutex;
@@ -14,8 +14,8 @@ use crate::sync::Mutex;
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: u64,
-    /// Counts what readers take, so that it can be said who has not moved for longest.
-    moves: AtomicU64,
+    /// How long a reader may take next to nothing before it counts as slow.
+    patience: Duration,
     books: Mutex<Books>,
 }
 
@@ -50,11 +50,12 @@ impl Budget {
     /// What slow readers may take of the whole.
     const SLOW_SHARE: u64 = 2;
 
-    /// At most `limit` bytes.
-    pub(crate) fn new(limit: u64) -> Self {
+    /// At most `limit` bytes, of which readers who stall for longer than `patience` keep no more than
+    /// a part.
+    pub(crate) fn new(limit: u64, patience: Duration) -> Self {
         Self {
             limit,
-            moves: AtomicU64::new(0),
+            patience,
             books: Mutex::new(Books::default()),
         }
     }
@@ -90,11 +91,6 @@ impl Budget {
         books.behind < self.slow_limit() && books.arriving + books.behind < self.limit
     }
 
-    /// The number of a reader's step, among all readers'.
-    pub(super) fn next_move(&self) -> u64 {
-        self.moves.fetch_add(1, Ordering::Relaxed)
-    }
-
     /// Remembers a fill that has slow readers.
     pub(super) fn watch(&self, fill: Weak<Fill>) {
         let mut books = self.books.lock();
@@ -105,8 +101,9 @@ impl Budget {
         }
     }
 
-    /// Where readers are behind with more than they may be, the ones go who have not moved for
-    /// longest.
+    /// Where readers are behind with more than they may be, the ones go who have stalled for longest.
+    /// Nobody lets go of those who go on taking what is there: they are soon done, and what all of
+    /// them hold is within the whole.
     pub(super) fn shed(&self) {
         let fills: Vec<_> = {
             let mut books = self.books.lock();
@@ -116,8 +113,11 @@ impl Budget {
             books.slow.retain(|fill| fill.strong_count() > 0);
             books.slow.iter().filter_map(Weak::upgrade).collect()
         };
-        let mut stalled: Vec<_> = fills.iter().flat_map(Fill::behind).collect();
-        stalled.sort_unstable_by_key(|reader| reader.moved);
+        let mut stalled: Vec<_> = fills
+            .iter()
+            .flat_map(|fill| fill.stalled(self.patience))
+            .collect();
+        stalled.sort_unstable_by_key(|reader| reader.since);
         for reader in stalled {
             if self.books.lock().behind <= self.slow_limit() {
                 return;
