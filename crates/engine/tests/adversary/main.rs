@@ -3,6 +3,12 @@
 //!
 //! Time is the test's own, so that hours pass in a blink. `ADVERSARY_SEED` begins elsewhere and
 //! `ADVERSARY_RUNS` goes on for longer; a failure prints the shortest conversation that shows it.
+
+#![expect(
+    clippy::struct_excessive_bools,
+    clippy::assigning_clones,
+    reason = "a page and a request are what chance made of them, one thing at a time"
+)]
 #![cfg(not(shuttle))]
 
 mod checks;

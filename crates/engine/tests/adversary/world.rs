@@ -162,10 +162,10 @@ impl fmt::Display for Plan {
         for step in &self.steps {
             match &step.act {
                 Act::Honest(asked, count) => {
-                    writeln!(f, "{} ms: {count} honest: {}", step.at, asked.text())?
+                    writeln!(f, "{} ms: {count} honest: {}", step.at, asked.text())?;
                 }
                 Act::Hostile(asked, manner) => {
-                    writeln!(f, "{} ms: hostile, {manner:?}: {}", step.at, asked.text())?
+                    writeln!(f, "{} ms: hostile, {manner:?}: {}", step.at, asked.text())?;
                 }
                 Act::Outage(length) => writeln!(f, "{} ms: an outage of {length} ms", step.at)?,
             }

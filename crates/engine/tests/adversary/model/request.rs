@@ -95,7 +95,7 @@ pub(crate) fn hostile(chance: &mut Chance, page: &Page, favourite: usize) -> Ask
         2 => {
             asked.method = chance
                 .pick(&["POST", "DELETE", "FROB", "OPTIONS"])
-                .to_owned()
+                .to_owned();
         }
         3 => asked.has_body = true,
         _ => {}

@@ -5,6 +5,14 @@
 //!
 //! `ADVERSARY_SEED` begins elsewhere, `ADVERSARY_RUNS` goes on for longer.
 
+#![expect(
+    clippy::struct_excessive_bools,
+    clippy::assigning_clones,
+    clippy::format_push_string,
+    clippy::similar_names,
+    reason = "a page and a request are what chance made of them, one thing at a time"
+)]
+
 mod honest;
 mod hostile;
 mod site;
