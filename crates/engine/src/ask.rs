@@ -255,7 +255,10 @@ impl Engine {
                     return response;
                 }
                 match page {
-                    Some(page) => passed_on(page, &facts, cache_status, Outcome::Miss),
+                    Some((page, why)) => {
+                        cache_status.detail = Some(why);
+                        passed_on(page, &facts, cache_status, Outcome::Miss)
+                    }
                     None => failed(&failure, question.forward, self.clock.now()),
                 }
             }

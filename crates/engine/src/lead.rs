@@ -36,8 +36,9 @@ pub(crate) enum Own {
     Private(OriginResponse, &'static str),
     /// The whole is too large to be kept, and the client wants a part: it asks for that.
     TooLarge,
-    /// No answer; a copy that may be used nevertheless; the origin's error page, if it sent one.
-    Failed(Failure, Option<Hit>, Option<OriginResponse>),
+    /// No answer; a copy that may be used nevertheless; the origin's error page, if it sent one, and
+    /// why that is not kept.
+    Failed(Failure, Option<Hit>, Option<(OriginResponse, &'static str)>),
 }
 
 /// One collapsed fetch.
@@ -100,7 +101,7 @@ impl Engine {
             && (judged.is_err() || fetch.stored.as_ref().is_some_and(keeps_stale))
         {
             let failure = Failure::Status(response.status);
-            let page = Some(response);
+            let page = Some((response, judged.err().unwrap_or("origin-error")));
             return self.fail(leader, own, fetch, failure, page).await;
         }
         if is_refusal(response.status) && (fetch.stored.is_some() || judged.is_err()) {
@@ -159,7 +160,7 @@ impl Engine {
         own: oneshot::Sender<Own>,
         mut fetch: Fetch,
         failure: Failure,
-        page: Option<OriginResponse>,
+        page: Option<(OriginResponse, &'static str)>,
     ) {
         self.look_again(&leader, &mut fetch).await;
         let stale = fetch.stored.filter(|_| !leader.is_purged());

@@ -45,6 +45,8 @@ pub enum NotStorable {
     Partial,
     /// It could never be used: no freshness, no stale window, nothing to validate it with.
     NoLifetime,
+    /// The operator's `status_ttl` for this status is 0.
+    StatusTtl,
 }
 
 impl NotStorable {
@@ -61,6 +63,7 @@ impl NotStorable {
             Self::Status => "status",
             Self::Partial => "partial",
             Self::NoLifetime => "no-lifetime",
+            Self::StatusTtl => "status-ttl",
         }
     }
 }
@@ -141,6 +144,11 @@ fn refusal(
     }
 }
 
+/// Whether it is for the sake of its status that the operator does not want a response kept.
+fn is_zero_for(status: u16, rules: &Rules) -> bool {
+    rules.forced_ttl.is_none() && rules.status_ttl.contains(&(status, 0))
+}
+
 fn lifetime(
     in_force: &InForce,
     status: u16,
@@ -162,6 +170,9 @@ fn lifetime(
     let validator = response.contains("etag") || response.contains("last-modified");
     let fresh_for = match freshness {
         Freshness::Unknown => return Err(NotStorable::Status),
+        Freshness::Operator(0) if is_zero_for(status, rules) => {
+            return Err(NotStorable::StatusTtl);
+        }
         Freshness::Operator(0) => return Err(NotStorable::NoLifetime),
         Freshness::Operator(ttl) => initial_age.saturating_add(ttl),
         Freshness::Explicit(lifetime) | Freshness::Heuristic(lifetime) => lifetime,
@@ -388,26 +399,29 @@ mod tests {
     fn an_operators_zero_means_not_at_all() {
         let rules = Rules {
             ttl: 0,
-            status_ttl: vec![(404, 0), (410, 5)],
+            status_ttl: vec![(404, 0), (410, 5), (500, 0)],
             ..Rules::default()
         };
-        for (status, response, stored) in [
-            (200, "ETag: \"a\"", false),
-            (200, "Cache-Control: max-age=5", true),
-            (404, "", false),
-            (410, "", true),
+        for (status, response, refused) in [
+            (200, "ETag: \"a\"", Some(NotStorable::NoLifetime)),
+            (200, "Cache-Control: max-age=5", None),
+            (404, "", Some(NotStorable::StatusTtl)),
+            (410, "", None),
+            (500, "", Some(NotStorable::StatusTtl)),
+            (503, "", Some(NotStorable::Status)),
         ] {
             assert_eq!(
-                judge(&rules, "", status, response).is_ok(),
-                stored,
+                judge(&rules, "", status, response).err(),
+                refused,
                 "{status} {response}"
             );
         }
         let rules = Rules {
             forced_ttl: Some(0),
-            ..Rules::default()
+            ..rules
         };
-        assert!(judge(&rules, "", 200, "Cache-Control: max-age=5").is_err());
+        let verdict = judge(&rules, "", 404, "Cache-Control: max-age=5");
+        assert_eq!(verdict.err(), Some(NotStorable::NoLifetime));
     }
 
     #[test]

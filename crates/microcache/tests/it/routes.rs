@@ -539,3 +539,43 @@ fn reloads_where_the_operator_honours_them() {
         .assert_forwarded("request");
     assert_eq!(origin.count("/"), 3);
 }
+
+#[test]
+fn a_status_that_the_operator_does_not_want_kept_says_so() {
+    let origin = Origin::start();
+    let proxy = one_route(&origin, "status_ttl = { 404 = \"0s\", 500 = \"0s\" }");
+    for (status, why) in [(404, "status-ttl"), (500, "status-ttl"), (503, "status")] {
+        let target = format!("/{status}");
+        origin.on(&target).reply(Reply::new(status).body("x"));
+        for asked in 1..=2 {
+            let answer = proxy.get(&target);
+            answer.assert_is(status, "x");
+            assert_eq!(answer.cache().get("detail"), Some(why), "{answer:?}");
+            assert_eq!(origin.count(&target), asked, "{status}");
+        }
+    }
+}
+
+/// What docs/operations.md advises for files that every visitor gets alike.
+#[test]
+fn static_files_can_be_kept_for_visitors_with_a_session() {
+    let origin = Origin::start();
+    let route = "match = { path = [\"/static/*\", \"/media/*\"] }\nignore_cookies = \"*\"";
+    let proxy = one_route(&origin, route);
+    for target in ["/static/site.css", "/account"] {
+        let reply = Reply::new(200).with("Cache-Control: max-age=100");
+        origin.on(target).reply(reply.body(target));
+    }
+    let get = |target, session| proxy.get_with(target, &[&format!("Cookie: sessionid={session}")]);
+    get("/static/site.css", 1).assert_is(200, "/static/site.css");
+    get("/static/site.css", 2).assert_hit();
+    for session in 1..=2 {
+        let answer = get("/account", session);
+        assert_eq!(
+            answer.cache().get("detail"),
+            Some("credentials"),
+            "{answer:?}"
+        );
+        assert_eq!(origin.count("/account"), session);
+    }
+}
