@@ -87,6 +87,9 @@ fn start(matches: &ArgMatches) -> Result<Start, Answer> {
             .collect(),
     };
     if start.file.is_none() && start.urls.is_empty() {
+        if let Some(what) = swallowed_url(&start) {
+            return Err(Answer::Wrong(what));
+        }
         return Err(wrong(
             "where is the application? Type its url, such as: microcache http://localhost:3000",
         ));
@@ -99,6 +102,30 @@ fn start(matches: &ArgMatches) -> Result<Start, Answer> {
         }
     }
     Ok(start)
+}
+
+/// A flag without its value takes the url that follows.
+fn swallowed_url(start: &Start) -> Option<String> {
+    let is_url = |value: &&String| value.starts_with("http://") || value.starts_with("https://");
+    let (option, url) = start
+        .flags
+        .iter()
+        .find_map(|(option, values)| Some((*option, values.iter().rfind(is_url)?)))?;
+    let flag = config::flags().find(|flag| flag.option == option)?;
+    let (name, value) = (long(option), placeholder(flag.takes));
+    Some(format!(
+        "--{name} needs a value, and `{url}` was taken for it; type: microcache --{name} {value} {url}"
+    ))
+}
+
+/// What stands for the value of a flag.
+const fn placeholder(takes: Takes) -> &'static str {
+    match takes {
+        Takes::Nothing => "",
+        Takes::Truth => "true|false",
+        Takes::Number => "N",
+        Takes::One(value) | Takes::Many(value) => value,
+    }
 }
 
 fn file(matches: &ArgMatches, name: &str) -> Option<PathBuf> {
@@ -164,12 +191,7 @@ fn help(short: bool) -> String {
     let mut text = String::from(USAGE);
     for flag in config::flags().filter(|flag| flag.common || !short) {
         let name = long(flag.option);
-        let value = match flag.takes {
-            Takes::Nothing => "",
-            Takes::Truth => "true|false",
-            Takes::Number => "N",
-            Takes::One(value) | Takes::Many(value) => value,
-        };
+        let value = placeholder(flag.takes);
         let default = match flag.default.trim_matches(['"', '[', ']']) {
             "" | "false" => String::new(),
             default => format!(" [{default}]"),
@@ -204,7 +226,7 @@ Durations are 500ms, 1s, 10m, 1d; sizes 64MiB, 1GB. `microcache --help` lists al
 
 const UNITS: &str = "
 Durations are 500ms, 1s, 10m, 1d; sizes 64MiB, 1GB. Every flag is an option of the file too, with `_` for `-`.
-A flag that makes a list, such as --listen, may be repeated.";
+A flag that makes a list, such as --listen, may be repeated, or take several values with commas between them.";
 
 fn long(option: &str) -> String {
     option.replace('_', "-")
@@ -328,6 +350,14 @@ mod tests {
         check(
             "microcache origin --colour",
             "`microcache origin --help` lists all flags",
+        );
+        check(
+            "microcache --memory http://a",
+            "type: microcache --memory SIZE http://a",
+        );
+        check(
+            "microcache --ttl 1s --listen https://a:1",
+            "--listen needs a value, and `https://a:1` was taken for it",
         );
         check("microcache chekc", "did you mean `microcache check`?");
         check("microcache check", "microcache check FILE");

@@ -9,6 +9,14 @@ pub(super) struct Glob {
 impl Glob {
     /// Reads a path pattern.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if looks_like_a_regex(text) {
+            return Err(match from_regex(text) {
+                Some(pattern) => format!("a path is no regular expression: write \"{pattern}\""),
+                None => "a path is no regular expression: `*` stands for any run of characters, and several \
+                         paths are a list"
+                    .to_owned(),
+            });
+        }
         if !text.starts_with(['/', '*']) {
             return Err(format!(
                 "a path begins with `/` or `*`: write \"/{text}\" or \"*{text}\""
@@ -40,6 +48,38 @@ impl Glob {
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.matches(other.text.as_bytes())
     }
+}
+
+/// What somebody writes who thinks of regular expressions. `$`, brackets and `.*` may stand in a path;
+/// `^`, `\`, `|` and braces may not, and nobody's paths end with `$`.
+fn looks_like_a_regex(text: &str) -> bool {
+    text.starts_with(['^', '~']) || text.ends_with('$') || text.contains(['\\', '^', '|', '{', '}'])
+}
+
+/// The pattern that a simple regular expression means.
+fn from_regex(text: &str) -> Option<String> {
+    let text = text.trim_start_matches('~').trim_start_matches('*').trim();
+    let (open_start, text) = match text.strip_prefix('^') {
+        Some(text) => (false, text),
+        None => (!text.starts_with('/'), text),
+    };
+    let (open_end, text) = match text.strip_suffix('$') {
+        Some(text) => (false, text),
+        None => (true, text),
+    };
+    let text = text
+        .replace(".*", "*")
+        .replace(".+", "*")
+        .replace("\\.", ".");
+    let text = text.replace("\\/", "/");
+    let star = |wanted: bool| if wanted { "*" } else { "" };
+    let (before, after) = (
+        star(open_start && !text.starts_with('*')),
+        star(open_end && !text.ends_with('*')),
+    );
+    let pattern = format!("{before}{text}{after}");
+    let is_plain = !pattern.contains(['\\', '^', '|', '{', '}', '(', ')', '[', ']', '+', '?', '$']);
+    (is_plain && Glob::parse(&pattern).is_ok()).then_some(pattern)
 }
 
 /// Matches in at most `pattern * text` steps: only the last `*` is ever tried again.
@@ -169,6 +209,29 @@ mod tests {
         assert!(path("/a*b*c", "/axxbxbxc"));
         assert!(!path("/a*b*c", "/axxbxbx"));
         assert!(path("*", ""));
+    }
+
+    #[test]
+    fn who_writes_a_regular_expression_is_told_the_pattern() {
+        let check = |regex: &str, pattern: &str| {
+            let why = Glob::parse(regex).unwrap_err();
+            let expected = format!("a path is no regular expression: write \"{pattern}\"");
+            assert_eq!(why, expected, "{regex}");
+        };
+        check("^/foo.*$", "/foo*");
+        check("^/foo", "/foo*");
+        check("^/foo$", "/foo");
+        check("/foo/.*$", "/foo/*");
+        check(r"~* \.css$", "*.css");
+        check(r"^/a\.b/.+", "/a.b/*");
+        for regex in ["^/(a|b)$", r"/a\d", "/a{2}", "/a|/b", "^/a?$"] {
+            let why = Glob::parse(regex).unwrap_err();
+            assert!(why.contains("several paths are a list"), "{regex}: {why}");
+        }
+        // Each of these may stand in a path.
+        for plain in ["/a.*", "/(a)+", "/$a", "/a[1]", "*.css"] {
+            assert!(Glob::parse(plain).is_ok(), "{plain}");
+        }
     }
 
     #[test]

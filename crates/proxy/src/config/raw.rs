@@ -105,7 +105,8 @@ pub(super) fn command_line(urls: &[String], flags: &[(&'static str, Vec<String>)
     };
     let mut entries = Vec::new();
     if !urls.is_empty() {
-        entries.push(("origin", list(urls, &Place::Urls), Place::Urls));
+        let urls: Vec<String> = urls.iter().flat_map(|url| split_list(url, "URL")).collect();
+        entries.push(("origin", list(&urls, &Place::Urls), Place::Urls));
     }
     for flag in option::flags() {
         let Some((_, values)) = flags.iter().find(|(name, _)| *name == flag.option) else {
@@ -122,7 +123,13 @@ pub(super) fn command_line(urls: &[String], flags: &[(&'static str, Vec<String>)
             },
             Takes::Number => Node::Number(first.to_owned()),
             Takes::One(_) => Node::Text(first.to_owned()),
-            Takes::Many(_) => list(values, &place),
+            Takes::Many(form) => {
+                let items: Vec<String> = values
+                    .iter()
+                    .flat_map(|typed| split_list(typed, form))
+                    .collect();
+                list(&items, &place)
+            }
         };
         entries.push((flag.option, node, place));
     }
@@ -134,6 +141,29 @@ pub(super) fn command_line(urls: &[String], flags: &[(&'static str, Vec<String>)
         (key, Value::new(node, &place))
     });
     Value::new(Node::Table(entries.collect()), &Place::Urls)
+}
+
+/// The items of a list that was typed with commas. Addresses with passwords and conditions with values
+/// may have commas of their own: there, one ends an item only where the next begins.
+fn split_list(typed: &str, form: &str) -> Vec<String> {
+    let begins = |piece: &str| match form {
+        "URL" => piece.contains("://"),
+        "CONDITION" => ["cookie:", "header:", "query:"]
+            .iter()
+            .any(|part| piece.trim_start().starts_with(part)),
+        _ => true,
+    };
+    let mut items: Vec<String> = Vec::new();
+    for piece in typed.split(',') {
+        match items.last_mut() {
+            Some(last) if !begins(piece) => {
+                last.push(',');
+                last.push_str(piece);
+            }
+            _ => items.push(piece.to_owned()),
+        }
+    }
+    items.iter().map(|item| item.trim().to_owned()).collect()
 }
 
 impl Value {
@@ -377,12 +407,26 @@ impl<'a> Table<'a> {
 
     /// Notes every name that nobody asked for.
     pub(super) fn refuse_rest(self, mistakes: &mut Mistakes) {
+        self.refuse(mistakes, what_was_meant);
+    }
+
+    /// The same for a table inside a route, where options of the route are often put by mistake.
+    pub(super) fn refuse_rest_inside(self, inner: &str, mistakes: &mut Mistakes) {
+        self.refuse(mistakes, |name, known| {
+            if options::of_a_route().any(|about| about.name == name) {
+                return format!("it belongs to the route: beside `{inner}`, not inside it");
+            }
+            what_was_meant(name, known)
+        });
+    }
+
+    fn refuse(self, mistakes: &mut Mistakes, meant: impl Fn(&str, &[&'static str]) -> String) {
         let known = self.asked.into_inner();
         for (key, _) in self.entries {
             if !known.contains(&key.name.as_str()) {
                 let what = format!("unknown option `{}`", key.name);
                 let mistake = Mistake::new(&key.place, what);
-                mistakes.note(mistake.remedy(what_was_meant(&key.name, &known)));
+                mistakes.note(mistake.remedy(meant(&key.name, &known)));
             }
         }
     }
@@ -391,6 +435,14 @@ impl<'a> Table<'a> {
 fn what_was_meant(name: &str, known: &[&'static str]) -> String {
     if options::top_level().iter().any(|about| about.name == name) {
         return "it belongs at the top of the file, above the first [table]".to_owned();
+    }
+    let inner = options::tables_of_a_route();
+    let inner = inner.iter().filter(|(table, _)| known.contains(table));
+    for (table, abouts) in inner {
+        if let Some(about) = abouts.iter().find(|about| about.name == name) {
+            let example = about.example;
+            return format!("it belongs inside `{table}`: {table} = {{ {name} = {example} }}");
+        }
     }
     match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),

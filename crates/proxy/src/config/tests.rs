@@ -77,6 +77,81 @@ fn the_tables_and_the_crates_agree_on_defaults() {
 }
 
 #[test]
+fn lists_on_the_command_line_take_commas() {
+    let owned = |texts: &[&str]| {
+        texts
+            .iter()
+            .map(|&text| text.to_owned())
+            .collect::<Vec<_>>()
+    };
+    let config = Config::read(Input {
+        urls: &owned(&["http://a,http://b:81", "http://c"]),
+        flags: &[
+            ("listen", owned(&["127.0.0.1:1, [::1]:2", "127.0.0.1:3"])),
+            ("trusted_proxies", owned(&["10.0.0.0/8,::1"])),
+            ("memcached", owned(&["a:11211,b:11211"])),
+            ("ignore_cookies", owned(&["theme,b_*"])),
+            ("targeted", owned(&["A-Control,B-Control"])),
+            (
+                "bypass",
+                owned(&["header:Accept=a,b,cookie:c, query:d=e,f"]),
+            ),
+        ],
+        ..Input::default()
+    });
+    let config = config.unwrap_or_else(|report| panic!("{report}"));
+    assert_eq!(config.listen.len(), 3);
+    assert_eq!(config.upstreams[0].servers.len(), 3);
+    assert_eq!(config.trusted_proxies.len(), 2);
+    assert_eq!(config.tiers.memcached.len(), 2);
+    let rules = &config.routes[0].rules;
+    let is_ignored = |name: &str| rules.cookies_ignored.matches(name.as_bytes());
+    assert!(is_ignored("theme") && is_ignored("b_x"));
+    assert_eq!(rules.targeted, ["A-Control", "B-Control"]);
+    let values: Vec<_> = config.routes[0]
+        .bypass
+        .iter()
+        .map(|one| one.value.as_deref())
+        .collect();
+    assert_eq!(values, [Some("a,b"), None, Some("e,f")]);
+    // A password may have a comma.
+    let config = Config::read(Input {
+        urls: &owned(&["http://a"]),
+        flags: &[("redis", owned(&["redis://u:p,w@a,rediss://b,unix:///c,d"]))],
+        ..Input::default()
+    });
+    let redis = config
+        .unwrap_or_else(|report| panic!("{report}"))
+        .tiers
+        .redis;
+    assert_eq!(redis, ["redis://u:p,w@a", "rediss://b", "unix:///c,d"]);
+}
+
+#[test]
+fn what_stands_in_the_wrong_table_is_told_where_it_belongs() {
+    check(
+        "[[routes]]\nmatch = { path = \"/a\", ttl = \"1s\" }\nkey = { pass = true, query = { name = \"x\" } }",
+        &[
+            "2:24: unknown option `ttl`",
+            "= it belongs to the route: beside `match`, not inside it",
+            "3:9: unknown option `pass`",
+            "= it belongs to the route: beside `key`, not inside it",
+            "3:32: unknown option `name`",
+            "= it belongs to the route: beside `key`, not inside it",
+        ],
+    );
+    check(
+        "[[routes]]\npath = \"/a\"\ncookies = \"a\"",
+        &[
+            "2:1: unknown option `path`",
+            "= it belongs inside `match`: match = { path = [\"/blog/*\", \"*.css\"] }",
+            "3:1: unknown option `cookies`",
+            "= it belongs inside `key`: key = { cookies = [\"currency\"] }",
+        ],
+    );
+}
+
+#[test]
 fn flags_override_the_file() {
     let input = Input {
         file: Some((

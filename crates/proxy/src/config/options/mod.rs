@@ -46,6 +46,16 @@ pub(super) fn top_level() -> Vec<About> {
     all
 }
 
+/// Everything that may stand in a route.
+pub(super) fn of_a_route() -> impl Iterator<Item = About> {
+    abouts(ROUTE).into_iter().chain(abouts(RULES))
+}
+
+/// The tables inside a route, by name.
+pub(super) fn tables_of_a_route() -> [(&'static str, Vec<About>); 2] {
+    [("match", abouts(MATCH)), ("key", abouts(KEY))]
+}
+
 /// What people read about the options of one table.
 pub(super) fn abouts<T>(options: &[Opt<T>]) -> Vec<About> {
     options.iter().map(|option| option.about).collect()

@@ -52,7 +52,7 @@ pub(in crate::config) const ROUTE: &[Opt<RouteDraft>] = &[
         set: |r, v, m| {
             if let Some(table) = m.ok(v.table()) {
                 table.apply(MATCH, &mut r.route.matcher, m);
-                table.refuse_rest(m);
+                table.refuse_rest_inside("match", m);
             }
         },
     },
@@ -214,7 +214,7 @@ fn set_query(key: &mut KeyRules, value: &Value, mistakes: &mut Mistakes) {
                 .remedy("keep the one that is shorter"),
         );
     }
-    table.refuse_rest(mistakes);
+    table.refuse_rest_inside("key", mistakes);
     key.whole_query = query.whole;
     key.query = query.finish();
 }

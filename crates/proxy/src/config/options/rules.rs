@@ -266,7 +266,7 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
             if let Some(table) = m.ok(v.table()) {
                 let mut key = KeyRules::default();
                 table.apply(KEY, &mut key, m);
-                table.refuse_rest(m);
+                table.refuse_rest_inside("key", m);
                 r.route.rules.key = key;
             }
         },
