@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use microcache_bench::demo::{self, Ending, Screen};
 use microcache_bench::origin::{self, Origin};
 use microcache_proxy::config::{Config, Input, Report};
-use microcache_proxy::{Server, ServerError};
+use microcache_proxy::{Notices, Server, ServerError};
 use tikv_jemallocator::Jemalloc;
 
 use cli::{Answer, Job, Start};
@@ -62,7 +62,13 @@ fn serve(start: &Start) -> Result<ExitCode, ServerError> {
         Err(report) => return Ok(refuse(&report.to_string())),
     };
     warn(&config);
-    let server = Server::bind(config.clone())?;
+    let notices = Notices::new(|line| {
+        tell(&format!(
+            "microcache: {line}
+"
+        ))
+    });
+    let server = Server::bind(config.clone(), notices)?;
     tell(&banner::started(&config, server.addresses()));
     let summary = server.run()?;
     tell(&banner::stopped(&summary));

@@ -8,6 +8,7 @@ use microcache_policy::cookies::{self, Rewritten};
 use microcache_policy::{
     Fate, Fields, FieldsBuf, MaxForwards, RequestRules, fate, hop, max_forwards,
 };
+use parking_lot::Mutex;
 
 use crate::config::Cidr;
 
@@ -84,6 +85,51 @@ pub(crate) fn outgoing(
         }
     }
     fields
+}
+
+/// Whether a request says that the visitor came by TLS.
+fn says_https(request: Fields<'_>) -> bool {
+    let is_https = |value: &[u8]| value.trim_ascii().eq_ignore_ascii_case(b"https");
+    let proto = |pair: &[u8]| {
+        let (name, value) = pair.split_at(memchr::memchr(b'=', pair).unwrap_or(pair.len()));
+        let value = value.strip_prefix(b"=").unwrap_or_default();
+        let value = value.strip_prefix(b"\"").unwrap_or(value);
+        name.trim_ascii().eq_ignore_ascii_case(b"proto")
+            && is_https(value.strip_suffix(b"\"").unwrap_or(value))
+    };
+    request.members("x-forwarded-proto").any(is_https)
+        || request
+            .members("forwarded")
+            .any(|element| element.split(|&b| b == b';').any(proto))
+}
+
+/// Peers that are not trusted and have said that the visitor came by TLS. To be overwritten is right for
+/// a stranger; for the operator's own terminator it means redirects without end.
+#[derive(Debug, Default)]
+pub(crate) struct Strangers {
+    told: Mutex<Vec<Box<str>>>,
+}
+
+/// So many of them are told of. Everybody can make himself one.
+const MOST_STRANGERS: usize = 8;
+
+impl Strangers {
+    /// What to tell of a request, if it is the first of its kind from this peer.
+    pub(crate) fn notice(&self, request: Fields<'_>, peer: &Peer) -> Option<String> {
+        if peer.trusted || !says_https(request) {
+            return None;
+        }
+        let mut told = self.told.lock();
+        if told.len() >= MOST_STRANGERS || told.contains(&peer.text) {
+            return None;
+        }
+        told.push(peer.text.clone());
+        let address = &peer.text;
+        Some(format!(
+            "{address} says that its visitor came by https, and the application was told http, because {address} \
+             is not in `trusted_proxies`. If that is your TLS terminator, name it there; else all is well"
+        ))
+    }
 }
 
 /// Who has asked, and for which host.
@@ -225,5 +271,36 @@ mod tests {
                 "Forwarded: for=6.6.6.6, for=\"[::1]\";host=\"h\";proto=http",
             ],
         );
+    }
+
+    #[test]
+    fn a_terminator_that_nobody_trusts_is_told_of_once() {
+        let trusted = ["10.0.0.0/8".parse().unwrap()];
+        let strangers = Strangers::default();
+        let notice = |address: &str, block: &str| {
+            let peer = Peer::new(address.parse().unwrap(), &trusted);
+            strangers.notice(Fields::new(block.as_bytes()), &peer)
+        };
+        for block in [
+            "Accept: */*\r\n",
+            "X-Forwarded-Proto: http\r\nForwarded: for=a;proto=http\r\n",
+            "X-Forwarded-For: https\r\nForwarded: for=https, proto\r\n",
+        ] {
+            assert_eq!(notice("192.0.2.1", block), None, "{block}");
+        }
+        let https = "X-Forwarded-Proto: https\r\n";
+        assert_eq!(notice("10.1.2.3", https), None);
+        let told = notice("192.0.2.1", https).unwrap();
+        assert!(
+            told.starts_with("192.0.2.1 ") && told.contains("`trusted_proxies`"),
+            "{told}"
+        );
+        assert_eq!(notice("192.0.2.1", https), None);
+        let standard = "Forwarded: for=a;Proto=\"HTTPS\";host=b\r\n";
+        assert!(notice("192.0.2.2", standard).is_some());
+        for last in 3..=50 {
+            let told = notice(&format!("192.0.2.{last}"), https);
+            assert_eq!(told.is_some(), last <= MOST_STRANGERS, "{last}");
+        }
     }
 }

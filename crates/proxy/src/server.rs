@@ -10,22 +10,22 @@ use microcache_engine::{Engine, Outcome};
 use microcache_store::{TierReport, Tiers};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::connections::Connections;
 use crate::listener::{accept, bind, is_taken};
+use crate::notices::{Kind, Notices};
 use crate::shared::Shared;
 use crate::tiers::{self, TierStartError};
+use crate::watch::watch;
 
 /// Why the server does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// An address is not free.
-    #[error(
-        "cannot listen on {address}: {error} (is another server running there? choose another address with --listen)"
-    )]
+    #[error("cannot listen on {address}: {error}{}", remedy(*address, error))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -38,6 +38,30 @@ pub enum ServerError {
     /// A thread or runtime could not be made.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+}
+
+/// What to do about an address that cannot be had.
+fn remedy(address: SocketAddr, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            " (is another server running there? choose another address with --listen)".to_owned()
+        }
+        // Ports below 1024 are root's, unless the system says otherwise.
+        io::ErrorKind::PermissionDenied if address.port() < 1024 => {
+            let program = std::env::current_exe();
+            let program =
+                program.map_or_else(|_| "microcache".into(), |path| path.display().to_string());
+            format!(
+                " (ports below 1024 need a right: give it with `sudo setcap cap_net_bind_service=+ep {program}`, \
+                 or choose a higher port with --listen)"
+            )
+        }
+        io::ErrorKind::AddrNotAvailable => format!(
+            " (this machine has no such address; --listen 0.0.0.0:{} takes connections to all it has)",
+            address.port()
+        ),
+        _ => String::new(),
+    }
 }
 
 /// What was done, for the last lines of the log.
@@ -65,6 +89,7 @@ pub struct Server {
     /// Waits for signals, and looks after the origins' names and health.
     runtime: Runtime,
     signals: Signals,
+    notices: Notices,
 }
 
 /// The signals to stop, and those that mean nothing yet but would end the process if nobody
@@ -104,8 +129,8 @@ impl Signals {
 }
 
 impl Server {
-    /// Takes the addresses.
-    pub fn bind(config: Config) -> Result<Self, ServerError> {
+    /// Takes the addresses. What an operator should know from now on goes to `notices`.
+    pub fn bind(config: Config, notices: Notices) -> Result<Self, ServerError> {
         let mut addresses = Vec::new();
         let mut listeners: Vec<Vec<TcpListener>> = Vec::new();
         listeners.resize_with(config.threads.max(1), Vec::new);
@@ -134,7 +159,7 @@ impl Server {
             let _of_this = runtime.enter();
             Signals::listen().map_err(ServerError::Thread)?
         };
-        let tiers = runtime.block_on(tiers::start(&config.tiers, runtime.handle()))?;
+        let tiers = runtime.block_on(tiers::start(&config.tiers, runtime.handle(), &notices))?;
         Ok(Self {
             addresses,
             listeners,
@@ -142,6 +167,7 @@ impl Server {
             tiers,
             runtime,
             signals,
+            notices,
         })
     }
 
@@ -158,9 +184,9 @@ impl Server {
         let runtime = self.runtime;
         let shared = {
             let _tasks_go_there = runtime.enter();
-            Arc::new(Shared::start(&self.config, self.tiers))
+            Arc::new(Shared::start(&self.config, self.tiers, self.notices))
         };
-        let (stop, stopped) = watch::channel(false);
+        let (stop, stopped) = channel::channel(false);
         let mut threads = Vec::new();
         for (number, listeners) in self.listeners.into_iter().enumerate() {
             let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
@@ -174,7 +200,7 @@ impl Server {
         runtime.block_on(async {
             tokio::select! {
                 () = wait_for_stop(&shared, &stop, self.signals) => {}
-                () = tiers::watch(shared.engine.tiers()) => {}
+                () = watch(&shared.engine, &shared.notices) => {}
             }
         });
         for thread in threads {
@@ -187,14 +213,16 @@ impl Server {
         // What was stored last is to be found after a restart.
         let settled = runtime.block_on(async { timeout(drain, engine.tiers().settle()).await });
         if settled.is_err() {
-            eprintln!("microcache: not everything could be written to the tiers in time");
+            let line = "not everything could be written to the tiers in time";
+            shared.notices.say(Kind::Server, "", line);
         }
+        shared.notices.settle();
         Ok(summary(engine))
     }
 }
 
 /// Waits for the signal to stop, or for the threads to end by themselves.
-async fn wait_for_stop(shared: &Shared, stop: &watch::Sender<bool>, mut signals: Signals) {
+async fn wait_for_stop(shared: &Shared, stop: &channel::Sender<bool>, mut signals: Signals) {
     let mut asked_before = false;
     loop {
         tokio::select! {
@@ -202,11 +230,12 @@ async fn wait_for_stop(shared: &Shared, stop: &watch::Sender<bool>, mut signals:
             () = stop.closed() => return,
         }
         if asked_before {
-            eprintln!("microcache: stopped at once");
+            shared.notices.say(Kind::Server, "", "stopped at once");
             std::process::exit(130);
         }
         asked_before = true;
-        eprintln!("microcache: finishing the requests under way; once more to stop at once");
+        let line = "finishing the requests under way; once more to stop at once";
+        shared.notices.say(Kind::Server, "", line);
         shared.drain();
         stop.send_replace(true);
     }
@@ -215,7 +244,7 @@ async fn wait_for_stop(shared: &Shared, stop: &watch::Sender<bool>, mut signals:
 fn serve_thread(
     listeners: Vec<TcpListener>,
     shared: &Arc<Shared>,
-    mut stopped: watch::Receiver<bool>,
+    mut stopped: channel::Receiver<bool>,
     drain: Duration,
     drain_streams: Duration,
 ) -> io::Result<()> {
@@ -261,5 +290,41 @@ fn summary(engine: &Engine) -> Summary {
         evicted: memory.evicted,
         refused: memory.refused,
         tiers: engine.tiers().reports(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_cannot_be_had_is_told_with_its_cause_and_a_remedy() {
+        let told = |address: &str, kind: io::ErrorKind| {
+            let address = address.parse().expect("an address");
+            let error = kind.into();
+            ServerError::Listen { address, error }.to_string()
+        };
+        let taken = told("127.0.0.1:80", io::ErrorKind::AddrInUse);
+        assert!(taken.contains("another server"), "{taken}");
+        let denied = told("127.0.0.1:80", io::ErrorKind::PermissionDenied);
+        assert!(
+            denied.contains("permission denied (ports below 1024"),
+            "{denied}"
+        );
+        assert!(
+            denied.contains("setcap cap_net_bind_service=+ep /"),
+            "{denied}"
+        );
+        assert!(
+            denied.contains("--listen") && !denied.contains("another server"),
+            "{denied}"
+        );
+        let denied = told("127.0.0.1:8080", io::ErrorKind::PermissionDenied);
+        assert!(!denied.contains("setcap"), "{denied}");
+        let absent = told("192.0.2.1:80", io::ErrorKind::AddrNotAvailable);
+        assert!(
+            absent.contains("no such address; --listen 0.0.0.0:80"),
+            "{absent}"
+        );
     }
 }

@@ -9,7 +9,9 @@ use microcache_store::{MemoryLimits, Tiers};
 
 use crate::config::{Cidr, ClientTimeouts, Config};
 use crate::descriptors;
+use crate::forwarding::Strangers;
 use crate::h1::Limits as HeadLimits;
+use crate::notices::Notices;
 use crate::pseudonym::Pseudonym;
 use crate::room::Room;
 use crate::upstream::Group;
@@ -36,19 +38,29 @@ pub(crate) struct Shared {
     pub(crate) default_host: String,
     pub(crate) pseudonym: Pseudonym,
     pub(crate) room: Room,
+    pub(crate) notices: Notices,
+    /// Who has said that the visitor came by TLS, and was not believed.
+    pub(crate) strangers: Strangers,
     draining: AtomicBool,
 }
 
 impl Shared {
     /// Starts the upstream groups, on the current runtime, and puts everything together.
-    pub(crate) fn start(config: &Config, tiers: Tiers) -> Self {
-        let start = |settings: &GroupSettings| Group::start(settings.clone()) as Arc<dyn Origin>;
+    pub(crate) fn start(config: &Config, tiers: Tiers, notices: Notices) -> Self {
+        let start = |settings: &GroupSettings| {
+            Group::start(settings.clone(), notices.clone()) as Arc<dyn Origin>
+        };
         let origins: Vec<_> = config.upstreams.iter().map(start).collect();
-        Self::before(&origins, config, tiers)
+        Self::before(&origins, config, tiers, notices)
     }
 
     /// The same before these origins, one for each group.
-    pub(crate) fn before(origins: &[Arc<dyn Origin>], config: &Config, tiers: Tiers) -> Self {
+    pub(crate) fn before(
+        origins: &[Arc<dyn Origin>],
+        config: &Config,
+        tiers: Tiers,
+        notices: Notices,
+    ) -> Self {
         let default_host = config
             .upstreams
             .first()
@@ -72,6 +84,8 @@ impl Shared {
                 config.limits.max_connections,
                 config.limits.max_tunnels,
             ),
+            notices,
+            strangers: Strangers::default(),
             draining: AtomicBool::new(false),
         }
     }

@@ -1,17 +1,16 @@
 //! The tiers behind memory, started as the configuration says.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use microcache_store::disk::{Disk, DiskError, DiskSettings};
 use microcache_store::memcached::{InvalidSettings, Memcached, MemcachedSettings, Pages};
 use microcache_store::redis::{Redis, RedisSettings, RedisStartError};
 use microcache_store::{Tier, TierLimits, Tiers};
 use tokio::runtime::Handle;
-use tokio::time::sleep;
 
 use crate::config::TierConfig;
 use crate::descriptors;
+use crate::notices::{Kind, Notices};
 
 /// Why a tier does not start. One that is merely out of reach does.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +38,7 @@ pub enum TierStartError {
 pub(crate) async fn start(
     config: &TierConfig,
     background: &Handle,
+    notices: &Notices,
 ) -> Result<Tiers, TierStartError> {
     let mut tiers: Vec<Arc<dyn Tier>> = Vec::new();
     if let Some((directory, capacity)) = &config.disk {
@@ -53,11 +53,12 @@ pub(crate) async fn start(
         let disk = Disk::open(settings, background)?;
         if let Some(size) = disk.file_system_too_small() {
             let (directory, size) = (directory.display(), size >> 20);
-            eprintln!(
-                "microcache: disk: {directory} is on a file system of {size} MiB, less than the {} MiB \
+            let line = format!(
+                "disk: {directory} is on a file system of {size} MiB, less than the {} MiB \
                  that it may take: give it less, or it will stand full and take nothing new",
                 capacity >> 20
             );
+            notices.say(Kind::Server, "disk", line);
         }
         tiers.push(disk);
     }
@@ -97,26 +98,4 @@ pub(crate) async fn start(
         queue: config.queue,
     };
     Ok(Tiers::new(tiers, limits, background))
-}
-
-/// How often the tiers are asked how they are.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// Says when a tier falls out of service, wholly or in part, and when it is back. Never ends.
-pub(crate) async fn watch(tiers: &Tiers) {
-    let mut were_degraded = Vec::new();
-    loop {
-        let reports = tiers.reports();
-        were_degraded.resize(reports.len(), false);
-        for (report, was_degraded) in reports.iter().zip(&mut were_degraded) {
-            let trouble = &report.stats.degraded;
-            match (*was_degraded, trouble.is_empty()) {
-                (false, false) => eprintln!("microcache: {}: {}", report.name, trouble.join("; ")),
-                (true, true) => eprintln!("microcache: {}: in order again", report.name),
-                _ => {}
-            }
-            *was_degraded = !trouble.is_empty();
-        }
-        sleep(LOOK_EVERY).await;
-    }
 }

@@ -6,6 +6,7 @@ mod bad_origin;
 mod chaos;
 mod collapse;
 mod connections;
+mod log;
 mod lone;
 mod loops;
 mod memory;

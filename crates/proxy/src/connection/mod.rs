@@ -42,6 +42,7 @@ use crate::connections::FIRST_REQUEST;
 use crate::forwarding::{Peer, outgoing};
 use crate::h1::{BadRequest, Framing, RequestHead, Target, parse_request, split_target};
 use crate::last_hop;
+use crate::notices::Kind;
 use crate::room::Place;
 use crate::shared::Shared;
 pub(crate) use activity::{Activity, Doing};
@@ -399,6 +400,9 @@ impl Connection {
             rules,
         );
         outgoing.push("Via", self.shared.pseudonym.via());
+        if let Some(line) = self.shared.strangers.notice(fields, &self.peer) {
+            self.shared.notices.say(Kind::Server, "", line);
+        }
         Incoming {
             outgoing,
             method: head.method,

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{Activity, Connection};
 use crate::config::{Config, Input};
+use crate::notices::Notices;
 use crate::shared::Shared;
 
 /// Answers everything but what it panics at.
@@ -62,6 +63,7 @@ async fn start() -> SocketAddr {
         &[Arc::new(Faulty)],
         &config.unwrap(),
         Tiers::default(),
+        Notices::silent(),
     ));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -6,22 +6,28 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use microcache_engine::body::BodyError;
+use microcache_engine::origin::OriginError;
 use parking_lot::Mutex;
 
 use super::settings::{GroupSettings, HealthCheck, ServerSettings};
+use crate::notices::{Kind, Notices};
 
 /// What is known of the servers of a group, in the order of their settings.
 #[derive(Debug)]
 pub(super) struct Balance {
     fail_limit: u32,
     fail_pause: Duration,
+    notices: Notices,
     book: Mutex<Vec<Entry>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Entry {
     /// How the log calls it.
-    name: String,
+    name: Arc<str>,
+    /// The log has a failure of it as the latest word.
+    is_doubted: bool,
     weight: u64,
     backup: bool,
     outstanding: u64,
@@ -64,17 +70,12 @@ pub(super) struct Turn {
 }
 
 impl Balance {
-    pub(super) fn new(settings: &GroupSettings) -> Arc<Self> {
-        let entry = |server: &ServerSettings| Entry {
-            name: format!("origin {}:{}", server.host, server.port),
-            weight: u64::from(server.weight.max(1)),
-            backup: server.backup,
-            ..Entry::default()
-        };
+    pub(super) fn new(settings: &GroupSettings, notices: Notices) -> Arc<Self> {
         Arc::new(Self {
             fail_limit: settings.fail_limit.max(1),
             fail_pause: settings.fail_pause,
-            book: Mutex::new(settings.servers.iter().map(entry).collect()),
+            notices,
+            book: Mutex::new(settings.servers.iter().map(Entry::new).collect()),
         })
     }
 
@@ -115,8 +116,9 @@ impl Balance {
         }
     }
 
-    /// An active check found a server well or not.
-    pub(super) fn checked(&self, index: usize, well: bool, check: &HealthCheck) {
+    /// An active check found a server well, or what it saw instead.
+    pub(super) fn checked(&self, index: usize, seen: Result<(), &str>, check: &HealthCheck) {
+        let well = seen.is_ok();
         let mut book = self.book.lock();
         let entry = &mut book[index];
         if well != entry.unwell {
@@ -127,11 +129,16 @@ impl Balance {
         if entry.checks_in_a_row >= if well { check.rise } else { check.fall } {
             entry.unwell = !well;
             entry.checks_in_a_row = 0;
-            let state = if well { "well again" } else { "not well" };
-            eprintln!(
-                "microcache: {} is {state}, its health check says",
-                entry.name
-            );
+            let name = Arc::clone(&entry.name);
+            drop(book);
+            let line = match seen {
+                Ok(()) => format!("{name} is well again, its health check says"),
+                Err(saw) => format!(
+                    "{name} is not well, its health check says: GET {} {saw}",
+                    check.path
+                ),
+            };
+            self.notices.say(Kind::Standing, &name, line);
         }
     }
 
@@ -149,6 +156,25 @@ impl Balance {
 }
 
 impl Entry {
+    fn new(server: &ServerSettings) -> Self {
+        Self {
+            name: format!("origin {}:{}", server.host, server.port).into(),
+            is_doubted: false,
+            weight: u64::from(server.weight.max(1)),
+            backup: server.backup,
+            outstanding: 0,
+            requests: 0,
+            failures: 0,
+            credit: 0,
+            failures_in_a_row: 0,
+            last_failure: None,
+            out_until: None,
+            on_trial: false,
+            unwell: false,
+            checks_in_a_row: 0,
+        }
+    }
+
     fn is_usable(&self, now: Instant) -> bool {
         !self.unwell
             && self
@@ -199,33 +225,88 @@ impl Turn {
         entry.failures_in_a_row = 0;
         entry.on_trial = false;
         self.trial = false;
-        if entry.out_until.take().is_some() {
-            eprintln!("microcache: {} is up again", entry.name);
+        let was_out = entry.out_until.take().is_some();
+        if std::mem::take(&mut entry.is_doubted) || was_out {
+            let name = Arc::clone(&entry.name);
+            drop(book);
+            let how = if was_out { "is up" } else { "answers" };
+            let line = format!("{name} {how} again");
+            self.balance.notices.say(Kind::Standing, &name, line);
         }
     }
 
-    /// The server could not be reached, went silent, or hung up.
-    pub(super) fn failed(&mut self, now: Instant) {
+    /// The server gave no proper answer. Whether that counts against it depends on why.
+    pub(super) fn failed(&mut self, why: &OriginError, now: Instant) {
+        let Some((kind, line)) = blame(why) else {
+            return;
+        };
+        self.doubt(kind, &line);
+        // Who says something that makes no sense is there, and may make sense to others.
+        if !matches!(why, OriginError::Malformed(_)) {
+            self.count_failure(now);
+        }
+    }
+
+    /// The server began an answer and did not finish it.
+    pub(super) fn broke_off(&mut self, why: &BodyError) {
+        self.doubt("broke-off", &format!("an answer broke off: {why}"));
+    }
+
+    /// Says what is wrong with the server.
+    fn doubt(&self, kind: &'static str, what: &str) {
+        let mut book = self.balance.book.lock();
+        let entry = &mut book[self.index];
+        entry.is_doubted = true;
+        let name = Arc::clone(&entry.name);
+        drop(book);
+        let line = format!("{name}: {what}");
+        self.balance.notices.say(Kind::Failure(kind), &name, line);
+    }
+
+    fn count_failure(&mut self, now: Instant) {
         let mut book = self.balance.book.lock();
         let entry = &mut book[self.index];
         entry.failures += 1;
-        entry.failures_in_a_row = entry.failures_in_a_row.saturating_add(1);
+        let failures = entry.failures_in_a_row.saturating_add(1);
+        entry.failures_in_a_row = failures;
         entry.last_failure = Some(now);
-        if entry.failures_in_a_row >= self.balance.fail_limit {
-            let pause = self.balance.fail_pause;
-            if entry.out_until.is_none() {
-                let (name, failures) = (&entry.name, entry.failures_in_a_row);
-                eprintln!(
-                    "microcache: {name} is down after {failures} failures in a row; \
-                     one request tries it every {pause:?}"
-                );
-            }
-            entry.out_until = now.checked_add(pause);
-        }
         if self.trial {
             entry.on_trial = false;
             self.trial = false;
         }
+        if failures < self.balance.fail_limit {
+            return;
+        }
+        let pause = self.balance.fail_pause;
+        let was_out = entry.out_until.is_some();
+        entry.out_until = now.checked_add(pause);
+        if !was_out {
+            let name = Arc::clone(&entry.name);
+            drop(book);
+            let line = format!(
+                "{name} is down after {failures} failures in a row; one request tries it every {pause:?}"
+            );
+            self.balance.notices.say(Kind::Standing, &name, line);
+        }
+    }
+}
+
+/// What the log says of a failure that is the server's, and under what kind.
+fn blame(why: &OriginError) -> Option<(&'static str, String)> {
+    match why {
+        OriginError::Connect(what) => Some(("connect", format!("cannot connect: {what}"))),
+        OriginError::Disconnected => Some((
+            "disconnected",
+            "it closed the connection without an answer".to_owned(),
+        )),
+        OriginError::Timeout => Some((
+            "timeout",
+            "no answer within `first_byte_timeout`".to_owned(),
+        )),
+        OriginError::Malformed(what) => {
+            Some(("malformed", format!("its answer was malformed: {what}")))
+        }
+        OriginError::Busy | OriginError::Down | OriginError::RequestBody(_) => None,
     }
 }
 
@@ -243,8 +324,13 @@ impl Drop for Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::notices::collected;
 
     fn balance(weights: &[u32], backups: &[usize]) -> Arc<Balance> {
+        telling(weights, backups, Notices::silent())
+    }
+
+    fn telling(weights: &[u32], backups: &[usize], notices: Notices) -> Arc<Balance> {
         let servers = weights
             .iter()
             .enumerate()
@@ -253,11 +339,12 @@ mod tests {
                 backup: backups.contains(&i),
                 ..ServerSettings::new("127.0.0.1", 1)
             });
-        Balance::new(&GroupSettings {
+        let settings = GroupSettings {
             fail_limit: 2,
             fail_pause: Duration::from_secs(5),
             ..GroupSettings::new("test", servers.collect())
-        })
+        };
+        Balance::new(&settings, notices)
     }
 
     fn take(balance: &Arc<Balance>, now: Instant) -> Turn {
@@ -271,7 +358,7 @@ mod tests {
         for _ in 0..times {
             let mut turn = balance.choose(&others, now).expect("this server");
             assert_eq!(turn.index, index);
-            turn.failed(now);
+            turn.failed(&OriginError::Disconnected, now);
         }
     }
 
@@ -312,7 +399,7 @@ mod tests {
         let mut trial = take(&balance, later);
         assert_eq!(trial.index, 0);
         assert_eq!(take(&balance, later).index, 1, "one trial at a time");
-        trial.failed(later);
+        trial.failed(&OriginError::Timeout, later);
         assert_eq!(take(&balance, later).index, 1, "out again");
         drop(trial);
         let much_later = later + Duration::from_secs(5);
@@ -372,12 +459,53 @@ mod tests {
         };
         let now = Instant::now();
         let up = |well: bool| {
-            balance.checked(0, well, &check);
+            balance.checked(0, well.then_some(()).ok_or("was answered 500"), &check);
             balance.standings(now)[0].up
         };
         assert_eq!([up(false), up(false), up(true)], [true; 3]);
         assert_eq!([up(false), up(false), up(false)], [true, true, false]);
         assert_eq!([up(true), up(false), up(true)], [false; 3]);
         assert!(up(true));
+    }
+
+    #[test]
+    fn the_log_has_the_reason_and_when_it_is_over() {
+        let (notices, told) = collected();
+        let balance = telling(&[1], &[], notices);
+        let now = Instant::now();
+        let refused = OriginError::Connect("connection refused".into());
+        for why in [
+            &refused,
+            &OriginError::Malformed("no status line"),
+            &OriginError::RequestBody(BodyError::Disconnected),
+            &OriginError::Busy,
+        ] {
+            take(&balance, now).failed(why, now);
+        }
+        let standing = balance.standings(now)[0];
+        assert!(standing.up && standing.failures == 1, "{standing:?}");
+        take(&balance, now).answered();
+        take(&balance, now).answered();
+        for _ in 0..3 {
+            take(&balance, now).failed(&refused, now);
+        }
+        let mut last = take(&balance, now);
+        last.answered();
+        last.broke_off(&BodyError::Incomplete);
+        let check = HealthCheck::default();
+        for _ in 0..3 {
+            balance.checked(0, Err("was answered 500"), &check);
+        }
+        let expected = [
+            ": cannot connect: connection refused",
+            ": its answer was malformed: no status line",
+            " answers again",
+            " is down after 2 failures in a row; one request tries it every 5s",
+            " is up again",
+            ": an answer broke off: the body ended before its announced length",
+            " is not well, its health check says: GET / was answered 500",
+        ];
+        let expected = expected.map(|line| format!("origin 127.0.0.1:1{line}"));
+        assert_eq!(*told.lock(), expected);
     }
 }

@@ -1,5 +1,6 @@
 //! An upstream group: from a request to the answer of one of its servers.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,7 @@ use super::response::{Exchange, ResponseBody};
 use super::settings::{GroupSettings, ServerSettings};
 use super::upload::Upload;
 use crate::h1::{Decoder, Framing};
+use crate::notices::{Kind, Notices};
 
 /// Requests that cannot be sent twice only go on connections that were in use this recently: what
 /// meets a connection that the server is closing is lost.
@@ -42,6 +44,7 @@ pub struct Group {
     room: Arc<Room>,
     /// For connections that belong to one client each.
     seats: Arc<Semaphore>,
+    notices: Notices,
     /// Look-ups, checks and sweeps; they end with the group.
     _upkeep: JoinSet<()>,
 }
@@ -79,8 +82,9 @@ pub struct ServerSnapshot {
 }
 
 impl Group {
-    /// Starts a group. Its upkeep runs on the current runtime, which should outlive it.
-    pub fn start(settings: GroupSettings) -> Arc<Self> {
+    /// Starts a group. Its upkeep runs on the current runtime, which should outlive it; what goes
+    /// wrong with its servers is told.
+    pub fn start(settings: GroupSettings, notices: Notices) -> Arc<Self> {
         let server = |server: &ServerSettings| {
             Arc::new(Server {
                 settings: server.clone(),
@@ -89,7 +93,7 @@ impl Group {
             })
         };
         let servers: Vec<_> = settings.servers.iter().map(server).collect();
-        let balance = Balance::new(&settings);
+        let balance = Balance::new(&settings, notices.clone());
         Arc::new(Self {
             queue: Queue::new(
                 settings.max_concurrent,
@@ -99,7 +103,8 @@ impl Group {
             ),
             room: Room::new(settings.upload_memory),
             seats: Arc::new(Semaphore::new(settings.max_signed_in)),
-            _upkeep: upkeep(&settings, &servers, &balance),
+            _upkeep: upkeep(&settings, &servers, &balance, &notices),
+            notices,
             balance,
             servers,
             settings,
@@ -157,14 +162,14 @@ impl Group {
                         keep_alive: answer.keep_alive,
                         owner: asker.owner(answer.challenged, &self.settings.name, &self.seats),
                         server: Arc::clone(server),
-                        _turn: turn,
+                        turn,
                         permit: Some(permit),
                     };
                     return self.deliver(exchange, answer);
                 }
                 Err(error @ OriginError::Connect(_)) => {
                     now = Instant::now();
-                    turn.failed(now);
+                    turn.failed(&error, now);
                     tried.push(turn.index);
                     unreached = error;
                     if turn.last_resort {
@@ -172,9 +177,7 @@ impl Group {
                     }
                 }
                 Err(error) => {
-                    if matches!(error, OriginError::Disconnected | OriginError::Timeout) {
-                        turn.failed(Instant::now());
-                    }
+                    turn.failed(&error, Instant::now());
                     return Err(error);
                 }
             }
@@ -236,15 +239,32 @@ impl Group {
         match read_ahead(request, bounds, &self.room).await? {
             Arrived::Whole(held) => {
                 let permit = self.queue.enter(&request.urgency).await;
-                let permit = permit.map_err(|Full| OriginError::Busy)?;
+                let permit = permit.map_err(|Full| self.busy())?;
                 Ok((permit, Upload::whole(request, held)))
             }
             Arrived::InPart => {
                 let place = self.queue.enter_upload().await;
-                let (share, permit) = place.map_err(|Full| OriginError::Busy)?;
+                let (share, permit) = place.map_err(|Full| self.busy())?;
                 Ok((permit, Upload::in_part(request, share)))
             }
         }
+    }
+
+    /// A request did not get a place among those that are with the group.
+    fn busy(&self) -> OriginError {
+        let GroupSettings {
+            name,
+            max_concurrent,
+            max_queue,
+            queue_timeout,
+            ..
+        } = &self.settings;
+        let line = format!(
+            "upstream group {name} is at its limit: a request found no place among `max_concurrent` \
+             ({max_concurrent}) within `queue_timeout` ({queue_timeout:?}), or `max_queue` ({max_queue}) others waited"
+        );
+        self.notices.say(Kind::Busy, name, line);
+        OriginError::Busy
     }
 
     /// An unused connection to a server, if there is one that can be trusted with the request.
@@ -372,11 +392,14 @@ impl Origin for Group {
 impl Server {
     /// Opens a connection.
     pub(super) async fn connect(&self, limit: Duration) -> Result<Connection, OriginError> {
-        let stream = self.endpoints.connect(limit).await.map_err(|error| {
-            let ServerSettings { host, port, .. } = &self.settings;
-            OriginError::Connect(format!("{host}:{port}: {error}").into())
-        })?;
-        Ok(Connection::new(stream))
+        let connected = self.endpoints.connect(limit).await;
+        connected.map(Connection::new).map_err(|error| {
+            let why = match error.kind() {
+                ErrorKind::TimedOut => format!("no answer within {limit:?}"),
+                _ => error.to_string(),
+            };
+            OriginError::Connect(why.into())
+        })
     }
 }
 
@@ -385,13 +408,14 @@ fn upkeep(
     settings: &GroupSettings,
     servers: &[Arc<Server>],
     balance: &Arc<Balance>,
+    notices: &Notices,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for (index, server) in servers.iter().enumerate() {
         if server.endpoints.is_name() {
-            let server = Arc::clone(server);
+            let (server, notices) = (Arc::clone(server), notices.clone());
             let every = settings.resolve_every;
-            tasks.spawn(async move { server.endpoints.keep_resolving(every).await });
+            tasks.spawn(async move { server.endpoints.keep_resolving(every, &notices).await });
         }
         if let Some(check) = settings.health.clone() {
             let (server, balance) = (Arc::clone(server), Arc::clone(balance));

@@ -27,8 +27,16 @@ pub(super) async fn keep_checking(
     loop {
         ticks.tick().await;
         let status = timeout(check.timeout, ask(server, check)).await;
-        let well = matches!(status, Ok(Ok(status)) if check.expect.contains(&status));
-        balance.checked(index, well, check);
+        let seen = match status {
+            Ok(Ok(status)) if check.expect.contains(&status) => Ok(()),
+            Ok(Ok(status)) => {
+                let (first, last) = (check.expect.start(), check.expect.end());
+                Err(format!("was answered {status}, not {first} to {last}"))
+            }
+            Ok(Err(error)) => Err(format!("failed: {error}")),
+            Err(_) => Err(format!("had no answer within {:?}", check.timeout)),
+        };
+        balance.checked(index, seen.as_ref().copied().map_err(String::as_str), check);
     }
 }
 

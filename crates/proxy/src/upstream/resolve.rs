@@ -11,6 +11,8 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use crate::notices::{Kind, Notices};
+
 /// Look-ups that failed connections ask for are at least this far apart.
 const MIN_LOOKUP_PAUSE: Duration = Duration::from_secs(1);
 
@@ -49,14 +51,40 @@ impl Endpoints {
         self.host.parse::<IpAddr>().is_err()
     }
 
-    /// Keeps looking the name up, sooner than planned when connecting failed.
-    pub(super) async fn keep_resolving(&self, every: Duration) {
+    /// Keeps looking the name up, sooner than planned when connecting failed. Says when that does
+    /// not work, the first time before anybody has asked for anything.
+    pub(super) async fn keep_resolving(&self, every: Duration, notices: &Notices) {
+        let mut trouble = None;
         loop {
             // What is known stays in use while the name cannot be resolved.
-            let _ = timeout(every, self.look_up()).await;
+            let found = match timeout(every, self.look_up()).await {
+                Ok(found) => found.map_err(|error| error.to_string()),
+                Err(_) => Err(format!("no answer from the resolver within {every:?}")),
+            };
+            let is_new = trouble != found.as_ref().err().cloned();
+            trouble = found.err();
+            if is_new {
+                self.tell(trouble.as_deref(), notices);
+            }
             sleep(MIN_LOOKUP_PAUSE.min(every)).await;
             let _ = timeout(every, self.doubted.notified()).await;
         }
+    }
+
+    fn tell(&self, trouble: Option<&str>, notices: &Notices) {
+        let whom = format!("origin {}:{}", self.host, self.port);
+        let line = match trouble {
+            None => format!("{whom}: the name resolves again"),
+            Some(why) if self.known.lock().is_empty() => format!(
+                "{whom}: the name does not resolve: {why}; there is no way to it until it does"
+            ),
+            Some(why) => {
+                format!(
+                    "{whom}: the name does not resolve any more: {why}; its last addresses stay in use"
+                )
+            }
+        };
+        notices.say(Kind::Name, &whom, line);
     }
 
     async fn look_up(&self) -> io::Result<Arc<[Endpoint]>> {
@@ -131,6 +159,7 @@ impl Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::notices::collected;
     use tokio::net::TcpListener;
 
     fn endpoints(addresses: &[SocketAddr]) -> Endpoints {
@@ -184,7 +213,9 @@ mod tests {
         assert!(endpoints.connect(Duration::from_secs(30)).await.is_err());
         let resolving = Arc::clone(&endpoints);
         let resolver = tokio::spawn(async move {
-            resolving.keep_resolving(Duration::from_mins(1)).await;
+            resolving
+                .keep_resolving(Duration::from_mins(1), &Notices::silent())
+                .await;
         });
         while endpoints.connect(Duration::from_secs(30)).await.is_err() {
             tokio::task::yield_now().await;
@@ -196,5 +227,36 @@ mod tests {
     async fn a_name_without_an_address_is_an_error() {
         let endpoints = Endpoints::new("none.invalid", 80);
         assert!(endpoints.connect(Duration::from_secs(30)).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_name_that_does_not_resolve_is_told_once_and_so_is_its_return() {
+        let (notices, told) = collected();
+        let endpoints = Endpoints::new("none.invalid", 80);
+        let every = Duration::from_millis(1);
+        let resolving = endpoints.keep_resolving(every * 1000, &notices);
+        tokio::select! {
+            () = resolving => {}
+            () = async {
+                while told.lock().is_empty() {
+                    sleep(every).await;
+                }
+            } => {}
+        }
+        let first = told.lock()[0].clone();
+        let expected = "origin none.invalid:80: the name does not resolve: ";
+        assert!(first.starts_with(expected), "{first}");
+        assert!(
+            first.ends_with("there is no way to it until it does"),
+            "{first}"
+        );
+        endpoints.tell(None, &notices);
+        *endpoints.known.lock() = [Endpoint::new(([127, 0, 0, 1], 80).into())].into();
+        endpoints.tell(Some("why"), &notices);
+        let expected = [
+            "origin none.invalid:80: the name resolves again",
+            "origin none.invalid:80: the name does not resolve any more: why; its last addresses stay in use",
+        ];
+        assert_eq!(told.lock()[1..], expected);
     }
 }

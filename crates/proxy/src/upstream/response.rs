@@ -37,7 +37,7 @@ pub(super) struct Exchange {
     /// Who may use the connection afterwards.
     pub(super) owner: Owner,
     /// Counts as outstanding with the server.
-    pub(super) _turn: Turn,
+    pub(super) turn: Turn,
     /// Its place among the group's concurrent requests, unless it was given back.
     pub(super) permit: Option<Permit>,
 }
@@ -69,8 +69,10 @@ impl Source for ResponseBody {
                 Err(error) => Poll::Ready(Err(error)),
             };
         }
-        if let Poll::Ready(Err(_)) = polled {
-            self.exchange = None;
+        if let Poll::Ready(Err(why)) = &polled
+            && let Some(mut exchange) = self.exchange.take()
+        {
+            exchange.turn.broke_off(why);
         }
         polled.map(Result::transpose)
     }

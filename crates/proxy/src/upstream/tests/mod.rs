@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::{Group, GroupSettings, ServerSettings};
+use crate::notices::Notices;
 
 /// What a step of a test may take; only a hang takes that long.
 const HANG: Duration = Duration::from_mins(1);
@@ -48,7 +49,7 @@ impl Origin {
     fn group_with(&self, change: impl FnOnce(&mut GroupSettings)) -> Arc<Group> {
         let mut settings = GroupSettings::new("test", vec![self.server()]);
         change(&mut settings);
-        Group::start(settings)
+        Group::start(settings, Notices::silent())
     }
 
     async fn accept(&self) -> Peer {

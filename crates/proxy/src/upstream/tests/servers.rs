@@ -1,6 +1,7 @@
 //! Groups of several servers, and how much is asked of them at a time.
 
 use super::*;
+use crate::notices::collected;
 use crate::upstream::HealthCheck;
 
 /// A port nobody listens on.
@@ -11,10 +12,8 @@ async fn dead() -> ServerSettings {
 #[tokio::test]
 async fn who_cannot_be_reached_is_passed_over() {
     let origin = Origin::start().await;
-    let group = Group::start(GroupSettings::new(
-        "test",
-        vec![dead().await, origin.server()],
-    ));
+    let settings = GroupSettings::new("test", vec![dead().await, origin.server()]);
+    let group = Group::start(settings, Notices::silent());
     let serving = async {
         let mut peer = origin.serve(OK).await;
         for _ in 0..7 {
@@ -39,14 +38,22 @@ async fn who_cannot_be_reached_is_passed_over() {
 async fn with_nobody_to_reach_there_is_an_error_each_time() {
     let server = dead().await;
     let port = server.port;
-    let group = Group::start(GroupSettings::new("test", vec![server]));
+    let (notices, told) = collected();
+    let group = Group::start(GroupSettings::new("test", vec![server]), notices);
     for _ in 0..6 {
         let error = get(&group).await.unwrap_err();
-        let expected = format!("cannot connect to the origin: 127.0.0.1:{port}: ");
-        assert!(error.to_string().starts_with(&expected), "{error}");
+        assert!(matches!(error, OriginError::Connect(_)), "{error}");
     }
     assert!(!group.snapshot().servers[0].standing.up);
-    let empty = Group::start(GroupSettings::new("test", Vec::new()));
+    let refused = format!("origin 127.0.0.1:{port}: cannot connect: Connection refused");
+    let down = format!("origin 127.0.0.1:{port} is down after 3 failures in a row");
+    let told = told.lock().clone();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(
+        told[0].starts_with(&refused) && told[1].starts_with(&down),
+        "{told:?}"
+    );
+    let empty = Group::start(GroupSettings::new("test", Vec::new()), Notices::silent());
     assert_eq!(get(&empty).await, Err(OriginError::Down));
 }
 
@@ -57,7 +64,7 @@ async fn a_server_that_comes_back_is_found() {
     drop(origin);
     let mut settings = GroupSettings::new("test", vec![server.clone()]);
     settings.fail_limit = 1;
-    let group = Group::start(settings);
+    let group = Group::start(settings, Notices::silent());
     assert!(get(&group).await.is_err());
     let listener = TcpListener::bind(("127.0.0.1", server.port)).await.unwrap();
     let origin = Origin { listener };
