@@ -63,6 +63,10 @@ fn the_table_has_figures_that_fit() {
         table.contains("2,185") && table.contains("661 ms"),
         "{table}"
     );
+    assert!(
+        table.contains("The Benefits of Microcaching with NGINX"),
+        "{table}"
+    );
     assert!(!table.contains("not answered"), "{table}");
 }
 

@@ -13,7 +13,8 @@ pub(super) enum Setup {
     Default,
 }
 
-/// What the report of a measurement says: 30 s with ten connections, on other machines.
+/// What the report of a measurement says, <https://blog.nginx.org/blog/benefits-of-microcaching-nginx>:
+/// 30 s with ten connections, on other machines.
 pub(super) struct Published {
     pub(super) rate: f64,
     pub(super) stdev_millis: Option<u64>,
