@@ -1,7 +1,7 @@
 //! A server that counts what it is asked, and answers as a test wants.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -27,6 +27,7 @@ pub(crate) struct Reply {
     bytes: Vec<u8>,
     delay: Duration,
     closes: bool,
+    is_held: bool,
 }
 
 impl Reply {
@@ -50,6 +51,15 @@ impl Reply {
             bytes: bytes.to_vec(),
             delay: Duration::ZERO,
             closes: false,
+            is_held: false,
+        }
+    }
+
+    /// None, for as long as the client waits.
+    pub(crate) fn never() -> Self {
+        Self {
+            is_held: true,
+            ..Self::raw(b"")
         }
     }
 
@@ -182,6 +192,11 @@ fn serve(mut connection: TcpStream, shared: &Shared) {
     while let Some(request) = read(&mut reader) {
         let seen = shared.count(&request);
         let reply = (shared.answer)(&request);
+        if reply.is_held {
+            // The client sends nothing more, and ends the wait when it closes.
+            let _ = reader.read(&mut [0]);
+            return;
+        }
         thread::sleep(reply.delay);
         let bytes = with_count(reply.bytes, seen);
         let closes = reply.closes || request.head.contains("Connection: close\r\n");

@@ -6,6 +6,7 @@
 mod client;
 mod date;
 mod gate;
+mod left_out;
 mod origin;
 mod proxy;
 mod reply;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 pub(crate) use client::{Client, Response};
 pub(crate) use date::{asctime, http_date, rfc850_date};
 pub(crate) use gate::Gate;
+pub(crate) use left_out::left_out;
 pub(crate) use origin::{Origin, Seen};
 pub(crate) use proxy::{Proxy, request};
 pub(crate) use reply::Reply;

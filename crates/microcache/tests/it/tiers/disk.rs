@@ -321,9 +321,16 @@ fn files_that_left_are_not_kept_open() {
     eventually("files that were removed to be closed", || {
         (removed() == 0).then_some(())
     });
-    let found = proxy.get("/99");
-    found.assert_hit();
-    assert!(found.body == noise(BODY, 99));
+    // Which of them are still there is up to the tier; it has room for some.
+    let only_kept = ["Cache-Control: only-if-cached"];
+    eventually("one of them to be found on the disk", || {
+        (0..100).find(|number| {
+            let found = proxy.get_with(&format!("/{number}"), &only_kept);
+            assert!(matches!(found.status, 200 | 504), "{found:?}");
+            assert!(found.status == 504 || found.body == noise(BODY, *number));
+            found.status == 200
+        })
+    });
 }
 
 #[test]

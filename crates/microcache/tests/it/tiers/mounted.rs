@@ -1,22 +1,75 @@
 //! A disk that is really full, and one that is really read-only: a small file system of the
 //! process's own, which goes with it.
+//!
+//! A container may forbid mounting, and a chroot the namespaces that mounting is made of. There
+//! the process is kept from making its files any longer instead: writing fails, reading and
+//! removing do not. What that leaves out is told.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use super::{Folder, lasting, noise};
-use crate::support::{Origin, Proxy, Reply, eventually};
+use crate::support::{Origin, Proxy, Reply, eventually, left_out};
 
 /// Goes to memory, and to the disk in one piece.
 const SMALL: usize = 10_000;
 /// Memory takes bodies of 64 KiB, so that this one lies on the disk alone.
 const LARGE: usize = 200_000;
 
-/// The process on a file system of 8 MiB that nobody else sees.
+/// How writing is made to fail.
+#[derive(Clone, Copy)]
+enum Means {
+    /// A file system of the process's own: what `unshare` is told to make room for it.
+    Mounts(&'static [&'static str]),
+    /// A limit on the size of its files.
+    Limit,
+}
+
+/// The best that can be had here. In a chroot the root is no mount of its own, whose propagation could be
+/// changed; and whoever is not root is it in a namespace of users, where the system has such.
+fn means() -> Means {
+    static FOUND: OnceLock<Means> = OnceLock::new();
+    const WAYS: [&[&str]; 4] = [
+        &["--mount"],
+        &["--mount", "--propagation", "unchanged"],
+        &["--map-root-user", "--mount"],
+        &["--map-root-user", "--mount", "--propagation", "unchanged"],
+    ];
+    *FOUND.get_or_init(|| {
+        let folder = Folder::new();
+        fs::create_dir_all(&folder.0).expect("a folder");
+        let script = format!("{MOUNT} && umount \"$0\"");
+        let works = |way: &&&[&str]| {
+            let mut trial = Command::new("unshare");
+            trial.args(**way).args(["sh", "-c", &script]);
+            is_done(trial.arg(&folder.0).stderr(Stdio::null()))
+        };
+        // Root's way leaves the system's own namespaces alone, so others are tried after it.
+        let ways = WAYS.iter().filter(|way| is_root() || way[0] != "--mount");
+        ways.clone()
+            .find(works)
+            .map_or(Means::Limit, |way| Means::Mounts(way))
+    })
+}
+
+/// Mounts a file system of 8 MiB.
+const MOUNT: &str = "mount -t tmpfs -o size=8m,mode=700 tmpfs \"$0\"";
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").expect("a process").uid() == 0
+}
+
+fn is_done(command: &mut Command) -> bool {
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// The process on a file system of 8 MiB that nobody else sees; or with a limit on its files.
 struct Mounted {
+    means: Means,
     proxy: Proxy,
     folder: Folder,
 }
@@ -31,12 +84,21 @@ impl Mounted {
         let folder = Folder::new();
         fs::create_dir_all(&folder.0).expect("a folder");
         let path = folder.0.to_str().expect("text");
-        let mount = "mount -t tmpfs -o size=8m,mode=700 tmpfs \"$0\" && exec \"$@\"";
-        let own = [&["unshare"], own_mounts(), &["sh", "-c", mount, path]].concat();
+        let mount = format!("{MOUNT} && exec \"$@\"");
+        let means = means();
+        let own = match means {
+            Means::Mounts(way) => [&["unshare"], way, &["sh", "-c", &mount, path]].concat(),
+            // What would end the process is ignored: then the write fails, as on a full disk.
+            Means::Limit => vec!["sh", "-c", "trap '' XFSZ && exec \"$@\"", "sh"],
+        };
         let disk = format!("{path},{capacity}");
         let flags = ["--memory", "1MiB", "--disk", &disk];
         let proxy = Proxy::through(&own, origin, &flags);
-        Self { proxy, folder }
+        Self {
+            means,
+            proxy,
+            folder,
+        }
     }
 
     /// The directory, as this process gets there.
@@ -50,8 +112,14 @@ impl Mounted {
         self.path().join("filler")
     }
 
-    /// Leaves not a byte free.
-    fn fill(&self) {
+    /// Leaves not a byte free. Says what the system will say.
+    fn fill(&self) -> &'static str {
+        if let Means::Limit = self.means {
+            left_out(
+                "a disk that is full (this system lets nobody mount one): files could not grow instead",
+            );
+            return self.limit_files();
+        }
         let mut filler = fs::File::create(self.filler()).expect("a file");
         for size in [64 * 1024, 4096, 1] {
             let piece = vec![0; size];
@@ -62,55 +130,85 @@ impl Mounted {
             };
             assert_eq!(error.kind(), ErrorKind::StorageFull);
         }
+        "No space left on device"
     }
 
     fn make_room(&self) {
-        fs::remove_file(self.filler()).expect("it is there");
+        match self.means {
+            Means::Mounts(_) => fs::remove_file(self.filler()).expect("it is there"),
+            Means::Limit => self.set_limit("unlimited"),
+        }
     }
 
-    /// Puts the same directory over itself, to be read only.
-    fn make_read_only(&self) {
-        self.run("mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\"");
+    /// Puts the same directory over itself, to be read only. Says what the system will say.
+    fn make_read_only(&self) -> &'static str {
+        let Means::Mounts(way) = self.means else {
+            left_out(
+                "a disk that is read-only (this system lets nobody mount one): files could not grow instead",
+            );
+            return self.limit_files();
+        };
+        self.run(
+            way,
+            "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\"",
+        );
         let error = fs::File::create(self.filler()).expect_err("it is read-only");
         assert_eq!(error.kind(), ErrorKind::ReadOnlyFilesystem);
+        "Read-only file system"
     }
 
     fn make_writable(&self) {
-        self.run("umount \"$0\"");
+        match self.means {
+            Means::Mounts(way) => self.run(way, "umount \"$0\""),
+            Means::Limit => self.set_limit("unlimited"),
+        }
     }
 
-    fn run(&self, script: &str) {
+    /// Lets no file have a byte more than it has.
+    fn limit_files(&self) -> &'static str {
+        self.set_limit("0");
+        "File too large"
+    }
+
+    fn set_limit(&self, most: &str) {
+        let mut prlimit = Command::new("prlimit");
+        prlimit.args(["--pid", &self.proxy.pid().to_string()]);
+        // The colon leaves the hard limit as it is.
+        assert!(is_done(prlimit.arg(format!("--fsize={most}:"))), "{most}");
+    }
+
+    /// Runs a script among the process's mounts.
+    fn run(&self, way: &[&str], script: &str) {
+        let user: &[&str] = match way[0] {
+            "--map-root-user" => &["--user", "--preserve-credentials"],
+            _ => &[],
+        };
         let pid = self.proxy.pid().to_string();
-        let enter = ["--target", &pid];
-        let status = Command::new("nsenter")
-            .args(enter)
-            .args(same_mounts())
-            .args(["sh", "-c", script])
-            .arg(&self.folder.0)
-            .status();
-        assert!(status.expect("nsenter runs").success(), "{script}");
+        let mut enter = Command::new("nsenter");
+        enter
+            .args(["--target", &pid, "--mount", "--root", "--wd"])
+            .args(user);
+        enter.args(["sh", "-c", script]).arg(&self.folder.0);
+        assert!(is_done(&mut enter), "{script}");
     }
 }
 
-/// Whoever is not root is it in a namespace of users, where the system has such.
-fn own_mounts() -> &'static [&'static str] {
-    if is_root() {
-        &["--mount"]
-    } else {
-        &["--map-root-user", "--mount"]
+impl Drop for Mounted {
+    /// Where propagation could not be changed, the mounts may be everybody's.
+    fn drop(&mut self) {
+        if let Means::Mounts(["--mount", "--propagation", ..]) = self.means {
+            while is_own_mount(&self.folder.0)
+                && is_done(Command::new("umount").arg("-l").arg(&self.folder.0))
+            {}
+        }
     }
 }
 
-fn same_mounts() -> &'static [&'static str] {
-    if is_root() {
-        &["--mount"]
-    } else {
-        &["--user", "--preserve-credentials", "--mount"]
-    }
-}
-
-fn is_root() -> bool {
-    fs::metadata("/proc/self").expect("a process").uid() == 0
+/// Whether another file system begins here.
+fn is_own_mount(path: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).map(|data| data.dev()).ok();
+    path.parent()
+        .is_some_and(|parent| device(parent) != device(path))
 }
 
 /// Asks for new pages of this size until the condition holds. Every answer is whole.
@@ -146,9 +244,8 @@ fn a_full_disk_is_done_without_and_used_again_when_there_is_room() {
         let origin = Origin::start();
         let mounted = Mounted::start(&origin);
         assert_taken(&mounted, &origin, "/before");
-        mounted.fill();
-        let trouble = "microcache: disk: writing: No space left on device";
-        ask_until(&mounted, &origin, length, trouble);
+        let trouble = format!("microcache: disk: writing: {}", mounted.fill());
+        ask_until(&mounted, &origin, length, &trouble);
         let known = mounted.proxy.get("/before");
         known.assert_hit();
         assert!(
@@ -165,9 +262,19 @@ fn a_full_disk_is_done_without_and_used_again_when_there_is_room() {
 #[test]
 fn a_bound_beyond_the_disk_is_told_at_the_start() {
     let origin = Origin::start();
-    let told = |mounted: &Mounted| mounted.proxy.output().contains("a file system of 8 MiB");
-    assert!(told(&Mounted::with(&origin, "64MiB")));
-    assert!(!told(&Mounted::start(&origin)));
+    let told = |capacity: &str| {
+        let output = Mounted::with(&origin, capacity).proxy.output();
+        match means() {
+            Means::Mounts(_) => output.contains("is on a file system of 8 MiB, less than the"),
+            Means::Limit => output.contains("is on a file system of "),
+        }
+    };
+    let beyond = match means() {
+        Means::Mounts(_) => "64MiB",
+        Means::Limit => "1048576GiB",
+    };
+    assert!(told(beyond));
+    assert!(!told("4MiB"));
 }
 
 #[test]
@@ -176,9 +283,8 @@ fn a_disk_that_becomes_read_only_is_still_read_and_later_written_again() {
     let mounted = Mounted::start(&origin);
     assert_taken(&mounted, &origin, "/before");
     assert_taken(&mounted, &origin, "/changed");
-    mounted.make_read_only();
-    let trouble = "microcache: disk: writing: Read-only file system";
-    ask_until(&mounted, &origin, SMALL, trouble);
+    let trouble = format!("microcache: disk: writing: {}", mounted.make_read_only());
+    ask_until(&mounted, &origin, SMALL, &trouble);
     mounted.proxy.get("/before").assert_hit();
     // What a request makes invalid is not used any more, though it cannot be removed.
     let new = noise(LARGE, 2);
