@@ -162,7 +162,8 @@ const HEAD: &str = "\
 - `microcache config --reference` prints this page.
 
 Durations are a number and a unit: `500ms`, `1s`, `10m`, `2h`, `1d`. Sizes are `512B`, `64KiB`, `64MiB`, `1GiB` or, in
-powers of ten, `KB`, `MB`, `GB`. Both stand in quotes in the file. Where a list is taken, one value may stand alone.
+powers of ten, `KB`, `MB`, `GB`. Both stand in quotes in the file. Where a list is taken, one value may stand alone;
+a flag takes several with commas between them, and may be repeated.
 ";
 
 const ROUTES: &str = "\
