@@ -238,9 +238,9 @@ fn after_failure(flags: &[&str], failure: Reply) -> (u16, String) {
     let origin = Origin::start();
     let timeouts = [
         "--first-byte-timeout",
-        "300ms",
+        "1s",
         "--between-bytes-timeout",
-        "300ms",
+        "1s",
     ];
     let proxy = Proxy::start(
         &origin,

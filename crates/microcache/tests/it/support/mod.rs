@@ -23,8 +23,9 @@ pub(crate) use origin::{Origin, Seen};
 pub(crate) use proxy::{Proxy, request};
 pub(crate) use reply::Reply;
 
-/// How long anything may take before the test fails. Far longer than anything should take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long anything may take before the test fails. Far longer than anything should take on a busy
+/// machine, and shorter than the minute after which the proxy gives an origin up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits for a state that no event announces, and fails the test when it never comes.
 pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
