@@ -62,12 +62,7 @@ fn serve(start: &Start) -> Result<ExitCode, ServerError> {
         Err(report) => return Ok(refuse(&report.to_string())),
     };
     warn(&config);
-    let notices = Notices::new(|line| {
-        tell(&format!(
-            "microcache: {line}
-"
-        ))
-    });
+    let notices = Notices::new(|line| tell(&format!("microcache: {line}\n")));
     let server = Server::bind(config.clone(), notices)?;
     tell(&banner::started(&config, server.addresses()));
     let summary = server.run()?;

@@ -1,7 +1,6 @@
 //! What an operator is told while the server runs.
 //!
-//! Everything that is worth a line goes through here and is handed to whoever started the server;
-//! nothing else in this crate prints. A fault that happens ten thousand times a second is still a
+//! What is worth a line goes through here and is handed to whoever started the server. A fault that happens ten thousand times a second is still a
 //! few lines a minute: each topic has so many in a while, the rest is counted, and the last of it
 //! is told when the while is over, so that the log ends with how things stand.
 

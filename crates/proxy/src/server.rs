@@ -114,7 +114,7 @@ impl Signals {
     }
 
     /// The next signal to stop.
-    async fn next(&mut self) {
+    async fn next(&mut self, notices: &Notices) {
         loop {
             let name = tokio::select! {
                 _ = self.terminate.recv() => return,
@@ -123,7 +123,8 @@ impl Signals {
                 _ = self.user_1.recv() => "SIGUSR1",
                 _ = self.user_2.recv() => "SIGUSR2",
             };
-            eprintln!("microcache: {name} has no meaning here yet and is ignored");
+            let line = format!("{name} has no meaning here yet and is ignored");
+            notices.say(Kind::Server, name, line);
         }
     }
 }
@@ -226,7 +227,7 @@ async fn wait_for_stop(shared: &Shared, stop: &channel::Sender<bool>, mut signal
     let mut asked_before = false;
     loop {
         tokio::select! {
-            () = signals.next() => {}
+            () = signals.next(&shared.notices) => {}
             () = stop.closed() => return,
         }
         if asked_before {

@@ -1,6 +1,7 @@
 //! What the log says while the server runs: why something does not work, and when it works again; a
 //! line for each, and no flood.
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use crate::support::{Origin, Proxy, Reply, eventually};
@@ -55,9 +56,9 @@ fn why_an_origin_cannot_be_connected_to_is_told_once_and_so_is_its_return() {
     assert_eq!(told(&proxy, &format!("{who} is down after 3 failures")), 1);
     let listener = TcpListener::bind(("127.0.0.1", port)).expect("it is free again");
     let answering = std::thread::spawn(move || {
-        use std::io::{Read, Write};
         let (mut stream, _) = listener.accept().expect("somebody calls");
-        stream.read(&mut [0; 4096]).expect("a request");
+        let read = stream.read(&mut [0; 4096]).expect("a request");
+        assert!(read > 0, "it closed");
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
         stream.write_all(answer).expect("it is read");
     });

@@ -23,6 +23,10 @@ pub(super) struct Balance {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says something of its own, and they occur in every combination"
+)]
 struct Entry {
     /// How the log calls it.
     name: Arc<str>,
