@@ -215,15 +215,15 @@ impl Group {
                     keep_alive: answer.keep_alive,
                     owner: Owner::Client(client, self.settings.name.as_str().into(), seat),
                     server,
-                    _turn: turn,
+                    turn,
                     permit: Some(permit),
                 };
                 self.deliver(exchange, answer)
             }
             // That it closes a connection which nobody used is no failure of the server.
             Err(broken) => {
-                if broken.error == OriginError::Timeout {
-                    turn.failed(Instant::now());
+                if broken.error != OriginError::Disconnected {
+                    turn.failed(&broken.error, Instant::now());
                 }
                 Err(broken.error)
             }
