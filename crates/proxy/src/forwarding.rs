@@ -107,7 +107,7 @@ fn says_https(request: Fields<'_>) -> bool {
 /// a stranger; for the operator's own terminator it means redirects without end.
 #[derive(Debug, Default)]
 pub(crate) struct Strangers {
-    told: Mutex<Vec<Box<str>>>,
+    told: Mutex<Vec<Arc<str>>>,
 }
 
 /// So many of them are told of. Everybody can make himself one.
@@ -123,7 +123,7 @@ impl Strangers {
         if told.len() >= MOST_STRANGERS || told.contains(&peer.text) {
             return None;
         }
-        told.push(peer.text.clone());
+        told.push(Arc::clone(&peer.text));
         let address = &peer.text;
         Some(format!(
             "{address} says that its visitor came by https, and the application was told http, because {address} \
