@@ -49,30 +49,12 @@ impl Engine {
             let told = match self.enter(wanted, Purpose::Answer) {
                 Entry::Full => break,
                 Entry::Lead(leader) => {
-                    // The fetch of somebody else may have ended since the look.
-                    if self.has_newer(wanted, &incoming.origin_view(self.rules(question.route)))
-                        && let Served::Now(response) | Served::NowAndRefresh(response, _) =
-                            self.serve(&incoming.as_request(), self.clock.now())
-                    {
-                        leader.stand_back();
+                    let asked = self.ask_for_all(leader, wanted, &question, &incoming).await;
+                    if let Some(response) = asked {
                         return response;
                     }
-                    let own = self.start_fetch(leader, &question, &incoming);
-                    let copy = || self.copy_for(&question, &incoming, None, SLOW);
-                    match self.or_stale(own, (Instant::now(), None), copy).await {
-                        Waited::Stale(response) => return response,
-                        Waited::Told(Ok(Own::TooLarge)) => {
-                            question.detail = Some(TOO_LARGE);
-                            break;
-                        }
-                        Waited::Told(Ok(own)) => {
-                            return self.answer_leader(&question, &incoming, own);
-                        }
-                        Waited::Told(Err(_)) | Waited::TooLong => {
-                            let failure = Failure::Abandoned;
-                            return failed(&failure, question.forward, self.clock.now());
-                        }
-                    }
+                    question.detail = Some(TOO_LARGE);
+                    break;
                 }
                 Entry::Join(ticket) => {
                     let times = (ticket.began(), Some(deadline));
@@ -107,6 +89,36 @@ impl Engine {
         let incoming =
             Arc::into_inner(incoming).expect("only a leader shares it, and leads to the end");
         self.alone_or_stale(alone, incoming).await
+    }
+
+    /// Leads the fetch of what is wanted. `None` if the whole is too large to be kept, and the client
+    /// wants a part: it asks for that by itself.
+    async fn ask_for_all(
+        self: &Arc<Self>,
+        leader: Leader,
+        wanted: &Wanted,
+        question: &Question,
+        incoming: &Arc<Incoming>,
+    ) -> Option<Response> {
+        // The fetch of somebody else may have ended since the look.
+        if self.has_newer(wanted, &incoming.origin_view(self.rules(question.route)))
+            && let Served::Now(response) | Served::NowAndRefresh(response, _) =
+                self.serve(&incoming.as_request(), self.clock.now())
+        {
+            leader.stand_back();
+            return Some(response);
+        }
+        let own = self.start_fetch(leader, question, incoming);
+        let copy = || self.copy_for(question, incoming, None, SLOW);
+        match self.or_stale(own, (Instant::now(), None), copy).await {
+            Waited::Stale(response) => Some(response),
+            Waited::Told(Ok(Own::TooLarge)) => None,
+            Waited::Told(Ok(own)) => Some(self.answer_leader(question, incoming, own)),
+            Waited::Told(Err(_)) | Waited::TooLong => {
+                let failure = Failure::Abandoned;
+                Some(failed(&failure, question.forward, self.clock.now()))
+            }
+        }
     }
 
     /// What somebody does who waited and was told this.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::{
-    Fields, FieldsBuf, Handling, NotStorable, OriginView, Refreshed, RequestFacts, Rules, Storable,
+    Fields, FieldsBuf, Handling, Lifetime, NotStorable, OriginView, RequestFacts, Rules, Storable,
     Time, add_validators, is_conditional_field, is_origin_failure, is_refusal, on_error, refreshed,
     same_representation, vary,
 };
@@ -49,6 +49,20 @@ pub(crate) struct Fetch {
     pub(crate) incoming: Arc<Incoming>,
 }
 
+/// What the origin has answered to a fetch, and when.
+struct Brought {
+    response: OriginResponse,
+    claimed: Option<Claimed>,
+    request_time: Time,
+    now: Time,
+}
+
+/// The request that a fetch for everyone is, whatever the client's was.
+fn facts_of_fill<'a>(route: &Route, fetch: &'a Fetch) -> RequestFacts<'a> {
+    let fields = Fields::new(&fetch.incoming.fields);
+    RequestFacts::read(&Method::GET, fields, false, &route.rules)
+}
+
 impl Engine {
     /// Fetches for everyone: looks behind memory, asks, judges the answer, and tells.
     pub(crate) async fn lead(
@@ -76,80 +90,98 @@ impl Engine {
         };
         let now = self.clock.now();
         complete(&mut response.fields, now);
-
-        let request = Fields::new(&fetch.incoming.fields);
-        let facts = RequestFacts::read(&Method::GET, request, false, &route.rules);
+        let brought = Brought {
+            response,
+            claimed,
+            request_time,
+            now,
+        };
+        let facts = facts_of_fill(route, &fetch);
+        let response = &brought.response;
         if response.status == 304 {
-            let Some(stored) = fetch.stored.take() else {
-                return;
-            };
-            let merged = refreshed(
-                &facts,
-                stored.status,
-                stored.fields(),
-                response.fields.fields(),
-                request_time,
-                now,
-                &route.rules,
-            );
-            let taken = (request_time, claimed);
-            return self.tell_confirmed(leader, &fetch, &stored, &merged, own, taken);
+            return self.tell_confirmed(leader, fetch, own, brought);
         }
         let keeps_stale = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
-        let judged = judge(&self, route, &facts, &response, request_time, now);
+        let judged = judge(&self, route, &facts, response, request_time, now);
         if is_origin_failure(response.status)
             && (judged.is_err() || fetch.stored.as_ref().is_some_and(keeps_stale))
         {
             let failure = Failure::Status(response.status);
-            let page = Some((response, judged.err().unwrap_or("origin-error")));
-            return self.fail(leader, own, fetch, failure, page).await;
+            let page = (brought.response, judged.err().unwrap_or("origin-error"));
+            return self.fail(leader, own, fetch, failure, Some(page)).await;
         }
         if is_refusal(response.status) && (fetch.stored.is_some() || judged.is_err()) {
             // What this client sent may be the reason: what is stored stays, and the others ask.
             leader.refuse();
-            let _ = own.send(Own::Private(response, judged.err().unwrap_or(REFUSED)));
+            let why = judged.err().unwrap_or(REFUSED);
+            let _ = own.send(Own::Private(brought.response, why));
             return;
         }
         match judged {
             Ok(lifetime) => {
-                let incoming = &fetch.incoming;
-                let (first, body) = self.begin_fill(
-                    leader.key(),
-                    route,
-                    response,
-                    lifetime,
-                    incoming,
-                    request_time,
-                );
-                let filling = Arc::clone(&first.filling);
-                if !filling.vary.is_empty() && !leader.is_purged() {
-                    let view = fetch.incoming.origin_view(&route.rules);
-                    let learnt = filling.learnt(&route.rules);
-                    self.memory
-                        .learn(leader.key(), learnt, &view, now, |selection| {
-                            // Before anybody can know it.
-                            leader.select(selection);
-                        });
-                }
-                leader.answer(Answer::Filling(Arc::clone(&filling)), now);
-                let _ = own.send(Own::First(first));
-                self.fill(leader, &filling, body, fetch.route, claimed)
+                self.tell_storable(leader, &fetch, own, brought, lifetime)
                     .await;
             }
-            Err(why) => {
-                self.not_for_sharing(&leader, &fetch, response.fields.fields(), why, now);
-                if why == TOO_LARGE {
-                    self.note_too_large(&leader, &fetch, now);
-                }
-                let wants_part = facts.range().is_some() && fetch.incoming.method == Method::GET;
-                if why == TOO_LARGE && wants_part && response.status == 200 {
-                    // Nothing here may hold the request when it is told to go.
-                    drop((response, fetch));
-                    let _ = own.send(Own::TooLarge);
-                    return;
-                }
-                let _ = own.send(Own::Private(response, why));
-            }
+            Err(why) => self.tell_private(&leader, fetch, own, brought, why),
+        }
+    }
+
+    /// Everyone may read the answer while it arrives.
+    async fn tell_storable(
+        &self,
+        leader: Leader,
+        fetch: &Fetch,
+        own: oneshot::Sender<Own>,
+        brought: Brought,
+        lifetime: Lifetime,
+    ) {
+        let route = &self.routes[fetch.route];
+        let (first, body) = self.begin_fill(
+            leader.key(),
+            route,
+            brought.response,
+            lifetime,
+            &fetch.incoming,
+            brought.request_time,
+        );
+        let filling = Arc::clone(&first.filling);
+        if !filling.vary.is_empty() && !leader.is_purged() {
+            let view = fetch.incoming.origin_view(&route.rules);
+            let (learnt, now) = (filling.learnt(&route.rules), brought.now);
+            self.memory
+                .learn(leader.key(), learnt, &view, now, |selection| {
+                    // Before anybody can know it.
+                    leader.select(selection);
+                });
+        }
+        leader.answer(Answer::Filling(Arc::clone(&filling)), brought.now);
+        let _ = own.send(Own::First(first));
+        self.fill(leader, &filling, body, fetch.route, brought.claimed)
+            .await;
+    }
+
+    /// The answer is the asker's alone, or he asks for a part of what is too large to be kept.
+    fn tell_private(
+        &self,
+        leader: &Leader,
+        fetch: Fetch,
+        own: oneshot::Sender<Own>,
+        brought: Brought,
+        why: &'static str,
+    ) {
+        let (response, now) = (brought.response, brought.now);
+        self.not_for_sharing(leader, &fetch, response.fields.fields(), why, now);
+        if why == TOO_LARGE {
+            self.note_too_large(leader, &fetch, now);
+        }
+        let facts = facts_of_fill(&self.routes[fetch.route], &fetch);
+        let wants_part = facts.range().is_some() && fetch.incoming.method == Method::GET;
+        if why == TOO_LARGE && wants_part && response.status == 200 {
+            // Nothing here may hold the request when it is told to go.
+            drop((response, fetch));
+            let _ = own.send(Own::TooLarge);
+        } else {
+            let _ = own.send(Own::Private(response, why));
         }
     }
 
@@ -218,25 +250,35 @@ impl Engine {
     fn tell_confirmed(
         &self,
         leader: Leader,
-        fetch: &Fetch,
-        stored: &Hit,
-        merged: &Refreshed,
+        mut fetch: Fetch,
         own: oneshot::Sender<Own>,
-        (began, claimed): (Time, Option<Claimed>),
+        brought: Brought,
     ) {
+        let Some(stored) = fetch.stored.take() else {
+            return;
+        };
         let route = &self.routes[fetch.route];
         let key: Box<[u8]> = leader.key().into();
         let view = fetch.incoming.origin_view(&route.rules);
+        let merged = refreshed(
+            &facts_of_fill(route, &fetch),
+            stored.status,
+            stored.fields(),
+            brought.response.fields.fields(),
+            brought.request_time,
+            brought.now,
+            &route.rules,
+        );
         let renewed = |lifetime| {
-            let fields = &merged.fields;
-            self.renewed(&key, stored, fields, lifetime, &view, began)
+            let (fields, began) = (&merged.fields, brought.request_time);
+            self.renewed(&key, &stored, fields, lifetime, &view, began)
         };
         let lifetime = match merged.storable {
             Storable::Yes(lifetime) => lifetime,
             Storable::No(why) => {
-                self.forget_selected(&key, stored, &view);
-                let (fields, now) = (merged.fields.fields(), self.clock.now());
-                self.not_for_sharing(&leader, fetch, fields, why.as_str(), now);
+                self.forget_selected(&key, &stored, &view);
+                let fields = merged.fields.fields();
+                self.not_for_sharing(&leader, &fetch, fields, why.as_str(), brought.now);
                 let last = Memory::hold(renewed(stored.lifetime));
                 let _ = own.send(Own::LastTime(last, why.as_str()));
                 return;
@@ -247,9 +289,9 @@ impl Engine {
             // What lies in a file is not written again, and would still be selected as before.
             self.tiers.remove(&key);
         }
-        leader.answer(Answer::Confirmed(confirmed.clone()), self.clock.now());
+        leader.answer(Answer::Confirmed(confirmed.clone()), brought.now);
         let copy = confirmed.with_lifetime(lifetime);
-        leader.finish(|| self.keep(&key, copy, &view, claimed));
+        leader.finish(|| self.keep(&key, copy, &view, brought.claimed));
         let _ = own.send(Own::Confirmed(confirmed));
     }
 

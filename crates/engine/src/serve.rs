@@ -250,18 +250,40 @@ impl Engine {
             known => (known, Forward::UriMiss),
         };
 
+        let look = Look {
+            route: found.route,
+            key: &key,
+            request,
+            view: &view,
+            facts: &facts,
+        };
+        self.beyond_memory(&look, known, forward, together, now)
+    }
+
+    /// The steps behind memory.
+    fn beyond_memory(
+        &self,
+        look: &Look<'_>,
+        known: Known,
+        forward: Forward,
+        together: bool,
+        now: Time,
+    ) -> Served {
         // 4. Would it wait for somebody else's answer? If not, a tier may have one at hand.
-        let selection = known.selection(&view);
+        let Look {
+            key, view, facts, ..
+        } = *look;
+        let selection = known.selection(view);
         let alone = if !together {
             Some("credentials")
-        } else if !route.collapse {
+        } else if !self.routes[look.route].collapse {
             Some("collapse-off")
         } else {
-            self.why_alone(&key, &known, &selection, now)
+            self.why_alone(key, &known, &selection, now)
         };
         if alone.is_none()
             && !matches!(known, Known::Response(_))
-            && let Some(response) = self.at_hand(&key, request, &view, &facts, now)
+            && let Some(response) = self.at_hand(key, look.request, view, facts, now)
         {
             return Served::Now(response);
         }
@@ -272,14 +294,19 @@ impl Engine {
         }
         let forward = if together { forward } else { Forward::Request };
         let way = match alone {
-            Some(_) => Way::Alone(Some(key[..].into())),
+            Some(_) => Way::Alone(Some(key.into())),
             None => Way::Together(Wanted {
-                key: key[..].into(),
+                key: key.into(),
                 selection: selection[..].into(),
                 stored: known.stored(),
             }),
         };
-        ask(forward, alone, way)
+        Served::Ask(Question {
+            route: look.route,
+            forward,
+            detail: alone,
+            way,
+        })
     }
 
     fn look_up(&self, key: &[u8], request: &OriginView<'_>, now: Time) -> Known {
@@ -385,6 +412,15 @@ pub(crate) fn key_of(request: &Request<'_>, rules: &Rules) -> KeyBuf {
         request.vouched,
         rules,
     )
+}
+
+/// A request on its way through [`Engine::serve`], and what was read of it.
+struct Look<'a> {
+    route: usize,
+    key: &'a [u8],
+    request: &'a Request<'a>,
+    view: &'a OriginView<'a>,
+    facts: &'a RequestFacts<'a>,
 }
 
 /// What memory knows of a request's key.

@@ -3,6 +3,7 @@
 pub mod content;
 pub mod disk;
 pub mod encoding;
+mod key_notes;
 pub mod memcached;
 pub mod memory;
 mod random;
@@ -14,8 +15,9 @@ pub mod tiers;
 
 pub use content::{Content, FileBody};
 pub use encoding::Varies;
+pub use key_notes::Learnt;
 pub use memcached::{Memcached, MemcachedSettings};
-pub use memory::{Hit, Learnt, Memory, MemoryLimits, MemoryStats, Object, TooLarge};
+pub use memory::{Hit, Memory, MemoryLimits, MemoryStats, Object, TooLarge};
 pub use stored::Stored;
 pub use tier::{Claim, Entry, EntryId, Got, Page, Put, Tier, TierError, TierStats, Token};
 pub use tiers::{Claimed, Found, Lookup, Removal, Spooling, TierLimits, TierReport, Tiers, Turn};

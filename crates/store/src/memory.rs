@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
-use microcache_policy::vary::{self, Codings, CodingsSeen, Selection, VaryNames};
-use microcache_policy::{Fields, OriginView, Rules, Time};
+use microcache_policy::vary::{Selection, VaryNames};
+use microcache_policy::{OriginView, Time};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use smallvec::SmallVec;
 
 use crate::content::{Content, FileBody};
+use crate::key_notes::{KeyNotes, Learnt, Selects};
 use crate::stored::Stored;
 
 /// The bounds of the memory tier.
@@ -29,114 +30,9 @@ pub struct MemoryLimits {
 /// All that is known about one key.
 #[derive(Debug)]
 pub struct Object {
-    known: Known,
+    notes: KeyNotes,
     variants: SmallVec<[Stored; 1]>,
     weight: u64,
-}
-
-/// What is known about the responses of a key, beside those that are there.
-#[derive(Clone, Debug, Default)]
-struct Known {
-    /// The request fields that tell requests for this key apart.
-    vary: VaryNames,
-    /// Until then a response that names fewer of them in its `Vary` counts as if it named all: what
-    /// an origin leaves out of the answer to one client is not to answer the others.
-    varies_until: Time,
-    codings: CodingsSeen,
-    /// Requests whose answers turned out not to be storable.
-    marks: Box<[Mark]>,
-}
-
-/// Until then the answers to requests that say this are expected not to be storable, and nobody
-/// waits for somebody else's.
-#[derive(Clone, Debug)]
-struct Mark {
-    selection: Box<[u8]>,
-    until: Time,
-}
-
-impl Known {
-    /// The names that a response of this key counts as varying on, which itself names `named`.
-    fn vary_of(&self, named: VaryNames, now: Time) -> VaryNames {
-        const LONGEST: usize = 1024;
-        if now >= self.varies_until {
-            return named;
-        }
-        let all = named.union(&self.vary);
-        if all.as_bytes().len() > LONGEST {
-            named
-        } else {
-            all
-        }
-    }
-
-    fn selection(&self, request: &OriginView<'_>) -> Selection {
-        let mut selection = Selection::new();
-        vary::select(&self.vary, request, &mut selection);
-        vary::reduce(&self.vary, &mut selection, self.codings.telling());
-        selection
-    }
-
-    fn learn(&mut self, response: Learnt<'_>, now: Time) {
-        let vary = self.vary_of(response.vary.clone(), now);
-        let named = vary::of_response(response.fields, &response.rules.vary_ignored).names();
-        let until = if named.contains(&vary) {
-            response.usable_until
-        } else {
-            Time::default()
-        };
-        vary::note_codings(
-            &mut self.codings,
-            response.vary,
-            response.selection,
-            response.fields,
-        );
-        self.note_vary(vary, until);
-    }
-
-    fn note_vary(&mut self, vary: VaryNames, until: Time) {
-        self.varies_until = self.varies_until.max(until);
-        if self.vary != vary {
-            self.vary = vary;
-            // They were written for other names.
-            self.marks = Box::default();
-        }
-    }
-
-    fn mark(&mut self, selection: &[u8], until: Time, now: Time) {
-        let others = self.marks.iter();
-        let mut marks: Vec<Mark> = others
-            .filter(|mark| now < mark.until && mark.selection[..] != *selection)
-            .cloned()
-            .collect();
-        if marks.len() >= Object::MARKS {
-            marks.remove(0);
-        }
-        let selection = selection.into();
-        marks.push(Mark { selection, until });
-        self.marks = marks.into();
-    }
-
-    fn heap_size(&self) -> usize {
-        let marks = self.marks.iter();
-        let marks: usize = marks.map(|m| size_of::<Mark>() + m.selection.len()).sum();
-        self.vary.as_bytes().len() + marks
-    }
-}
-
-/// What a response tells about its key.
-#[derive(Clone, Copy, Debug)]
-pub struct Learnt<'a> {
-    /// Its field lines.
-    pub fields: Fields<'a>,
-    /// The rules of its route.
-    pub rules: &'a Rules,
-    /// The request fields that select it.
-    pub vary: &'a VaryNames,
-    /// What they said.
-    pub selection: &'a [u8],
-    /// When it is of no use any more.
-    pub usable_until: Time,
 }
 
 impl Object {
@@ -144,15 +40,13 @@ impl Object {
     /// header, a slot and two hashes in the index, and what the allocator rounds up.
     /// `tests/it/memory.rs` holds the sum against what the process really uses.
     const OVERHEAD: u64 = size_of::<Self>() as u64 + 176;
-    /// Selections of a key that are marked as not storable. Beyond it the oldest mark goes.
-    const MARKS: usize = 8;
 
-    fn new(known: Known, variants: SmallVec<[Stored; 1]>) -> Self {
+    fn new(notes: KeyNotes, variants: SmallVec<[Stored; 1]>) -> Self {
         let owned: usize = variants.iter().map(Stored::heap_size).sum();
         let spilled = variants.len().saturating_sub(1) * size_of::<Stored>();
-        let weight = (owned + spilled + known.heap_size()) as u64;
+        let weight = (owned + spilled + notes.heap_size()) as u64;
         Self {
-            known,
+            notes,
             variants,
             weight,
         }
@@ -166,24 +60,23 @@ impl Object {
     /// What a request says in the fields that tell requests for this key apart: the same for those
     /// whose answer can be one.
     pub fn selection(&self, request: &OriginView<'_>) -> Selection {
-        self.known.selection(request)
+        self.notes.selection(request)
     }
 
     /// The names that a response of this key counts as varying on, which itself names `named`.
     pub fn vary_of(&self, named: VaryNames, now: Time) -> VaryNames {
-        self.known.vary_of(named, now)
+        self.notes.vary_of(named, now)
     }
 
     /// Whether the answer to a request with this [`Object::selection`] is expected not to be storable.
     pub fn is_uncacheable(&self, selection: &[u8], now: Time) -> bool {
-        let mut marks = self.known.marks.iter();
-        marks.any(|mark| now < mark.until && mark.selection[..] == *selection)
+        self.notes.is_marked(selection, now)
     }
 
     /// The response that a request selects, the latest if there are several; the object again if
     /// there is none.
     pub fn select(self: Arc<Self>, request: &OriginView<'_>, now: Time) -> Result<Hit, Arc<Self>> {
-        let mut selects = Selects::by(request, &self.known);
+        let mut selects = Selects::by(request, &self.notes);
         let index = self.variants.iter().rposition(|one| selects.one(one));
         match index {
             Some(index) => {
@@ -200,41 +93,6 @@ impl Object {
     /// Whether a body was in a file that has been closed: it is to be looked for where it was.
     pub fn has_lost_a_file(&self) -> bool {
         self.variants.iter().any(|stored| stored.body.is_gone())
-    }
-}
-
-/// Which variants a request selects. What it says is worked out once for those that vary on the same.
-struct Selects<'a, 's> {
-    request: &'a OriginView<'a>,
-    telling: Codings,
-    selection: Selection,
-    written_for: Option<&'s VaryNames>,
-}
-
-impl<'a, 's> Selects<'a, 's> {
-    fn by(request: &'a OriginView<'a>, known: &Known) -> Self {
-        Self {
-            request,
-            telling: known.codings.telling(),
-            selection: Selection::new(),
-            written_for: None,
-        }
-    }
-
-    fn one(&mut self, stored: &'s Stored) -> bool {
-        if stored.vary.is_empty() {
-            return true;
-        }
-        if self.written_for != Some(&stored.vary) {
-            vary::select(&stored.vary, self.request, &mut self.selection);
-            self.written_for = Some(&stored.vary);
-        }
-        vary::is_selected(
-            &stored.vary,
-            &stored.selection,
-            &self.selection,
-            self.telling,
-        )
     }
 }
 
@@ -376,18 +234,13 @@ impl Memory {
         }
         let _turn = self.turn(key);
         let old = self.cache.peek(key);
-        let mut known = old
+        let mut notes = old
             .as_ref()
-            .map(|old| old.known.clone())
+            .map(|old| old.notes.clone())
             .unwrap_or_default();
-        known.learn(stored.learnt(request.rules), now);
-        let selection = known.selection(request);
-        known.marks = known
-            .marks
-            .into_iter()
-            .filter(|mark| mark.selection[..] != selection[..])
-            .collect();
-        let mut selects = Selects::by(request, &known);
+        notes.learn(stored.learnt(request.rules), now);
+        notes.unmark(&notes.selection(request));
+        let mut selects = Selects::by(request, &notes);
         let mut variants: SmallVec<[Stored; 1]> = SmallVec::new();
         for one in old.iter().flat_map(|old| &old.variants) {
             if selects.one(one) || one.vary == stored.vary && one.selection == stored.selection {
@@ -401,7 +254,7 @@ impl Memory {
         let body = stored.body.clone().lent();
         variants.push(stored.with_body(body));
         let index = variants.len() - 1;
-        let object = Arc::new(Object::new(known, variants));
+        let object = Arc::new(Object::new(notes, variants));
         self.cache.insert(key.into(), Arc::clone(&object));
         Ok(Hit {
             object,
@@ -435,7 +288,7 @@ impl Memory {
         let file = stored.body.file();
         let variants = SmallVec::from_iter([stored]);
         Hit {
-            object: Arc::new(Object::new(Known::default(), variants)),
+            object: Arc::new(Object::new(KeyNotes::default(), variants)),
             index: 0,
             file,
         }
@@ -452,20 +305,20 @@ impl Memory {
         now: Time,
         announce: impl FnOnce(&[u8]),
     ) {
-        self.change(key, |known, _| {
-            let before = (known.vary.clone(), known.codings);
-            known.learn(response, now);
-            announce(&known.selection(request));
-            before != (known.vary.clone(), known.codings)
+        self.change(key, |notes, _| {
+            let before = (notes.vary.clone(), notes.codings);
+            notes.learn(response, now);
+            announce(&notes.selection(request));
+            before != (notes.vary.clone(), notes.codings)
         });
     }
 
     /// Notes that responses of this key are known to vary on these names, until then.
     pub fn learn_vary(&self, key: &[u8], names: &VaryNames, until: Time, now: Time) {
-        self.change(key, |known, _| {
-            let vary = known.vary_of(names.clone(), now);
-            let is_new = known.vary != vary || known.varies_until < until;
-            known.note_vary(vary, until);
+        self.change(key, |notes, _| {
+            let vary = notes.vary_of(names.clone(), now);
+            let is_new = notes.vary != vary || notes.varies_until < until;
+            notes.note_vary(vary, until);
             is_new
         });
     }
@@ -480,20 +333,20 @@ impl Memory {
         until: Time,
         now: Time,
     ) {
-        self.change(key, |known, _| {
-            let vary = known.vary_of(named, now);
-            if known.vary != vary {
-                known.note_vary(vary, until);
+        self.change(key, |notes, _| {
+            let vary = notes.vary_of(named, now);
+            if notes.vary != vary {
+                notes.note_vary(vary, until);
             }
-            known.mark(&known.selection(request), until, now);
+            notes.mark(&notes.selection(request), until, now);
             true
         });
     }
 
     /// Forgets what a request selects of a key.
     pub fn remove_selected(&self, key: &[u8], request: &OriginView<'_>) {
-        self.change(key, |known, variants| {
-            let mut selects = Selects::by(request, known);
+        self.change(key, |notes, variants| {
+            let mut selects = Selects::by(request, notes);
             let stays: Vec<bool> = variants.iter().map(|one| !selects.one(one)).collect();
             let mut stays = stays.into_iter();
             variants.retain(|_| stays.next().unwrap_or(true));
@@ -522,16 +375,16 @@ impl Memory {
     fn change(
         &self,
         key: &[u8],
-        change: impl FnOnce(&mut Known, &mut SmallVec<[Stored; 1]>) -> bool,
+        change: impl FnOnce(&mut KeyNotes, &mut SmallVec<[Stored; 1]>) -> bool,
     ) {
         let _turn = self.turn(key);
         let old = self.cache.peek(key);
-        let (mut known, mut variants) = old.map_or_else(Default::default, |old| {
+        let (mut notes, mut variants) = old.map_or_else(Default::default, |old| {
             let variants = old.variants.iter().map(Stored::copy).collect();
-            (old.known.clone(), variants)
+            (old.notes.clone(), variants)
         });
-        if change(&mut known, &mut variants) {
-            let object = Object::new(known, variants);
+        if change(&mut notes, &mut variants) {
+            let object = Object::new(notes, variants);
             self.cache.insert(key.into(), Arc::new(object));
         }
     }

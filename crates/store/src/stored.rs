@@ -8,7 +8,7 @@ use microcache_policy::vary::VaryNames;
 use microcache_policy::{Fields, Lifetime, Millis, Rules, Time};
 
 use crate::content::Content;
-use crate::memory::Learnt;
+use crate::key_notes::Learnt;
 
 /// A complete response, ready to be sent.
 #[derive(Debug)]
