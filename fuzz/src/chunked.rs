@@ -122,7 +122,10 @@ fn is_extension(text: &[u8]) -> bool {
     match text.iter().position(|&b| b == b'=') {
         None => is_token(text),
         Some(at) => {
-            let (name, value) = (text[..at].trim_ascii_end(), text[at + 1..].trim_ascii_start());
+            let (name, value) = (
+                text[..at].trim_ascii_end(),
+                text[at + 1..].trim_ascii_start(),
+            );
             is_token(name) && (value == b"\"\"" || is_token(value))
         }
     }

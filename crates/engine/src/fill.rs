@@ -32,6 +32,9 @@ const CHUNK_COST: u64 = 64;
 /// A reader for whom others wait is too slow if it takes less than this while they wait for as long
 /// as is allowed.
 const PROGRESS: u64 = 128 * 1024;
+/// A reader who has taken nothing for so long has stalled, and gives way where what readers are behind
+/// with has to become less.
+const STALLED: Duration = Duration::from_millis(500);
 
 /// A body being fetched.
 #[derive(Debug)]
@@ -81,17 +84,14 @@ impl Reader {
         }
     }
 
-    /// Since when it has taken next to nothing; `None` if that is not long enough to say so.
-    fn stalled_since(&mut self, now: Instant, patience: Duration) -> Option<Instant> {
+    /// Since when it has taken nothing; `None` if that is not long enough to say so.
+    fn stalled_since(&mut self, now: Instant) -> Option<Instant> {
         let since = self.paced_at?;
-        if now.duration_since(since) < patience {
+        if self.taken > self.paced {
+            (self.paced, self.paced_at) = (self.taken, Some(now));
             return None;
         }
-        if self.taken - self.paced < PROGRESS {
-            return Some(since);
-        }
-        (self.paced, self.paced_at) = (self.taken, Some(now));
-        None
+        (now.duration_since(since) >= STALLED).then_some(since)
     }
 }
 
@@ -257,9 +257,8 @@ impl Fill {
         writer.into_iter().for_each(Waker::wake);
     }
 
-    /// The readers for whom something is held that is not kept, and who have taken next to nothing of
-    /// it for this long.
-    fn stalled(self: &Arc<Self>, patience: Duration) -> Vec<Laggard> {
+    /// The readers for whom something is held that is not kept, and who have stalled.
+    fn stalled(self: &Arc<Self>) -> Vec<Laggard> {
         let mut state = self.state.lock();
         if state.holds_all() {
             return Vec::new();
@@ -270,7 +269,7 @@ impl Fill {
         for at in places {
             let reader = &mut state.readers[at];
             let is_behind = !reader.let_go && received - reader.taken >= FREE;
-            if let Some(since) = reader.stalled_since(now, patience).filter(|_| is_behind) {
+            if let Some(since) = reader.stalled_since(now).filter(|_| is_behind) {
                 let fill = Arc::clone(self);
                 stalled.push(Laggard { since, fill, at });
             }

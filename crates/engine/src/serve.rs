@@ -5,7 +5,6 @@
 //! takes it to the origin.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::request::{Handling, PassReason};
@@ -171,10 +170,7 @@ impl Engine {
             tiers,
             purges: Purges::default(),
             flights: Flights::new(settings.flights),
-            fill_budget: Arc::new(Budget::new(
-                settings.fill_memory,
-                Duration::from_millis(settings.slow_reader_timeout),
-            )),
+            fill_budget: Arc::new(Budget::new(settings.fill_memory)),
             oversized: Oversized::new(),
             settings,
             routes,

@@ -1,7 +1,6 @@
 //! What all bodies under way may take together.
 
 use std::sync::Weak;
-use std::time::Duration;
 
 use super::Fill;
 use crate::sync::Mutex;
@@ -14,8 +13,6 @@ use crate::sync::Mutex;
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: u64,
-    /// How long a reader may take next to nothing before it counts as slow.
-    patience: Duration,
     books: Mutex<Books>,
 }
 
@@ -50,12 +47,10 @@ impl Budget {
     /// What slow readers may take of the whole.
     const SLOW_SHARE: u64 = 2;
 
-    /// At most `limit` bytes, of which readers who stall for longer than `patience` keep no more than
-    /// a part.
-    pub(crate) fn new(limit: u64, patience: Duration) -> Self {
+    /// At most `limit` bytes.
+    pub(crate) fn new(limit: u64) -> Self {
         Self {
             limit,
-            patience,
             books: Mutex::new(Books::default()),
         }
     }
@@ -113,10 +108,7 @@ impl Budget {
             books.slow.retain(|fill| fill.strong_count() > 0);
             books.slow.iter().filter_map(Weak::upgrade).collect()
         };
-        let mut stalled: Vec<_> = fills
-            .iter()
-            .flat_map(|fill| fill.stalled(self.patience))
-            .collect();
+        let mut stalled: Vec<_> = fills.iter().flat_map(Fill::stalled).collect();
         stalled.sort_unstable_by_key(|reader| reader.since);
         for reader in stalled {
             if self.books.lock().behind <= self.slow_limit() {

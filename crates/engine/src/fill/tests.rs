@@ -3,10 +3,8 @@
 use super::*;
 use std::future::poll_fn;
 
-const PATIENCE: Duration = Duration::from_secs(2);
-
 fn fill() -> Arc<Fill> {
-    Fill::new(&Arc::new(Budget::new(1 << 20, PATIENCE)))
+    Fill::new(&Arc::new(Budget::new(1 << 20)))
 }
 
 async fn read(reader: &mut FillReader) -> Result<Vec<u8>, BodyError> {
@@ -73,7 +71,7 @@ fn streamed(budget: &Arc<Budget>, length: u64) -> (Arc<Fill>, FillReader) {
 
 #[test]
 fn over_the_limit_it_is_a_bounded_window() {
-    let budget = Arc::new(Budget::new(4 * WINDOW, PATIENCE));
+    let budget = Arc::new(Budget::new(4 * WINDOW));
     let (fill, mut reader) = streamed(&budget, WINDOW);
     assert!(fill.reader().is_none(), "no reader can begin in the middle");
     assert!(poll_ready(&fill).is_pending());
@@ -87,7 +85,7 @@ fn over_the_limit_it_is_a_bounded_window() {
 
 #[test]
 fn the_budget_is_given_back() {
-    let budget = Arc::new(Budget::new(100_000, PATIENCE));
+    let budget = Arc::new(Budget::new(100_000));
     let one = Fill::new(&budget);
     assert!(matches!(one.push(zeros(120_000), u64::MAX), Pushed::Kept));
     let two = Fill::new(&budget);
@@ -106,7 +104,7 @@ fn the_budget_is_given_back() {
 
 #[test]
 fn without_room_the_window_is_small() {
-    let budget = Arc::new(Budget::new(WINDOW, PATIENCE));
+    let budget = Arc::new(Budget::new(WINDOW));
     let (large, other) = streamed(&budget, WINDOW / 2 + FREE - CHUNK_COST);
     let (fill, _reader) = streamed(&budget, FREE / 2);
     assert!(matches!(poll_ready(&fill), Poll::Ready(Ok(()))));
@@ -118,7 +116,7 @@ fn without_room_the_window_is_small() {
 
 #[test]
 fn what_nobody_reads_any_more_is_not_held() {
-    let budget = Arc::new(Budget::new(4 * WINDOW, PATIENCE));
+    let budget = Arc::new(Budget::new(4 * WINDOW));
     let (fill, reader) = streamed(&budget, WINDOW);
     drop(reader);
     for _ in 0..10 {
@@ -129,7 +127,7 @@ fn what_nobody_reads_any_more_is_not_held() {
 
 #[tokio::test(start_paused = true)]
 async fn readers_who_stall_take_no_room_from_what_arrives() {
-    let budget = Arc::new(Budget::new(4 * WINDOW, PATIENCE));
+    let budget = Arc::new(Budget::new(4 * WINDOW));
     let mut readers = Vec::new();
     for _ in 0..20 {
         let fill = Fill::new(&budget);
@@ -137,7 +135,7 @@ async fn readers_who_stall_take_no_room_from_what_arrives() {
         assert!(matches!(fill.push(zeros(WINDOW), u64::MAX), Pushed::Kept));
         fill.finish(Ok(None));
         readers.push(reader);
-        tokio::time::advance(PATIENCE).await;
+        tokio::time::advance(STALLED).await;
     }
     let (arriving, behind) = budget.used();
     assert!(arriving == 0 && behind <= 2 * WINDOW, "{behind}");
@@ -155,7 +153,7 @@ async fn readers_who_stall_take_no_room_from_what_arrives() {
 
 #[test]
 fn a_slow_reader_is_let_go_where_others_wait() {
-    let budget = Arc::new(Budget::new(64 * WINDOW, PATIENCE));
+    let budget = Arc::new(Budget::new(64 * WINDOW));
     let fill = Fill::new(&budget);
     let mut readers: Vec<_> = (0..3).map(|_| fill.reader().unwrap()).collect();
     assert!(matches!(fill.push(zeros(WINDOW), 0), Pushed::Outgrown(_)));
