@@ -91,6 +91,10 @@ async fn answer(address: SocketAddr, method: &str, target: &str) -> String {
 }
 
 async fn check(method: &str, target: &str, expected: &str) {
+    check_that(method, target, |answer| answer.starts_with(expected)).await;
+}
+
+async fn check_that(method: &str, target: &str, expected: impl Fn(&str) -> bool) {
     let address = start().await;
     // The second waits for the first one's answer where that can be shared.
     let both = tokio::join!(
@@ -98,7 +102,7 @@ async fn check(method: &str, target: &str, expected: &str) {
         answer(address, method, target)
     );
     for answer in [both.0, both.1] {
-        assert!(answer.starts_with(expected), "{method} {target}: {answer}");
+        assert!(expected(&answer), "{method} {target}: {answer}");
     }
     let after = answer(address, "GET", "/").await;
     assert!(after.starts_with("HTTP/1.1 200 OK"), "{after}");
@@ -116,5 +120,13 @@ async fn who_asks_for_everyone() {
 
 #[tokio::test]
 async fn in_the_middle_of_a_body_that_everyone_reads() {
-    check("GET", "/panic-in-body", "HTTP/1.1 502 ").await;
+    // Whoever comes when the first body has failed asks for one, and that may fail behind its head:
+    // then it is visibly not whole.
+    check_that("GET", "/panic-in-body", |answer| {
+        let broke_off = answer.starts_with("HTTP/1.1 200 ")
+            && answer.contains("Transfer-Encoding: chunked")
+            && !answer.ends_with("0\r\n\r\n");
+        answer.starts_with("HTTP/1.1 502 ") || broke_off
+    })
+    .await;
 }
