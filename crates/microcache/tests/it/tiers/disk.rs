@@ -422,3 +422,36 @@ fn damage(file: &Path, round: usize, number: usize) {
     }
     overwrite(file, &bytes);
 }
+
+/// After a restart only the disk knows what the url varies on.
+#[test]
+fn an_answer_without_vary_does_not_answer_the_variants_on_disk() {
+    let (origin, folder) = (Origin::start(), Folder::new());
+    origin
+        .on("/page")
+        .answer(|seen| match seen.field("x-language") {
+            Some("zz") => {
+                let reply = Reply::new(404).with("Cache-Control: max-age=1000");
+                reply.body("no such language")
+            }
+            language => lasting_variant(language.unwrap_or("-")),
+        });
+    let flags = ["--disk", &folder.disk()];
+    let get = |proxy: &Proxy, language: &str| {
+        proxy.get_with("/page", &[&format!("X-Language: {language}")])
+    };
+    let proxy = Proxy::start(&origin, &flags);
+    get(&proxy, "en").assert_is(200, "en");
+    end(proxy);
+    let proxy = Proxy::start(&origin, &flags);
+    get(&proxy, "zz").assert_is(404, "no such language");
+    end(proxy);
+    let proxy = Proxy::start(&origin, &flags);
+    get(&proxy, "fr").assert_is(200, "fr");
+    let found = get(&proxy, "en");
+    found.assert_hit();
+    found.assert_is(200, "en");
+    let refused = get(&proxy, "zz");
+    refused.assert_hit();
+    refused.assert_is(404, "no such language");
+}

@@ -375,3 +375,42 @@ fn what_was_never_stored_is_not_removed() {
     assert_eq!(server.statistic("delete_misses"), 0);
     assert_eq!(server.statistic("curr_items"), 0);
 }
+
+/// The origin confirms one variant, and says in the same breath that it is not to be shared.
+#[test]
+fn a_variant_that_becomes_private_leaves_the_disk_and_the_others_stay() {
+    let (origin, folder) = (Origin::start(), Folder::new());
+    origin.on("/page").answer(|seen| {
+        if seen.field("if-none-match").is_some() {
+            return Reply::new(304).with("Cache-Control: private");
+        }
+        let language = seen.field("x-lang").unwrap_or("-").to_owned();
+        let lifetime = if language == "en" { 0 } else { 1000 };
+        Reply::new(200)
+            .with(&format!("Cache-Control: max-age={lifetime}"))
+            .with("Vary: X-Lang")
+            .with("ETag: \"a\"")
+            .body(language)
+    });
+    let flags = ["--disk", &folder.disk()];
+    let proxy = Proxy::start(&origin, &flags);
+    for language in ["en", "de"] {
+        let field = format!("X-Lang: {language}");
+        proxy.get_with("/page", &[&field]).assert_is(200, language);
+    }
+    end(proxy);
+    let proxy = Proxy::start(&origin, &flags);
+    let confirmed = proxy.get_with("/page", &["X-Lang: en"]);
+    confirmed.assert_is(200, "en");
+    assert_eq!(confirmed.cache().get("fwd-status"), Some("304"));
+    assert!(!confirmed.cache().has("stored"), "{confirmed:?}");
+    end(proxy);
+    let asked = origin.count("/page");
+    let proxy = Proxy::start(&origin, &flags);
+    assert_found(&proxy.get_with("/page", &["X-Lang: de"]), "disk", b"de");
+    proxy
+        .get_with("/page", &["X-Lang: en"])
+        .assert_is(200, "en");
+    let last = &origin.seen("/page")[asked];
+    assert_eq!(last.field("if-none-match"), None, "the copy is gone");
+}
