@@ -7,6 +7,7 @@ mod descriptors;
 mod forwarding;
 pub mod h1;
 mod last_hop;
+mod lent;
 mod listener;
 mod notices;
 mod pseudonym;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::{Engine, Found, Origin, Request, Route, Settings};
@@ -11,6 +12,7 @@ use crate::config::{Cidr, ClientTimeouts, Config};
 use crate::descriptors;
 use crate::forwarding::Strangers;
 use crate::h1::Limits as HeadLimits;
+use crate::lent::Lent;
 use crate::notices::Notices;
 use crate::pseudonym::Pseudonym;
 use crate::room::Room;
@@ -38,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) default_host: String,
     pub(crate) pseudonym: Pseudonym,
     pub(crate) room: Room,
+    pub(crate) lent: Lent,
     pub(crate) notices: Notices,
     /// Who has said that the visitor came by TLS, and was not believed.
     pub(crate) strangers: Strangers,
@@ -84,6 +87,10 @@ impl Shared {
                 config.limits.max_connections,
                 config.limits.max_tunnels,
             ),
+            lent: Lent::new(
+                fill_memory(config),
+                Duration::from_millis(config.limits.slow_reader_timeout),
+            ),
             notices,
             strangers: Strangers::default(),
             draining: AtomicBool::new(false),
@@ -99,6 +106,13 @@ impl Shared {
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
+}
+
+/// What bodies on their way may take: once while they arrive, and once while clients take what was
+/// stored.
+fn fill_memory(config: &Config) -> u64 {
+    let limit = config.limits.fill_memory;
+    limit.unwrap_or(config.memory / FILL_SHARE)
 }
 
 /// The cache, with its routes to these origins and these tiers behind it.
@@ -117,10 +131,7 @@ fn engine(config: &Config, origins: &[Arc<dyn Origin>], tiers: Tiers) -> Engine 
             variants: config.limits.max_variants,
         },
         largest,
-        fill_memory: config
-            .limits
-            .fill_memory
-            .unwrap_or(config.memory / FILL_SHARE),
+        fill_memory: fill_memory(config),
         slow_reader_timeout: config.limits.slow_reader_timeout,
         fill_timeout: config.limits.fill_timeout,
         flights: FlightLimits {

@@ -162,6 +162,30 @@ fn clients_that_take_nothing_of_what_was_stored_hold_little() {
     drop(clients);
 }
 
+/// Each page was a hit for the client that takes nothing of it, and has left memory since.
+#[test]
+fn clients_that_take_nothing_of_a_hit_hold_little() {
+    const CLIENTS: usize = 100;
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--memory", "64MiB", "--ttl", "1h"]);
+    let page = Reply::new(200).body(vec![b'x'; 3_900_000]);
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            let target = format!("/{number}");
+            origin.on(&target).reply(page.clone());
+            assert_eq!(proxy.get(&target).body.len(), 3_900_000);
+            proxy.ask_and_stall(&target)
+        })
+        .collect();
+    // All of them together would hold 372 MiB beside the 64 of memory. What was freed a moment ago
+    // may still be with the allocator.
+    let bound = (64 << 20) + (16 << 20) + (64 << 20) + BASE;
+    eventually("those who take nothing to be let go", || {
+        (proxy.resident() <= bound).then_some(())
+    });
+    drop(clients);
+}
+
 #[test]
 fn an_announced_size_takes_no_memory() {
     let origin = Origin::start();

@@ -147,9 +147,14 @@ impl Connection {
             let go_on = match next {
                 Next::Close => return,
                 Next::Send(output, after) => {
-                    let write = self.shared.timeouts.write;
-                    let sent = output.send(&mut self.stream, write).await;
-                    sent.is_ok() && after == AfterSend::Continue
+                    let loan = self.shared.lent.lend(output.holds());
+                    let (stall, in_all) = loan.patience(self.shared.timeouts.write);
+                    let sending = output.send(&mut self.stream, stall);
+                    let sent = match in_all {
+                        None => sending.await.is_ok(),
+                        Some(in_all) => matches!(timeout(in_all, sending).await, Ok(Ok(()))),
+                    };
+                    sent && after == AfterSend::Continue
                 }
                 // Boxed: what a miss needs must not be carried by every idle connection.
                 Next::Ask(asked) => {

@@ -18,6 +18,9 @@ use super::socket;
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     pieces: SmallVec<[Bytes; 4]>,
+    /// What stays in memory until it is sent, beside the pieces: the part of a body that the socket
+    /// has taken already lies in one piece with the rest.
+    pins: usize,
 }
 
 impl Output {
@@ -38,9 +41,15 @@ impl Output {
         self.pieces.iter().map(Bytes::len).sum()
     }
 
+    /// How many bytes stay in memory until it is sent.
+    pub(crate) fn holds(&self) -> usize {
+        self.len() + self.pins
+    }
+
     /// Both, one after the other.
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.pieces.extend(other.pieces);
+        self.pins += other.pins;
         self
     }
 
@@ -137,7 +146,8 @@ pub(crate) fn write_now(
             Poll::Pending => {
                 let mut rest = Output::default();
                 rest.push(Bytes::copy_from_slice(&head[done.min(head.len())..]));
-                rest.push(body.slice(done.saturating_sub(head.len())..));
+                rest.pins = done.saturating_sub(head.len());
+                rest.push(body.slice(rest.pins..));
                 return Ok(Some(rest));
             }
         }
