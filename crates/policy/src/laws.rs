@@ -1,7 +1,7 @@
 //! Laws that hold for every input.
 
 use http::Method;
-use proptest::collection::vec;
+use proptest::collection::{btree_set, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -21,6 +21,7 @@ use crate::rules::{KeyRules, Query, Rules};
 use crate::status::{CacheStatus, Forward};
 use crate::storable::{NotStorable, Storable, storable};
 use crate::stored_fields::fields_to_store;
+use crate::tags::{self, TagKind, invalidated_groups};
 use crate::testing::{RECEIVED, fields, get, judge, view};
 use crate::time::Time;
 use crate::validate::{head_update, merge_not_modified, same_representation};
@@ -72,6 +73,8 @@ fn any_fields() -> impl Strategy<Value = FieldsBuf> {
         "Age",
         "Authorization",
         "Cache-Control",
+        "Cache-Groups",
+        "Cache-Tag",
         "CDN-Cache-Control",
         "Connection",
         "Content-Length",
@@ -91,6 +94,7 @@ fn any_fields() -> impl Strategy<Value = FieldsBuf> {
         "Pragma",
         "Range",
         "Set-Cookie",
+        "Surrogate-Key",
         "Upgrade",
         "Vary",
         "X-A",
@@ -337,6 +341,28 @@ proptest! {
     }
 
     #[test]
+    fn tags_and_groups_are_read_as_they_were_written(
+        tags in btree_set("[!-~&&[^,]]{1,12}", 0..8),
+        groups in btree_set("[ -~]{0,12}", 0..8),
+    ) {
+        let escape = |name: &String| name.replace('\\', r"\\").replace('"', r#"\""#);
+        let quote = |name| format!("\"{}\"", escape(name));
+        let response = fields(&format!(
+            "Cache-Tag: {0}\nxkey: {0}\nCache-Groups: {1}",
+            Vec::from_iter(tags.clone()).join(", "),
+            groups.iter().map(quote).collect::<Vec<_>>().join(", "),
+        ));
+        let read = tags::of_response(response.fields(), &Rules::default()).expect("few");
+        let of = |kind| {
+            let names = read.iter().filter(|tag| tag.kind == kind);
+            let names = names.map(|tag| String::from_utf8_lossy(tag.name).into_owned());
+            names.collect::<Vec<_>>()
+        };
+        prop_assert_eq!(of(TagKind::Tag), Vec::from_iter(tags));
+        prop_assert_eq!(of(TagKind::Group), Vec::from_iter(groups));
+    }
+
+    #[test]
     fn dates_are_read_as_they_were_written(seconds in 0_u64..=253_402_300_799, now in time()) {
         let time = Time::from_secs(seconds);
         prop_assert_eq!(date::parse(&date::format(time), now), Some(time));
@@ -439,6 +465,7 @@ fn judge_everything(
     same_representation(response, request);
     head_update(response, length, request, &rules);
     merge_not_modified(response, request, &rules);
+    invalidated_groups(&Method::POST, status, response);
     if let Vary::Names(names) = vary::of_response(response, &rules.vary_ignored) {
         selection(&names, request);
     }
@@ -450,6 +477,7 @@ fn judge_everything(
             on_error(&stored, &facts, now);
             assert!(stored.is_shareable(facts.credentials()));
             assert!(!response.contains("set-cookie"));
+            assert!(tags::of_response(response, &rules).is_ok());
         }
         Storable::No(reason) => {
             assert!(reason != NotStorable::Partial || matches!(status, 206 | 304));

@@ -25,6 +25,7 @@ pub mod sign_in;
 pub mod status;
 pub mod storable;
 pub mod stored_fields;
+pub mod tags;
 pub mod time;
 pub mod trust;
 pub mod upgrade;
@@ -55,11 +56,14 @@ pub use precondition::{Precondition, not_modified_keeps, precondition};
 pub use range::{RangeVerdict, range};
 pub use request::{Credentials, Handling, PassReason, RequestFacts};
 pub use reuse::{Reuse, Why, in_use_until, is_origin_failure, is_refusal, on_error, reuse};
-pub use rules::{CookiePatterns, KeyRules, Query, Reload, RequestRules, Rules, SetCookie};
+pub use rules::{
+    CookiePatterns, KeyRules, Query, Reload, RequestRules, Rules, SetCookie, TagField,
+};
 pub use sign_in::{is_challenged, signs_in};
 pub use status::{CacheStatus, Forward};
 pub use storable::{NotStorable, Storable, storable};
 pub use stored_fields::fields_to_store;
+pub use tags::{Separator, Tag, TagKind, Tags, TooManyTags, invalidated_groups};
 pub use time::{Millis, Time};
 pub use trust::{Fate, fate, only_from_trusted_peers};
 pub use validate::{

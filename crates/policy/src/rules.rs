@@ -1,6 +1,7 @@
 //! What the operator says for a route, where HTTP leaves room.
 
 use crate::patterns::{FieldPatterns, Patterns};
+use crate::tags::Separator;
 use crate::time::Millis;
 
 /// Which cookies do not make a request personal.
@@ -27,6 +28,8 @@ pub struct Rules {
     pub heuristic: Option<u8>,
     /// Targeted fields (RFC 9213) that speak to this cache, most important first.
     pub targeted: Vec<String>,
+    /// Response fields with tags, for purges.
+    pub tag_fields: Vec<TagField>,
     /// What becomes of a response with `Set-Cookie`.
     pub set_cookie: SetCookie,
     /// Cookies that do not make a request personal, beside those that never do
@@ -56,6 +59,13 @@ impl Default for Rules {
             stale_if_error: 86_400_000,
             heuristic: None,
             targeted: vec!["CDN-Cache-Control".to_owned()],
+            tag_fields: TagField::WELL_KNOWN
+                .iter()
+                .map(|&(name, separator)| TagField {
+                    name: name.to_owned(),
+                    separator,
+                })
+                .collect(),
             set_cookie: SetCookie::default(),
             cookies_ignored: CookiePatterns::new(),
             request: RequestRules::default(),
@@ -65,6 +75,24 @@ impl Default for Rules {
             key: KeyRules::default(),
         }
     }
+}
+
+/// A response field in which applications name tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TagField {
+    /// What it is called.
+    pub name: String,
+    /// What separates the tags in it.
+    pub separator: Separator,
+}
+
+impl TagField {
+    /// The fields that applications write for other caches, with their separators there.
+    pub const WELL_KNOWN: [(&str, Separator); 3] = [
+        ("Cache-Tag", Separator::Comma),
+        ("Surrogate-Key", Separator::Space),
+        ("xkey", Separator::CommaOrSpace),
+    ];
 }
 
 /// What becomes of a response with `Set-Cookie`.

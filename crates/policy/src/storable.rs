@@ -9,6 +9,7 @@ use crate::lifetime::{
 };
 use crate::request::{Credentials, Handling, RequestFacts, is_event_stream};
 use crate::rules::{Rules, SetCookie};
+use crate::tags;
 use crate::targeted;
 use crate::time::Time;
 use crate::vary::{self, Vary};
@@ -47,6 +48,8 @@ pub enum NotStorable {
     NoLifetime,
     /// The operator's `status_ttl` for this status is 0.
     StatusTtl,
+    /// It has more tags than are kept of one response, and a purge would miss it.
+    TooManyTags,
 }
 
 impl NotStorable {
@@ -64,6 +67,7 @@ impl NotStorable {
             Self::Partial => "partial",
             Self::NoLifetime => "no-lifetime",
             Self::StatusTtl => "status-ttl",
+            Self::TooManyTags => "too-many-tags",
         }
     }
 }
@@ -139,6 +143,8 @@ fn refusal(
         Some(NotStorable::VaryAny)
     } else if response.get("content-type").is_some_and(is_event_stream) {
         Some(NotStorable::EventStream)
+    } else if tags::of_response(response, rules).is_err() {
+        Some(NotStorable::TooManyTags)
     } else {
         None
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
+use microcache_policy::Separator;
 
 use super::*;
 
@@ -92,6 +93,7 @@ fn lists_on_the_command_line_take_commas() {
             ("memcached", owned(&["a:11211,b:11211"])),
             ("ignore_cookies", owned(&["theme,b_*"])),
             ("targeted", owned(&["A-Control,B-Control"])),
+            ("tag_fields", owned(&["X-A=space,X-B,XKEY"])),
             (
                 "bypass",
                 owned(&["header:Accept=a,b,cookie:c, query:d=e,f"]),
@@ -108,6 +110,14 @@ fn lists_on_the_command_line_take_commas() {
     let is_ignored = |name: &str| rules.cookies_ignored.matches(name.as_bytes());
     assert!(is_ignored("theme") && is_ignored("b_x"));
     assert_eq!(rules.targeted, ["A-Control", "B-Control"]);
+    let tag_fields = rules.tag_fields.iter();
+    let tag_fields = tag_fields.map(|field| (field.name.as_str(), field.separator));
+    let expected = [
+        ("X-A", Separator::Space),
+        ("X-B", Separator::Comma),
+        ("XKEY", Separator::CommaOrSpace),
+    ];
+    assert_eq!(tag_fields.collect::<Vec<_>>(), expected);
     let values: Vec<_> = config.routes[0]
         .bypass
         .iter()

@@ -263,6 +263,30 @@ fn an_unasked_206_or_304_is_not_a_whole_response() {
 }
 
 #[test]
+fn with_more_tags_than_are_kept_of_one() {
+    let origin = Origin::start();
+    let proxy = exact(&origin);
+    let tags = |count| {
+        let names: Vec<_> = (0..count).map(|i| format!("tag-{i}")).collect();
+        format!("Cache-Tag: {}", names.join(", "))
+    };
+    for (target, count) in [("/few", 128), ("/many", 129)] {
+        let reply = Reply::new(200).with("Cache-Control: max-age=100");
+        origin.on(target).reply(reply.with(&tags(count)).body("x"));
+        proxy.get(target);
+        let again = proxy.get(target);
+        let sent_on = tags(count);
+        let (name, value) = sent_on.split_once(": ").unwrap();
+        assert_eq!(again.field(name), Some(value), "{target}");
+        if count == 128 {
+            again.assert_hit();
+        } else {
+            assert_eq!(again.cache().get("detail"), Some("too-many-tags"));
+        }
+    }
+}
+
+#[test]
 fn only_get_is_stored() {
     let origin = Origin::start();
     let proxy = exact(&origin);

@@ -4,7 +4,9 @@ use std::ops::RangeInclusive;
 
 use microcache_policy::patterns::takes;
 use microcache_policy::rules::{KeyRules, Query, Reload, SetCookie};
-use microcache_policy::{Fate, Millis, RequestRules, fate, only_from_trusted_peers};
+use microcache_policy::{
+    Fate, Millis, RequestRules, Separator, TagField, fate, only_from_trusted_peers,
+};
 
 use super::super::mistake::{Mistake, Mistakes};
 use super::super::option::{About, Form, Opt, Unset};
@@ -105,6 +107,18 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
             more: "See RFC 9213.",
         },
         set: |r, v, m| r.route.rules.targeted = v.each(m, |item| item.parse(field_name)),
+    },
+    Opt {
+        about: About {
+            name: "tag_fields",
+            form: Form::List("FIELD[=SEPARATOR]"),
+            unset: Unset::Is(r#"["Cache-Tag=comma", "Surrogate-Key=space", "xkey=both"]"#),
+            example: r#"["X-Magento-Tags=comma"]"#,
+            help: "Response fields with the tags of a response, for purges",
+            more: "What separates the tags is `comma`, `space` or `both`; if it is left out, what is usual for that field, which is \
+                   `comma` for most. `Cache-Groups` (RFC 9875) is always read.",
+        },
+        set: |r, v, m| r.route.rules.tag_fields = v.each(m, |item| item.parse(tag_field)),
     },
     Opt {
         about: About {
@@ -381,6 +395,25 @@ const SESSIONS: [&str; 35] = [
 fn session_taken_by(pattern: &str) -> Option<&'static str> {
     let takes = |name: &&str| takes(pattern.as_bytes(), name.as_bytes());
     SESSIONS.into_iter().find(takes)
+}
+
+/// A field with tags, and what separates them there.
+fn tag_field(text: &str) -> Result<TagField, String> {
+    let (name, separator) = text.split_once('=').unzip();
+    let name = field_name(name.unwrap_or(text))?;
+    let usual = || {
+        let mut known = TagField::WELL_KNOWN.into_iter();
+        let found = known.find(|(known, _)| known.eq_ignore_ascii_case(&name));
+        found.map_or(Separator::Comma, |(_, separator)| separator)
+    };
+    let separator = match separator {
+        None => usual(),
+        Some("comma") => Separator::Comma,
+        Some("space") => Separator::Space,
+        Some("both") => Separator::CommaOrSpace,
+        Some(_) => return Err("write `comma`, `space` or `both` after the `=`".to_owned()),
+    };
+    Ok(TagField { name, separator })
 }
 
 /// The name of a field, perhaps with `*` at its end.

@@ -1,0 +1,326 @@
+//! The names under which a response can be purged together with others: the tags that
+//! applications write for caches, and the groups of RFC 9875.
+
+use std::borrow::Cow;
+
+use sfv::{BareItem, List, ListEntry, Parser};
+use smallvec::SmallVec;
+
+use crate::fields::Fields;
+use crate::invalidate::invalidates;
+use crate::rules::Rules;
+
+/// The most tags and groups that one response can have. RFC 9875 §2 asks for 32 groups at least.
+pub const MAX_TAGS: usize = 128;
+/// The longest name of one of them, in bytes. RFC 9875 §2 asks for 32 at least.
+pub const MAX_TAG_LENGTH: usize = 1024;
+/// The most bytes that all names of one response have together.
+pub const MAX_TAGS_LENGTH: usize = 16 * 1024;
+
+/// What kind of name it is. The two are name spaces apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TagKind {
+    /// A tag, from one of the route's [`tag_fields`](Rules::tag_fields). It means the same for
+    /// every host.
+    Tag,
+    /// A group, from `Cache-Groups`. It belongs to the origin (scheme, host and port) of the
+    /// response: a group of the same name elsewhere is another one (RFC 9875 §2.1).
+    Group,
+}
+
+/// One name under which a response can be purged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag<'a> {
+    /// Tag or group.
+    pub kind: TagKind,
+    /// Its bytes, as the origin wrote them: case counts.
+    pub name: &'a [u8],
+}
+
+/// A response has more tags than are kept of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyTags;
+
+/// The tags and groups of one response, each once.
+#[derive(Clone, Debug, Default)]
+pub struct Tags<'a> {
+    all: SmallVec<[(TagKind, Name<'a>); 4]>,
+    length: usize,
+}
+
+/// Tags are parts of the response; groups may be escaped there.
+type Name<'a> = Cow<'a, [u8]>;
+
+impl Tags<'_> {
+    /// Each of them, in the order in which they were read.
+    pub fn iter(&self) -> impl Iterator<Item = Tag<'_>> {
+        self.all
+            .iter()
+            .map(|(kind, name)| Tag { kind: *kind, name })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+}
+
+impl<'a> Tags<'a> {
+    fn add(&mut self, kind: TagKind, name: Name<'a>) -> Result<(), TooManyTags> {
+        if self
+            .iter()
+            .any(|tag| tag.kind == kind && tag.name == &*name)
+        {
+            return Ok(());
+        }
+        self.length += name.len();
+        let fits = self.all.len() < MAX_TAGS
+            && name.len() <= MAX_TAG_LENGTH
+            && self.length <= MAX_TAGS_LENGTH;
+        self.all.push((kind, name));
+        fits.then_some(()).ok_or(TooManyTags)
+    }
+}
+
+/// The tags of a response, from the route's [`tag_fields`](Rules::tag_fields) and `Cache-Groups`.
+/// One that is named twice counts once. With too many of them the response is not storable: a purge
+/// would miss it.
+pub fn of_response<'a>(response: Fields<'a>, rules: &Rules) -> Result<Tags<'a>, TooManyTags> {
+    let mut tags = Tags::default();
+    for field in &rules.tag_fields {
+        for value in response.all(&field.name) {
+            for name in field.separator.split(value) {
+                tags.add(TagKind::Tag, Cow::Borrowed(name))?;
+            }
+        }
+    }
+    for name in strings(response, "cache-groups") {
+        tags.add(TagKind::Group, Cow::Owned(name))?;
+    }
+    Ok(tags)
+}
+
+/// The groups of the request's origin that a response invalidates (RFC 9875 §3): those in
+/// `Cache-Group-Invalidation`, if the method may change something and the response says that it
+/// has. Groups that no stored response can have are left out.
+pub fn invalidated_groups(
+    method: &http::Method,
+    status: u16,
+    response: Fields<'_>,
+) -> Vec<Vec<u8>> {
+    if !invalidates(method, status) {
+        return Vec::new();
+    }
+    let mut named = strings(response, "cache-group-invalidation");
+    named.retain(|name| name.len() <= MAX_TAG_LENGTH);
+    named
+}
+
+/// What separates the tags in a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Separator {
+    /// Commas. White space around a tag does not belong to it.
+    Comma,
+    /// White space.
+    Space,
+    /// Both.
+    CommaOrSpace,
+}
+
+impl Separator {
+    /// The tags in the value of a field.
+    fn split(self, value: &[u8]) -> impl Iterator<Item = &[u8]> {
+        value
+            .split(move |byte| match byte {
+                b',' => self != Self::Space,
+                b' ' | b'\t' => self != Self::Comma,
+                _ => false,
+            })
+            .map(<[u8]>::trim_ascii)
+            .filter(|name| !name.is_empty())
+    }
+}
+
+/// The members of a list of Strings (RFC 9651 §3.1). A field that is not one is ignored as a whole;
+/// of its members, parameters are ignored (RFC 9875 §2).
+fn strings(response: Fields<'_>, field: &str) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    // Lines are parsed one by one: no String reaches from one line into the next.
+    for line in response.all(field) {
+        let Ok(members) = Parser::new(line).parse::<List>() else {
+            return Vec::new();
+        };
+        for member in members {
+            let ListEntry::Item(item) = member else {
+                return Vec::new();
+            };
+            let BareItem::String(text) = item.bare_item else {
+                return Vec::new();
+            };
+            all.push(text.as_str().as_bytes().to_vec());
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::TagField;
+    use crate::testing::{fields, judge};
+    use crate::{NotStorable, SetCookie};
+
+    /// Expects tags, written with their names, groups in angle brackets.
+    fn check(rules: &Rules, response: &str, expected: &[&str]) {
+        let response = fields(response);
+        let tags = of_response(response.fields(), rules).expect("not too many");
+        let read = tags.iter().map(|tag| {
+            let name = String::from_utf8_lossy(tag.name);
+            match tag.kind {
+                TagKind::Tag => name.into_owned(),
+                TagKind::Group => format!("<{name}>"),
+            }
+        });
+        assert_eq!(read.collect::<Vec<_>>(), expected, "{response:?}");
+        assert_eq!(tags.len(), expected.len());
+        assert_eq!(tags.is_empty(), expected.is_empty());
+    }
+
+    #[test]
+    fn each_field_has_its_separators() {
+        for (response, expected) in [
+            ("", &[][..]),
+            ("Cache-Tag: a", &["a"]),
+            ("cache-tag: a,b ,\t c d,, ", &["a", "b", "c d"]),
+            ("Cache-Tag: a\nCACHE-TAG: b", &["a", "b"]),
+            ("Cache-Tag: \"a, b\"", &["\"a", "b\""]),
+            ("Surrogate-Key: a  b\tc,d", &["a", "b", "c,d"]),
+            ("xkey: a b,c, d ,e", &["a", "b", "c", "d", "e"]),
+            ("Cache-Tag: a, A, a\nxkey: a b", &["a", "A", "b"]),
+            ("xkey: b\nCache-Tag: a\nSurrogate-Key: c", &["a", "c", "b"]),
+            ("X-Tags: a", &[]),
+        ] {
+            check(&Rules::default(), response, expected);
+        }
+    }
+
+    #[test]
+    fn the_route_says_which_fields_they_are() {
+        let field = |name: &str, separator| TagField {
+            name: name.to_owned(),
+            separator,
+        };
+        let rules = Rules {
+            tag_fields: vec![
+                field("X-Magento-Tags", Separator::Comma),
+                field("Edge-Tags", Separator::Space),
+            ],
+            ..Rules::default()
+        };
+        let response = "Cache-Tag: a\nedge-tags: b c,d\nx-magento-tags: e f,g\nCache-Groups: \"h\"";
+        check(&rules, response, &["e f", "g", "b", "c,d", "<h>"]);
+        let none = Rules {
+            tag_fields: Vec::new(),
+            ..Rules::default()
+        };
+        check(&none, response, &["<h>"]);
+    }
+
+    #[test]
+    fn groups_are_strings_in_a_list_and_no_tags() {
+        for (value, expected) in [
+            ("\"a\"", &["<a>"][..]),
+            ("\"a\", \"B\" ,\"b\", \"a\"", &["<a>", "<B>", "<b>"]),
+            ("\"a, b\"", &["<a, b>"]),
+            (r#""say \"\\""#, &[r#"<say "\>"#]),
+            ("\"a\";x=1;y, \"b\"", &["<a>", "<b>"]),
+            ("\"a\"\nCache-Groups: \"b\"", &["<a>", "<b>"]),
+            ("", &[]),
+            ("\"a\", b", &[]),
+            ("\"a\", 1", &[]),
+            ("\"a\", ?1", &[]),
+            ("\"a\", (\"b\")", &[]),
+            ("\"a\",", &[]),
+            ("\"a\" \"b\"", &[]),
+            ("\"a\", \"b", &[]),
+            ("\"a\"\nCache-Groups: b", &[]),
+            ("\"a\"\nCache-Groups: \"", &[]),
+            ("\"\u{e4}\"", &[]),
+        ] {
+            let response = format!("Cache-Groups: {value}");
+            check(&Rules::default(), &response, expected);
+        }
+        let both = "Cache-Groups: \"a\"\nCache-Tag: a";
+        check(&Rules::default(), both, &["a", "<a>"]);
+    }
+
+    #[test]
+    fn a_response_with_too_many_tags_is_not_stored() {
+        let list = |count: usize, length: usize| {
+            let names = (0..count).map(|i| format!("{i:0length$}"));
+            names.collect::<Vec<_>>()
+        };
+        let tags = |count, length| format!("Surrogate-Key: {}", list(count, length).join(" "));
+        let groups = |count, length| {
+            let quoted = list(count, length).join("\", \"");
+            format!("Cache-Groups: \"{quoted}\"")
+        };
+        for (response, fits) in [
+            (tags(128, 128), true),
+            (tags(128, 129), false),
+            (tags(129, 8), false),
+            (tags(1, 1024), true),
+            (tags(1, 1025), false),
+            (tags(16, 1024), true),
+            (tags(17, 1024), false),
+            (groups(32, 32), true),
+            (groups(128, 128), true),
+            (groups(129, 8), false),
+            (groups(1, 1025), false),
+            (format!("{}\n{}", tags(64, 8), groups(64, 8)), true),
+            (format!("{}\n{}", tags(65, 8), groups(64, 8)), false),
+            (format!("{0}\n{0}\n{0}", tags(64, 128)), true),
+            // What is ignored does not count.
+            (format!("{}, b", groups(129, 8)), true),
+        ] {
+            let read = of_response(fields(&response).fields(), &Rules::default()).is_ok();
+            assert_eq!(read, fits, "{response}");
+            let rules = Rules {
+                set_cookie: SetCookie::Strip,
+                ..Rules::default()
+            };
+            let stored = judge(&rules, "", 200, &response).err();
+            let expected = (!fits).then_some(NotStorable::TooManyTags);
+            assert_eq!(stored, expected, "{response}");
+        }
+    }
+
+    #[test]
+    fn groups_are_invalidated_by_what_changes_something() {
+        let response = format!(
+            "Cache-Group-Invalidation: \"a\", \"b\";x, \"{}\"\nCache-Groups: \"c\"",
+            "x".repeat(1025)
+        );
+        for (method, status, expected) in [
+            ("POST", 200, &[&b"a"[..], b"b"][..]),
+            ("DELETE", 303, &[b"a", b"b"]),
+            ("FROBNICATE", 204, &[b"a", b"b"]),
+            ("POST", 404, &[]),
+            ("POST", 500, &[]),
+            ("GET", 200, &[]),
+            ("HEAD", 200, &[]),
+            ("OPTIONS", 200, &[]),
+        ] {
+            let method = http::Method::from_bytes(method.as_bytes()).expect("a method");
+            let named = invalidated_groups(&method, status, fields(&response).fields());
+            assert_eq!(named, expected, "{method} {status}");
+        }
+        let malformed = fields("Cache-Group-Invalidation: \"a\", b");
+        assert!(invalidated_groups(&http::Method::POST, 200, malformed.fields()).is_empty());
+    }
+}
