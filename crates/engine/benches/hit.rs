@@ -9,20 +9,17 @@ use bytes::Bytes;
 use http::Method;
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::{
-    BoxFuture, Engine, Found, Origin, OriginError, OriginRequest, OriginResponse, Request, Route,
-    Served, Settings,
+    Body, BoxFuture, Engine, Found, Incoming, Origin, OriginError, OriginRequest, OriginResponse,
+    Request, Route, Served, Settings,
 };
-use microcache_policy::vary::{self, Selection};
-use microcache_policy::{
-    Fields, OriginView, RequestFacts, Rules, Scheme, Storable, Time, key, storable,
-};
-use microcache_store::{MemoryLimits, Stored, Tiers};
+use microcache_policy::{Fields, FieldsBuf, Rules, Scheme};
+use microcache_store::{MemoryLimits, Tiers};
 use support::{BROWSER_FIELDS, Case};
+use tokio::runtime::Builder;
 
 const HOST: &[u8] = b"www.example.com";
 const TARGET: &[u8] = b"/articles/2026/a-page-worth-caching?page=2";
 const CLIENT: &str = "192.0.2.1";
-const RECEIVED: Time = Time::from_secs(1_800_000_000);
 /// Fields that are enough for a request of curl or of a load generator.
 const PLAIN_FIELDS: &str = "User-Agent: curl/8.14.1\r\nAccept: */*\r\n";
 const RESPONSE_FIELDS: &str = "\
@@ -32,17 +29,25 @@ const RESPONSE_FIELDS: &str = "\
     ETag: \"5f1e-63a0c7\"\r\n\
     Last-Modified: Thu, 14 Jan 2027 17:31:05 GMT\r\n";
 
-/// Nobody is asked here.
-struct NoOrigin;
+/// Sends the page of 1 KB, with these fields beside its own.
+struct Page(&'static str);
 
-impl Origin for NoOrigin {
+impl Origin for Page {
     fn fetch(&self, _: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
-        Box::pin(async { Err(OriginError::Down) })
+        let block = [RESPONSE_FIELDS, self.0].concat();
+        let response = OriginResponse {
+            status: 200,
+            fields: FieldsBuf::from(Fields::new(block.as_bytes())),
+            length: Some(1024),
+            body: Body::Full(vec![b'x'; 1024].into()),
+            tunnel: None,
+        };
+        Box::pin(async { Ok(response) })
     }
 }
 
-/// A cache with one page of 1 KB under [`TARGET`], in as many variants as there are codings.
-fn engine(codings: &[&str]) -> Engine {
+/// A cache with the page under [`TARGET`], in as many variants as there are codings.
+fn engine(codings: &[&str]) -> Arc<Engine> {
     let settings = Settings {
         memory: MemoryLimits {
             capacity: 64 << 20,
@@ -63,66 +68,69 @@ fn engine(codings: &[&str]) -> Engine {
         stale_wait: 2_000,
         wait_timeout: 30_000,
     };
+    let more_fields = if codings.is_empty() {
+        ""
+    } else {
+        "Vary: Accept-Encoding\r\n"
+    };
     let route = Route {
         name: "all".to_owned(),
         rules: Rules::default(),
         pass: false,
         collapse: true,
         max_object: 4 << 20,
-        origin: Arc::new(NoOrigin),
+        origin: Arc::new(Page(more_fields)),
     };
     let find = |_: &Request<'_>| Found {
         route: 0,
         bypass: false,
     };
     let engine = Engine::new(settings, vec![route], Box::new(find), Tiers::default());
+    let engine = Arc::new(engine);
     if codings.is_empty() {
-        store(&engine, "", "");
+        store(&engine, "");
     }
     for coding in codings {
-        let request = format!("Accept-Encoding: {coding}\r\n");
-        store(&engine, "Vary: Accept-Encoding\r\n", &request);
+        store(&engine, &format!("Accept-Encoding: {coding}\r\n"));
     }
     engine
 }
 
-fn store(engine: &Engine, more_fields: &str, request: &str) {
-    let rules = Rules::default();
-    let block = [RESPONSE_FIELDS, more_fields].concat();
-    let fields = Fields::new(block.as_bytes());
-    let request = Fields::new(request.as_bytes());
-    let facts = RequestFacts::read(&Method::GET, request, false, &rules);
-    let Storable::Yes(lifetime) = storable(&facts, 200, fields, RECEIVED, RECEIVED, &rules) else {
-        panic!("this response can be stored")
-    };
-    let names = vary::of_response(fields, &[]).names();
-    let asker = OriginView {
-        fields: request,
-        rules: &rules,
-        address: CLIENT,
+/// Has the page fetched and stored for a request with these fields.
+fn store(engine: &Arc<Engine>, fields: &str) {
+    let fields = ["Host: www.example.com\r\n", fields].concat();
+    let incoming = Incoming {
+        method: Method::GET,
+        scheme: Scheme::Http,
+        host: Bytes::from_static(HOST),
+        target: Bytes::from_static(TARGET),
+        outgoing: FieldsBuf::from(Fields::new(fields.as_bytes())),
+        fields: fields.into(),
+        address: CLIENT.into(),
+        body: Body::Empty,
+        length: None,
+        upgrade: false,
         vouched: false,
+        client: None,
+        interim: None,
     };
-    let mut selection = Selection::new();
-    vary::select(&names, &asker, &mut selection);
-    let body = Bytes::from(vec![b'x'; 1024]);
-    let stored = Stored::new(
-        200,
-        fields.as_block(),
-        body.into(),
-        lifetime,
-        names,
-        &selection,
-        RECEIVED,
-    );
-    let key = key::build(Scheme::Http, HOST, TARGET, request, false, &rules);
-    let kept = engine.memory().put(&key, stored, &asker, RECEIVED);
-    kept.expect("there is room");
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let now = engine.clock.now();
+        let Served::Ask(question) = engine.serve(&incoming.as_request(), now) else {
+            panic!("it is not stored yet")
+        };
+        let mut response = Arc::clone(engine).ask(question, incoming).await;
+        while let Some(frame) = response.body.frame().await {
+            frame.expect("the body arrives");
+        }
+    });
 }
 
 /// One request after the other, this many seconds after the response was received.
-fn round(engine: Engine, fields: &str, after: u64, status: u16) -> Box<dyn FnMut()> {
+fn round(engine: Arc<Engine>, fields: &str, after: u64, status: u16) -> Box<dyn FnMut()> {
     let fields = ["Host: www.example.com\r\n", fields].concat();
-    let now = RECEIVED.plus(after * 1_000);
+    let now = engine.clock.now().plus(after * 1_000);
     let mut checked = false;
     Box::new(move || {
         let request = Request {

@@ -11,15 +11,15 @@ use microcache_store::Hit;
 use tokio::time::Instant;
 
 use crate::body::Body;
+use crate::cache::flight::{Failure, Lone};
 use crate::failure::failed;
-use crate::flight::{Failure, Lone};
 use crate::keep::{complete, judge};
 use crate::lead::fill_fields;
 use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, OriginRequest, OriginResponse, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::passed_on;
-use crate::serve::{Engine, Question, Route, Way};
+use crate::serve::{Alone, Engine, Route};
 use crate::stale::{SLOW, Waited, Wish};
 
 impl Engine {
@@ -27,13 +27,13 @@ impl Engine {
     /// origin fails, not for longer than visitors wait. The request goes on.
     pub(crate) async fn alone_or_stale(
         self: Arc<Self>,
-        question: Question,
+        question: Alone,
         incoming: Incoming,
     ) -> Response {
-        let Way::Alone(Some(key)) = &question.way else {
+        let Some(key) = &question.key else {
             return self.alone(question, incoming).await;
         };
-        let (route, key, asked) = (question.route, key.clone(), incoming.without_body());
+        let (route, key, asked) = (question.why.route, key.clone(), incoming.without_body());
         let wish = Wish {
             route,
             key: &key,
@@ -43,7 +43,7 @@ impl Engine {
         if self.stale_copy(&wish, SLOW).is_none() {
             return self.alone(question, incoming).await;
         }
-        let forward = question.forward;
+        let forward = question.why.forward;
         let answer = tokio::spawn(Arc::clone(&self).alone(question, incoming));
         let copy = || self.stale_copy(&wish, SLOW);
         match self.or_stale(answer, (Instant::now(), None), copy).await {
@@ -59,15 +59,12 @@ impl Engine {
     /// as it is, and its answer is the client's alone.
     pub(crate) async fn alone(
         self: Arc<Self>,
-        question: Question,
+        question: Alone,
         mut incoming: Incoming,
     ) -> Response {
-        let route = &self.routes[question.route];
+        let Alone { why, key } = question;
+        let route = &self.routes[why.route];
         let request_time = self.clock.now();
-        let key = match question.way {
-            Way::Alone(key) => key,
-            Way::Together(wanted) => Some(wanted.key),
-        };
         let mut outgoing = std::mem::take(&mut incoming.outgoing);
         let fills = key.is_some() && !asks_for_less(outgoing.fields());
         if fills {
@@ -75,22 +72,20 @@ impl Engine {
         }
         let request = request(&mut incoming, outgoing);
         // From now on a purge of the key is noticed.
-        let lone = key.as_deref().filter(|_| fills);
-        let lone = lone.map(|key| self.flights.begin_alone(key));
+        let lone = key.as_ref().filter(|_| fills);
+        let lone = lone.map(|key| self.cache.begin_alone(key));
         self.counters.count_origin_request();
         let answer = route.origin.fetch(request).await;
         if let Some(failure) = failure(&answer)
             && let Some(key) = &key
-            && let Some(copy) = self
-                .copy_alone(question.route, key, &incoming, &failure)
-                .await
+            && let Some(copy) = self.copy_alone(why.route, key, &incoming, &failure).await
         {
             return copy;
         }
         let mut response = match answer {
             Ok(response) => response,
             Err(error) => {
-                return failed(&Failure::Origin(error), question.forward, self.clock.now());
+                return failed(&Failure::Origin(error), why.forward, self.clock.now());
             }
         };
         let now = self.clock.now();
@@ -98,15 +93,16 @@ impl Engine {
         self.invalidate_after(&incoming, response.status, response.fields.fields())
             .await;
 
-        let facts = self.facts(question.route, &incoming);
+        let facts = self.facts(why.route, &incoming);
         let cache_status = CacheStatus {
-            fwd: Some(question.forward),
+            fwd: Some(why.forward),
             fwd_status: Some(response.status),
-            detail: question.detail,
+            detail: why.detail,
             ..CacheStatus::default()
         };
         if let Some(lone) = lone {
-            let stored = self.stored(lone.key(), &incoming.origin_view(&route.rules));
+            let view = incoming.origin_view(&route.rules);
+            let stored = self.cache.response(lone.key(), &view);
             if facts.is_head() {
                 if let Some(stored) = stored {
                     let times = (request_time, now);
@@ -117,15 +113,15 @@ impl Engine {
                 && let Some(leader) = lone.lead()
             {
                 let key = leader.key();
-                let (first, body) =
+                let (copy, body) =
                     self.begin_fill(key, route, response, lifetime, &incoming, request_time);
-                let filling = Arc::clone(&first.filling);
-                let (engine, number) = (Arc::clone(&self), question.route);
+                let filling = Arc::clone(&copy.filling);
+                let (engine, number) = (Arc::clone(&self), why.route);
                 tokio::spawn(
                     async move { engine.fill(leader, &filling, body, number, None).await },
                 );
                 let fields = Fields::new(&incoming.fields);
-                return first.respond(fields, &facts, now, cache_status);
+                return copy.respond(fields, &facts, now, cache_status);
             }
         }
         passed_on(response, &facts, cache_status, Outcome::Pass)
@@ -190,8 +186,7 @@ impl Engine {
             }
         };
         if let Some(leader) = lone.lead() {
-            let key: Box<[u8]> = leader.key().into();
-            leader.finish(|| self.keep(&key, renewed, &view, None));
+            self.cache.commit(&leader, renewed, &view, None);
         }
     }
 

@@ -13,47 +13,57 @@ use microcache_store::Hit;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::cache::flight::{Answer, Entry, Failure, Leader, Progress, Purpose};
 use crate::failure::failed;
-use crate::flight::{Answer, Entry, Failure, Leader, Progress, Purpose};
-use crate::lead::{Fetch, Own, REFUSED};
+use crate::lead::{Fetch, REFUSED};
 use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::{Reusable, passed_on};
 use crate::serve::{
-    Engine, Question, Refresh, Served, TOO_LARGE, Wanted, Way, answer_from, facts_of,
+    Alone, Engine, Question, Refresh, Served, TOO_LARGE, Together, Wanted, WhyAsked, answer_from,
+    facts_of,
 };
 use crate::stale::{SLOW, Waited, Wish};
+use crate::verdict::{Failed, Verdict};
 
 /// How often a request looks again because what it waited for turned out to be another variant.
 const MAX_ROUNDS: usize = 4;
 
 impl Engine {
     /// Answers a request that [`Engine::serve`] could not.
-    pub async fn ask(self: Arc<Self>, mut question: Question, mut incoming: Incoming) -> Response {
-        let first_forward = question.forward;
-        if question.may_be_stored() {
-            self.tell_what_is_keyed(question.route, &mut incoming);
+    pub async fn ask(self: Arc<Self>, question: Question, mut incoming: Incoming) -> Response {
+        match question {
+            Question::Alone(question) => {
+                if question.key.is_some() {
+                    self.tell_what_is_keyed(question.why.route, &mut incoming);
+                }
+                self.alone_or_stale(question, incoming).await
+            }
+            Question::Together(question) => {
+                self.tell_what_is_keyed(question.why.route, &mut incoming);
+                self.ask_together(question, incoming).await
+            }
         }
-        if let Way::Alone(_) = question.way {
-            return self.alone_or_stale(question, incoming).await;
-        }
+    }
+
+    /// Leads the fetch that others want too, or waits for it. If that comes to nothing for this request,
+    /// it goes alone.
+    async fn ask_together(self: Arc<Self>, mut question: Together, incoming: Incoming) -> Response {
+        let forward = question.why.forward;
+        let mut key = Some(Arc::clone(&question.wanted.key));
         let incoming = Arc::new(incoming);
         let deadline = Instant::now() + Duration::from_millis(self.settings.wait_timeout);
         let mut before = Before::default();
         for _ in 0..MAX_ROUNDS {
-            let Way::Together(wanted) = &question.way else {
-                break;
-            };
             let entered = self.clock.now();
-            let told = match self.enter(wanted, Purpose::Answer) {
+            let told = match self.enter(&question.wanted, Purpose::Answer) {
                 Entry::Full => break,
                 Entry::Lead(leader) => {
-                    let asked = self.ask_for_all(leader, wanted, &question, &incoming).await;
-                    if let Some(response) = asked {
+                    if let Some(response) = self.ask_for_all(leader, &question, &incoming).await {
                         return response;
                     }
-                    question.detail = Some(TOO_LARGE);
+                    question.why.detail = Some(TOO_LARGE);
                     break;
                 }
                 Entry::Join(ticket) => {
@@ -72,23 +82,28 @@ impl Engine {
             match self.serve(&incoming.as_request(), self.clock.now()) {
                 // Whoever asks next after the pause renews it.
                 Served::Now(response) | Served::NowAndRefresh(response, _) => return response,
-                Served::Ask(next) if only_for_another && !wants_another(&question, &next) => break,
-                Served::Ask(next) => question = next,
+                Served::Ask(Question::Alone(alone)) => {
+                    question.why = alone.why;
+                    key = alone.key;
+                    break;
+                }
+                Served::Ask(Question::Together(next)) => {
+                    let is_another = question.wanted.selection != next.wanted.selection;
+                    question = next;
+                    if only_for_another && !is_another {
+                        break;
+                    }
+                }
             }
         }
-        let key = match question.way {
-            Way::Together(wanted) => Some(wanted.key),
-            Way::Alone(key) => key,
-        };
-        let alone = Question {
-            route: question.route,
-            forward: first_forward,
-            detail: question.detail.or(Some("uncollapsed")),
-            way: Way::Alone(key),
+        let why = WhyAsked {
+            forward,
+            detail: question.why.detail.or(Some("uncollapsed")),
+            ..question.why
         };
         let incoming =
             Arc::into_inner(incoming).expect("only a leader shares it, and leads to the end");
-        self.alone_or_stale(alone, incoming).await
+        self.alone_or_stale(Alone { why, key }, incoming).await
     }
 
     /// Leads the fetch of what is wanted. `None` if the whole is too large to be kept, and the client
@@ -96,27 +111,26 @@ impl Engine {
     async fn ask_for_all(
         self: &Arc<Self>,
         leader: Leader,
-        wanted: &Wanted,
-        question: &Question,
+        question: &Together,
         incoming: &Arc<Incoming>,
     ) -> Option<Response> {
+        let view = incoming.origin_view(self.rules(question.why.route));
         // The fetch of somebody else may have ended since the look.
-        if self.has_newer(wanted, &incoming.origin_view(self.rules(question.route)))
+        if self.has_newer(&question.wanted, &view)
             && let Served::Now(response) | Served::NowAndRefresh(response, _) =
                 self.serve(&incoming.as_request(), self.clock.now())
         {
-            leader.stand_back();
+            leader.tell(Progress::LookAgain);
             return Some(response);
         }
-        let own = self.start_fetch(leader, question, incoming);
+        let verdict = self.start_fetch(leader, question, incoming);
         let copy = || self.copy_for(question, incoming, None, SLOW);
-        match self.or_stale(own, (Instant::now(), None), copy).await {
+        match self.or_stale(verdict, (Instant::now(), None), copy).await {
             Waited::Stale(response) => Some(response),
-            Waited::Told(Ok(Own::TooLarge)) => None,
-            Waited::Told(Ok(own)) => Some(self.answer_leader(question, incoming, own)),
+            Waited::Told(Ok(verdict)) => self.answer_leader(question, incoming, verdict),
             Waited::Told(Err(_)) | Waited::TooLong => {
                 let failure = Failure::Abandoned;
-                Some(failed(&failure, question.forward, self.clock.now()))
+                Some(failed(&failure, question.why.forward, self.clock.now()))
             }
         }
     }
@@ -126,7 +140,7 @@ impl Engine {
         &self,
         told: Waited<Progress>,
         entered: Time,
-        question: &Question,
+        question: &Together,
         incoming: &Incoming,
         before: &mut Before,
     ) -> Next {
@@ -159,13 +173,13 @@ impl Engine {
                     // It may be due to what those sent who asked, and not to what this one does.
                     Next::Alone
                 } else {
-                    Next::answer(failed(&failure, question.forward, self.clock.now()))
+                    Next::answer(failed(&failure, question.why.forward, self.clock.now()))
                 };
                 (copy, otherwise)
             }
             Waited::Told(Progress::Waiting) | Waited::TooLong => {
                 let timeout = Failure::Origin(OriginError::Timeout);
-                let response = failed(&timeout, question.forward, self.clock.now());
+                let response = failed(&timeout, question.why.forward, self.clock.now());
                 (Some(response), Next::Alone)
             }
         };
@@ -187,9 +201,9 @@ impl Engine {
                 stored: wanted.stored,
                 urgency: refreshing.unwrap_or(Urgency::Client),
                 incoming: Arc::new(incoming),
+                asker: None,
             };
-            let (own, _) = oneshot::channel();
-            tokio::spawn(Arc::clone(self).lead(leader, fetch, own));
+            tokio::spawn(Arc::clone(self).lead(leader, fetch));
         }
     }
 
@@ -202,12 +216,12 @@ impl Engine {
     }
 
     fn enter(&self, wanted: &Wanted, purpose: Purpose) -> Entry {
-        self.flights.enter(&wanted.key, &wanted.selection, purpose)
+        self.cache.enter(&wanted.key, &wanted.selection, purpose)
     }
 
     /// Whether memory has something newer than what was known when the fetch was wanted.
     fn has_newer(&self, wanted: &Wanted, view: &OriginView<'_>) -> bool {
-        let stored = self.stored(&wanted.key, view);
+        let stored = self.cache.response(&wanted.key, view);
         let known = wanted.stored.as_ref().map(|hit| hit.began);
         stored.is_some_and(|hit| known.is_none_or(|began| began < hit.began))
     }
@@ -216,66 +230,73 @@ impl Engine {
     fn start_fetch(
         self: &Arc<Self>,
         leader: Leader,
-        question: &Question,
+        question: &Together,
         incoming: &Arc<Incoming>,
-    ) -> oneshot::Receiver<Own> {
-        let stored = match &question.way {
-            Way::Together(wanted) => wanted.stored.clone(),
-            Way::Alone(_) => None,
-        };
+    ) -> oneshot::Receiver<Verdict> {
+        let (asker, verdict) = oneshot::channel();
         let fetch = Fetch {
-            route: question.route,
-            stored,
+            route: question.why.route,
+            stored: question.wanted.stored.clone(),
             urgency: Urgency::Client,
             incoming: Arc::clone(incoming),
+            asker: Some(asker),
         };
-        let (own, receiver) = oneshot::channel();
-        tokio::spawn(Arc::clone(self).lead(leader, fetch, own));
-        receiver
+        tokio::spawn(Arc::clone(self).lead(leader, fetch));
+        verdict
     }
 
-    fn answer_leader(&self, question: &Question, incoming: &Incoming, own: Own) -> Response {
-        let facts = self.facts(question.route, incoming);
+    /// What the one gets who has led a fetch; `None` if it asks again by itself.
+    fn answer_leader(
+        &self,
+        question: &Together,
+        incoming: &Incoming,
+        verdict: Verdict,
+    ) -> Option<Response> {
+        let facts = self.facts(question.why.route, incoming);
         let mut cache_status = CacheStatus {
-            fwd: Some(question.forward),
-            detail: question.detail,
+            fwd: Some(question.why.forward),
+            detail: question.why.detail,
             ..CacheStatus::default()
         };
-        match own {
-            Own::First(first) => {
+        Some(match verdict {
+            Verdict::Storable(copy) => {
                 let now = self.clock.now();
-                first.respond(Fields::new(&incoming.fields), &facts, now, cache_status)
+                copy.respond(Fields::new(&incoming.fields), &facts, now, cache_status)
             }
-            Own::Confirmed(hit) => {
+            Verdict::Confirmed(hit) => {
                 cache_status.fwd_status = Some(304);
                 cache_status.stored = true;
                 self.confirmed(&hit, incoming, &facts, cache_status)
             }
-            Own::LastTime(hit, why) => {
+            Verdict::ConfirmedForOne(hit, why) => {
                 cache_status.fwd_status = Some(304);
                 cache_status.detail = Some(why);
                 self.confirmed(&hit, incoming, &facts, cache_status)
             }
-            Own::Found(hit, tier) => self.found(hit, tier, incoming, &facts),
-            Own::Private(origin, why) => {
+            Verdict::Found(hit, tier) => self.found(hit, tier, incoming, &facts),
+            Verdict::Private(origin, why) | Verdict::Refused(origin, why) => {
                 cache_status.detail = Some(why);
                 passed_on(origin, &facts, cache_status, Outcome::Miss)
             }
-            Own::Failed(failure, stale, page) => {
+            Verdict::Failed(Failed {
+                failure,
+                stale,
+                page,
+            }) => {
                 let why = failure.as_str();
-                if let Some(response) = self.copy_for(question, incoming, stale.as_ref(), why) {
-                    return response;
+                if let Some(copy) = self.copy_for(question, incoming, stale.as_ref(), why) {
+                    return Some(copy);
                 }
                 match page {
                     Some((page, why)) => {
                         cache_status.detail = Some(why);
                         passed_on(page, &facts, cache_status, Outcome::Miss)
                     }
-                    None => failed(&failure, question.forward, self.clock.now()),
+                    None => failed(&failure, question.why.forward, self.clock.now()),
                 }
             }
-            Own::TooLarge => failed(&Failure::Abandoned, question.forward, self.clock.now()),
-        }
+            Verdict::TooLarge => return None,
+        })
     }
 
     fn confirmed(
@@ -308,8 +329,8 @@ impl Engine {
     }
 
     /// What somebody who waited makes of the answer.
-    fn share(&self, answer: &Answer, at: Time, question: &Question, incoming: &Incoming) -> Shared {
-        let facts = self.facts(question.route, incoming);
+    fn share(&self, answer: &Answer, at: Time, question: &Together, incoming: &Incoming) -> Shared {
+        let facts = self.facts(question.why.route, incoming);
         let (lifetime, vary, selected) = match answer {
             Answer::Filling(filling) => (&filling.lifetime, &filling.vary, &filling.selection),
             Answer::Confirmed(hit) | Answer::Found(hit, _) => {
@@ -317,7 +338,7 @@ impl Engine {
             }
         };
         let fields = Fields::new(&incoming.fields);
-        let view = incoming.origin_view(&self.routes[question.route].rules);
+        let view = incoming.origin_view(&self.routes[question.why.route].rules);
         let mut selection = Selection::new();
         vary::select(vary, &view, &mut selection);
         if !vary::answers(vary, selected, &selection, answer.fields()) {
@@ -329,7 +350,7 @@ impl Engine {
         }
         let now = self.clock.now();
         let mut cache_status = CacheStatus {
-            fwd: Some(question.forward),
+            fwd: Some(question.why.forward),
             collapsed: true,
             ..CacheStatus::default()
         };
@@ -359,19 +380,16 @@ impl Engine {
     /// one, the one that was to be renewed, or what memory has by now.
     fn copy_for(
         &self,
-        question: &Question,
+        question: &Together,
         incoming: &Incoming,
         found: Option<&Hit>,
         why: &'static str,
     ) -> Option<Response> {
-        let Way::Together(wanted) = &question.way else {
-            return None;
-        };
         let wish = Wish {
-            route: question.route,
-            key: &wanted.key,
+            route: question.why.route,
+            key: &question.wanted.key,
             incoming,
-            known: [found, wanted.stored.as_ref()],
+            known: [found, question.wanted.stored.as_ref()],
         };
         self.stale_copy(&wish, why)
     }
@@ -404,14 +422,6 @@ enum Next {
 impl Next {
     fn answer(response: Response) -> Self {
         Self::Answer(Box::new(response))
-    }
-}
-
-/// Whether it has turned out that another fetch is the one to wait for.
-fn wants_another(question: &Question, next: &Question) -> bool {
-    match (&question.way, &next.way) {
-        (Way::Together(old), Way::Together(new)) => old.selection != new.selection,
-        _ => false,
     }
 }
 

@@ -3,7 +3,7 @@
 use microcache_policy::{CacheStatus, Forward, Time};
 
 use crate::body::BodyError;
-use crate::flight::Failure;
+use crate::cache::flight::Failure;
 use crate::message::Response;
 use crate::origin::OriginError;
 use crate::respond::plain;

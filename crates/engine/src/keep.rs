@@ -13,27 +13,28 @@ use microcache_policy::{
     CacheStatus, Fields, FieldsBuf, Lifetime, OriginView, RequestFacts, Rules, Storable, Time,
     date, fields_to_store, storable,
 };
-use microcache_store::{Claimed, Memory, Spooling, Stored, Tiers};
+use microcache_store::{Claimed, Spooling, Stored};
 use tokio::time::{Instant, timeout};
 
 use crate::body::{Body, BodyError, Frame};
+use crate::cache::Cache;
+use crate::cache::flight::{Filling, Leader};
 use crate::fill::{Fill, FillReader, Pushed, Unwanted};
-use crate::flight::{Filling, Leader};
 use crate::message::{Incoming, Response};
 use crate::origin::OriginResponse;
 use crate::outcome::Outcome;
 use crate::respond::Reusable;
 use crate::serve::{Engine, Route, TOO_LARGE};
 
-/// A response that may be kept, as the one gets it who asked for it. Others do not see the fields
+/// A response that may be kept, as the one gets it who led the fetch. Others do not see the fields
 /// that must not be replayed.
-pub(crate) struct First {
+pub(crate) struct LeadersCopy {
     pub(crate) filling: Arc<Filling>,
     reader: FillReader,
     fields: Bytes,
 }
 
-impl First {
+impl LeadersCopy {
     /// The answer for the one who asked.
     pub(crate) fn respond(
         self,
@@ -55,12 +56,12 @@ impl First {
 impl Engine {
     /// The largest body that goes into memory.
     fn object_limit(&self, route: &Route) -> u64 {
-        route.max_object.min(self.memory.limits().object)
+        route.max_object.min(self.cache.largest_in_memory())
     }
 
     /// The largest body that is stored at all: on disk, if there is one.
     fn largest(&self, route: &Route) -> u64 {
-        let bound = self.settings.largest.max(self.memory.limits().object);
+        let bound = self.settings.largest.max(self.cache.largest_in_memory());
         route.max_object.min(bound)
     }
 
@@ -73,7 +74,7 @@ impl Engine {
         lifetime: Lifetime,
         incoming: &Incoming,
         began: Time,
-    ) -> (First, Body) {
+    ) -> (LeadersCopy, Body) {
         let vary = self.vary_of(key, &route.rules, response.fields.fields());
         let mut selection = Selection::new();
         vary::select(&vary, &incoming.origin_view(&route.rules), &mut selection);
@@ -92,23 +93,18 @@ impl Engine {
             fill,
         };
         response.fields.remove("age");
-        let first = First {
+        let copy = LeadersCopy {
             filling: Arc::new(filling),
             reader,
             fields: response.fields.into_block().into(),
         };
-        (first, response.body)
+        (copy, response.body)
     }
 
-    /// What a response of a key counts as varying on: what it names, and what others of its key have
-    /// lately named. An origin that leaves `Vary` out of some answers (an error page, say) would
-    /// otherwise have those answer everyone.
+    /// What a response of a key counts as varying on, and not only what it names itself.
     pub(crate) fn vary_of(&self, key: &[u8], rules: &Rules, response: Fields<'_>) -> VaryNames {
         let named = vary::of_response(response, &rules.vary_ignored).names();
-        match self.memory.get(key) {
-            Some(object) => object.vary_of(named, self.clock.now()),
-            None => named,
-        }
+        self.cache.vary_of(key, named)
     }
 
     /// Pumps the body into the fill, and the whole into the store.
@@ -144,8 +140,7 @@ impl Engine {
                     if fitted && received > largest {
                         let until = self.clock.now().plus(self.settings.remember_too_large);
                         let request = filling.asker.origin_view(&route.rules);
-                        let selection = self.selection(leader.key(), &request);
-                        self.oversized.note(leader.key(), &selection, until);
+                        self.cache.note_too_large(leader.key(), &request, until);
                     }
                     let pushed = fill.push(chunk.clone(), if in_time { limit } else { 0 });
                     if let Pushed::Outgrown(_) = pushed {
@@ -154,7 +149,7 @@ impl Engine {
                         drop(claimed.take());
                     }
                     let fits = in_time && received <= largest;
-                    keeping = keeping.go_on(&self.tiers, pushed, chunk, fits).await;
+                    keeping = keeping.go_on(&self.cache, pushed, chunk, fits).await;
                 }
                 Some(Ok(Frame::Trailers(trailers))) => break Ok(Some(trailers)),
                 Some(Err(error)) => break Err(error),
@@ -224,52 +219,25 @@ impl Engine {
                 filling.began,
             )
         };
-        let key: Box<[u8]> = leader.key().into();
+        let key = leader.key();
         let request = filling.asker.origin_view(&route.rules);
         if !matches!(keeping, Keeping::Nothing) {
-            self.oversized.forget(&key, &self.selection(&key, &request));
+            self.cache.forget_too_large(key, &request);
         }
         match keeping {
             Keeping::Nothing => {}
             Keeping::InMemory => {
                 let stored = with_body(filling.fill.collect());
-                leader.finish(|| self.keep(&key, stored, &request, claimed));
+                self.cache.commit(&leader, stored, &request, claimed);
             }
             Keeping::Spool(spool) => {
                 let bodiless = with_body(Bytes::new());
-                let Ok(stored) = spool.finish(&key, bodiless, self.clock.now()).await else {
+                let Ok(stored) = spool.finish(key, bodiless, self.clock.now()).await else {
                     return;
                 };
-                let kept = leader.finish(|| {
-                    // Memory counts what it refuses.
-                    let now = self.clock.now();
-                    let _ = self.memory.put(&key, stored, &request, now);
-                });
-                if kept.is_none() {
-                    let _goes_on_by_itself = self.tiers.remove(&key);
-                }
+                self.cache.commit_spooled(&leader, stored, &request);
             }
         }
-    }
-
-    /// Into memory, and to the tiers behind it.
-    pub(crate) fn keep(
-        &self,
-        key: &[u8],
-        stored: Stored,
-        request: &OriginView<'_>,
-        claimed: Option<Claimed>,
-    ) {
-        let now = self.clock.now();
-        // Memory counts what it refuses.
-        if self.tiers.is_empty() {
-            let _ = self.memory.put(key, stored, request, now);
-            return;
-        }
-        let held = Memory::hold(stored);
-        let copy = held.with_lifetime(held.lifetime);
-        let _ = self.memory.put(key, copy, request, now);
-        self.tiers.store(key, &held, claimed, now);
     }
 }
 
@@ -284,10 +252,10 @@ enum Keeping {
 }
 
 impl Keeping {
-    async fn go_on(self, tiers: &Tiers, pushed: Pushed, chunk: Bytes, fits: bool) -> Self {
+    async fn go_on(self, cache: &Cache, pushed: Pushed, chunk: Bytes, fits: bool) -> Self {
         match (self, pushed) {
             (Self::InMemory, Pushed::Kept) => Self::InMemory,
-            (Self::InMemory, Pushed::Outgrown(chunks)) if fits => match tiers.spool() {
+            (Self::InMemory, Pushed::Outgrown(chunks)) if fits => match cache.spool() {
                 Some(spool) => Self::spooled(Box::new(spool), chunks).await,
                 None => Self::Nothing,
             },

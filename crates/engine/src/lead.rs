@@ -4,42 +4,24 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::{
-    Fields, FieldsBuf, Handling, Lifetime, NotStorable, OriginView, RequestFacts, Rules, Storable,
-    Time, add_validators, is_conditional_field, is_origin_failure, is_refusal, on_error, refreshed,
-    same_representation, vary,
+    Fields, FieldsBuf, Handling, NotStorable, RequestFacts, Rules, Storable, Time, add_validators,
+    is_conditional_field, is_origin_failure, is_refusal, on_error, refreshed, same_representation,
+    vary,
 };
 use microcache_store::{Claimed, Hit, Memory};
 use tokio::sync::oneshot;
 
 use crate::behind::Behind;
 use crate::body::Body;
-use crate::flight::{Answer, Failure, Leader};
-use crate::keep::{First, complete, judge};
+use crate::cache::flight::{Failure, Leader};
+use crate::keep::{complete, judge};
 use crate::message::Incoming;
 use crate::origin::{OriginError, OriginRequest, OriginResponse, Urgency};
 use crate::serve::{Engine, Route, TOO_LARGE};
+use crate::verdict::{Failed, Verdict};
 
 /// What `Cache-Status` says where the origin refused the request of one client.
 pub(crate) const REFUSED: &str = "refused";
-
-/// What the one who leads a fetch gets out of it.
-pub(crate) enum Own {
-    /// A storable response.
-    First(First),
-    /// The stored response, confirmed.
-    Confirmed(Hit),
-    /// The same, and in the same breath that it is not to be kept: why not.
-    LastTime(Hit, &'static str),
-    /// A stored response that was found behind memory, in the tier of this name.
-    Found(Hit, &'static str),
-    /// A response that is nobody else's.
-    Private(OriginResponse, &'static str),
-    /// The whole is too large to be kept, and the client wants a part: it asks for that.
-    TooLarge,
-    /// No answer; a copy that may be used nevertheless; the origin's error page, if it sent one, and
-    /// why that is not kept.
-    Failed(Failure, Option<Hit>, Option<(OriginResponse, &'static str)>),
-}
 
 /// One collapsed fetch.
 pub(crate) struct Fetch {
@@ -47,14 +29,34 @@ pub(crate) struct Fetch {
     pub(crate) stored: Option<Hit>,
     pub(crate) urgency: Urgency,
     pub(crate) incoming: Arc<Incoming>,
+    /// Where the one waits who led it; nobody waits for a refresh.
+    pub(crate) asker: Option<oneshot::Sender<Verdict>>,
 }
 
-/// What the origin has answered to a fetch, and when.
-struct Brought {
-    response: OriginResponse,
-    claimed: Option<Claimed>,
-    request_time: Time,
-    now: Time,
+impl Fetch {
+    /// Tells the others and the one who asked. Nothing here holds on to the request when that one is
+    /// told.
+    fn conclude(self, leader: &Leader, verdict: Verdict, now: Time) {
+        verdict.tell_others(leader, now);
+        drop(self.incoming);
+        if let Some(asker) = self.asker {
+            let _ = asker.send(verdict);
+        }
+    }
+}
+
+/// What the origin has answered to a fetch.
+enum Answered {
+    /// The stored response is still good.
+    Confirmed(Hit, OriginResponse),
+    /// A response of its own.
+    Whole(OriginResponse),
+}
+
+/// When the origin was asked, and when it answered.
+struct Times {
+    request: Time,
+    response: Time,
 }
 
 /// The request that a fetch for everyone is, whatever the client's was.
@@ -65,99 +67,74 @@ fn facts_of_fill<'a>(route: &Route, fetch: &'a Fetch) -> RequestFacts<'a> {
 
 impl Engine {
     /// Fetches for everyone: looks behind memory, asks, judges the answer, and tells.
-    pub(crate) async fn lead(
-        self: Arc<Self>,
-        leader: Leader,
-        mut fetch: Fetch,
-        own: oneshot::Sender<Own>,
-    ) {
+    pub(crate) async fn lead(self: Arc<Self>, leader: Leader, mut fetch: Fetch) {
         let claimed = match self.look_behind(&leader, &mut fetch).await {
             Behind::Ask(claimed) => claimed,
             Behind::Found(hit, tier) => {
-                leader.answer(Answer::Found(hit.clone(), tier), self.clock.now());
-                let _ = own.send(Own::Found(hit, tier));
-                return;
+                return fetch.conclude(&leader, Verdict::Found(hit, tier), self.clock.now());
             }
         };
         let route = &self.routes[fetch.route];
-        let request_time = self.clock.now();
-        let mut response = match self.fetch_once(route, &fetch).await {
-            Ok(response) => response,
+        let request = self.clock.now();
+        let answered = self.fetch_once(route, &fetch).await;
+        let response = self.clock.now();
+        let times = Times { request, response };
+        match answered {
+            Ok(Answered::Confirmed(stored, update)) => {
+                self.tell_confirmed(&leader, fetch, &stored, update, &times, claimed);
+            }
+            Ok(Answered::Whole(response)) => {
+                self.tell_whole(leader, fetch, response, &times, claimed)
+                    .await;
+            }
             Err(error) => {
                 let failure = Failure::Origin(error);
-                return self.fail(leader, own, fetch, failure, None).await;
+                self.tell_failed(&leader, fetch, failure, None).await;
             }
-        };
-        let now = self.clock.now();
-        complete(&mut response.fields, now);
-        let brought = Brought {
-            response,
-            claimed,
-            request_time,
-            now,
-        };
-        let facts = facts_of_fill(route, &fetch);
-        let response = &brought.response;
-        if response.status == 304 {
-            return self.tell_confirmed(leader, fetch, own, brought);
         }
+    }
+
+    /// The origin has sent a response: judges it, and tells.
+    async fn tell_whole(
+        &self,
+        leader: Leader,
+        fetch: Fetch,
+        mut response: OriginResponse,
+        times: &Times,
+        claimed: Option<Claimed>,
+    ) {
+        let (route, now) = (&self.routes[fetch.route], times.response);
+        complete(&mut response.fields, now);
+        let facts = facts_of_fill(route, &fetch);
+        let judged = judge(self, route, &facts, &response, times.request, now);
         let keeps_stale = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
-        let judged = judge(&self, route, &facts, response, request_time, now);
         if is_origin_failure(response.status)
             && (judged.is_err() || fetch.stored.as_ref().is_some_and(keeps_stale))
         {
             let failure = Failure::Status(response.status);
-            let page = (brought.response, judged.err().unwrap_or("origin-error"));
-            return self.fail(leader, own, fetch, failure, Some(page)).await;
+            let page = (response, judged.err().unwrap_or("origin-error"));
+            return self.tell_failed(&leader, fetch, failure, Some(page)).await;
         }
         if is_refusal(response.status) && (fetch.stored.is_some() || judged.is_err()) {
             // What this client sent may be the reason: what is stored stays, and the others ask.
-            leader.refuse();
             let why = judged.err().unwrap_or(REFUSED);
-            let _ = own.send(Own::Private(brought.response, why));
-            return;
+            return fetch.conclude(&leader, Verdict::Refused(response, why), now);
         }
         match judged {
             Ok(lifetime) => {
-                self.tell_storable(leader, &fetch, own, brought, lifetime)
-                    .await;
+                let (key, incoming) = (leader.key(), &fetch.incoming);
+                let (copy, body) =
+                    self.begin_fill(key, route, response, lifetime, incoming, times.request);
+                let filling = Arc::clone(&copy.filling);
+                let view = filling.asker.origin_view(&route.rules);
+                self.cache
+                    .learn(&leader, filling.learnt(&route.rules), &view);
+                let number = fetch.route;
+                fetch.conclude(&leader, Verdict::Storable(copy), now);
+                self.fill(leader, &filling, body, number, claimed).await;
             }
-            Err(why) => self.tell_private(&leader, fetch, own, brought, why),
+            Err(why) => self.tell_private(&leader, fetch, response, why, now),
         }
-    }
-
-    /// Everyone may read the answer while it arrives.
-    async fn tell_storable(
-        &self,
-        leader: Leader,
-        fetch: &Fetch,
-        own: oneshot::Sender<Own>,
-        brought: Brought,
-        lifetime: Lifetime,
-    ) {
-        let route = &self.routes[fetch.route];
-        let (first, body) = self.begin_fill(
-            leader.key(),
-            route,
-            brought.response,
-            lifetime,
-            &fetch.incoming,
-            brought.request_time,
-        );
-        let filling = Arc::clone(&first.filling);
-        if !filling.vary.is_empty() && !leader.is_purged() {
-            let view = fetch.incoming.origin_view(&route.rules);
-            let (learnt, now) = (filling.learnt(&route.rules), brought.now);
-            self.memory
-                .learn(leader.key(), learnt, &view, now, |selection| {
-                    // Before anybody can know it.
-                    leader.select(selection);
-                });
-        }
-        leader.answer(Answer::Filling(Arc::clone(&filling)), brought.now);
-        let _ = own.send(Own::First(first));
-        self.fill(leader, &filling, body, fetch.route, brought.claimed)
-            .await;
     }
 
     /// The answer is the asker's alone, or he asks for a part of what is too large to be kept.
@@ -165,49 +142,50 @@ impl Engine {
         &self,
         leader: &Leader,
         fetch: Fetch,
-        own: oneshot::Sender<Own>,
-        brought: Brought,
+        response: OriginResponse,
         why: &'static str,
+        now: Time,
     ) {
-        let (response, now) = (brought.response, brought.now);
+        let route = &self.routes[fetch.route];
         self.not_for_sharing(leader, &fetch, response.fields.fields(), why, now);
         if why == TOO_LARGE {
-            self.note_too_large(leader, &fetch, now);
+            let view = fetch.incoming.origin_view(&route.rules);
+            let until = now.plus(self.settings.remember_too_large);
+            self.cache.note_too_large(leader.key(), &view, until);
         }
-        let facts = facts_of_fill(&self.routes[fetch.route], &fetch);
+        let facts = facts_of_fill(route, &fetch);
         let wants_part = facts.range().is_some() && fetch.incoming.method == Method::GET;
-        if why == TOO_LARGE && wants_part && response.status == 200 {
-            // Nothing here may hold the request when it is told to go.
-            drop((response, fetch));
-            let _ = own.send(Own::TooLarge);
+        let verdict = if why == TOO_LARGE && wants_part && response.status == 200 {
+            Verdict::TooLarge
         } else {
-            let _ = own.send(Own::Private(response, why));
-        }
+            Verdict::Private(response, why)
+        };
+        fetch.conclude(leader, verdict, now);
     }
 
     /// Tells that the origin failed, and what copy there is.
-    async fn fail(
+    async fn tell_failed(
         &self,
-        leader: Leader,
-        own: oneshot::Sender<Own>,
+        leader: &Leader,
         mut fetch: Fetch,
         failure: Failure,
         page: Option<(OriginResponse, &'static str)>,
     ) {
-        self.look_again(&leader, &mut fetch).await;
-        let stale = fetch.stored.filter(|_| !leader.is_purged());
-        leader.fail(failure.clone(), stale.clone());
-        let _ = own.send(Own::Failed(failure, stale, page));
+        self.look_again(leader, &mut fetch).await;
+        let stale = fetch.stored.take().filter(|_| !leader.is_purged());
+        let failed = Failed {
+            failure,
+            stale,
+            page,
+        };
+        fetch.conclude(leader, Verdict::Failed(failed), self.clock.now());
     }
 
-    async fn fetch_once(
-        &self,
-        route: &Route,
-        fetch: &Fetch,
-    ) -> Result<OriginResponse, OriginError> {
-        let mut stored = fetch.stored.as_ref();
+    async fn fetch_once(&self, route: &Route, fetch: &Fetch) -> Result<Answered, OriginError> {
+        let mut stored = fetch.stored.clone();
         loop {
-            let (fields, conditional) = fill_fields(&fetch.incoming.outgoing, stored, &route.rules);
+            let outgoing = &fetch.incoming.outgoing;
+            let (fields, conditional) = fill_fields(outgoing, stored.as_ref(), &route.rules);
             let request = OriginRequest {
                 method: Method::GET,
                 target: fetch.incoming.target.clone(),
@@ -222,77 +200,66 @@ impl Engine {
             self.counters.count_origin_request();
             let response = route.origin.fetch(request).await?;
             if response.status != 304 {
-                return Ok(response);
+                return Ok(Answered::Whole(response));
             }
             // A 304 that nobody asked for answers nothing. One that confirms some other
             // representation (RFC 9111 §4.3.4) means that the whole response has to be fetched.
             match stored.take().filter(|_| conditional) {
                 None => return Err(OriginError::Malformed("304 without a condition")),
                 Some(hit) if same_representation(hit.fields(), response.fields.fields()) => {
-                    return Ok(response);
+                    return Ok(Answered::Confirmed(hit, response));
                 }
                 Some(_) => {}
             }
         }
     }
 
-    /// For some time nobody is made to wait for what is too large to be kept.
-    fn note_too_large(&self, leader: &Leader, fetch: &Fetch, now: Time) {
-        let route = &self.routes[fetch.route];
-        let request = fetch.incoming.origin_view(&route.rules);
-        let until = now.plus(self.settings.remember_too_large);
-        let selection = self.selection(leader.key(), &request);
-        self.oversized.note(leader.key(), &selection, until);
-    }
-
     /// The origin has confirmed what is stored. It may forbid to keep it at the same time: then it
     /// answers the one who asked, and the others ask for themselves.
     fn tell_confirmed(
         &self,
-        leader: Leader,
-        mut fetch: Fetch,
-        own: oneshot::Sender<Own>,
-        brought: Brought,
+        leader: &Leader,
+        fetch: Fetch,
+        stored: &Hit,
+        mut update: OriginResponse,
+        times: &Times,
+        claimed: Option<Claimed>,
     ) {
-        let Some(stored) = fetch.stored.take() else {
-            return;
-        };
-        let route = &self.routes[fetch.route];
-        let key: Box<[u8]> = leader.key().into();
+        let (route, key) = (&self.routes[fetch.route], leader.key());
+        complete(&mut update.fields, times.response);
         let view = fetch.incoming.origin_view(&route.rules);
         let merged = refreshed(
             &facts_of_fill(route, &fetch),
             stored.status,
             stored.fields(),
-            brought.response.fields.fields(),
-            brought.request_time,
-            brought.now,
+            update.fields.fields(),
+            times.request,
+            times.response,
             &route.rules,
         );
         let renewed = |lifetime| {
-            let (fields, began) = (&merged.fields, brought.request_time);
-            self.renewed(&key, &stored, fields, lifetime, &view, began)
+            let fields = &merged.fields;
+            self.renewed(key, stored, fields, lifetime, &view, times.request)
         };
-        let lifetime = match merged.storable {
-            Storable::Yes(lifetime) => lifetime,
+        let verdict = match merged.storable {
+            Storable::Yes(lifetime) => {
+                let confirmed = Memory::hold(renewed(lifetime));
+                if confirmed.vary != stored.vary && confirmed.file().is_some() {
+                    // What lies in a file is not written again, and would still be selected as before.
+                    self.cache.forget_in_tiers(key);
+                }
+                let copy = confirmed.with_lifetime(lifetime);
+                self.cache.commit(leader, copy, &view, claimed);
+                Verdict::Confirmed(confirmed)
+            }
             Storable::No(why) => {
-                self.forget_selected(&key, &stored, &view);
-                let fields = merged.fields.fields();
-                self.not_for_sharing(&leader, &fetch, fields, why.as_str(), brought.now);
-                let last = Memory::hold(renewed(stored.lifetime));
-                let _ = own.send(Own::LastTime(last, why.as_str()));
-                return;
+                self.cache.forget_selected(key, stored, &view);
+                let (fields, why) = (merged.fields.fields(), why.as_str());
+                self.not_for_sharing(leader, &fetch, fields, why, times.response);
+                Verdict::ConfirmedForOne(Memory::hold(renewed(stored.lifetime)), why)
             }
         };
-        let confirmed = Memory::hold(renewed(lifetime));
-        if confirmed.vary != stored.vary && confirmed.file().is_some() {
-            // What lies in a file is not written again, and would still be selected as before.
-            self.tiers.remove(&key);
-        }
-        leader.answer(Answer::Confirmed(confirmed.clone()), brought.now);
-        let copy = confirmed.with_lifetime(lifetime);
-        leader.finish(|| self.keep(&key, copy, &view, brought.claimed));
-        let _ = own.send(Own::Confirmed(confirmed));
+        fetch.conclude(leader, verdict, times.response);
     }
 
     /// The answer to this request is not to be shared, and neither will the next ones to such
@@ -316,24 +283,12 @@ impl Engine {
             if let Some(stored) = &fetch.stored
                 && ENDS.iter().any(|one| one.as_str() == why)
             {
-                self.forget_selected(leader.key(), stored, &view);
+                self.cache.forget_selected(leader.key(), stored, &view);
             }
             let named = vary::of_response(response, &route.rules.vary_ignored).names();
             let until = now.plus(self.settings.hit_for_miss);
-            self.memory
-                .mark_uncacheable(leader.key(), named, &view, until, now);
+            self.cache.mark_uncacheable(leader, named, &view, until);
         }
-        leader.release();
-    }
-
-    /// What was stored for a request must not be used any more, wherever it lies.
-    fn forget_selected(&self, key: &[u8], stored: &Hit, request: &OriginView<'_>) {
-        if stored.vary.is_empty() {
-            return self.forget(key);
-        }
-        self.memory.remove_selected(key, request);
-        self.tiers
-            .remove_variant(key, &stored.vary, &stored.selection);
     }
 }
 

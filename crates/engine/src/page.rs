@@ -19,7 +19,10 @@ impl Engine {
     /// without a word on caching: it is for everyone and lives as long as the route says.
     pub(crate) async fn application_page(&self, fetch: &Fetch) -> Option<Hit> {
         let incoming = &fetch.incoming;
-        let page = self.tiers.page(&incoming.host, &incoming.target).await?;
+        let page = self
+            .cache
+            .application_page(&incoming.host, &incoming.target)
+            .await?;
         let now = self.clock.now();
         let mut fields = FieldsBuf::new();
         fields.push("Content-Type", page.content_type);

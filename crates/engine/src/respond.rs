@@ -8,9 +8,9 @@ use microcache_policy::{Fields, FieldsBuf, Lifetime, RequestFacts, Time, date};
 use microcache_store::Hit;
 
 use crate::body::Body;
+use crate::cache::flight::Filling;
 use crate::file::FileReader;
 use crate::fill::FillReader;
-use crate::flight::Filling;
 use crate::message::Response;
 use crate::origin::OriginResponse;
 use crate::outcome::Outcome;

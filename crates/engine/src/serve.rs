@@ -10,18 +10,16 @@ use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::request::{Handling, PassReason};
 use microcache_policy::reuse::{Reuse, Why, awaits_refresh, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
-use microcache_policy::vary::Selection;
-use microcache_policy::{Millis, OriginView, RequestFacts, Rules, Time};
-use microcache_store::{Hit, Memory, MemoryLimits, Object, Tiers};
+use microcache_policy::{Millis, OriginView, RequestFacts, Rules, Selection, Time};
+use microcache_store::{Hit, Key, MemoryLimits, Tiers};
 
+use crate::cache::flight::FlightLimits;
+use crate::cache::{Cache, Known};
 use crate::clock::Clock;
 use crate::fill::Budget;
-use crate::flight::{FlightLimits, Flights};
 use crate::message::{Request, Response};
 use crate::origin::Origin;
 use crate::outcome::{Counters, Outcome};
-use crate::oversized::Oversized;
-use crate::purges::Purges;
 use crate::respond::{Reusable, plain};
 
 /// What `Cache-Status` says of what is too large to be kept.
@@ -87,12 +85,9 @@ pub struct Settings {
 
 /// The cache: policy, store and origins put together.
 pub struct Engine {
-    pub(crate) memory: Memory,
-    pub(crate) tiers: Tiers,
-    pub(crate) purges: Purges,
-    pub(crate) flights: Arc<Flights>,
+    /// What is stored, and who is bringing more of it.
+    pub cache: Cache,
     pub(crate) fill_budget: Arc<Budget>,
-    pub(crate) oversized: Oversized,
     pub(crate) settings: Settings,
     pub(crate) routes: Vec<Route>,
     find: FindRoute,
@@ -112,39 +107,50 @@ pub enum Served {
     Ask(Question),
 }
 
-/// A request the cache could not answer, and what it knows about it.
-pub struct Question {
-    pub(crate) route: usize,
-    pub(crate) forward: Forward,
-    pub(crate) detail: Option<&'static str>,
-    pub(crate) way: Way,
+/// A request that the cache could not answer.
+pub enum Question {
+    /// For the origin on its own.
+    Alone(Alone),
+    /// For one fetch for everyone who wants the same.
+    Together(Together),
 }
 
 impl Question {
-    /// Whether what the origin answers may be stored.
-    pub(crate) const fn may_be_stored(&self) -> bool {
-        !matches!(self.way, Way::Alone(None))
-    }
-
     /// The number of its route.
     pub const fn route(&self) -> usize {
-        self.route
+        match self {
+            Self::Alone(question) => question.why.route,
+            Self::Together(question) => question.why.route,
+        }
     }
 }
 
-/// How a question goes to the origin.
-pub(crate) enum Way {
-    /// On its own. With a key, a response that turns out storable is stored under it.
-    Alone(Option<Box<[u8]>>),
-    /// As one fetch for everyone who wants the same.
-    Together(Wanted),
+/// A request that goes to the origin on its own.
+pub struct Alone {
+    pub(crate) why: WhyAsked,
+    /// A response that turns out storable is stored under it. Without one, nothing is stored.
+    pub(crate) key: Option<Key>,
+}
+
+/// A request for what others may want as well.
+pub struct Together {
+    pub(crate) why: WhyAsked,
+    pub(crate) wanted: Wanted,
+}
+
+/// Why the origin is asked, as `Cache-Status` says it.
+#[derive(Clone, Copy)]
+pub(crate) struct WhyAsked {
+    pub(crate) route: usize,
+    pub(crate) forward: Forward,
+    pub(crate) detail: Option<&'static str>,
 }
 
 /// What a collapsed fetch is for.
 pub(crate) struct Wanted {
-    pub(crate) key: Box<[u8]>,
+    pub(crate) key: Key,
     /// What the request says in the fields that the latest response varied on.
-    pub(crate) selection: Box<[u8]>,
+    pub(crate) selection: Selection,
     /// A stored response that the origin may confirm.
     pub(crate) stored: Option<Hit>,
 }
@@ -165,54 +171,40 @@ impl Refresh {
 impl Engine {
     /// A cache with an empty memory in front of these routes, and these tiers behind it.
     pub fn new(settings: Settings, routes: Vec<Route>, find: FindRoute, tiers: Tiers) -> Self {
+        let clock = Clock::start();
         Self {
-            memory: Memory::new(settings.memory),
-            tiers,
-            purges: Purges::default(),
-            flights: Flights::new(settings.flights),
+            cache: Cache::new(settings.memory, settings.flights, tiers, clock),
             fill_budget: Arc::new(Budget::new(settings.fill_memory)),
-            oversized: Oversized::new(),
             settings,
             routes,
             find,
             counters: Counters::new(),
-            clock: Clock::start(),
+            clock,
         }
-    }
-
-    /// What the memory tier holds.
-    pub fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    /// The tiers behind memory.
-    pub const fn tiers(&self) -> &Tiers {
-        &self.tiers
     }
 
     /// Answers a request from memory, or says what to ask the origin.
     pub fn serve(&self, request: &Request<'_>, now: Time) -> Served {
         let found = (self.find)(request);
         let route = &self.routes[found.route];
-        let ask = |forward, detail, way| {
-            Served::Ask(Question {
-                route: found.route,
+        let pass = |forward, detail| {
+            let route = found.route;
+            let why = WhyAsked {
+                route,
                 forward,
                 detail,
-                way,
-            })
+            };
+            Served::Ask(Question::Alone(Alone { why, key: None }))
         };
 
         // 1. Is it a request for the cache at all?
         if route.pass || found.bypass {
-            return ask(Forward::Bypass, None, Way::Alone(None));
+            return pass(Forward::Bypass, None);
         }
         let facts = facts_of(request, &route.rules);
         let together = match facts.handling() {
-            _ if request.upgrade => {
-                return ask(Forward::Bypass, Some("upgrade"), Way::Alone(None));
-            }
-            Handling::Pass(why) => return ask(forward(why), Some(why.as_str()), Way::Alone(None)),
+            _ if request.upgrade => return pass(Forward::Bypass, Some("upgrade")),
+            Handling::Pass(why) => return pass(forward(why), Some(why.as_str())),
             Handling::Credentialed => false,
             Handling::Cache => true,
         };
@@ -220,7 +212,7 @@ impl Engine {
         // 2. The key, and what is known about it.
         let key = key_of(request, &route.rules);
         let view = request.origin_view(&route.rules);
-        let known = self.look_up(&key, &view, now);
+        let known = self.cache.look_up(&key, &view, now);
 
         // 3. May the stored response be used?
         let (known, forward) = match known {
@@ -279,7 +271,7 @@ impl Engine {
         };
         if alone.is_none()
             && !matches!(known, Known::Response(_))
-            && let Some(response) = self.at_hand(key, look.request, view, facts, now)
+            && let Some(response) = self.at_hand(look, now)
         {
             return Served::Now(response);
         }
@@ -288,46 +280,30 @@ impl Engine {
         if facts.only_if_cached() {
             return Served::Now(only_if_cached(forward, now));
         }
-        let forward = if together { forward } else { Forward::Request };
-        let way = match alone {
-            Some(_) => Way::Alone(Some(key.into())),
-            None => Way::Together(Wanted {
-                key: key.into(),
-                selection: selection[..].into(),
-                stored: known.stored(),
-            }),
-        };
-        Served::Ask(Question {
+        let why = WhyAsked {
             route: look.route,
-            forward,
+            forward: if together { forward } else { Forward::Request },
             detail: alone,
-            way,
+        };
+        let key = Key::from(key);
+        Served::Ask(if alone.is_some() {
+            let key = Some(key);
+            Question::Alone(Alone { why, key })
+        } else {
+            let wanted = Wanted {
+                key,
+                selection,
+                stored: known.response(),
+            };
+            Question::Together(Together { why, wanted })
         })
-    }
-
-    fn look_up(&self, key: &[u8], request: &OriginView<'_>, now: Time) -> Known {
-        let object = self.memory.get(key);
-        match object.map(|object| object.select(request, now)) {
-            // Whoever met the damage got a response that breaks off; nobody else shall.
-            Some(Ok(hit)) if hit.file().is_some_and(|file| file.is_damaged()) => {
-                self.purge_key(key);
-                Known::Nothing
-            }
-            Some(Err(object)) if object.has_lost_a_file() => {
-                self.memory.remove(key);
-                Known::Nothing
-            }
-            Some(Ok(hit)) => Known::Response(hit),
-            Some(Err(object)) => Known::Key(object),
-            None => Known::Nothing,
-        }
     }
 
     /// Whether a copy beyond its stale window is still good because its refresh is under way.
     fn awaits_refresh(&self, hit: &Hit, key: &[u8], request: &OriginView<'_>, now: Time) -> bool {
         awaits_refresh(&hit.lifetime, now)
             && self
-                .flights
+                .cache
                 .is_refreshing(key, &hit.object().selection(request))
     }
 
@@ -347,7 +323,7 @@ impl Engine {
         let view = request.origin_view(&self.routes[route].rules);
         let wanted = Wanted {
             key: key.into(),
-            selection: hit.object().selection(&view)[..].into(),
+            selection: hit.object().selection(&view),
             stored: Some(hit.clone()),
         };
         let response = answer(hit, request, facts, now, Outcome::Stale);
@@ -363,7 +339,7 @@ impl Engine {
         now: Time,
     ) -> Option<&'static str> {
         let nothing_fits = !matches!(known, Known::Response(_));
-        if nothing_fits && self.oversized.contains(key, selection, now) {
+        if nothing_fits && self.cache.is_too_large(key, selection, now) {
             Some(TOO_LARGE)
         } else if known.is_uncacheable(selection, now) {
             Some("hit-for-miss")
@@ -375,12 +351,6 @@ impl Engine {
     /// The rules of the route with this number.
     pub fn rules(&self, route: usize) -> &Rules {
         &self.routes[route].rules
-    }
-
-    /// What a request says in the fields that are known to tell requests for this key apart.
-    pub(crate) fn selection(&self, key: &[u8], request: &OriginView<'_>) -> Selection {
-        let object = self.memory.get(key);
-        object.map_or_else(Selection::new, |object| object.selection(request))
     }
 
     pub(crate) fn route(&self, request: &Request<'_>) -> &Route {
@@ -411,49 +381,12 @@ pub(crate) fn key_of(request: &Request<'_>, rules: &Rules) -> KeyBuf {
 }
 
 /// A request on its way through [`Engine::serve`], and what was read of it.
-struct Look<'a> {
+pub(crate) struct Look<'a> {
     route: usize,
-    key: &'a [u8],
-    request: &'a Request<'a>,
-    view: &'a OriginView<'a>,
-    facts: &'a RequestFacts<'a>,
-}
-
-/// What memory knows of a request's key.
-enum Known {
-    Nothing,
-    /// No response that the request selects.
-    Key(Arc<Object>),
-    Response(Hit),
-}
-
-impl Known {
-    /// What a request says in the fields that are known to tell requests for this key apart.
-    fn selection(&self, request: &OriginView<'_>) -> Selection {
-        self.object()
-            .map_or_else(Selection::new, |object| object.selection(request))
-    }
-
-    /// Whether the answer is expected not to be storable.
-    fn is_uncacheable(&self, selection: &[u8], now: Time) -> bool {
-        self.object()
-            .is_some_and(|object| object.is_uncacheable(selection, now))
-    }
-
-    fn object(&self) -> Option<&Object> {
-        match self {
-            Self::Nothing => None,
-            Self::Key(object) => Some(object),
-            Self::Response(hit) => Some(hit.object()),
-        }
-    }
-
-    fn stored(self) -> Option<Hit> {
-        match self {
-            Self::Response(hit) => Some(hit),
-            Self::Nothing | Self::Key(_) => None,
-        }
-    }
+    pub(crate) key: &'a [u8],
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) view: &'a OriginView<'a>,
+    pub(crate) facts: &'a RequestFacts<'a>,
 }
 
 fn only_if_cached(forward: Forward, now: Time) -> Response {

@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::time::Duration;
 
+use microcache_policy::on_error;
 use microcache_policy::vary::{self, Selection};
-use microcache_policy::{OriginView, on_error};
-use microcache_store::{Hit, Memory};
+use microcache_store::Hit;
 use tokio::time::{Instant, timeout_at};
 
 use crate::message::{Incoming, Response};
@@ -37,7 +37,7 @@ impl Engine {
     /// The answer from the newest copy that may be used when the origin fails, and why it is.
     pub(crate) fn stale_copy(&self, wish: &Wish<'_>, why: &'static str) -> Option<Response> {
         let request = wish.incoming.origin_view(self.rules(wish.route));
-        let in_memory = self.stored(wish.key, &request);
+        let in_memory = self.cache.response(wish.key, &request);
         let known = wish.known.iter().flatten().copied();
         let copies = known.chain(in_memory.as_ref());
         let usable = copies.filter(|hit| self.may_stand_in(hit, wish));
@@ -51,13 +51,12 @@ impl Engine {
         wish: &Wish<'_>,
         why: &'static str,
     ) -> Option<Response> {
-        if self.tiers.is_empty() {
+        if self.cache.has_no_tiers() {
             return None;
         }
         let request = wish.incoming.origin_view(self.rules(wish.route));
-        let found = self.tiers.look(wish.key, &request).await?;
-        let hit = Memory::hold(found.stored);
-        let usable = !self.purges.covers(wish.key, hit.began) && self.may_stand_in(&hit, wish);
+        let hit = self.cache.copy_behind(wish.key, &request).await?.into_hit();
+        let usable = self.may_stand_in(&hit, wish);
         usable.then(|| self.stand_in(hit, wish, why))
     }
 
@@ -85,12 +84,6 @@ impl Engine {
             pause *= 2;
             next = Instant::now() + pause;
         }
-    }
-
-    /// What memory has for a request.
-    pub(crate) fn stored(&self, key: &[u8], request: &OriginView<'_>) -> Option<Hit> {
-        let object = self.memory.get(key)?;
-        object.select(request, self.clock.now()).ok()
     }
 
     fn may_stand_in(&self, hit: &Hit, wish: &Wish<'_>) -> bool {

@@ -6,11 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use microcache_engine::flight::{Entry, Failure, FlightLimits, Flights, Leader, Progress, Purpose};
+use microcache_store::Key;
 use shuttle::sync::Mutex;
 use shuttle::{future, thread};
 
 const RUNS: usize = 3_000;
 const KEY: &[u8] = b"key";
+
+fn key() -> Key {
+    KEY.into()
+}
 
 fn check(run: impl Fn(&Arc<Flights>) + Send + Sync + 'static) {
     let limits = FlightLimits {
@@ -45,7 +50,7 @@ fn in_threads(
 
 /// Leads or waits; a joiner that never hears anything hangs here, and shuttle says so.
 fn enter(flights: &Arc<Flights>, lead: impl FnOnce(Leader)) -> Option<Progress> {
-    match flights.enter(KEY, b"", Purpose::Answer) {
+    match flights.enter(&key(), b"", Purpose::Answer) {
         Entry::Lead(leader) => {
             lead(leader);
             None
@@ -64,7 +69,7 @@ fn only_one_leads_at_a_time_and_everyone_is_told() {
                 assert_eq!(leading.fetch_add(1, Ordering::SeqCst), 0, "two lead");
                 thread::yield_now();
                 leading.fetch_sub(1, Ordering::SeqCst);
-                leader.release();
+                leader.tell(Progress::Released);
             });
             assert!(matches!(told, None | Some(Progress::Released)));
         });
@@ -79,9 +84,9 @@ fn after_a_failure_one_of_those_who_waited_leads() {
         in_threads(flights, 3, move |flights| {
             let lead = |leader: Leader| {
                 if counted.fetch_add(1, Ordering::SeqCst) == 0 {
-                    leader.fail(Failure::Abandoned, None);
+                    leader.tell(Progress::Failed(Failure::Abandoned, None));
                 } else {
-                    leader.release();
+                    leader.tell(Progress::Released);
                 }
             };
             if let Some(Progress::Failed(..)) = enter(flights, lead) {
@@ -110,7 +115,7 @@ fn a_leader_that_vanishes_is_a_failure() {
 fn a_purge_is_never_undone_by_a_fetch_that_began_before_it() {
     check(|flights| {
         let stored = Arc::new(Mutex::new(true));
-        let Entry::Lead(leader) = flights.enter(KEY, b"", Purpose::Answer) else {
+        let Entry::Lead(leader) = flights.enter(&key(), b"", Purpose::Answer) else {
             panic!("nobody else is there");
         };
         let keeps = Arc::clone(&stored);
@@ -132,7 +137,7 @@ fn a_purge_is_never_undone_by_a_fetch_that_began_before_it() {
 fn a_purge_is_never_undone_by_a_fetch_that_nobody_could_join() {
     check(|flights| {
         let stored = Arc::new(Mutex::new(true));
-        let lone = flights.begin_alone(KEY);
+        let lone = flights.begin_alone(&key());
         let keeps = Arc::clone(&stored);
         let fetch = thread::spawn(move || {
             if let Some(leader) = lone.lead() {
@@ -155,13 +160,13 @@ fn a_purge_is_never_undone_by_a_fetch_that_nobody_could_join() {
 #[test]
 fn a_lone_fetch_outlives_purges_of_other_keys() {
     check(|flights| {
-        let lone = flights.begin_alone(KEY);
-        let other = flights.begin_alone(b"another");
+        let lone = flights.begin_alone(&key());
+        let other = flights.begin_alone(&b"another"[..].into());
         let purge = {
             let flights = Arc::clone(flights);
             thread::spawn(move || flights.purge(b"another", |_| {}))
         };
-        let second = flights.begin_alone(KEY);
+        let second = flights.begin_alone(&key());
         let leader = lone.lead().expect("nobody purged it");
         assert_eq!(leader.finish(|| ()), Some(()));
         purge.join().unwrap();
@@ -174,10 +179,10 @@ fn a_lone_fetch_outlives_purges_of_other_keys() {
 fn after_a_refusal_one_of_those_who_waited_leads() {
     check(|flights| {
         in_threads(flights, 3, |flights| {
-            let told = enter(flights, |leader| leader.refuse());
+            let told = enter(flights, |leader| leader.tell(Progress::Refused));
             if told.is_some() {
                 assert!(matches!(told, Some(Progress::Refused)));
-                let told = enter(flights, |leader| leader.release());
+                let told = enter(flights, |leader| leader.tell(Progress::Released));
                 assert!(matches!(
                     told,
                     None | Some(Progress::Refused | Progress::Released)
@@ -191,8 +196,8 @@ fn after_a_refusal_one_of_those_who_waited_leads() {
 fn a_waiter_that_leaves_takes_nothing_along() {
     check(|flights| {
         in_threads(flights, 3, |flights| {
-            match flights.enter(KEY, b"", Purpose::Answer) {
-                Entry::Lead(leader) => leader.release(),
+            match flights.enter(&key(), b"", Purpose::Answer) {
+                Entry::Lead(leader) => leader.tell(Progress::Released),
                 Entry::Join(ticket) => drop(ticket),
                 Entry::Full => panic!("no bound is near"),
             }

@@ -212,7 +212,7 @@ impl Server {
         }
         let engine = &shared.engine;
         // What was stored last is to be found after a restart.
-        let settled = runtime.block_on(async { timeout(drain, engine.tiers().settle()).await });
+        let settled = runtime.block_on(async { timeout(drain, engine.cache.settle()).await });
         if settled.is_err() {
             let line = "not everything could be written to the tiers in time";
             shared.notices.say(Kind::Server, "", line);
@@ -281,7 +281,7 @@ fn serve_thread(
 const FILE_THREADS: usize = 16;
 
 fn summary(engine: &Engine) -> Summary {
-    let memory = engine.memory().stats();
+    let memory = engine.cache.memory_stats();
     Summary {
         outcomes: Outcome::ALL
             .iter()
@@ -290,7 +290,7 @@ fn summary(engine: &Engine) -> Summary {
         origin_requests: engine.counters.origin_requests(),
         evicted: memory.evicted,
         refused: memory.refused,
-        tiers: engine.tiers().reports(),
+        tiers: engine.cache.tier_reports(),
     }
 }
 

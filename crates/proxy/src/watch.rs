@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use microcache_engine::Engine;
-use microcache_store::Tiers;
+use microcache_store::TierReport;
 use tokio::time::sleep;
 
 use crate::config::units::show_size;
@@ -18,8 +18,8 @@ pub(crate) async fn watch(engine: &Engine, notices: &Notices) {
     let mut were_degraded = Vec::new();
     let mut was_full = false;
     loop {
-        look_at_tiers(engine.tiers(), &mut were_degraded, notices);
-        let memory = engine.memory().stats();
+        look_at_tiers(&engine.cache.tier_reports(), &mut were_degraded, notices);
+        let memory = engine.cache.memory_stats();
         let is_full = memory.evicted > 0;
         if is_full && !was_full {
             notices.say(Kind::Server, "memory", full(memory.capacity));
@@ -38,8 +38,7 @@ fn full(capacity: u64) -> String {
 }
 
 /// Says when a tier falls out of service, wholly or in part, and when it is back.
-fn look_at_tiers(tiers: &Tiers, were_degraded: &mut Vec<bool>, notices: &Notices) {
-    let reports = tiers.reports();
+fn look_at_tiers(reports: &[TierReport], were_degraded: &mut Vec<bool>, notices: &Notices) {
     were_degraded.resize(reports.len(), false);
     for (report, was_degraded) in reports.iter().zip(were_degraded) {
         let trouble = &report.stats.degraded;

@@ -17,7 +17,7 @@ pub use content::{Content, FileBody};
 pub use encoding::Varies;
 pub use key_notes::Learnt;
 pub use memcached::{Memcached, MemcachedSettings};
-pub use memory::{Hit, Memory, MemoryLimits, MemoryStats, Object, TooLarge};
+pub use memory::{Hit, Key, Memory, MemoryLimits, MemoryStats, Object, TooLarge};
 pub use stored::Stored;
 pub use tier::{Claim, Entry, EntryId, Got, Page, Put, Tier, TierError, TierStats, Token};
 pub use tiers::{Claimed, Found, Lookup, Removal, Spooling, TierLimits, TierReport, Tiers, Turn};

@@ -37,9 +37,9 @@ pub struct Object {
 
 impl Object {
     /// What one key costs beside the bytes it owns: this struct and its count, the key's own
-    /// header, a slot and two hashes in the index, and what the allocator rounds up.
+    /// header, its counts, a slot and two hashes in the index, and what the allocator rounds up.
     /// `tests/it/memory.rs` holds the sum against what the process really uses.
-    const OVERHEAD: u64 = size_of::<Self>() as u64 + 176;
+    const OVERHEAD: u64 = size_of::<Self>() as u64 + 192;
 
     fn new(notes: KeyNotes, variants: SmallVec<[Stored; 1]>) -> Self {
         let owned: usize = variants.iter().map(Stored::heap_size).sum();
@@ -157,7 +157,8 @@ pub struct MemoryStats {
     pub refused: u64,
 }
 
-type Key = Box<[u8]>;
+/// A key, held once for all who speak of it.
+pub type Key = Arc<[u8]>;
 
 /// The memory tier.
 #[derive(Debug)]
@@ -223,7 +224,7 @@ impl Memory {
     /// is no room for another variant, the least recently used one goes.
     pub fn put(
         &self,
-        key: &[u8],
+        key: &Key,
         stored: Stored,
         request: &OriginView<'_>,
         now: Time,
@@ -255,7 +256,7 @@ impl Memory {
         variants.push(stored.with_body(body));
         let index = variants.len() - 1;
         let object = Arc::new(Object::new(notes, variants));
-        self.cache.insert(key.into(), Arc::clone(&object));
+        self.cache.insert(Arc::clone(key), Arc::clone(&object));
         Ok(Hit {
             object,
             index,
@@ -299,7 +300,7 @@ impl Memory {
     /// anybody else can know it.
     pub fn learn(
         &self,
-        key: &[u8],
+        key: &Key,
         response: Learnt<'_>,
         request: &OriginView<'_>,
         now: Time,
@@ -314,7 +315,7 @@ impl Memory {
     }
 
     /// Notes that responses of this key are known to vary on these names, until then.
-    pub fn learn_vary(&self, key: &[u8], names: &VaryNames, until: Time, now: Time) {
+    pub fn learn_vary(&self, key: &Key, names: &VaryNames, until: Time, now: Time) {
         self.change(key, |notes, _| {
             let vary = notes.vary_of(names.clone(), now);
             let is_new = notes.vary != vary || notes.varies_until < until;
@@ -327,7 +328,7 @@ impl Memory {
     /// said that it varies on.
     pub fn mark_uncacheable(
         &self,
-        key: &[u8],
+        key: &Key,
         named: VaryNames,
         request: &OriginView<'_>,
         until: Time,
@@ -344,7 +345,7 @@ impl Memory {
     }
 
     /// Forgets what a request selects of a key.
-    pub fn remove_selected(&self, key: &[u8], request: &OriginView<'_>) {
+    pub fn remove_selected(&self, key: &Key, request: &OriginView<'_>) {
         self.change(key, |notes, variants| {
             let mut selects = Selects::by(request, notes);
             let stays: Vec<bool> = variants.iter().map(|one| !selects.one(one)).collect();
@@ -374,7 +375,7 @@ impl Memory {
     /// Has something changed in what is known about a key; unless `change` says that nothing did.
     fn change(
         &self,
-        key: &[u8],
+        key: &Key,
         change: impl FnOnce(&mut KeyNotes, &mut SmallVec<[Stored; 1]>) -> bool,
     ) {
         let _turn = self.turn(key);
@@ -385,7 +386,7 @@ impl Memory {
         });
         if change(&mut notes, &mut variants) {
             let object = Object::new(notes, variants);
-            self.cache.insert(key.into(), Arc::new(object));
+            self.cache.insert(Arc::clone(key), Arc::new(object));
         }
     }
 

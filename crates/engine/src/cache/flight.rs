@@ -12,7 +12,7 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{Fields, Lifetime, Rules, Time};
-use microcache_store::{Hit, Learnt};
+use microcache_store::{Hit, Key, Learnt};
 use tokio::time::Instant;
 
 use crate::fill::Fill;
@@ -127,10 +127,10 @@ pub struct FlightLimits {
 #[derive(Debug, Default)]
 struct Shard {
     /// The fetches of a key, one per selection, and those nobody can join.
-    keys: HashMap<Box<[u8]>, Vec<Arc<Flight>>, RandomState>,
+    keys: HashMap<Key, Vec<Arc<Flight>>, RandomState>,
     joinable: usize,
     /// The keys of fetches that nobody can join and that have nothing to store yet.
-    alone: HashMap<Box<[u8]>, Alone, RandomState>,
+    alone: HashMap<Key, Alone, RandomState>,
 }
 
 #[derive(Debug, Default)]
@@ -196,7 +196,7 @@ impl Flights {
     }
 
     /// Leads the fetch of `key` and `selection`, or joins the one there is.
-    pub fn enter(self: &Arc<Self>, key: &[u8], selection: &[u8], purpose: Purpose) -> Entry {
+    pub fn enter(self: &Arc<Self>, key: &Key, selection: &[u8], purpose: Purpose) -> Entry {
         let mut shard = self.shard(key);
         if let Some(flight) = shard.joinable(key, selection) {
             let waiting = flight.state.lock().waiters.taken();
@@ -229,14 +229,14 @@ impl Flights {
 
     /// Begins a fetch that nobody can join. Most such fetches bring nothing to store, so a purge only
     /// leaves word for them.
-    pub fn begin_alone(self: &Arc<Self>, key: &[u8]) -> Lone {
+    pub fn begin_alone(self: &Arc<Self>, key: &Key) -> Lone {
         let mut shard = self.shard(key);
-        let alone = shard.alone.entry(key.into()).or_default();
+        let alone = shard.alone.entry(Arc::clone(key)).or_default();
         alone.fetches += 1;
         Lone {
             purges: alone.purges,
             flights: Arc::clone(self),
-            key: key.into(),
+            key: Arc::clone(key),
         }
     }
 
@@ -269,16 +269,16 @@ impl Flights {
         self.shards.iter().map(|shard| shard.lock().joinable).sum()
     }
 
-    fn start(self: &Arc<Self>, shard: &mut Shard, key: &[u8], flight: Arc<Flight>) -> Leader {
+    fn start(self: &Arc<Self>, shard: &mut Shard, key: &Key, flight: Arc<Flight>) -> Leader {
         shard
             .keys
-            .entry(key.into())
+            .entry(Arc::clone(key))
             .or_default()
             .push(Arc::clone(&flight));
         Leader {
             flights: Arc::clone(self),
             flight,
-            key: key.into(),
+            key: Arc::clone(key),
         }
     }
 
@@ -295,13 +295,13 @@ impl Flights {
 #[derive(Debug)]
 pub struct Lone {
     flights: Arc<Flights>,
-    key: Box<[u8]>,
+    key: Key,
     purges: u64,
 }
 
 impl Lone {
     /// The key being fetched.
-    pub fn key(&self) -> &[u8] {
+    pub fn key(&self) -> &Key {
         &self.key
     }
 
@@ -360,49 +360,31 @@ impl Flight {
 pub struct Leader {
     flights: Arc<Flights>,
     flight: Arc<Flight>,
-    key: Box<[u8]>,
+    key: Key,
 }
 
 impl Leader {
     /// The key being fetched.
-    pub fn key(&self) -> &[u8] {
+    pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// Gives an answer to everyone who waits and, until the leader is done, to all who join.
-    pub fn answer(&self, answer: Answer, now: Time) {
-        self.tell(Progress::Answer(answer, now));
+    /// Tells everyone who waits. Who comes later joins only if there is an answer to be had, until the
+    /// leader is done; else the next one leads a new fetch.
+    pub fn tell(&self, progress: Progress) {
+        if !matches!(progress, Progress::Answer(..)) {
+            self.leave_table();
+        }
+        let mut state = self.flight.state.lock();
+        state.progress = progress;
+        let wakers = state.waiters.take_all();
+        drop(state);
+        wake(wakers);
     }
 
     /// The answer is selected like this, or what may become one is: whoever knows that joins it.
     pub fn select(&self, selection: &[u8]) {
         self.flight.state.lock().answers = Some(Bytes::copy_from_slice(selection));
-    }
-
-    /// The answer has been stored already. Everyone looks again.
-    pub fn stand_back(&self) {
-        self.leave_table();
-        self.tell(Progress::LookAgain);
-    }
-
-    /// Sends everyone to the origin on their own. Nobody joins any more.
-    pub fn release(&self) {
-        self.leave_table();
-        self.tell(Progress::Released);
-    }
-
-    /// Tells everyone that the answer is for the leader's request alone. The next who asks leads a new
-    /// fetch.
-    pub fn refuse(&self) {
-        self.leave_table();
-        self.tell(Progress::Refused);
-    }
-
-    /// Tells everyone that there is no answer, and what copy there is. The next who asks leads a new
-    /// fetch.
-    pub fn fail(&self, failure: Failure, stale: Option<Hit>) {
-        self.leave_table();
-        self.tell(Progress::Failed(failure, stale));
     }
 
     /// Lets nobody join any more. A purge still finds it.
@@ -418,17 +400,17 @@ impl Leader {
         }
     }
 
-    /// Runs `store` with the key, unless it was purged meanwhile. The fetch goes on.
-    pub fn store(&self, store: impl FnOnce(&[u8])) {
-        let _others_wait = self.flights.shard(&self.key);
+    /// Runs `act` while no purge of the key does, unless it was purged meanwhile. The fetch goes on.
+    pub fn unless_purged(&self, act: impl FnOnce()) {
+        let _they_wait = self.flights.shard(&self.key);
         if !self.is_purged() {
-            store(&self.key);
+            act();
         }
     }
 
     /// Ends the fetch. Runs `store` unless the key was purged meanwhile; a purge that comes while
     /// it runs waits for it, and then removes what it stored.
-    pub fn finish<T>(self, store: impl FnOnce() -> T) -> Option<T> {
+    pub fn finish<T>(&self, store: impl FnOnce() -> T) -> Option<T> {
         let mut shard = self.flights.shard(&self.key);
         let purged = self.flight.state.lock().purged;
         let stored = (!purged).then(store);
@@ -445,14 +427,6 @@ impl Leader {
         self.flights
             .shard(&self.key)
             .forget(&self.key, &self.flight);
-    }
-
-    fn tell(&self, progress: Progress) {
-        let mut state = self.flight.state.lock();
-        state.progress = progress;
-        let wakers = state.waiters.take_all();
-        drop(state);
-        wake(wakers);
     }
 }
 

@@ -1,0 +1,97 @@
+//! Commit: what a leader has brought, into memory and the tiers; and what it tells about its key.
+
+use microcache_policy::vary::VaryNames;
+use microcache_policy::{OriginView, Time};
+use microcache_store::{Claimed, Key, Learnt, Memory, Spooling, Stored};
+
+use super::Cache;
+use super::flight::{Entry, Leader, Lone, Purpose};
+
+impl Cache {
+    /// Leads the fetch of what a key and a selection stand for, or joins the one there is.
+    pub(crate) fn enter(&self, key: &Key, selection: &[u8], purpose: Purpose) -> Entry {
+        self.flights.enter(key, selection, purpose)
+    }
+
+    /// Begins a fetch that nobody can join.
+    pub(crate) fn begin_alone(&self, key: &Key) -> Lone {
+        self.flights.begin_alone(key)
+    }
+
+    /// Keeps a whole response, and ends the fetch. Not if the key was purged since it began: a purge
+    /// that comes while this goes on waits for it, and then removes what was stored.
+    pub(crate) fn commit(
+        &self,
+        leader: &Leader,
+        stored: Stored,
+        request: &OriginView<'_>,
+        claimed: Option<Claimed>,
+    ) {
+        let key = leader.key();
+        leader.finish(|| {
+            if self.tiers.is_empty() {
+                self.put(key, stored, request);
+                return;
+            }
+            let held = Memory::hold(stored);
+            self.put(key, held.with_lifetime(held.lifetime), request);
+            self.tiers.store(key, &held, claimed, self.clock.now());
+        });
+    }
+
+    /// The same for a response whose body a tier has taken while it came.
+    pub(crate) fn commit_spooled(&self, leader: &Leader, stored: Stored, request: &OriginView<'_>) {
+        let kept = leader.finish(|| self.put(leader.key(), stored, request));
+        if kept.is_none() {
+            let _goes_on_by_itself = self.tiers.remove(leader.key());
+        }
+    }
+
+    /// A place for a body that is too large for memory, if a tier takes such.
+    pub(crate) fn spool(&self) -> Option<Spooling> {
+        self.tiers.spool()
+    }
+
+    /// Notes what a leader's answer tells about its key before all of it is there, so that those who
+    /// wait for it can be told apart.
+    pub(crate) fn learn(&self, leader: &Leader, answer: Learnt<'_>, request: &OriginView<'_>) {
+        if answer.vary.is_empty() || leader.is_purged() {
+            return;
+        }
+        let (key, now) = (leader.key(), self.clock.now());
+        self.memory.learn(key, answer, request, now, |selection| {
+            // Before anybody can know it.
+            leader.select(selection);
+        });
+    }
+
+    /// The answers to such requests are not storable for now: until then nobody waits for somebody
+    /// else's. `named` is what the answer said that it varies on.
+    pub(crate) fn mark_uncacheable(
+        &self,
+        leader: &Leader,
+        named: VaryNames,
+        request: &OriginView<'_>,
+        until: Time,
+    ) {
+        let now = self.clock.now();
+        self.memory
+            .mark_uncacheable(leader.key(), named, request, until, now);
+    }
+
+    /// Until then it is remembered that what answers such a request is too large to be kept.
+    pub(crate) fn note_too_large(&self, key: &[u8], request: &OriginView<'_>, until: Time) {
+        self.oversized
+            .note(key, &self.selection(key, request), until);
+    }
+
+    /// It is smaller now.
+    pub(crate) fn forget_too_large(&self, key: &[u8], request: &OriginView<'_>) {
+        self.oversized.forget(key, &self.selection(key, request));
+    }
+
+    /// Into memory, which counts what it refuses.
+    pub(super) fn put(&self, key: &Key, stored: Stored, request: &OriginView<'_>) {
+        let _ = self.memory.put(key, stored, request, self.clock.now());
+    }
+}

@@ -1,0 +1,156 @@
+//! Lift: what lies in a tier, into memory.
+
+use std::time::Duration;
+
+use microcache_policy::{Millis, OriginView};
+use microcache_store::{Found, Hit, Lookup, Memory, Page, Stored, Turn, Varies};
+
+use super::Cache;
+use super::flight::Leader;
+
+/// How long what a key varies on in a tier is believed, after it was written.
+const OTHERS_COUNT: Millis = 86_400_000;
+
+/// Where to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Where {
+    /// In every tier, the nearest first.
+    Everywhere,
+    /// Where other processes may have put something.
+    InSharedTiers,
+}
+
+/// What a leader's look behind memory came to.
+pub(crate) enum LookedBehind {
+    Found(Box<FoundBehind>),
+    /// Nothing that the request selects; and whose turn it is to ask the origin.
+    Missing(Turn),
+}
+
+/// A response that was found behind memory.
+pub(crate) struct FoundBehind {
+    found: Found,
+    /// It was purged after it was stored: it may be of use for a renewal in that tier, and for nothing
+    /// else.
+    pub(crate) is_purged: bool,
+}
+
+impl FoundBehind {
+    pub(crate) fn stored(&self) -> &Stored {
+        &self.found.stored
+    }
+
+    /// The name of the tier it comes from.
+    pub(crate) fn tier(&self) -> &'static str {
+        self.found.tier()
+    }
+
+    /// Whether other processes use that tier too.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.found.is_shared()
+    }
+
+    pub(crate) fn into_hit(self) -> Hit {
+        Memory::hold(self.found.stored)
+    }
+}
+
+impl Cache {
+    /// Whether there is nothing behind memory.
+    pub(crate) fn has_no_tiers(&self) -> bool {
+        self.tiers.is_empty()
+    }
+
+    /// How long one of the processes that share a tier may keep the others from asking the origin.
+    pub(crate) fn claim_time(&self) -> Duration {
+        self.tiers.limits().claim
+    }
+
+    /// What the nearest tier can give without waiting, if it is usable. It goes into memory, whence the
+    /// next hit comes.
+    pub(crate) fn lift_at_hand(
+        &self,
+        key: &[u8],
+        request: &OriginView<'_>,
+        is_usable: impl FnOnce(&Stored) -> bool,
+    ) -> Option<(Hit, &'static str)> {
+        let purges = self.flights.purges(key);
+        let found = self.tiers.at_hand(key, request)?;
+        let (tier, stored) = (found.tier(), found.stored);
+        if self.purges.covers(key, stored.began) || !is_usable(&stored) {
+            return None;
+        }
+        let hit = Memory::hold(stored);
+        // What lies in an open file is as near as memory.
+        if hit.body.bytes().is_some() {
+            self.flights.unless_purged(key, purges, || {
+                self.put(&key.into(), hit.with_lifetime(hit.lifetime), request);
+            });
+        }
+        Some((hit, tier))
+    }
+
+    /// Looks into the tiers for the response that a leader's request selects.
+    pub(crate) async fn look_behind(
+        &self,
+        leader: &Leader,
+        request: &OriginView<'_>,
+        place: Where,
+    ) -> LookedBehind {
+        let lookup = match place {
+            Where::Everywhere => self.tiers.find(leader.key(), request).await,
+            Where::InSharedTiers => self.tiers.find_shared(leader.key(), request).await,
+        };
+        match lookup {
+            Lookup::Found(found) => LookedBehind::Found(Box::new(self.found(leader.key(), found))),
+            Lookup::Missing(turn, others) => {
+                self.learn_from_others(leader, others);
+                LookedBehind::Missing(turn)
+            }
+        }
+    }
+
+    /// The same for who is not going to ask the origin.
+    pub(crate) async fn copy_behind(
+        &self,
+        key: &[u8],
+        request: &OriginView<'_>,
+    ) -> Option<FoundBehind> {
+        let found = self.tiers.look(key, request).await?;
+        Some(self.found(key, found)).filter(|found| !found.is_purged)
+    }
+
+    /// Whose turn it is to renew what was found.
+    pub(crate) async fn turn_to_renew(&self, found: &FoundBehind) -> Turn {
+        self.tiers.turn_to_renew(&found.found).await
+    }
+
+    /// The page that an application itself keeps behind memory for what a request asks.
+    pub(crate) async fn application_page(&self, host: &[u8], target: &[u8]) -> Option<Page> {
+        self.tiers.page(host, target).await
+    }
+
+    /// Puts what a leader has found into memory, unless its key was purged meanwhile. What memory does
+    /// not take is still an answer.
+    pub(crate) fn lift(&self, leader: &Leader, hit: &Hit, request: &OriginView<'_>) {
+        leader.unless_purged(|| {
+            self.put(leader.key(), hit.with_lifetime(hit.lifetime), request);
+        });
+    }
+
+    fn found(&self, key: &[u8], found: Found) -> FoundBehind {
+        let is_purged = self.purges.covers(key, found.stored.began);
+        FoundBehind { found, is_purged }
+    }
+
+    /// There are other variants of this key: an answer that does not say so is not for all of them.
+    fn learn_from_others(&self, leader: &Leader, others: Option<Varies>) {
+        let Some(others) = others else { return };
+        if !leader.is_purged() && !self.purges.covers(leader.key(), others.began) {
+            let until = others.began.plus(OTHERS_COUNT);
+            let now = self.clock.now();
+            self.memory
+                .learn_vary(leader.key(), &others.names, until, now);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Look up: what memory has for a request. Nothing here waits, and a hit takes no lock of ours.
+
+use std::sync::Arc;
+
+use microcache_policy::vary::{Selection, VaryNames};
+use microcache_policy::{OriginView, Time};
+use microcache_store::{Hit, Object};
+
+use super::Cache;
+
+/// What memory knows of a request's key.
+pub(crate) enum Known {
+    Nothing,
+    /// No response that the request selects.
+    Key(Arc<Object>),
+    Response(Hit),
+}
+
+impl Known {
+    /// What a request says in the fields that are known to tell requests for this key apart.
+    pub(crate) fn selection(&self, request: &OriginView<'_>) -> Selection {
+        self.object()
+            .map_or_else(Selection::new, |object| object.selection(request))
+    }
+
+    /// Whether the answer is expected not to be storable.
+    pub(crate) fn is_uncacheable(&self, selection: &[u8], now: Time) -> bool {
+        self.object()
+            .is_some_and(|object| object.is_uncacheable(selection, now))
+    }
+
+    /// The response, if there is one that the request selects.
+    pub(crate) fn response(self) -> Option<Hit> {
+        match self {
+            Self::Response(hit) => Some(hit),
+            Self::Nothing | Self::Key(_) => None,
+        }
+    }
+
+    fn object(&self) -> Option<&Object> {
+        match self {
+            Self::Nothing => None,
+            Self::Key(object) => Some(object),
+            Self::Response(hit) => Some(hit.object()),
+        }
+    }
+}
+
+impl Cache {
+    /// What memory has for a request.
+    pub(crate) fn look_up(&self, key: &[u8], request: &OriginView<'_>, now: Time) -> Known {
+        let object = self.memory.get(key);
+        match object.map(|object| object.select(request, now)) {
+            // Whoever met the damage got a response that breaks off; nobody else shall.
+            Some(Ok(hit)) if hit.file().is_some_and(|file| file.is_damaged()) => {
+                self.purge_key(key);
+                Known::Nothing
+            }
+            // What lies in a file that was closed is to be looked for where it was.
+            Some(Err(object)) if object.has_lost_a_file() => {
+                self.memory.remove(key);
+                Known::Nothing
+            }
+            Some(Ok(hit)) => Known::Response(hit),
+            Some(Err(object)) => Known::Key(object),
+            None => Known::Nothing,
+        }
+    }
+
+    /// The response in memory that a request selects.
+    pub(crate) fn response(&self, key: &[u8], request: &OriginView<'_>) -> Option<Hit> {
+        self.look_up(key, request, self.clock.now()).response()
+    }
+
+    /// What a request says in the fields that are known to tell requests for this key apart.
+    pub(crate) fn selection(&self, key: &[u8], request: &OriginView<'_>) -> Selection {
+        let object = self.memory.get(key);
+        object.map_or_else(Selection::new, |object| object.selection(request))
+    }
+
+    /// What a response of a key counts as varying on, which itself names `named`: that, and what
+    /// others of its key have lately named. An origin that leaves `Vary` out of some answers (an error
+    /// page, say) would otherwise have those answer everyone.
+    pub(crate) fn vary_of(&self, key: &[u8], named: VaryNames) -> VaryNames {
+        match self.memory.get(key) {
+            Some(object) => object.vary_of(named, self.clock.now()),
+            None => named,
+        }
+    }
+
+    /// Whether a refresh of `key` and `selection` is under way.
+    pub(crate) fn is_refreshing(&self, key: &[u8], selection: &[u8]) -> bool {
+        self.flights.is_refreshing(key, selection)
+    }
+
+    /// Whether the latest response was too large to be kept, not long ago.
+    pub(crate) fn is_too_large(&self, key: &[u8], selection: &[u8], now: Time) -> bool {
+        self.oversized.contains(key, selection, now)
+    }
+
+    /// The largest response that memory takes, body and head together.
+    pub(crate) fn largest_in_memory(&self) -> u64 {
+        self.memory.limits().object
+    }
+}

@@ -1,0 +1,40 @@
+//! What a successful unsafe request makes invalid.
+
+use http::Method;
+use microcache_policy::{Fields, KeyBuf, invalidate};
+
+use crate::message::{Incoming, Request};
+use crate::serve::{Engine, key_of};
+
+impl Engine {
+    /// RFC 9111 §4.4: a successful unsafe request makes what is stored for its target, and for
+    /// the `Location` and `Content-Location` of the same origin, invalid.
+    pub(crate) async fn invalidate_after(
+        &self,
+        incoming: &Incoming,
+        status: u16,
+        response: Fields<'_>,
+    ) {
+        if !invalidate::invalidates(&incoming.method, status) {
+            return;
+        }
+        let mut keys = vec![self.key_of_get(incoming, &incoming.target)];
+        for target in
+            invalidate::locations(response, incoming.scheme, &incoming.host, &incoming.target)
+        {
+            keys.push(self.key_of_get(incoming, &target));
+        }
+        self.cache.invalidate(keys).await;
+    }
+
+    /// A GET of the target may take another route than the request that invalidates it, and
+    /// routes decide what makes up a key.
+    fn key_of_get(&self, incoming: &Incoming, target: &[u8]) -> KeyBuf {
+        let get = Request {
+            method: &Method::GET,
+            target,
+            ..incoming.as_request()
+        };
+        key_of(&get, &self.route(&get).rules)
+    }
+}

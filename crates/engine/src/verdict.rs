@@ -1,0 +1,53 @@
+//! What a fetch came to: one word for the one who led it and for those who waited.
+
+use microcache_policy::Time;
+use microcache_store::Hit;
+
+use crate::cache::flight::{Answer, Failure, Leader, Progress};
+use crate::keep::LeadersCopy;
+use crate::origin::OriginResponse;
+
+/// What a fetch came to, as the one who led it gets it.
+pub(crate) enum Verdict {
+    /// A response that everyone may read while it arrives.
+    Storable(LeadersCopy),
+    /// The stored response, confirmed by the origin.
+    Confirmed(Hit),
+    /// The same, and in the same breath that it is not to be kept: why not.
+    ConfirmedForOne(Hit, &'static str),
+    /// A stored response that was found behind memory, in the tier of this name.
+    Found(Hit, &'static str),
+    /// A response that is nobody else's: why not.
+    Private(OriginResponse, &'static str),
+    /// A response by which the origin refuses the request of the one who asked, which says nothing of
+    /// others.
+    Refused(OriginResponse, &'static str),
+    /// The whole is too large to be kept, and the client wants a part: it asks for that.
+    TooLarge,
+    /// No answer.
+    Failed(Failed),
+}
+
+/// A fetch without an answer.
+pub(crate) struct Failed {
+    pub(crate) failure: Failure,
+    /// A copy that may be used nevertheless.
+    pub(crate) stale: Option<Hit>,
+    /// The origin's error page, if it sent one, and why that is not kept.
+    pub(crate) page: Option<(OriginResponse, &'static str)>,
+}
+
+impl Verdict {
+    /// Tells those who wait, and until the fetch is done all who join it if there is something for
+    /// them.
+    pub(crate) fn tell_others(&self, leader: &Leader, now: Time) {
+        leader.tell(match self {
+            Self::Storable(copy) => Progress::Answer(Answer::Filling(copy.filling.clone()), now),
+            Self::Confirmed(hit) => Progress::Answer(Answer::Confirmed(hit.clone()), now),
+            Self::Found(hit, tier) => Progress::Answer(Answer::Found(hit.clone(), tier), now),
+            Self::ConfirmedForOne(..) | Self::Private(..) | Self::TooLarge => Progress::Released,
+            Self::Refused(..) => Progress::Refused,
+            Self::Failed(failed) => Progress::Failed(failed.failure.clone(), failed.stale.clone()),
+        });
+    }
+}
