@@ -53,6 +53,8 @@ struct State {
     /// What the chunks take.
     buffered: u64,
     keep: bool,
+    /// What was not kept here went to a tier.
+    in_tier: bool,
     end: Option<Result<Option<FieldsBuf>, BodyError>>,
     wakers: Wakers,
     /// The readers, by their places.
@@ -120,6 +122,7 @@ impl Fill {
             received: 0,
             buffered: 0,
             keep: true,
+            in_tier: false,
             end: None,
             wakers: Wakers::default(),
             readers: Vec::new(),
@@ -158,10 +161,11 @@ impl Fill {
         })
     }
 
-    /// Whether all of it has arrived and was kept: what is not to be had here any more was stored.
+    /// Whether all of it has arrived and was kept: what is not to be had here any more was stored, or
+    /// is about to be.
     pub(crate) fn is_whole(&self) -> bool {
         let state = self.state.lock();
-        state.keep && matches!(state.end, Some(Ok(_)))
+        (state.keep || state.in_tier) && matches!(state.end, Some(Ok(_)))
     }
 
     /// Waits until another chunk is welcome.
@@ -219,6 +223,12 @@ impl Fill {
         writer.into_iter().for_each(Waker::wake);
         wake(wakers);
         self.budget.shed();
+    }
+
+    /// The end of a body that was not kept here and went to a tier instead.
+    pub(crate) fn finish_in_tier(self: &Arc<Self>, end: Result<Option<FieldsBuf>, BodyError>) {
+        self.state.lock().in_tier = true;
+        self.finish(end);
     }
 
     /// The whole body in one piece of exactly its size.

@@ -126,8 +126,12 @@ impl Engine {
         let mut waited = Duration::ZERO;
         let end = loop {
             let is_read = self.welcome(fill, &mut body, &mut waited).await.is_ok();
-            if !(is_read || matches!(keeping, Keeping::Spool(_))) {
-                break Err(BodyError::Disconnected);
+            if !is_read {
+                // It goes on for the tier alone, and then no faster than the tier takes it.
+                let Keeping::Spool(spool) = &keeping else {
+                    break Err(BodyError::Disconnected);
+                };
+                spool.ready().await;
             }
             match body.frame().await {
                 None => break Ok(None),
@@ -149,7 +153,7 @@ impl Engine {
                         drop(claimed.take());
                     }
                     let fits = in_time && received <= largest;
-                    keeping = keeping.go_on(&self.cache, pushed, chunk, fits).await;
+                    keeping = keeping.go_on(&self.cache, pushed, chunk, fits);
                 }
                 Some(Ok(Frame::Trailers(trailers))) => break Ok(Some(trailers)),
                 Some(Err(error)) => break Err(error),
@@ -162,11 +166,17 @@ impl Engine {
         } else {
             end.and(Err(BodyError::Incomplete))
         };
-        if end.is_ok() {
-            self.keep_whole(leader, route, filling, keeping, claimed)
-                .await;
+        match end {
+            Ok(trailers) => {
+                let whole = Whole {
+                    filling,
+                    keeping,
+                    trailers,
+                };
+                self.keep_whole(leader, route, whole, claimed).await;
+            }
+            Err(error) => fill.finish(Err(error)),
         }
-        fill.finish(end);
     }
 
     /// Waits until the readers of a body can take more of it. One who keeps others waiting for
@@ -200,14 +210,16 @@ impl Engine {
         }
     }
 
+    /// Has a body kept that is complete, and tells its readers of its end: once it is in memory,
+    /// where the next ones find it, but without waiting for a tier that it goes to.
     async fn keep_whole(
         &self,
         leader: Leader,
         route: &Route,
-        filling: &Filling,
-        keeping: Keeping,
+        whole: Whole<'_>,
         claimed: Option<Claimed>,
     ) {
+        let (filling, end) = (whole.filling, Ok(whole.trailers));
         let with_body = |body: Bytes| {
             Stored::new(
                 filling.status,
@@ -221,21 +233,23 @@ impl Engine {
         };
         let key = leader.key();
         let request = filling.asker.origin_view(&route.rules);
-        if !matches!(keeping, Keeping::Nothing) {
+        if !matches!(whole.keeping, Keeping::Nothing) {
             self.cache.forget_too_large(key, &request);
         }
-        match keeping {
-            Keeping::Nothing => {}
+        match whole.keeping {
+            Keeping::Nothing => filling.fill.finish(end),
             Keeping::InMemory => {
                 let stored = with_body(filling.fill.collect());
                 self.cache.commit(&leader, stored, &request, claimed);
+                filling.fill.finish(end);
             }
             Keeping::Spool(spool) => {
-                let bodiless = with_body(Bytes::new());
-                let Ok(stored) = spool.finish(key, bodiless, self.clock.now()).await else {
-                    return;
-                };
-                self.cache.commit_spooled(&leader, stored, &request);
+                // Who looks for it from now on waits for what is about to be there.
+                let kept = spool.finish(key, with_body(Bytes::new()), self.clock.now());
+                filling.fill.finish_in_tier(end);
+                if let Some(stored) = kept.await {
+                    self.cache.commit_spooled(&leader, stored, &request);
+                }
             }
         }
     }
@@ -245,33 +259,30 @@ impl Engine {
 enum Keeping {
     /// It is small enough so far.
     InMemory,
-    /// It is too large for memory, and goes to disk while it arrives.
-    Spool(Box<Spooling>),
+    /// It is too large for memory, and goes to a tier while it arrives.
+    Spool(Spooling),
     /// It is not kept any more.
     Nothing,
 }
 
 impl Keeping {
-    async fn go_on(self, cache: &Cache, pushed: Pushed, chunk: Bytes, fits: bool) -> Self {
-        match (self, pushed) {
-            (Self::InMemory, Pushed::Kept) => Self::InMemory,
-            (Self::InMemory, Pushed::Outgrown(chunks)) if fits => match cache.spool() {
-                Some(spool) => Self::spooled(Box::new(spool), chunks).await,
-                None => Self::Nothing,
-            },
-            (Self::Spool(spool), _) if fits => Self::spooled(spool, vec![chunk]).await,
-            _ => Self::Nothing,
-        }
+    fn go_on(self, cache: &Cache, pushed: Pushed, chunk: Bytes, fits: bool) -> Self {
+        let (spool, chunks) = match (self, pushed) {
+            (Self::InMemory, Pushed::Kept) => return Self::InMemory,
+            (Self::InMemory, Pushed::Outgrown(chunks)) if fits => (cache.spool(), chunks),
+            (Self::Spool(spool), _) if fits => (Some(spool), vec![chunk]),
+            _ => return Self::Nothing,
+        };
+        let taken = spool.filter(|spool| chunks.into_iter().all(|chunk| spool.push(chunk)));
+        taken.map_or(Self::Nothing, Self::Spool)
     }
+}
 
-    async fn spooled(mut spool: Box<Spooling>, chunks: Vec<Bytes>) -> Self {
-        for chunk in chunks {
-            if spool.write(chunk).await.is_err() {
-                return Self::Nothing;
-            }
-        }
-        Self::Spool(spool)
-    }
+/// A body that is complete.
+struct Whole<'a> {
+    filling: &'a Filling,
+    keeping: Keeping,
+    trailers: Option<FieldsBuf>,
 }
 
 /// Readers of a body are told of its end, even if whoever fetches it ends by a panic.

@@ -160,7 +160,7 @@ impl Server {
             let _of_this = runtime.enter();
             Signals::listen().map_err(ServerError::Thread)?
         };
-        let tiers = runtime.block_on(tiers::start(&config.tiers, runtime.handle(), &notices))?;
+        let tiers = runtime.block_on(tiers::start(&config, runtime.handle(), &notices))?;
         Ok(Self {
             addresses,
             listeners,

@@ -115,6 +115,13 @@ fn fill_memory(config: &Config) -> u64 {
     limit.unwrap_or(config.memory / FILL_SHARE)
 }
 
+/// The largest object that memory takes.
+pub(crate) fn largest_in_memory(config: &Config) -> u64 {
+    let of_routes = config.routes.iter().filter_map(|route| route.max_object);
+    let largest = of_routes.fold(config.memory / LARGEST_SHARE, u64::max);
+    largest.min(config.memory / 4)
+}
+
 /// The cache, with its routes to these origins and these tiers behind it.
 fn engine(config: &Config, origins: &[Arc<dyn Origin>], tiers: Tiers) -> Engine {
     let object = config.memory / LARGEST_SHARE;
@@ -122,12 +129,7 @@ fn engine(config: &Config, origins: &[Arc<dyn Origin>], tiers: Tiers) -> Engine 
     let settings = Settings {
         memory: MemoryLimits {
             capacity: config.memory,
-            object: config
-                .routes
-                .iter()
-                .filter_map(|route| route.max_object)
-                .fold(object, u64::max)
-                .min(config.memory / 4),
+            object: largest_in_memory(config),
             variants: config.limits.max_variants,
         },
         largest,

@@ -8,9 +8,14 @@ use microcache_store::redis::{Redis, RedisSettings, RedisStartError};
 use microcache_store::{Tier, TierLimits, Tiers};
 use tokio::runtime::Handle;
 
-use crate::config::TierConfig;
+use crate::config::Config;
 use crate::descriptors;
 use crate::notices::{Kind, Notices};
+use crate::shared::largest_in_memory;
+
+/// A body turns out to be too large for memory when as much as memory takes is there, and all of that
+/// goes to the queue at once, of which one body may have a half.
+const LARGEST_IN_QUEUE: u64 = 4;
 
 /// Why a tier does not start. One that is merely out of reach does.
 #[derive(Debug, thiserror::Error)]
@@ -36,10 +41,12 @@ pub enum TierStartError {
 
 /// Starts them, the nearest first. What they do in the background they do on `background`.
 pub(crate) async fn start(
-    config: &TierConfig,
+    config: &Config,
     background: &Handle,
     notices: &Notices,
 ) -> Result<Tiers, TierStartError> {
+    let limits = limits(config);
+    let config = &config.tiers;
     let mut tiers: Vec<Arc<dyn Tier>> = Vec::new();
     if let Some((directory, capacity)) = &config.disk {
         let usual = DiskSettings::new(directory, *capacity);
@@ -93,9 +100,18 @@ pub(crate) async fn start(
         };
         tiers.push(Redis::start(settings, background).await?);
     }
-    let limits = TierLimits {
-        claim: config.claim_timeout,
-        queue: config.queue,
-    };
     Ok(Tiers::new(tiers, limits, background))
+}
+
+fn limits(config: &Config) -> TierLimits {
+    let usual = TierLimits::default();
+    let of_largest = || LARGEST_IN_QUEUE * largest_in_memory(config);
+    TierLimits {
+        claim: config.tiers.claim_timeout,
+        queue: config.tiers.queue,
+        spool_queue: config
+            .tiers
+            .disk_queue
+            .unwrap_or_else(|| of_largest().max(usual.spool_queue)),
+    }
 }

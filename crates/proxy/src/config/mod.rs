@@ -105,6 +105,9 @@ pub struct TierConfig {
     pub claim_timeout: Duration,
     /// What may wait to be written to one tier, in bytes.
     pub queue: u64,
+    /// What may wait to be written to disk of bodies too large for memory, in bytes; without it, a
+    /// multiple of the largest that memory takes.
+    pub disk_queue: Option<u64>,
 }
 
 impl TierConfig {

@@ -3,24 +3,24 @@
 mod at_hand;
 mod placed;
 mod report;
+mod spooling;
 mod variant;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use microcache_policy::{OriginView, Time, VaryNames};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use xxhash_rust::xxh3::Xxh3;
 
-use crate::encoding::{Varies, encode};
+use crate::encoding::Varies;
 use crate::memory::Hit;
 use crate::stored::Stored;
-use crate::tier::{EntryId, Page, Spool, Tier, TierError, Token};
+use crate::tier::{EntryId, Page, Tier, Token};
 
 use placed::{Job, Placed, Storing};
 pub use report::{LATENCIES, TierReport};
+pub use spooling::Spooling;
 
 /// The bounds of what tiers are asked to do.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,10 @@ pub struct TierLimits {
     pub claim: Duration,
     /// Bytes of records that wait to be written to one tier. Beyond it they are not written.
     pub queue: u64,
+    /// Bytes that wait to be written to one tier, of bodies too large for memory that go there while
+    /// they arrive. A body for which there is no room is not kept. What memory takes of one object has
+    /// to fit twice into half of it.
+    pub spool_queue: u64,
 }
 
 impl Default for TierLimits {
@@ -36,6 +40,7 @@ impl Default for TierLimits {
         Self {
             claim: Duration::from_secs(5),
             queue: 64 * 1024 * 1024,
+            spool_queue: 64 * 1024 * 1024,
         }
     }
 }
@@ -241,12 +246,8 @@ impl Tiers {
     /// A place for a body that is too large for memory, if a tier takes such.
     pub fn spool(&self) -> Option<Spooling> {
         self.tiers.iter().find_map(|placed| {
-            Some(Spooling {
-                spool: placed.tier.spool()?,
-                tier: Arc::clone(placed),
-                length: 0,
-                sum: Xxh3::new(),
-            })
+            let spool = placed.tier.spool()?;
+            Some(Spooling::begin(placed, spool, self.limits.spool_queue))
         })
     }
 
@@ -268,41 +269,6 @@ impl Removal {
             complete &= tier.await.unwrap_or(false);
         }
         complete
-    }
-}
-
-/// A body on its way into a tier.
-pub struct Spooling {
-    spool: Box<dyn Spool>,
-    tier: Arc<Placed>,
-    length: u64,
-    sum: Xxh3,
-}
-
-impl Spooling {
-    /// Takes the next piece.
-    pub async fn write(&mut self, chunk: Bytes) -> Result<(), TierError> {
-        self.length += chunk.len() as u64;
-        self.sum.update(&chunk);
-        self.spool.write(chunk).await
-    }
-
-    /// Keeps what was written as the body of `response`, which has none yet. Gives the response
-    /// with its body where it is now.
-    pub async fn finish(
-        self,
-        key: &[u8],
-        response: Stored,
-        now: Time,
-    ) -> Result<Stored, TierError> {
-        let expires = Duration::from_millis(response.lifetime.usable_until().since(now));
-        let Some((id, _)) = self.tier.id_for(key, &response, expires, None).await? else {
-            return Err(TierError::Failed("purged meanwhile".into()));
-        };
-        let head = encode(key, &response, self.length, self.sum.digest());
-        let body = self.spool.finish(id, head, expires).await?;
-        self.tier.note_written();
-        Ok(response.with_body(body))
     }
 }
 

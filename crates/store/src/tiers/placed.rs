@@ -10,6 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::report::{LATENCIES, TierReport};
+use super::spooling::Endings;
 use super::variant::Variant;
 use super::{Claimed, Found, Lookup, Turn};
 use crate::content::Content;
@@ -25,6 +26,10 @@ pub(super) struct Placed {
     pub(super) tier: Arc<dyn Tier>,
     jobs: UnboundedSender<Job>,
     queued: AtomicU64,
+    /// What waits to be written of bodies that go there while they arrive.
+    pub(super) spooled: AtomicU64,
+    pub(super) endings: Arc<Endings>,
+    pub(super) background: Handle,
     counters: Counters,
 }
 
@@ -82,6 +87,9 @@ impl Placed {
             tier,
             jobs,
             queued: AtomicU64::new(0),
+            spooled: AtomicU64::new(0),
+            endings: Arc::default(),
+            background: background.clone(),
             counters: Counters::default(),
         });
         background.spawn(Arc::clone(&placed).work(waiting));
@@ -93,7 +101,7 @@ impl Placed {
         let fits = self.queued.fetch_add(charged, Ordering::Relaxed) + charged <= limit;
         if !fits {
             self.queued.fetch_sub(charged, Ordering::Relaxed);
-            self.counters.dropped.fetch_add(1, Ordering::Relaxed);
+            self.note_dropped();
         }
         fits
     }
@@ -102,6 +110,11 @@ impl Placed {
     pub(super) fn note_hit(&self, took: Duration) {
         self.counters.note_latency(took);
         self.counters.hits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a record that was not written because too much waited.
+    pub(super) fn note_dropped(&self) {
+        self.counters.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a record that was written past the queue.
@@ -125,6 +138,7 @@ impl Placed {
         let (done, wait) = oneshot::channel();
         self.ask(Job::Settle(done));
         let _ = wait.await;
+        self.endings.wait_for_all().await;
     }
 
     pub(super) async fn find(
@@ -133,6 +147,7 @@ impl Placed {
         request: &OriginView<'_>,
         claim: Option<Duration>,
     ) -> Result<Lookup, TierError> {
+        self.endings.wait_for(EntryId::of(key)).await;
         let began = Instant::now();
         let looked_up = self.look_up(key, request, claim).await;
         self.counters.note_latency(began.elapsed());

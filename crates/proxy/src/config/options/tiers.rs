@@ -59,6 +59,19 @@ pub(in crate::config) const TIERS: &[Opt<Config>] = &[
     },
     Opt {
         about: About {
+            name: "disk_queue",
+            form: Form::Size,
+            unset: Unset::Says("four of the largest that memory takes, at least 64MiB"),
+            example: r#""256MiB""#,
+            help: "What may wait to be written to disk of bodies that are too large for memory",
+            more: "They are written while they arrive, and nobody waits for the disk: a body may take as much of this as it \
+                   leaves free for others, and one that comes faster than that is not kept, and counted. It should be four \
+                   times the largest `max_object` of memory.",
+        },
+        set: |c, v, m| m.put(&mut c.tiers.disk_queue, v.size(&QUEUE).map(Some)),
+    },
+    Opt {
+        about: About {
             name: "disk_lift",
             form: Form::Size,
             unset: Unset::Is(r#""16KiB""#),
