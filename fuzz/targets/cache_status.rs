@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use microcache_policy::{CacheStatus, Forward};
+use microcache_policy::{CacheStatus, Detail, Forward};
 use sfv::{BareItem, List, ListEntry, Parser};
 
 /// Flags, `fwd`, `fwd-status`, `ttl`, `detail`.
@@ -19,8 +19,6 @@ const FORWARDS: [Forward; 8] = [
     Forward::Stale,
     Forward::Partial,
 ];
-/// Details are words of our own; these are worse than any.
-const DETAILS: [&str; 8] = ["stale", "", "\"", "\\\"", "a b", "1a", "*a", "a, b; c=d"];
 
 fn one_of<T: Copy>(all: &[T], index: u8) -> T {
     all[usize::from(index) % all.len()]
@@ -35,7 +33,7 @@ fuzz_target!(|input: Input| {
         fwd: fwd.map(|index| one_of(&FORWARDS, index)),
         fwd_status,
         ttl,
-        detail: detail.map(|index| one_of(&DETAILS, index)),
+        detail: detail.map(|index| one_of(Detail::ALL, index)),
     };
     let mut written = Vec::new();
     status.write(&mut written);
@@ -61,7 +59,7 @@ fuzz_target!(|input: Input| {
         word("fwd"),
         status.fwd.filter(|_| !status.hit).map(Forward::as_str)
     );
-    assert_eq!(word("detail"), status.detail);
+    assert_eq!(word("detail"), status.detail.map(Detail::as_str));
     assert_eq!(number("fwd-status"), status.fwd_status.map(i64::from));
     let largest = 999_999_999_999_999;
     assert_eq!(

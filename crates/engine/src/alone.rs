@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::{
-    CacheStatus, Fields, FieldsBuf, Handling, HeadUpdate, RequestFacts, Storable, Time, Vary,
-    head_update, is_conditional_field, is_origin_failure, is_refusal, refreshed, vary,
+    CacheStatus, Detail, Fields, FieldsBuf, Handling, HeadUpdate, RequestFacts, Storable, Time,
+    Vary, head_update, is_conditional_field, is_origin_failure, is_refusal, refreshed, vary,
 };
 use microcache_store::Hit;
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use crate::origin::{OriginError, OriginRequest, OriginResponse, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::passed_on;
 use crate::serve::{Alone, Engine, Route};
-use crate::stale::{SLOW, Waited, Wish};
+use crate::stale::{Waited, Wish};
 
 impl Engine {
     /// To the origin without waiting for anybody; but where there is a copy that may be used when the
@@ -40,12 +40,12 @@ impl Engine {
             incoming: &asked,
             known: [None; 2],
         };
-        if self.stale_copy(&wish, SLOW).is_none() {
+        if self.stale_copy(&wish, Detail::OriginSlow).is_none() {
             return self.alone(question, incoming).await;
         }
         let forward = question.why.forward;
         let answer = tokio::spawn(Arc::clone(&self).alone(question, incoming));
-        let copy = || self.stale_copy(&wish, SLOW);
+        let copy = || self.stale_copy(&wish, Detail::OriginSlow);
         match self.or_stale(answer, (Instant::now(), None), copy).await {
             Waited::Told(Ok(response)) | Waited::Stale(response) => response,
             Waited::Told(Err(_)) | Waited::TooLong => {
@@ -141,9 +141,9 @@ impl Engine {
             incoming,
             known: [None; 2],
         };
-        match self.stale_copy(&wish, failure.as_str()) {
+        match self.stale_copy(&wish, failure.detail()) {
             Some(response) => Some(response),
-            None => self.stale_copy_behind(&wish, failure.as_str()).await,
+            None => self.stale_copy_behind(&wish, failure.detail()).await,
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use microcache_policy::key::kept_target;
 use microcache_policy::vary::{self, Selection};
 use microcache_policy::{
-    CacheStatus, Fields, OriginView, RequestFacts, Reuse, Time, in_use_until, reuse,
+    CacheStatus, Detail, Fields, OriginView, RequestFacts, Reuse, Time, in_use_until, reuse,
 };
 use microcache_store::Hit;
 use tokio::sync::oneshot;
@@ -15,16 +15,15 @@ use tokio::time::Instant;
 
 use crate::cache::flight::{Answer, Entry, Failure, Leader, Progress, Purpose};
 use crate::failure::failed;
-use crate::lead::{Fetch, REFUSED};
+use crate::lead::Fetch;
 use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::{Reusable, passed_on};
 use crate::serve::{
-    Alone, Engine, Question, Refresh, Served, TOO_LARGE, Together, Wanted, WhyAsked, answer_from,
-    facts_of,
+    Alone, Engine, Question, Refresh, Served, Together, Wanted, WhyAsked, answer_from, facts_of,
 };
-use crate::stale::{SLOW, Waited, Wish};
+use crate::stale::{Waited, Wish};
 use crate::verdict::{Failed, Verdict};
 
 /// How often a request looks again because what it waited for turned out to be another variant.
@@ -63,12 +62,12 @@ impl Engine {
                     if let Some(response) = self.ask_for_all(leader, &question, &incoming).await {
                         return response;
                     }
-                    question.why.detail = Some(TOO_LARGE);
+                    question.why.detail = Some(Detail::TooLarge);
                     break;
                 }
                 Entry::Join(ticket) => {
                     let times = (ticket.began(), Some(deadline));
-                    let copy = || self.copy_for(&question, &incoming, None, SLOW);
+                    let copy = || self.copy_for(&question, &incoming, None, Detail::OriginSlow);
                     self.or_stale(ticket, times, copy).await
                 }
             };
@@ -98,7 +97,7 @@ impl Engine {
         }
         let why = WhyAsked {
             forward,
-            detail: question.why.detail.or(Some("uncollapsed")),
+            detail: question.why.detail.or(Some(Detail::Uncollapsed)),
             ..question.why
         };
         let incoming =
@@ -124,7 +123,7 @@ impl Engine {
             return Some(response);
         }
         let verdict = self.start_fetch(leader, question, incoming);
-        let copy = || self.copy_for(question, incoming, None, SLOW);
+        let copy = || self.copy_for(question, incoming, None, Detail::OriginSlow);
         match self.or_stale(verdict, (Instant::now(), None), copy).await {
             Waited::Stale(response) => Some(response),
             Waited::Told(Ok(verdict)) => self.answer_leader(question, incoming, verdict),
@@ -162,11 +161,11 @@ impl Engine {
                 return Next::LookAgain;
             }
             Waited::Told(Progress::Refused) => {
-                let copy = self.copy_for(question, incoming, None, REFUSED);
+                let copy = self.copy_for(question, incoming, None, Detail::Refused);
                 (copy, Next::Alone)
             }
             Waited::Told(Progress::Failed(failure, stale)) => {
-                let copy = self.copy_for(question, incoming, stale.as_ref(), failure.as_str());
+                let copy = self.copy_for(question, incoming, stale.as_ref(), failure.detail());
                 let otherwise = if !mem::replace(&mut before.failed, true) {
                     Next::LookAgain
                 } else if failure.may_be_the_askers() {
@@ -283,7 +282,7 @@ impl Engine {
                 stale,
                 page,
             }) => {
-                let why = failure.as_str();
+                let why = failure.detail();
                 if let Some(copy) = self.copy_for(question, incoming, stale.as_ref(), why) {
                     return Some(copy);
                 }
@@ -321,7 +320,7 @@ impl Engine {
     fn found(
         &self,
         hit: Hit,
-        tier: &'static str,
+        tier: Detail,
         incoming: &Incoming,
         facts: &RequestFacts<'_>,
     ) -> Response {
@@ -359,7 +358,7 @@ impl Engine {
                 cache_status.fwd_status = Some(304);
                 self.confirmed(hit, incoming, &facts, cache_status)
             }
-            Answer::Found(hit, tier) => self.found(hit.clone(), tier, incoming, &facts),
+            Answer::Found(hit, tier) => self.found(hit.clone(), *tier, incoming, &facts),
             Answer::Filling(filling) => {
                 let Some(reader) = filling.fill.reader() else {
                     return if filling.fill.is_whole() {
@@ -383,7 +382,7 @@ impl Engine {
         question: &Together,
         incoming: &Incoming,
         found: Option<&Hit>,
-        why: &'static str,
+        why: Detail,
     ) -> Option<Response> {
         let wish = Wish {
             route: question.why.route,

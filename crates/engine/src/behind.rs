@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use microcache_policy::{Fields, OriginView, RequestFacts, Reuse, Time, on_error, reuse};
+use microcache_policy::{Detail, Fields, OriginView, RequestFacts, Reuse, Time, on_error, reuse};
 use microcache_store::{Claimed, Hit, Stored, Turn};
 use tokio::time::{Instant, sleep};
 
@@ -12,7 +12,6 @@ use crate::cache::{FoundBehind, LookedBehind, Where};
 use crate::lead::Fetch;
 use crate::message::Response;
 use crate::origin::Urgency;
-use crate::page;
 use crate::serve::{Engine, Look, answer_from};
 
 /// The first look after another process was found to be asking; each pause is twice the one before.
@@ -21,7 +20,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// What a look behind memory came to.
 pub(crate) enum Behind {
     /// This response, out of the tier of this name.
-    Found(Hit, &'static str),
+    Found(Hit, Detail),
     /// The origin has to be asked; perhaps with the right that other processes respect.
     Ask(Option<Claimed>),
 }
@@ -43,7 +42,7 @@ impl Engine {
                 // It is not written behind memory, where the next process finds it as this one
                 // has: the claim is given back.
                 self.cache.lift(leader, &hit, &self.origin_view(fetch));
-                Behind::Found(hit, page::DETAIL)
+                Behind::Found(hit, Detail::MemcachedPage)
             }
             None => Behind::Ask(claimed),
         }

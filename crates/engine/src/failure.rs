@@ -1,6 +1,6 @@
 //! What the client is told when the origin gave no proper answer.
 
-use microcache_policy::{CacheStatus, Forward, Time};
+use microcache_policy::{CacheStatus, Detail, Forward, Time};
 
 use crate::body::BodyError;
 use crate::cache::flight::Failure;
@@ -20,16 +20,17 @@ impl Failure {
         }
     }
 
-    pub(crate) fn as_str(&self) -> &'static str {
+    /// What `Cache-Status` says of it.
+    pub(crate) const fn detail(&self) -> Detail {
         match self {
-            Self::Origin(OriginError::Timeout) => "origin-timeout",
-            Self::Origin(OriginError::Busy) => "origin-busy",
-            Self::Origin(OriginError::Connect(_) | OriginError::Down) => "origin-unreachable",
-            Self::Origin(OriginError::Disconnected) => "origin-disconnected",
-            Self::Origin(OriginError::Malformed(_)) => "origin-malformed",
-            Self::Origin(OriginError::RequestBody(_)) => "request-body",
-            Self::Status(_) => "origin-error",
-            Self::Abandoned => "fetch-abandoned",
+            Self::Origin(OriginError::Timeout) => Detail::OriginTimeout,
+            Self::Origin(OriginError::Busy) => Detail::OriginBusy,
+            Self::Origin(OriginError::Connect(_) | OriginError::Down) => Detail::OriginUnreachable,
+            Self::Origin(OriginError::Disconnected) => Detail::OriginDisconnected,
+            Self::Origin(OriginError::Malformed(_)) => Detail::OriginMalformed,
+            Self::Origin(OriginError::RequestBody(_)) => Detail::RequestBody,
+            Self::Status(_) => Detail::OriginError,
+            Self::Abandoned => Detail::FetchAbandoned,
         }
     }
 }
@@ -58,7 +59,7 @@ pub(crate) fn failed(failure: &Failure, forward: Forward, now: Time) -> Response
     };
     let cache_status = CacheStatus {
         fwd: Some(forward),
-        detail: Some(failure.as_str()),
+        detail: Some(failure.detail()),
         ..CacheStatus::default()
     };
     plain(status, text, cache_status, now)

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_policy::vary::{self, Selection, VaryNames};
 use microcache_policy::{
-    CacheStatus, Fields, FieldsBuf, Lifetime, OriginView, RequestFacts, Rules, Storable, Time,
-    date, fields_to_store, storable,
+    CacheStatus, Detail, Fields, FieldsBuf, Lifetime, OriginView, RequestFacts, Rules, Storable,
+    Time, date, fields_to_store, storable,
 };
 use microcache_store::{Claimed, Spooling, Stored};
 use tokio::time::{Instant, timeout};
@@ -24,7 +24,7 @@ use crate::message::{Incoming, Response};
 use crate::origin::OriginResponse;
 use crate::outcome::Outcome;
 use crate::respond::Reusable;
-use crate::serve::{Engine, Route, TOO_LARGE};
+use crate::serve::{Engine, Route};
 
 /// A response that may be kept, as the one gets it who led the fetch. Others do not see the fields
 /// that must not be replayed.
@@ -302,12 +302,12 @@ pub(crate) fn judge(
     response: &OriginResponse,
     request_time: Time,
     now: Time,
-) -> Result<Lifetime, &'static str> {
+) -> Result<Lifetime, Detail> {
     if response
         .length
         .is_some_and(|length| length > engine.largest(route))
     {
-        return Err(TOO_LARGE);
+        return Err(Detail::TooLarge);
     }
     let fields = response.fields.fields();
     match storable(
@@ -319,7 +319,7 @@ pub(crate) fn judge(
         &route.rules,
     ) {
         Storable::Yes(lifetime) => Ok(lifetime),
-        Storable::No(why) => Err(why.as_str()),
+        Storable::No(why) => Err(why.detail()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::{
-    Fields, FieldsBuf, Handling, NotStorable, RequestFacts, Rules, Storable, Time, add_validators,
+    Detail, Fields, FieldsBuf, Handling, RequestFacts, Rules, Storable, Time, add_validators,
     is_conditional_field, is_origin_failure, is_refusal, on_error, refreshed, same_representation,
     vary,
 };
@@ -17,11 +17,8 @@ use crate::cache::flight::{Failure, Leader};
 use crate::keep::{complete, judge};
 use crate::message::Incoming;
 use crate::origin::{OriginError, OriginRequest, OriginResponse, Urgency};
-use crate::serve::{Engine, Route, TOO_LARGE};
+use crate::serve::{Engine, Route};
 use crate::verdict::{Failed, Verdict};
-
-/// What `Cache-Status` says where the origin refused the request of one client.
-pub(crate) const REFUSED: &str = "refused";
 
 /// One collapsed fetch.
 pub(crate) struct Fetch {
@@ -112,12 +109,12 @@ impl Engine {
             && (judged.is_err() || fetch.stored.as_ref().is_some_and(keeps_stale))
         {
             let failure = Failure::Status(response.status);
-            let page = (response, judged.err().unwrap_or("origin-error"));
+            let page = (response, judged.err().unwrap_or(Detail::OriginError));
             return self.tell_failed(&leader, fetch, failure, Some(page)).await;
         }
         if is_refusal(response.status) && (fetch.stored.is_some() || judged.is_err()) {
             // What this client sent may be the reason: what is stored stays, and the others ask.
-            let why = judged.err().unwrap_or(REFUSED);
+            let why = judged.err().unwrap_or(Detail::Refused);
             return fetch.conclude(&leader, Verdict::Refused(response, why), now);
         }
         match judged {
@@ -143,19 +140,19 @@ impl Engine {
         leader: &Leader,
         fetch: Fetch,
         response: OriginResponse,
-        why: &'static str,
+        why: Detail,
         now: Time,
     ) {
         let route = &self.routes[fetch.route];
         self.not_for_sharing(leader, &fetch, response.fields.fields(), why, now);
-        if why == TOO_LARGE {
+        if why == Detail::TooLarge {
             let view = fetch.incoming.origin_view(&route.rules);
             let until = now.plus(self.settings.remember_too_large);
             self.cache.note_too_large(leader.key(), &view, until);
         }
         let facts = facts_of_fill(route, &fetch);
         let wants_part = facts.range().is_some() && fetch.incoming.method == Method::GET;
-        let verdict = if why == TOO_LARGE && wants_part && response.status == 200 {
+        let verdict = if why == Detail::TooLarge && wants_part && response.status == 200 {
             Verdict::TooLarge
         } else {
             Verdict::Private(response, why)
@@ -169,7 +166,7 @@ impl Engine {
         leader: &Leader,
         mut fetch: Fetch,
         failure: Failure,
-        page: Option<(OriginResponse, &'static str)>,
+        page: Option<(OriginResponse, Detail)>,
     ) {
         self.look_again(leader, &mut fetch).await;
         let stale = fetch.stored.take().filter(|_| !leader.is_purged());
@@ -254,7 +251,7 @@ impl Engine {
             }
             Storable::No(why) => {
                 self.cache.forget_selected(key, stored, &view);
-                let (fields, why) = (merged.fields.fields(), why.as_str());
+                let (fields, why) = (merged.fields.fields(), why.detail());
                 self.not_for_sharing(leader, &fetch, fields, why, times.response);
                 Verdict::ConfirmedForOne(Memory::hold(renewed(stored.lifetime)), why)
             }
@@ -271,17 +268,16 @@ impl Engine {
         leader: &Leader,
         fetch: &Fetch,
         response: Fields<'_>,
-        why: &'static str,
+        why: Detail,
         now: Time,
     ) {
-        const ENDS: [NotStorable; 2] = [NotStorable::Private, NotStorable::NoStore];
         let route = &self.routes[fetch.route];
         let view = fetch.incoming.origin_view(&route.rules);
         let facts = RequestFacts::read(&Method::GET, view.fields, false, &route.rules);
         // Somebody's credentials may be the reason. They say nothing about what others get.
         if !matches!(facts.handling(), Handling::Credentialed) {
             if let Some(stored) = &fetch.stored
-                && ENDS.iter().any(|one| one.as_str() == why)
+                && matches!(why, Detail::Private | Detail::NoStore)
             {
                 self.cache.forget_selected(leader.key(), stored, &view);
             }

@@ -11,9 +11,6 @@ use crate::lead::Fetch;
 use crate::origin::OriginResponse;
 use crate::serve::Engine;
 
-/// What `Cache-Status` says of them.
-pub(crate) const DETAIL: &str = "memcached-page";
-
 impl Engine {
     /// The page that the application keeps for this request, as if the origin had just sent it
     /// without a word on caching: it is for everyone and lives as long as the route says.

@@ -10,7 +10,7 @@ use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::request::{Handling, PassReason};
 use microcache_policy::reuse::{Reuse, Why, awaits_refresh, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
-use microcache_policy::{Millis, OriginView, RequestFacts, Rules, Selection, Time};
+use microcache_policy::{Detail, Millis, OriginView, RequestFacts, Rules, Selection, Time};
 use microcache_store::{Hit, Key, MemoryLimits, Tiers};
 
 use crate::cache::flight::FlightLimits;
@@ -21,9 +21,6 @@ use crate::message::{Request, Response};
 use crate::origin::Origin;
 use crate::outcome::{Counters, Outcome};
 use crate::respond::{Reusable, plain};
-
-/// What `Cache-Status` says of what is too large to be kept.
-pub(crate) const TOO_LARGE: &str = "too-large";
 
 /// What the operator says for some requests.
 pub struct Route {
@@ -143,7 +140,7 @@ pub struct Together {
 pub(crate) struct WhyAsked {
     pub(crate) route: usize,
     pub(crate) forward: Forward,
-    pub(crate) detail: Option<&'static str>,
+    pub(crate) detail: Option<Detail>,
 }
 
 /// What a collapsed fetch is for.
@@ -203,8 +200,8 @@ impl Engine {
         }
         let facts = facts_of(request, &route.rules);
         let together = match facts.handling() {
-            _ if request.upgrade => return pass(Forward::Bypass, Some("upgrade")),
-            Handling::Pass(why) => return pass(forward(why), Some(why.as_str())),
+            _ if request.upgrade => return pass(Forward::Bypass, Some(Detail::Upgrade)),
+            Handling::Pass(why) => return pass(forward(why), Some(why.detail())),
             Handling::Credentialed => false,
             Handling::Cache => true,
         };
@@ -263,9 +260,9 @@ impl Engine {
         } = *look;
         let selection = known.selection(view);
         let alone = if !together {
-            Some("credentials")
+            Some(Detail::Credentials)
         } else if !self.routes[look.route].collapse {
-            Some("collapse-off")
+            Some(Detail::CollapseOff)
         } else {
             self.why_alone(key, &known, &selection, now)
         };
@@ -331,18 +328,12 @@ impl Engine {
     }
 
     /// Why a request should not wait for somebody else's fetch of the same.
-    fn why_alone(
-        &self,
-        key: &[u8],
-        known: &Known,
-        selection: &[u8],
-        now: Time,
-    ) -> Option<&'static str> {
+    fn why_alone(&self, key: &[u8], known: &Known, selection: &[u8], now: Time) -> Option<Detail> {
         let nothing_fits = !matches!(known, Known::Response(_));
         if nothing_fits && self.cache.is_too_large(key, selection, now) {
-            Some(TOO_LARGE)
+            Some(Detail::TooLarge)
         } else if known.is_uncacheable(selection, now) {
-            Some("hit-for-miss")
+            Some(Detail::HitForMiss)
         } else {
             None
         }
@@ -392,7 +383,7 @@ pub(crate) struct Look<'a> {
 fn only_if_cached(forward: Forward, now: Time) -> Response {
     let cache_status = CacheStatus {
         fwd: Some(forward),
-        detail: Some("only-if-cached"),
+        detail: Some(Detail::OnlyIfCached),
         ..CacheStatus::default()
     };
     let text = "This response is not in the cache, and the request wanted no other.";
@@ -424,7 +415,7 @@ pub(crate) fn answer(
 
 /// The answer from a stored response that was found behind memory, in the tier of this name.
 pub(crate) fn answer_from(
-    tier: &'static str,
+    tier: Detail,
     hit: Hit,
     request: &Request<'_>,
     facts: &RequestFacts<'_>,

@@ -3,17 +3,14 @@
 use std::future::Future;
 use std::time::Duration;
 
-use microcache_policy::on_error;
 use microcache_policy::vary::{self, Selection};
+use microcache_policy::{Detail, on_error};
 use microcache_store::Hit;
 use tokio::time::{Instant, timeout_at};
 
 use crate::message::{Incoming, Response};
 use crate::outcome::Outcome;
 use crate::serve::{Engine, answer};
-
-/// What `Cache-Status` says where the origin had the time that visitors give it.
-pub(crate) const SLOW: &str = "origin-slow";
 
 /// Where a stale copy may be, and for whom.
 #[derive(Clone, Copy)]
@@ -35,7 +32,7 @@ pub(crate) enum Waited<T> {
 
 impl Engine {
     /// The answer from the newest copy that may be used when the origin fails, and why it is.
-    pub(crate) fn stale_copy(&self, wish: &Wish<'_>, why: &'static str) -> Option<Response> {
+    pub(crate) fn stale_copy(&self, wish: &Wish<'_>, why: Detail) -> Option<Response> {
         let request = wish.incoming.origin_view(self.rules(wish.route));
         let in_memory = self.cache.response(wish.key, &request);
         let known = wish.known.iter().flatten().copied();
@@ -46,11 +43,7 @@ impl Engine {
     }
 
     /// The same from what lies behind memory.
-    pub(crate) async fn stale_copy_behind(
-        &self,
-        wish: &Wish<'_>,
-        why: &'static str,
-    ) -> Option<Response> {
+    pub(crate) async fn stale_copy_behind(&self, wish: &Wish<'_>, why: Detail) -> Option<Response> {
         if self.cache.has_no_tiers() {
             return None;
         }
@@ -97,7 +90,7 @@ impl Engine {
             && on_error(&hit.lifetime, &facts, self.clock.now())
     }
 
-    fn stand_in(&self, hit: Hit, wish: &Wish<'_>, why: &'static str) -> Response {
+    fn stand_in(&self, hit: Hit, wish: &Wish<'_>, why: Detail) -> Response {
         let facts = self.facts(wish.route, wish.incoming);
         let (request, now) = (wish.incoming.as_request(), self.clock.now());
         let mut response = answer(hit, &request, &facts, now, Outcome::Stale);

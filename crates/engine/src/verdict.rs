@@ -1,6 +1,6 @@
 //! What a fetch came to: one word for the one who led it and for those who waited.
 
-use microcache_policy::Time;
+use microcache_policy::{Detail, Time};
 use microcache_store::Hit;
 
 use crate::cache::flight::{Answer, Failure, Leader, Progress};
@@ -14,14 +14,14 @@ pub(crate) enum Verdict {
     /// The stored response, confirmed by the origin.
     Confirmed(Hit),
     /// The same, and in the same breath that it is not to be kept: why not.
-    ConfirmedForOne(Hit, &'static str),
+    ConfirmedForOne(Hit, Detail),
     /// A stored response that was found behind memory, in the tier of this name.
-    Found(Hit, &'static str),
+    Found(Hit, Detail),
     /// A response that is nobody else's: why not.
-    Private(OriginResponse, &'static str),
+    Private(OriginResponse, Detail),
     /// A response by which the origin refuses the request of the one who asked, which says nothing of
     /// others.
-    Refused(OriginResponse, &'static str),
+    Refused(OriginResponse, Detail),
     /// The whole is too large to be kept, and the client wants a part: it asks for that.
     TooLarge,
     /// No answer.
@@ -34,7 +34,7 @@ pub(crate) struct Failed {
     /// A copy that may be used nevertheless.
     pub(crate) stale: Option<Hit>,
     /// The origin's error page, if it sent one, and why that is not kept.
-    pub(crate) page: Option<(OriginResponse, &'static str)>,
+    pub(crate) page: Option<(OriginResponse, Detail)>,
 }
 
 impl Verdict {
@@ -44,7 +44,7 @@ impl Verdict {
         leader.tell(match self {
             Self::Storable(copy) => Progress::Answer(Answer::Filling(copy.filling.clone()), now),
             Self::Confirmed(hit) => Progress::Answer(Answer::Confirmed(hit.clone()), now),
-            Self::Found(hit, tier) => Progress::Answer(Answer::Found(hit.clone(), tier), now),
+            Self::Found(hit, tier) => Progress::Answer(Answer::Found(hit.clone(), *tier), now),
             Self::ConfirmedForOne(..) | Self::Private(..) | Self::TooLarge => Progress::Released,
             Self::Refused(..) => Progress::Refused,
             Self::Failed(failed) => Progress::Failed(failed.failure.clone(), failed.stale.clone()),

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use crate::date;
+use crate::detail::Detail;
 use crate::fields::{Fields, FieldsBuf};
 use crate::hop::end_to_end;
 use crate::invalidate::locations;
@@ -381,7 +382,7 @@ proptest! {
         ttl: Option<i64>,
         stored: bool,
         collapsed: bool,
-        detail in of(select(vec!["a-token", "two words", "\"\\\u{e9}\n", "1x", ""])),
+        detail in of(select(Detail::ALL)),
     ) {
         let member = CacheStatus { hit, fwd, fwd_status, ttl, stored, collapsed, detail };
         let mut out = Vec::new();

@@ -5,6 +5,7 @@
 
 pub mod cookies;
 pub mod date;
+pub mod detail;
 pub mod etag;
 pub mod fields;
 pub mod hop;
@@ -44,6 +45,7 @@ mod safe_rules;
 #[cfg(test)]
 mod testing;
 
+pub use detail::Detail;
 pub use fields::{Fields, FieldsBuf};
 pub use hop::end_to_end;
 pub use invalidate::{invalidates, locations};

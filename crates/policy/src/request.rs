@@ -8,6 +8,7 @@
 use http::Method;
 
 use crate::cookies;
+use crate::detail::Detail;
 use crate::directives::RequestDirectives;
 use crate::fields::{Fields, split_list};
 use crate::hop;
@@ -46,15 +47,15 @@ pub enum PassReason {
 }
 
 impl PassReason {
-    /// A token for the `detail` of `Cache-Status`.
-    pub const fn as_str(self) -> &'static str {
+    /// What `Cache-Status` says of it.
+    pub const fn detail(self) -> Detail {
         match self {
-            Self::Method => "method",
-            Self::Body => "body",
-            Self::Upgrade => "upgrade",
-            Self::EventStream => "event-stream",
-            Self::Connection => "connection",
-            Self::NoStore => "no-store",
+            Self::Method => Detail::Method,
+            Self::Body => Detail::Body,
+            Self::Upgrade => Detail::Upgrade,
+            Self::EventStream => Detail::EventStream,
+            Self::Connection => Detail::Connection,
+            Self::NoStore => Detail::NoStore,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! May this response be stored? (RFC 9111 §3)
 
+use crate::detail::Detail;
 use crate::directives::{Directive, ResponseDirectives};
 use crate::fields::Fields;
 use crate::freshness::{self, Freshness, InForce, Windows};
@@ -53,21 +54,21 @@ pub enum NotStorable {
 }
 
 impl NotStorable {
-    /// A token for the `detail` of `Cache-Status`.
-    pub const fn as_str(self) -> &'static str {
+    /// What `Cache-Status` says of it.
+    pub const fn detail(self) -> Detail {
         match self {
-            Self::Request => "request",
-            Self::Private => "private",
-            Self::NoStore => "no-store",
-            Self::SetCookie => "set-cookie",
-            Self::VaryAny => "vary-any",
-            Self::Credentials => "credentials",
-            Self::EventStream => "event-stream",
-            Self::Status => "status",
-            Self::Partial => "partial",
-            Self::NoLifetime => "no-lifetime",
-            Self::StatusTtl => "status-ttl",
-            Self::TooManyTags => "too-many-tags",
+            Self::Request => Detail::Request,
+            Self::Private => Detail::Private,
+            Self::NoStore => Detail::NoStore,
+            Self::SetCookie => Detail::SetCookie,
+            Self::VaryAny => Detail::VaryAny,
+            Self::Credentials => Detail::Credentials,
+            Self::EventStream => Detail::EventStream,
+            Self::Status => Detail::Status,
+            Self::Partial => Detail::Partial,
+            Self::NoLifetime => Detail::NoLifetime,
+            Self::StatusTtl => Detail::StatusTtl,
+            Self::TooManyTags => Detail::TooManyTags,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use http::Method;
 use microcache_engine::{Body, Outcome, Request, Response};
-use microcache_policy::{CacheStatus, FieldsBuf, MaxForwards, Time, date, max_forwards};
+use microcache_policy::{CacheStatus, Detail, FieldsBuf, MaxForwards, Time, date, max_forwards};
 
 /// What TRACE gives back: the way of the request, and nothing that a proxy on this way may have
 /// added for the application alone (§9.3.8 leaves sensitive fields out).
@@ -28,7 +28,7 @@ pub(crate) fn answer(request: &Request<'_>, now: Time) -> Option<Response> {
         fields: Some(fields.into_block().into()),
         age: None,
         cache_status: CacheStatus {
-            detail: Some("max-forwards"),
+            detail: Some(Detail::MaxForwards),
             ..CacheStatus::default()
         },
         length,

@@ -7,7 +7,7 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use microcache_engine::{Outcome, Response, Served};
-use microcache_policy::{Fields, Time};
+use microcache_policy::{Detail, Fields, Time};
 
 use crate::connection::own_page;
 
@@ -52,7 +52,7 @@ impl Pseudonym {
             );
         }
         let text = "The way to the application leads back here.";
-        Some(own_page(502, text, "loop", now))
+        Some(own_page(502, text, Detail::Loop, now))
     }
 
     fn is_in(&self, request: Fields<'_>) -> bool {

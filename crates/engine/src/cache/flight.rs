@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{Fields, Lifetime, Rules, Time};
+use microcache_policy::{Detail, Fields, Lifetime, Rules, Time};
 use microcache_store::{Hit, Key, Learnt};
 use tokio::time::Instant;
 
@@ -57,7 +57,7 @@ pub enum Answer {
     /// The stored response, which the origin has confirmed.
     Confirmed(Hit),
     /// A stored response that was found behind memory, in the tier of this name.
-    Found(Hit, &'static str),
+    Found(Hit, Detail),
 }
 
 impl Filling {

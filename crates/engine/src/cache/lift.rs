@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use microcache_policy::{Millis, OriginView};
+use microcache_policy::{Detail, Millis, OriginView};
 use microcache_store::{Found, Hit, Lookup, Memory, Page, Stored, Turn, Varies};
 
 use super::Cache;
@@ -40,9 +40,9 @@ impl FoundBehind {
         &self.found.stored
     }
 
-    /// The name of the tier it comes from.
-    pub(crate) fn tier(&self) -> &'static str {
-        self.found.tier()
+    /// The tier it comes from.
+    pub(crate) fn tier(&self) -> Detail {
+        Detail::Tier(self.found.tier())
     }
 
     /// Whether other processes use that tier too.
@@ -73,10 +73,10 @@ impl Cache {
         key: &[u8],
         request: &OriginView<'_>,
         is_usable: impl FnOnce(&Stored) -> bool,
-    ) -> Option<(Hit, &'static str)> {
+    ) -> Option<(Hit, Detail)> {
         let purges = self.flights.purges(key);
         let found = self.tiers.at_hand(key, request)?;
-        let (tier, stored) = (found.tier(), found.stored);
+        let (tier, stored) = (Detail::Tier(found.tier()), found.stored);
         if self.purges.covers(key, stored.began) || !is_usable(&stored) {
             return None;
         }

@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use microcache_engine::{
     Body, BodyError, BoxFuture, Clock, Frame, Interim, Interims, Question, Response,
 };
-use microcache_policy::Time;
+use microcache_policy::{Detail, Time};
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
@@ -261,7 +261,7 @@ impl<'a> Client<'a> {
     /// The answer of the origin turned out to be broken before any of it was sent on.
     async fn broke_off(&mut self, now: Time) -> std::io::Result<Ended> {
         let text = "The application did not give a proper answer.";
-        let page = own_page(502, text, "origin-malformed", now);
+        let page = own_page(502, text, Detail::OriginMalformed, now);
         self.asked.keep_alive = false;
         self.send(Output::bytes(whole(&page, self.asked))).await?;
         Ok(Ended::Close)
@@ -401,13 +401,13 @@ impl Future for Caught {
 /// The answer instead of a tunnel or an event stream for which there is no room.
 fn too_many_tunnels(now: Time) -> Response {
     let text = "There are too many open streams. Please try again.";
-    own_page(503, text, "too-many-tunnels", now)
+    own_page(503, text, Detail::TooManyTunnels, now)
 }
 
 /// The answer to a request that ran into a fault of ours. The panic itself is in the log.
 pub(super) fn panicked(now: Time) -> Response {
     let text = "This request failed. The others go on.";
-    own_page(500, text, "internal-error", now)
+    own_page(500, text, Detail::InternalError, now)
 }
 
 #[cfg(test)]

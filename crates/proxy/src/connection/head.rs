@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 use microcache_engine::{Body, Interim, Response, plain_response};
-use microcache_policy::{CacheStatus, Time};
+use microcache_policy::{CacheStatus, Detail, Time};
 
 use crate::h1::BadRequest;
 
@@ -88,13 +88,13 @@ pub(crate) fn write_interim(out: &mut Vec<u8>, interim: &Interim) {
 /// The response to a request that cannot be read, the last one on its connection.
 pub(crate) fn refusal(bad: BadRequest, asked: Asked, now: Time) -> Bytes {
     whole(
-        &own_page(bad.status(), bad.reason(), "bad-request", now),
+        &own_page(bad.status(), bad.reason(), Detail::BadRequest, now),
         asked,
     )
 }
 
 /// A page of the connection's own: the engine was not asked, or gave no answer.
-pub(crate) fn own_page(status: u16, text: &str, detail: &'static str, now: Time) -> Response {
+pub(crate) fn own_page(status: u16, text: &str, detail: Detail, now: Time) -> Response {
     let cache_status = CacheStatus {
         detail: Some(detail),
         ..CacheStatus::default()
