@@ -15,7 +15,10 @@ use microcache_engine::{
 };
 use microcache_policy::{Fields, FieldsBuf, Rules, Scheme, key};
 use microcache_store::tier::{Spool, Tier, TierError, TierStats, Token};
-use microcache_store::{Claim, Content, Entry, EntryId, Got, MemoryLimits, Put, TierLimits, Tiers};
+use microcache_store::{
+    AnyTier, Claim, Content, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier,
+    MemoryLimits, Put, TierLimits, Tiers,
+};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
@@ -128,12 +131,38 @@ impl Tier for Slow {
         Box::pin(async { Ok(()) })
     }
 
+    fn stats(&self) -> TierStats {
+        TierStats::default()
+    }
+}
+
+impl LocalTier for Slow {
+    fn at_hand(&self, _: EntryId) -> Option<Entry> {
+        None
+    }
+
     fn spool(&self) -> Option<Box<dyn Spool>> {
         Some(Box::new(SlowSpool(self.clone(), Vec::new())))
     }
 
-    fn stats(&self) -> TierStats {
-        TierStats::default()
+    fn list(&self, _: Option<EntryId>, _: usize) -> BoxFuture<'_, Result<Listing, TierError>> {
+        Box::pin(async { Err(TierError::Down) })
+    }
+
+    fn remove_listed<'a>(&'a self, _: &'a Listed) -> BoxFuture<'a, Result<bool, TierError>> {
+        Box::pin(async { Err(TierError::Down) })
+    }
+
+    fn load_journal(&self) -> BoxFuture<'_, Result<JournalRecords, TierError>> {
+        Box::pin(async { Err(TierError::Down) })
+    }
+
+    fn append_to_journal(&self, _: Bytes) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(async { Err(TierError::Down) })
+    }
+
+    fn replace_journal(&self, _: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(async { Err(TierError::Down) })
     }
 }
 
@@ -206,8 +235,8 @@ fn engine(tier: &Slow) -> (Arc<Engine>, Arc<Application>) {
         route: 0,
         bypass: false,
     };
-    let tiers: Vec<Arc<dyn Tier>> = vec![Arc::new(tier.clone())];
-    let tiers = Tiers::new(tiers, TierLimits::default(), &Handle::current());
+    let local = AnyTier::Local(Arc::new(tier.clone()));
+    let tiers = Tiers::new(vec![local], TierLimits::default(), &Handle::current());
     let engine = Engine::new(settings, vec![route], Box::new(move |_| found), tiers);
     (Arc::new(engine), origin)
 }

@@ -1,11 +1,9 @@
 //! The tiers behind memory, started as the configuration says.
 
-use std::sync::Arc;
-
 use microcache_store::disk::{Disk, DiskError, DiskSettings};
 use microcache_store::memcached::{InvalidSettings, Memcached, MemcachedSettings, Pages};
 use microcache_store::redis::{Redis, RedisSettings, RedisStartError};
-use microcache_store::{Tier, TierLimits, Tiers};
+use microcache_store::{AnyTier, TierLimits, Tiers};
 use tokio::runtime::Handle;
 
 use crate::config::Config;
@@ -47,7 +45,7 @@ pub(crate) async fn start(
 ) -> Result<Tiers, TierStartError> {
     let limits = limits(config);
     let config = &config.tiers;
-    let mut tiers: Vec<Arc<dyn Tier>> = Vec::new();
+    let mut tiers: Vec<AnyTier> = Vec::new();
     if let Some((directory, capacity)) = &config.disk {
         let usual = DiskSettings::new(directory, *capacity);
         let settings = DiskSettings {
@@ -67,7 +65,7 @@ pub(crate) async fn start(
             );
             notices.say(Kind::Server, "disk", line);
         }
-        tiers.push(disk);
+        tiers.push(AnyTier::Local(disk));
     }
     if !config.memcached.is_empty() {
         let settings = MemcachedSettings {
@@ -80,7 +78,7 @@ pub(crate) async fn start(
             }),
             ..MemcachedSettings::default()
         };
-        tiers.push(Memcached::start(settings, background)?);
+        tiers.push(AnyTier::Shared(Memcached::start(settings, background)?));
     }
     if !config.redis.is_empty() {
         let authorities = match &config.redis_ca {
@@ -98,7 +96,7 @@ pub(crate) async fn start(
             max_object: config.redis_max_object,
             ..RedisSettings::default()
         };
-        tiers.push(Redis::start(settings, background).await?);
+        tiers.push(AnyTier::Shared(Redis::start(settings, background).await?));
     }
     Ok(Tiers::new(tiers, limits, background))
 }

@@ -63,14 +63,20 @@ pub struct Head {
     pub key: Bytes,
     /// The length of the body that belongs to it.
     pub body_len: u64,
+    /// The status code.
+    pub status: u16,
+    /// How long it may be used.
+    pub lifetime: Lifetime,
+    /// The request fields that select it.
+    pub vary: VaryNames,
+    /// What they said.
+    pub selection: Bytes,
+    /// The field lines.
+    pub fields: Bytes,
+    /// When the request was sent that brought it.
+    pub began: Time,
     body_sum: u64,
-    status: u16,
-    lifetime: Lifetime,
-    vary: VaryNames,
-    selection: Bytes,
-    fields: Bytes,
     generation: u64,
-    began: Time,
 }
 
 /// The head of a response whose body has this length and [`checksum`].
@@ -173,6 +179,11 @@ impl Head {
             generation,
             began: Time::from_millis(began),
         })
+    }
+
+    /// Whether it is a response's.
+    pub const fn is_response(&self) -> bool {
+        self.status != VARIES
     }
 
     /// The record, once its body is there. A body in memory is checked; one in a file checks what

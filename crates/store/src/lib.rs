@@ -19,5 +19,8 @@ pub use key_notes::Learnt;
 pub use memcached::{Memcached, MemcachedSettings};
 pub use memory::{Hit, Key, Memory, MemoryLimits, MemoryStats, Object, TooLarge};
 pub use stored::Stored;
-pub use tier::{Claim, Entry, EntryId, Got, Page, Put, Tier, TierError, TierStats, Token};
+pub use tier::{
+    AnyTier, Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, Page, Put,
+    Tier, TierError, TierStats, Token,
+};
 pub use tiers::{Claimed, Found, Lookup, Removal, Spooling, TierLimits, TierReport, Tiers, Turn};

@@ -6,12 +6,14 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::content::Content;
+use crate::encoding::Head;
 
 /// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -159,12 +161,6 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// one to bring it: one caller at a time, until it stores, releases, or the time is over.
     fn get(&self, id: EntryId, claim: Option<Duration>) -> BoxFuture<'_, Result<Got, TierError>>;
 
-    /// What is kept under an id, if it can be had without waiting for anything, and was checked from
-    /// end to end. `None` says nothing: [`Tier::get`] knows more.
-    fn at_hand(&self, _: EntryId) -> Option<Entry> {
-        None
-    }
-
     /// Claims the renewal of what is kept under an id: one caller at a time, until it stores,
     /// releases, or the time is over.
     fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>>;
@@ -184,12 +180,6 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// Forgets a record, and every claim on it.
     fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>>;
 
-    /// Begins to write a body that is too large to be held in memory. `None` if the tier does not
-    /// take such, or not now.
-    fn spool(&self) -> Option<Box<dyn Spool>> {
-        None
-    }
-
     /// The page that an application keeps there itself for what a request asks. `None` if such are
     /// not looked for.
     fn page(
@@ -202,6 +192,85 @@ pub trait Tier: Send + Sync + fmt::Debug {
 
     /// Its state.
     fn stats(&self) -> TierStats;
+}
+
+/// The kinds of tiers.
+#[derive(Clone, Debug)]
+pub enum AnyTier {
+    /// This process's alone.
+    Local(Arc<dyn LocalTier>),
+    /// Other processes use it too.
+    Shared(Arc<dyn Tier>),
+}
+
+/// A tier that is this process's alone and has what it keeps at home: a disk.
+pub trait LocalTier: Tier {
+    /// What is kept under an id, if it can be had without waiting for anything, and was checked from
+    /// end to end. `None` says nothing: [`Tier::get`] knows more.
+    fn at_hand(&self, id: EntryId) -> Option<Entry>;
+
+    /// Begins to write a body that is too large to be held in memory. `None` if there are too many
+    /// such now.
+    fn spool(&self) -> Option<Box<dyn Spool>>;
+
+    /// What is kept under the ids after this one, in their order: at most so many, and perhaps fewer,
+    /// so that it does not take long.
+    fn list(
+        &self,
+        after: Option<EntryId>,
+        most: usize,
+    ) -> BoxFuture<'_, Result<Listing, TierError>>;
+
+    /// Forgets a record if it is still the one that was listed; a newer one stays. Says whether it
+    /// was there.
+    fn remove_listed<'a>(&'a self, seen: &'a Listed) -> BoxFuture<'a, Result<bool, TierError>>;
+
+    /// What is in the journal, which outlives the process: a small file for whoever uses the tier.
+    fn load_journal(&self) -> BoxFuture<'_, Result<JournalRecords, TierError>>;
+
+    /// Adds a record to it. When this is ready, the record outlives a power failure too. It fails
+    /// if the journal would become too large.
+    fn append_to_journal(&self, record: Bytes) -> BoxFuture<'_, Result<(), TierError>>;
+
+    /// Puts these records in place of all, or fails and leaves them.
+    fn replace_journal(&self, records: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>>;
+}
+
+/// A page of what a tier keeps.
+#[derive(Debug)]
+pub struct Listing {
+    /// The entries, in the order of their ids.
+    pub entries: Vec<Listed>,
+    /// After which id the next page begins; `None` at the end.
+    pub next: Option<EntryId>,
+}
+
+/// What is kept under an id, without its body.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The id.
+    pub id: EntryId,
+    /// Everything but the body: see [`crate::encoding`].
+    pub head: Bytes,
+    /// Tells it from what comes in its place.
+    pub(crate) version: u64,
+}
+
+impl Listed {
+    /// The head of a response; `None` for what is none, or is damaged.
+    pub fn response(&self) -> Option<Head> {
+        let head = Head::decode(&self.head).ok();
+        head.filter(Head::is_response)
+    }
+}
+
+/// What a journal has.
+#[derive(Debug, PartialEq, Eq)]
+pub struct JournalRecords {
+    /// The records, the oldest first.
+    pub records: Vec<Bytes>,
+    /// Whether the file was damaged, so that later records may be missing.
+    pub is_damaged: bool,
 }
 
 /// A body on its way into a tier. Dropped before its end, it leaves nothing behind.

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use super::at_hand::AtHand;
 use super::expiry::{is_over, now};
 use super::index::Known;
+use super::journal::Journal;
 use super::layout::{self, Layout};
 use super::lock::Lock;
 use super::state::{Forgotten, Size, State, Step};
@@ -37,6 +38,7 @@ pub(super) struct Files {
     lock: Mutex<Lock>,
     state: Mutex<State>,
     stripes: [RwLock<()>; STRIPES],
+    pub(super) journal: Journal,
     evicted: AtomicU64,
     completed: Notify,
 }
@@ -73,6 +75,7 @@ impl Files {
             lock: Mutex::new(lock),
             state: Mutex::new(State::new(settings.open_files, is_new)),
             stripes: [const { RwLock::new(()) }; STRIPES],
+            journal: Journal::default(),
             evicted: AtomicU64::new(0),
             completed: Notify::new(),
             layout,
@@ -223,7 +226,8 @@ impl Files {
         self.state.lock().condemned.keys().copied().collect()
     }
 
-    /// Removes a file that is not what it should be, unless a better one has come in its place.
+    /// Removes a file that is not what it should be, or that was looked for, unless another has come
+    /// in its place.
     pub(super) fn remove_flawed(
         &self,
         id: EntryId,

@@ -108,6 +108,14 @@ impl Prefix {
         }
     }
 
+    /// The checksum over prefix and head, as it stands in what [`Prefix::decode`] has read.
+    pub fn seal(opening: &[u8]) -> u64 {
+        let sum = opening
+            .get(Self::LEN - 8..)
+            .and_then(|rest| rest.first_chunk());
+        sum.map_or(0, |sum| u64::from_le_bytes(*sum))
+    }
+
     /// Where the head lies.
     pub const fn head(&self) -> Range<usize> {
         Self::LEN..Self::LEN + self.head_len as usize

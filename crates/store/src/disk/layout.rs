@@ -16,6 +16,7 @@ use crate::tier::EntryId;
 const VERSIONS: &str = "microcache-v";
 const VERSION: &str = "1";
 const TEMPORARY: &str = "tmp";
+const JOURNAL: &str = "journal";
 
 /// The tree of one directory.
 pub(super) struct Layout {
@@ -67,6 +68,25 @@ impl Layout {
         self.folder_of(&format!("{number:02x}"))
     }
 
+    pub(super) fn journal(&self) -> PathBuf {
+        self.home.join(JOURNAL)
+    }
+
+    /// Where a journal lies until it is complete.
+    pub(super) fn new_journal(&self) -> PathBuf {
+        self.home.join(format!("{JOURNAL}.new"))
+    }
+
+    /// Where a journal lies that could not be read to its end.
+    pub(super) fn damaged_journal(&self) -> PathBuf {
+        self.home.join(format!("{JOURNAL}.damaged"))
+    }
+
+    /// Has names that were given or taken here written to the disk.
+    pub(super) fn sync_home(&self) -> io::Result<()> {
+        File::open(&self.home)?.sync_all()
+    }
+
     /// The id that a file of this name in a folder has.
     pub(super) fn id_of(folder: u32, name: &str) -> Option<EntryId> {
         let number = u128::from_str_radix(name, 16).ok();
@@ -104,7 +124,9 @@ impl Layout {
             own.is_some_and(|own| own == name)
                 || version.is_none_or(|version| version.parse::<u32>().is_err())
         })?;
-        clear(&self.home, |name| name == TEMPORARY || is_digits(name, 2))
+        clear(&self.home, |name| {
+            name == TEMPORARY || name.starts_with(JOURNAL) || is_digits(name, 2)
+        })
     }
 
     fn folder_of(&self, digits: &str) -> PathBuf {

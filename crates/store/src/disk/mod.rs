@@ -12,7 +12,9 @@ mod files;
 pub mod format;
 mod health;
 mod index;
+mod journal;
 mod layout;
+mod list;
 mod lock;
 mod open;
 mod read;
@@ -28,6 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -38,8 +41,15 @@ use self::format::Flaw;
 use self::health::Health;
 use self::spool::DiskSpool;
 use crate::tier::{
-    BoxFuture, Claim, Entry, EntryId, Got, Put, Spool, Tier, TierError, TierStats, Token,
+    BoxFuture, Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, Put, Spool,
+    Tier, TierError, TierStats, Token,
 };
+
+pub use self::journal::JOURNAL_LIMIT;
+
+/// What reports say until the next start.
+const DAMAGED_JOURNAL: &str =
+    "the journal was damaged: what could not be read of it lies in journal.damaged";
 
 /// Where, and how much.
 #[derive(Clone, Debug)]
@@ -125,6 +135,8 @@ pub struct Disk {
     files: Arc<Files>,
     reading: Arc<Crew>,
     writing: Arc<Crew>,
+    listing: Crew,
+    journalling: Crew,
     spools: Arc<Semaphore>,
     background: JoinHandle<()>,
     refused: AtomicU64,
@@ -162,6 +174,8 @@ impl Disk {
         let background = background::run(Arc::downgrade(&files), Arc::clone(&reading));
         Ok(Arc::new(Self {
             reading,
+            listing: crew("reading through", 1, settings.write_deadline),
+            journalling: crew("the journal", 1, settings.write_deadline),
             writing: Arc::new(crew("writing", settings.writes, settings.write_deadline)),
             spools: Arc::new(Semaphore::new(settings.spools)),
             background: handle.spawn(background),
@@ -239,14 +253,6 @@ impl Tier for Disk {
         })
     }
 
-    fn at_hand(&self, id: EntryId) -> Option<Entry> {
-        match self.files.look_up(id) {
-            (Lookup::Open(entry), _) => Some(entry),
-            (Lookup::Closed(blocks), _) => at_hand::read(&self.files, id, blocks),
-            (Lookup::Missing | Lookup::Unknown, _) => None,
-        }
-    }
-
     fn claim(&self, _: EntryId, _: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
         Box::pin(async { Ok(Claim::Mine(self.files.now())) })
     }
@@ -284,15 +290,14 @@ impl Tier for Disk {
         })
     }
 
-    fn spool(&self) -> Option<Box<dyn Spool>> {
-        let place = Arc::clone(&self.spools).try_acquire_owned().ok()?;
-        let (files, writing) = (Arc::clone(&self.files), Arc::clone(&self.writing));
-        Some(Box::new(DiskSpool::new(files, writing, place)))
-    }
-
     fn stats(&self) -> TierStats {
         let totals = self.files.totals();
-        let crews = [&self.reading, &self.writing];
+        let crews = [
+            &*self.reading,
+            &self.writing,
+            &self.listing,
+            &self.journalling,
+        ];
         TierStats {
             entries: Some(totals.entries),
             bytes: Some(totals.bytes),
@@ -303,8 +308,61 @@ impl Tier for Disk {
             degraded: crews
                 .iter()
                 .filter_map(|crew| crew.health.report())
+                .chain(
+                    self.files
+                        .journal
+                        .was_damaged()
+                        .then(|| DAMAGED_JOURNAL.into()),
+                )
                 .collect(),
         }
+    }
+}
+
+impl LocalTier for Disk {
+    fn at_hand(&self, id: EntryId) -> Option<Entry> {
+        match self.files.look_up(id) {
+            (Lookup::Open(entry), _) => Some(entry),
+            (Lookup::Closed(blocks), _) => at_hand::read(&self.files, id, blocks),
+            (Lookup::Missing | Lookup::Unknown, _) => None,
+        }
+    }
+
+    fn spool(&self) -> Option<Box<dyn Spool>> {
+        let place = Arc::clone(&self.spools).try_acquire_owned().ok()?;
+        let (files, writing) = (Arc::clone(&self.files), Arc::clone(&self.writing));
+        Some(Box::new(DiskSpool::new(files, writing, place)))
+    }
+
+    fn list(
+        &self,
+        after: Option<EntryId>,
+        most: usize,
+    ) -> BoxFuture<'_, Result<Listing, TierError>> {
+        let files = Arc::clone(&self.files);
+        Box::pin(self.listing.run(move || list::page(&files, after, most)))
+    }
+
+    fn remove_listed<'a>(&'a self, seen: &'a Listed) -> BoxFuture<'a, Result<bool, TierError>> {
+        let (files, seen) = (Arc::clone(&self.files), seen.clone());
+        Box::pin(self.writing.run(move || list::remove(&files, &seen)))
+    }
+
+    fn load_journal(&self) -> BoxFuture<'_, Result<JournalRecords, TierError>> {
+        let files = Arc::clone(&self.files);
+        Box::pin(self.journalling.run(move || files.journal.load(&files)))
+    }
+
+    fn append_to_journal(&self, record: Bytes) -> BoxFuture<'_, Result<(), TierError>> {
+        let files = Arc::clone(&self.files);
+        let job = move || files.journal.append(&files, &record);
+        Box::pin(self.journalling.run(job))
+    }
+
+    fn replace_journal(&self, records: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>> {
+        let files = Arc::clone(&self.files);
+        let job = move || files.journal.replace(&files, &records);
+        Box::pin(self.journalling.run(job))
     }
 }
 

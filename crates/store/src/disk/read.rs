@@ -143,6 +143,11 @@ impl<'a> Opened<'a> {
         }))
     }
 
+    /// The checksum that this head has had since it was written, and no other one.
+    pub(super) fn seal(&self) -> u64 {
+        Prefix::seal(&self.opening)
+    }
+
     fn entry(self, files: &Files, asked: Token) -> Result<Answer, Failure> {
         let id = self.prefix.id;
         let known = Known::new(id, self.file_len, self.prefix.expires);
@@ -222,7 +227,7 @@ pub(super) const HOW: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOATIME);
 
-fn open(path: &Path) -> io::Result<File> {
+pub(super) fn open(path: &Path) -> io::Result<File> {
     let file = match rustix::fs::open(path, HOW, Mode::empty()) {
         // The file is another user's, who lets us read it.
         Err(Errno::PERM) => rustix::fs::open(path, HOW - OFlags::NOATIME, Mode::empty())?,

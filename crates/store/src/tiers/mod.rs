@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use crate::encoding::Varies;
 use crate::memory::Hit;
 use crate::stored::Stored;
-use crate::tier::{EntryId, Page, Tier, Token};
+use crate::tier::{AnyTier, EntryId, LocalTier, Page, Token};
 
 use placed::{Job, Placed, Storing};
 pub use report::{LATENCIES, TierReport};
@@ -103,7 +103,7 @@ pub struct Claimed {
 
 impl Tiers {
     /// These tiers, the nearest first. Writing happens on `background`.
-    pub fn new(tiers: Vec<Arc<dyn Tier>>, limits: TierLimits, background: &Handle) -> Self {
+    pub fn new(tiers: Vec<AnyTier>, limits: TierLimits, background: &Handle) -> Self {
         Self {
             tiers: tiers
                 .into_iter()
@@ -246,9 +246,14 @@ impl Tiers {
     /// A place for a body that is too large for memory, if a tier takes such.
     pub fn spool(&self) -> Option<Spooling> {
         self.tiers.iter().find_map(|placed| {
-            let spool = placed.tier.spool()?;
+            let spool = placed.local.as_ref()?.spool()?;
             Some(Spooling::begin(placed, spool, self.limits.spool_queue))
         })
+    }
+
+    /// The tier that is this process's alone, if there is one.
+    pub fn local(&self) -> Option<&Arc<dyn LocalTier>> {
+        self.tiers.iter().find_map(|placed| placed.local.as_ref())
     }
 
     /// What the tiers have done and say of themselves.

@@ -18,12 +18,16 @@ use crate::encoding::{Corrupt, Head, Record, Varies, checksum, encode, encode_va
 use crate::memory::Hit;
 use crate::random;
 use crate::stored::Stored;
-use crate::tier::{Claim, Entry, EntryId, Got, Page, Put, Tier, TierError, Token};
+use crate::tier::{
+    AnyTier, Claim, Entry, EntryId, Got, LocalTier, Page, Put, Tier, TierError, Token,
+};
 
 /// A tier in its place: with its queue of things to write and the counts of what it did.
 #[derive(Debug)]
 pub(super) struct Placed {
     pub(super) tier: Arc<dyn Tier>,
+    /// The same, if it is this process's alone.
+    pub(super) local: Option<Arc<dyn LocalTier>>,
     jobs: UnboundedSender<Job>,
     queued: AtomicU64,
     /// What waits to be written of bodies that go there while they arrive.
@@ -81,10 +85,15 @@ impl Counters {
 
 impl Placed {
     /// Writing to it happens on `background`.
-    pub(super) fn new(tier: Arc<dyn Tier>, background: &Handle) -> Arc<Self> {
+    pub(super) fn new(tier: AnyTier, background: &Handle) -> Arc<Self> {
+        let (tier, local): (Arc<dyn Tier>, _) = match tier {
+            AnyTier::Local(local) => (Arc::clone(&local) as _, Some(local)),
+            AnyTier::Shared(shared) => (shared, None),
+        };
         let (jobs, waiting) = unbounded_channel();
         let placed = Arc::new(Self {
             tier,
+            local,
             jobs,
             queued: AtomicU64::new(0),
             spooled: AtomicU64::new(0),

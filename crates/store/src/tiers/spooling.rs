@@ -264,7 +264,10 @@ mod tests {
 
     use super::*;
     use crate::content::Content;
-    use crate::tier::{BoxFuture, Claim, Entry, Got, Put, Tier, TierStats, Token};
+    use crate::tier::{
+        AnyTier, BoxFuture, Claim, Entry, Got, JournalRecords, Listed, Listing, LocalTier, Put,
+        Tier, TierStats, Token,
+    };
     use crate::tiers::{TierLimits, Tiers};
 
     const LIMIT: u64 = 1000;
@@ -308,12 +311,38 @@ mod tests {
             Box::pin(async { Ok(()) })
         }
 
+        fn stats(&self) -> TierStats {
+            TierStats::default()
+        }
+    }
+
+    impl LocalTier for Slow {
+        fn at_hand(&self, _: EntryId) -> Option<Entry> {
+            None
+        }
+
         fn spool(&self) -> Option<Box<dyn Spool>> {
             Some(Box::new(SlowSpool(Arc::clone(&self.0), Vec::new())))
         }
 
-        fn stats(&self) -> TierStats {
-            TierStats::default()
+        fn list(&self, _: Option<EntryId>, _: usize) -> BoxFuture<'_, Result<Listing, TierError>> {
+            Box::pin(async { Err(TierError::Down) })
+        }
+
+        fn remove_listed<'a>(&'a self, _: &'a Listed) -> BoxFuture<'a, Result<bool, TierError>> {
+            Box::pin(async { Err(TierError::Down) })
+        }
+
+        fn load_journal(&self) -> BoxFuture<'_, Result<JournalRecords, TierError>> {
+            Box::pin(async { Err(TierError::Down) })
+        }
+
+        fn append_to_journal(&self, _: Bytes) -> BoxFuture<'_, Result<(), TierError>> {
+            Box::pin(async { Err(TierError::Down) })
+        }
+
+        fn replace_journal(&self, _: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>> {
+            Box::pin(async { Err(TierError::Down) })
         }
     }
 
@@ -347,7 +376,7 @@ mod tests {
             spool_queue: LIMIT,
             ..TierLimits::default()
         };
-        let slow: Arc<dyn Tier> = Arc::new(Slow(Arc::clone(&writes)));
+        let slow = AnyTier::Local(Arc::new(Slow(Arc::clone(&writes))));
         (Tiers::new(vec![slow], limits, &Handle::current()), writes)
     }
 

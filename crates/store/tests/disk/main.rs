@@ -1,5 +1,8 @@
 //! The disk tier, from outside: real files, real restarts, real kills.
 
+mod journal;
+mod list;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -11,7 +14,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use microcache_store::disk::{Disk, DiskError, DiskSettings};
-use microcache_store::{Claim, Content, Entry, EntryId, Got, Put, Tier, TierError, Token};
+use microcache_store::{
+    Claim, Content, Entry, EntryId, Got, LocalTier, Put, Tier, TierError, Token,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
