@@ -24,7 +24,7 @@ test-valkey: tools
 
 # Collapsing under every order of threads; built apart, because its locks and threads are shuttle's.
 shuttle: tools
-	RUSTFLAGS="--cfg shuttle" cargo test --locked -p microcache-engine --test shuttle --target-dir target/shuttle
+	RUSTFLAGS="--cfg shuttle" cargo test --locked -p microcache-engine --lib --target-dir target/shuttle
 
 lint: tools deny
 	cargo fmt --all --check

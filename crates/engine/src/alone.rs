@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use http::Method;
 use microcache_policy::{
-    CacheStatus, Detail, Fields, FieldsBuf, Handling, HeadUpdate, Storable, Time, Vary,
-    head_update, is_conditional_field, is_origin_failure, is_refusal, refreshed, vary,
+    CacheStatus, Detail, Fields, FieldsBuf, Handling, HeadUpdate, RequestFacts, Storable, Time,
+    Vary, head_update, is_conditional_field, is_origin_failure, is_refusal, refreshed, vary,
 };
 use microcache_store::Hit;
 use tokio::time::Instant;
 
 use crate::body::Body;
+use crate::cache::ChangeKind;
 use crate::cache::flight::{Failure, Lone};
 use crate::failure::failed;
 use crate::keep::{complete, judge};
@@ -18,7 +20,7 @@ use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, OriginRequest, OriginResponse, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::passed_on;
-use crate::serve::{Alone, Engine, Route, WhyAsked};
+use crate::serve::{Alone, Engine, Route};
 use crate::stale::{Waited, Wish};
 
 impl Engine {
@@ -32,10 +34,9 @@ impl Engine {
         let Some(key) = &question.key else {
             return self.alone(question, incoming).await;
         };
-        let (why, key, asked) = (question.why, key.clone(), incoming.without_body());
+        let (route, key, asked) = (question.why.route, key.clone(), incoming.without_body());
         let wish = Wish {
-            route: why.route,
-            facts: &why.facts,
+            route,
             key: &key,
             incoming: &asked,
             known: [None; 2],
@@ -43,12 +44,13 @@ impl Engine {
         if self.stale_copy(&wish, Detail::OriginSlow).is_none() {
             return self.alone(question, incoming).await;
         }
+        let forward = question.why.forward;
         let answer = tokio::spawn(Arc::clone(&self).alone(question, incoming));
         let copy = || self.stale_copy(&wish, Detail::OriginSlow);
         match self.or_stale(answer, (Instant::now(), None), copy).await {
             Waited::Told(Ok(response)) | Waited::Stale(response) => response,
             Waited::Told(Err(_)) | Waited::TooLong => {
-                failed(&Failure::Abandoned, why.forward, self.clock.now())
+                failed(&Failure::Abandoned, forward, self.clock.now())
             }
         }
     }
@@ -77,7 +79,7 @@ impl Engine {
         let answer = route.origin.fetch(request).await;
         if let Some(failure) = failure(&answer)
             && let Some(key) = &key
-            && let Some(copy) = self.copy_alone(&why, key, &incoming, &failure).await
+            && let Some(copy) = self.copy_alone(why.route, key, &incoming, &failure).await
         {
             return copy;
         }
@@ -92,7 +94,7 @@ impl Engine {
         self.invalidate_after(&incoming, response.status, response.fields.fields())
             .await;
 
-        let facts = why.facts;
+        let facts = self.facts(why.route, &incoming);
         let cache_status = CacheStatus {
             fwd: Some(why.forward),
             fwd_status: Some(response.status),
@@ -105,7 +107,7 @@ impl Engine {
             if facts.is_head() {
                 if let Some(stored) = stored {
                     let times = (request_time, now);
-                    self.update_from_head(lone, &why, &incoming, &stored, &response, times);
+                    self.update_from_head(lone, route, &incoming, &stored, &response, times);
                 }
             } else if !(is_refusal(response.status) && stored.is_some())
                 && let Ok(lifetime) = judge(&self, route, &facts, &response, request_time, now)
@@ -129,14 +131,13 @@ impl Engine {
     /// The answer from a copy that may be used because the origin failed.
     async fn copy_alone(
         &self,
-        why: &WhyAsked,
+        route: usize,
         key: &[u8],
         incoming: &Incoming,
         failure: &Failure,
     ) -> Option<Response> {
         let wish = Wish {
-            route: why.route,
-            facts: &why.facts,
+            route,
             key,
             incoming,
             known: [None; 2],
@@ -152,14 +153,14 @@ impl Engine {
     fn update_from_head(
         &self,
         lone: Lone,
-        why: &WhyAsked,
+        route: &Route,
         incoming: &Incoming,
         stored: &Hit,
         response: &OriginResponse,
         (request_time, now): (Time, Time),
     ) {
-        let (route, facts) = (&self.routes[why.route], &why.facts);
         let view = incoming.origin_view(&route.rules);
+        let facts = RequestFacts::read(&Method::HEAD, view.fields, false, &route.rules);
         if facts.handling() != Handling::Cache || !self.is_of(lone.key(), route, stored, response) {
             return;
         }
@@ -177,7 +178,7 @@ impl Engine {
             }
             HeadUpdate::Freshen(merged) => {
                 let (have, new) = (stored.fields(), response.fields.fields());
-                let merge = refreshed(facts, 200, have, new, request_time, now, rules);
+                let merge = refreshed(&facts, 200, have, new, request_time, now, rules);
                 let Storable::Yes(lifetime) = merge.storable else {
                     return;
                 };
@@ -186,7 +187,8 @@ impl Engine {
             }
         };
         if let Some(leader) = lone.lead() {
-            self.cache.commit(&leader, renewed, &view, None);
+            self.cache
+                .commit(&leader, renewed, &view, None, ChangeKind::Renewed);
         }
     }
 

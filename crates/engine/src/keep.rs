@@ -11,14 +11,14 @@ use bytes::Bytes;
 use microcache_policy::vary::{self, Selection, VaryNames};
 use microcache_policy::{
     CacheStatus, Detail, Fields, FieldsBuf, Lifetime, OriginView, RequestFacts, Rules, Storable,
-    Time, date, fields_to_store, storable,
+    Time, date, fields_to_store, storable, tags,
 };
-use microcache_store::{Claimed, Spooling, Stored};
+use microcache_store::{Claimed, Spooling, Stored, TagNumbers};
 use tokio::time::{Instant, timeout};
 
 use crate::body::{Body, BodyError, Frame};
-use crate::cache::Cache;
 use crate::cache::flight::{Filling, Leader};
+use crate::cache::{Cache, ChangeKind, tag_numbers};
 use crate::fill::{Fill, FillReader, Pushed, Unwanted};
 use crate::message::{Incoming, Response};
 use crate::origin::OriginResponse;
@@ -39,7 +39,7 @@ impl LeadersCopy {
     pub(crate) fn respond(
         self,
         request: Fields<'_>,
-        facts: &RequestFacts,
+        facts: &RequestFacts<'_>,
         now: Time,
         mut cache_status: CacheStatus,
     ) -> Response {
@@ -79,6 +79,7 @@ impl Engine {
         let mut selection = Selection::new();
         vary::select(&vary, &incoming.origin_view(&route.rules), &mut selection);
         let fields = fields_to_store(response.fields.fields(), &route.rules);
+        let tags = tags_of(key, response.fields.fields(), &route.rules);
         let fill = Fill::new(&self.fill_budget);
         let reader = fill.reader().expect("nothing has been let go of yet");
         let filling = Filling {
@@ -90,6 +91,7 @@ impl Engine {
             selection: Bytes::copy_from_slice(&selection),
             asker: incoming.asker(),
             began,
+            tags,
             fill,
         };
         response.fields.remove("age");
@@ -230,6 +232,7 @@ impl Engine {
                 &filling.selection,
                 filling.began,
             )
+            .with_tags(filling.tags.clone())
         };
         let key = leader.key();
         let request = filling.asker.origin_view(&route.rules);
@@ -240,7 +243,8 @@ impl Engine {
             Keeping::Nothing => filling.fill.finish(end),
             Keeping::InMemory => {
                 let stored = with_body(filling.fill.collect());
-                self.cache.commit(&leader, stored, &request, claimed);
+                let kind = ChangeKind::Stored;
+                self.cache.commit(&leader, stored, &request, claimed, kind);
                 filling.fill.finish(end);
             }
             Keeping::Spool(spool) => {
@@ -298,7 +302,7 @@ impl Drop for Told<'_> {
 pub(crate) fn judge(
     engine: &Engine,
     route: &Route,
-    facts: &RequestFacts,
+    facts: &RequestFacts<'_>,
     response: &OriginResponse,
     request_time: Time,
     now: Time,
@@ -347,7 +351,14 @@ impl Engine {
             &selection,
             began,
         )
+        .with_tags(tags_of(key, fields.fields(), request.rules))
     }
+}
+
+/// By what a response may be purged together with others. One with too many tags is not stored.
+fn tags_of(key: &[u8], response: Fields<'_>, rules: &Rules) -> TagNumbers {
+    let tags = tags::of_response(response, rules).unwrap_or_default();
+    tag_numbers(key, tags.iter())
 }
 
 /// What a recipient adds to a response (RFC 9110 §6.6.1, §7.6.3).

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::behind::Behind;
 use crate::body::Body;
+use crate::cache::ChangeKind;
 use crate::cache::flight::{Failure, Leader};
 use crate::keep::{complete, judge};
 use crate::message::Incoming;
@@ -23,8 +24,6 @@ use crate::verdict::{Failed, Verdict};
 /// One collapsed fetch.
 pub(crate) struct Fetch {
     pub(crate) route: usize,
-    /// What it asks of a cache ([`RequestFacts::as_fill`]).
-    pub(crate) facts: RequestFacts,
     pub(crate) stored: Option<Hit>,
     pub(crate) urgency: Urgency,
     pub(crate) incoming: Arc<Incoming>,
@@ -35,8 +34,8 @@ pub(crate) struct Fetch {
 impl Fetch {
     /// Tells the others and the one who asked. Nothing here holds on to the request when that one is
     /// told.
-    fn conclude(self, leader: &Leader, verdict: Verdict, now: Time) {
-        verdict.tell_others(leader, now);
+    fn conclude(self, engine: &Engine, leader: &Leader, verdict: Verdict) {
+        verdict.tell_others(&engine.cache, leader, engine.clock.now());
         drop(self.incoming);
         if let Some(asker) = self.asker {
             let _ = asker.send(verdict);
@@ -58,13 +57,19 @@ struct Times {
     response: Time,
 }
 
+/// The request that a fetch for everyone is, whatever the client's was.
+fn facts_of_fill<'a>(route: &Route, fetch: &'a Fetch) -> RequestFacts<'a> {
+    let fields = Fields::new(&fetch.incoming.fields);
+    RequestFacts::read(&Method::GET, fields, false, &route.rules)
+}
+
 impl Engine {
     /// Fetches for everyone: looks behind memory, asks, judges the answer, and tells.
     pub(crate) async fn lead(self: Arc<Self>, leader: Leader, mut fetch: Fetch) {
         let claimed = match self.look_behind(&leader, &mut fetch).await {
             Behind::Ask(claimed) => claimed,
             Behind::Found(hit, tier) => {
-                return fetch.conclude(&leader, Verdict::Found(hit, tier), self.clock.now());
+                return fetch.conclude(&self, &leader, Verdict::Found(hit, tier));
             }
         };
         let route = &self.routes[fetch.route];
@@ -98,7 +103,7 @@ impl Engine {
     ) {
         let (route, now) = (&self.routes[fetch.route], times.response);
         complete(&mut response.fields, now);
-        let facts = fetch.facts;
+        let facts = facts_of_fill(route, &fetch);
         let judged = judge(self, route, &facts, &response, times.request, now);
         let keeps_stale = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
         if is_origin_failure(response.status)
@@ -111,7 +116,7 @@ impl Engine {
         if is_refusal(response.status) && (fetch.stored.is_some() || judged.is_err()) {
             // What this client sent may be the reason: what is stored stays, and the others ask.
             let why = judged.err().unwrap_or(Detail::Refused);
-            return fetch.conclude(&leader, Verdict::Refused(response, why), now);
+            return fetch.conclude(self, &leader, Verdict::Refused(response, why));
         }
         match judged {
             Ok(lifetime) => {
@@ -123,7 +128,7 @@ impl Engine {
                 self.cache
                     .learn(&leader, filling.learnt(&route.rules), &view);
                 let number = fetch.route;
-                fetch.conclude(&leader, Verdict::Storable(copy), now);
+                fetch.conclude(self, &leader, Verdict::Storable(copy));
                 self.fill(leader, &filling, body, number, claimed).await;
             }
             Err(why) => self.tell_private(&leader, fetch, response, why, now),
@@ -146,13 +151,14 @@ impl Engine {
             let until = now.plus(self.settings.remember_too_large);
             self.cache.note_too_large(leader.key(), &view, until);
         }
-        let wants_part = fetch.facts.range().is_some() && fetch.incoming.method == Method::GET;
+        let facts = facts_of_fill(route, &fetch);
+        let wants_part = facts.range().is_some() && fetch.incoming.method == Method::GET;
         let verdict = if why == Detail::TooLarge && wants_part && response.status == 200 {
             Verdict::TooLarge
         } else {
             Verdict::Private(response, why)
         };
-        fetch.conclude(leader, verdict, now);
+        fetch.conclude(self, leader, verdict);
     }
 
     /// Tells that the origin failed, and what copy there is.
@@ -170,7 +176,7 @@ impl Engine {
             stale,
             page,
         };
-        fetch.conclude(leader, Verdict::Failed(failed), self.clock.now());
+        fetch.conclude(self, leader, Verdict::Failed(failed));
     }
 
     async fn fetch_once(&self, route: &Route, fetch: &Fetch) -> Result<Answered, OriginError> {
@@ -221,7 +227,7 @@ impl Engine {
         complete(&mut update.fields, times.response);
         let view = fetch.incoming.origin_view(&route.rules);
         let merged = refreshed(
-            &fetch.facts,
+            &facts_of_fill(route, &fetch),
             stored.status,
             stored.fields(),
             update.fields.fields(),
@@ -241,7 +247,8 @@ impl Engine {
                     self.cache.forget_in_tiers(key);
                 }
                 let copy = confirmed.with_lifetime(lifetime);
-                self.cache.commit(leader, copy, &view, claimed);
+                self.cache
+                    .commit(leader, copy, &view, claimed, ChangeKind::Renewed);
                 Verdict::Confirmed(confirmed)
             }
             Storable::No(why) => {
@@ -251,7 +258,7 @@ impl Engine {
                 Verdict::ConfirmedForOne(Memory::hold(renewed(stored.lifetime)), why)
             }
         };
-        fetch.conclude(leader, verdict, times.response);
+        fetch.conclude(self, leader, verdict);
     }
 
     /// The answer to this request is not to be shared, and neither will the next ones to such
@@ -268,8 +275,9 @@ impl Engine {
     ) {
         let route = &self.routes[fetch.route];
         let view = fetch.incoming.origin_view(&route.rules);
+        let facts = RequestFacts::read(&Method::GET, view.fields, false, &route.rules);
         // Somebody's credentials may be the reason. They say nothing about what others get.
-        if !matches!(fetch.facts.handling(), Handling::Credentialed) {
+        if !matches!(facts.handling(), Handling::Credentialed) {
             if let Some(stored) = &fetch.stored
                 && matches!(why, Detail::Private | Detail::NoStore)
             {

@@ -135,11 +135,10 @@ pub struct Together {
     pub(crate) wanted: Wanted,
 }
 
-/// Why the origin is asked, as `Cache-Status` says it, and what was read of the request.
+/// Why the origin is asked, as `Cache-Status` says it.
 #[derive(Clone, Copy)]
 pub(crate) struct WhyAsked {
     pub(crate) route: usize,
-    pub(crate) facts: RequestFacts,
     pub(crate) forward: Forward,
     pub(crate) detail: Option<Detail>,
 }
@@ -156,7 +155,6 @@ pub(crate) struct Wanted {
 /// A stale response that should be renewed.
 pub struct Refresh {
     pub(crate) route: usize,
-    pub(crate) facts: RequestFacts,
     pub(crate) wanted: Wanted,
 }
 
@@ -186,12 +184,10 @@ impl Engine {
     pub fn serve(&self, request: &Request<'_>, now: Time) -> Served {
         let found = (self.find)(request);
         let route = &self.routes[found.route];
-        let facts = facts_of(request, &route.rules);
         let pass = |forward, detail| {
             let route = found.route;
             let why = WhyAsked {
                 route,
-                facts,
                 forward,
                 detail,
             };
@@ -202,6 +198,7 @@ impl Engine {
         if route.pass || found.bypass {
             return pass(Forward::Bypass, None);
         }
+        let facts = facts_of(request, &route.rules);
         let together = match facts.handling() {
             _ if request.upgrade => return pass(Forward::Bypass, Some(Detail::Upgrade)),
             Handling::Pass(why) => return pass(forward(why), Some(why.detail())),
@@ -282,7 +279,6 @@ impl Engine {
         }
         let why = WhyAsked {
             route: look.route,
-            facts: *facts,
             forward: if together { forward } else { Forward::Request },
             detail: alone,
         };
@@ -315,7 +311,7 @@ impl Engine {
         key: &[u8],
         route: usize,
         request: &Request<'_>,
-        facts: &RequestFacts,
+        facts: &RequestFacts<'_>,
         now: Time,
     ) -> Served {
         if !hit.claim_refresh(now, self.settings.refresh_pause) {
@@ -328,12 +324,7 @@ impl Engine {
             stored: Some(hit.clone()),
         };
         let response = answer(hit, request, facts, now, Outcome::Stale);
-        let refresh = Refresh {
-            route,
-            facts: *facts,
-            wanted,
-        };
-        Served::NowAndRefresh(response, refresh)
+        Served::NowAndRefresh(response, Refresh { route, wanted })
     }
 
     /// Why a request should not wait for somebody else's fetch of the same.
@@ -359,7 +350,7 @@ impl Engine {
 }
 
 /// What a request asks for on a route with these rules.
-fn facts_of(request: &Request<'_>, rules: &Rules) -> RequestFacts {
+pub(crate) fn facts_of<'a>(request: &Request<'a>, rules: &Rules) -> RequestFacts<'a> {
     let facts = RequestFacts::read(request.method, request.fields, request.has_body, rules);
     if request.signed_in {
         facts.signed_in()
@@ -386,7 +377,7 @@ pub(crate) struct Look<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) request: &'a Request<'a>,
     pub(crate) view: &'a OriginView<'a>,
-    pub(crate) facts: &'a RequestFacts,
+    pub(crate) facts: &'a RequestFacts<'a>,
 }
 
 fn only_if_cached(forward: Forward, now: Time) -> Response {
@@ -410,7 +401,7 @@ fn forward(why: PassReason) -> Forward {
 pub(crate) fn answer(
     hit: Hit,
     request: &Request<'_>,
-    facts: &RequestFacts,
+    facts: &RequestFacts<'_>,
     now: Time,
     outcome: Outcome,
 ) -> Response {
@@ -427,7 +418,7 @@ pub(crate) fn answer_from(
     tier: Detail,
     hit: Hit,
     request: &Request<'_>,
-    facts: &RequestFacts,
+    facts: &RequestFacts<'_>,
     now: Time,
 ) -> Response {
     let outcome = if hit.lifetime.ttl(now) > 0 {

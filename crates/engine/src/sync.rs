@@ -1,17 +1,22 @@
-//! The one lock the engine uses, and wakers under it. Under `--cfg shuttle` the lock is
-//! shuttle's, so that `tests/shuttle.rs` can try every order in which threads meet.
+//! The locks the engine uses, and wakers under them. Under `--cfg shuttle` the locks are
+//! shuttle's, so that `cache/shuttle.rs` can try many orders in which threads meet.
 
 use std::task::Waker;
 
 #[cfg(not(shuttle))]
-pub(crate) use parking_lot::{Mutex, MutexGuard};
+pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock};
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::atomic::AtomicU64;
 
 #[cfg(shuttle)]
-pub(crate) use under_shuttle::{Mutex, MutexGuard};
+pub(crate) use shuttle::sync::atomic::AtomicU64;
+#[cfg(shuttle)]
+pub(crate) use under_shuttle::{Mutex, MutexGuard, RwLock};
 
 #[cfg(shuttle)]
 mod under_shuttle {
     pub(crate) use shuttle::sync::MutexGuard;
+    use shuttle::sync::{RwLockReadGuard, RwLockWriteGuard};
 
     /// shuttle's lock in parking_lot's shape.
     #[derive(Debug, Default)]
@@ -24,6 +29,20 @@ mod under_shuttle {
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().expect("no test panics under the lock")
+        }
+    }
+
+    /// The same of its lock for many readers.
+    #[derive(Debug, Default)]
+    pub(crate) struct RwLock<T>(shuttle::sync::RwLock<T>);
+
+    impl<T> RwLock<T> {
+        pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+            self.0.read().expect("no test panics under the lock")
+        }
+
+        pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+            self.0.write().expect("no test panics under the lock")
         }
     }
 }

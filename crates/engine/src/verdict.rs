@@ -1,8 +1,9 @@
 //! What a fetch came to: one word for the one who led it and for those who waited.
 
 use microcache_policy::{Detail, Time};
-use microcache_store::Hit;
+use microcache_store::{Hit, TagNumbers};
 
+use crate::cache::Cache;
 use crate::cache::flight::{Answer, Failure, Leader, Progress};
 use crate::keep::LeadersCopy;
 use crate::origin::OriginResponse;
@@ -40,8 +41,15 @@ pub(crate) struct Failed {
 impl Verdict {
     /// Tells those who wait, and until the fetch is done all who join it if there is something for
     /// them.
-    pub(crate) fn tell_others(&self, leader: &Leader, now: Time) {
+    pub(crate) fn tell_others(&self, cache: &Cache, leader: &Leader, now: Time) {
         leader.tell(match self {
+            // Some of them may have come after a purge, and must not get what was asked for before.
+            _ if self
+                .tags()
+                .is_some_and(|tags| cache.is_purged_since(leader, tags)) =>
+            {
+                Progress::LookAgain
+            }
             Self::Storable(copy) => Progress::Answer(Answer::Filling(copy.filling.clone()), now),
             Self::Confirmed(hit) => Progress::Answer(Answer::Confirmed(hit.clone()), now),
             Self::Found(hit, tier) => Progress::Answer(Answer::Found(hit.clone(), *tier), now),
@@ -49,5 +57,14 @@ impl Verdict {
             Self::Refused(..) => Progress::Refused,
             Self::Failed(failed) => Progress::Failed(failed.failure.clone(), failed.stale.clone()),
         });
+    }
+
+    /// By what the answer may be purged together with others, if it is one for everyone.
+    fn tags(&self) -> Option<&TagNumbers> {
+        match self {
+            Self::Storable(copy) => Some(&copy.filling.tags),
+            Self::Confirmed(hit) | Self::Found(hit, _) => Some(&hit.tags),
+            _ => None,
+        }
     }
 }

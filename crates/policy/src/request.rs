@@ -12,7 +12,6 @@ use crate::detail::Detail;
 use crate::directives::RequestDirectives;
 use crate::fields::{Fields, split_list};
 use crate::hop;
-use crate::range::WantedRange;
 use crate::rules::{Reload, Rules};
 use crate::time::Millis;
 use crate::upgrade;
@@ -72,19 +71,18 @@ pub struct Credentials {
 
 /// What a cache must know of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct RequestFacts {
+pub struct RequestFacts<'a> {
     handling: Handling,
     credentials: Credentials,
-    signed_in: bool,
     head: bool,
     conditional: bool,
     directives: RequestDirectives,
-    range: Option<WantedRange>,
+    range: Option<&'a [u8]>,
 }
 
-impl RequestFacts {
+impl<'a> RequestFacts<'a> {
     /// Reads the fields once.
-    pub fn read(method: &Method, fields: Fields<'_>, has_body: bool, rules: &Rules) -> Self {
+    pub fn read(method: &Method, fields: Fields<'a>, has_body: bool, rules: &Rules) -> Self {
         let seen = Seen::read(fields, rules);
         let mut directives = seen.directives;
         // Pragma speaks only where Cache-Control is silent (RFC 9111 §5.4).
@@ -114,7 +112,6 @@ impl RequestFacts {
         Self {
             handling,
             credentials,
-            signed_in: false,
             head: method == Method::HEAD,
             conditional: seen.conditional,
             directives,
@@ -126,34 +123,21 @@ impl RequestFacts {
     /// `Authorization`.
     #[must_use]
     pub const fn signed_in(mut self) -> Self {
-        self.signed_in = true;
-        self
-    }
-
-    /// The same of the fetch for everyone that is made of such a request: a GET without conditions, on
-    /// a connection that nobody has signed in on. Which part its client wants is still known.
-    #[must_use]
-    pub const fn as_fill(mut self) -> Self {
-        self.head = false;
-        self.conditional = false;
-        self.signed_in = false;
+        self.credentials.authorization = true;
+        if matches!(self.handling, Handling::Cache) {
+            self.handling = Handling::Credentialed;
+        }
         self
     }
 
     /// How the request goes through the cache.
     pub const fn handling(&self) -> Handling {
-        match self.handling {
-            Handling::Cache if self.signed_in => Handling::Credentialed,
-            handling => handling,
-        }
+        self.handling
     }
 
     /// What makes the request personal.
     pub const fn credentials(&self) -> Credentials {
-        Credentials {
-            authorization: self.credentials.authorization || self.signed_in,
-            cookie: self.credentials.cookie,
-        }
+        self.credentials
     }
 
     /// The client wants no answer from the origin: 504 if nothing is stored.
@@ -181,8 +165,8 @@ impl RequestFacts {
         self.head
     }
 
-    /// The range of bytes that is wanted, if it is one, in exactly one `Range` field.
-    pub const fn range(&self) -> Option<WantedRange> {
+    /// The value of `Range`, if there is exactly one.
+    pub const fn range(&self) -> Option<&'a [u8]> {
         self.range
     }
 
@@ -199,7 +183,7 @@ impl RequestFacts {
     clippy::struct_excessive_bools,
     reason = "each is one thing seen or not"
 )]
-struct Seen {
+struct Seen<'a> {
     directives: RequestDirectives,
     credentials: Credentials,
     cookie: bool,
@@ -211,13 +195,12 @@ struct Seen {
     connection_names_fields: bool,
     event_stream: bool,
     conditional: bool,
-    has_range: bool,
-    range: Option<WantedRange>,
+    range: Option<&'a [u8]>,
     several_ranges: bool,
 }
 
-impl Seen {
-    fn read(fields: Fields<'_>, rules: &Rules) -> Self {
+impl<'a> Seen<'a> {
+    fn read(fields: Fields<'a>, rules: &Rules) -> Self {
         let mut seen = Self::default();
         for (name, value) in fields {
             seen.note(name, value, rules);
@@ -226,7 +209,7 @@ impl Seen {
         seen
     }
 
-    fn note(&mut self, name: &[u8], value: &[u8], rules: &Rules) {
+    fn note(&mut self, name: &[u8], value: &'a [u8], rules: &Rules) {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         if is("cookie") {
             self.cookie = true;
@@ -239,8 +222,7 @@ impl Seen {
             self.pragma_no_cache |=
                 split_list(value).any(|member| member.eq_ignore_ascii_case(b"no-cache"));
         } else if is("range") {
-            self.several_ranges |= std::mem::replace(&mut self.has_range, true);
-            self.range = WantedRange::parse(value);
+            self.several_ranges |= self.range.replace(value).is_some();
         } else if is("connection") {
             self.connection_upgrade |=
                 split_list(value).any(|option| option.eq_ignore_ascii_case(b"upgrade"));
@@ -361,10 +343,7 @@ mod tests {
         assert!(get(&fields("Cache-Control: Only-If-Cached"), &rules).only_if_cached());
         assert_eq!(
             get(&fields("Range: bytes=1-2"), &rules).range(),
-            Some(WantedRange::From {
-                first: 1,
-                last: Some(2)
-            })
+            Some(&b"bytes=1-2"[..])
         );
         assert_eq!(
             get(&fields("Range: bytes=1-2\nRange: bytes=1-2"), &rules).range(),

@@ -202,6 +202,7 @@ impl Server {
             tokio::select! {
                 () = wait_for_stop(&shared, &stop, self.signals) => {}
                 () = watch(&shared.engine, &shared.notices) => {}
+                () = shared.engine.cache.keep_swept() => {}
             }
         });
         for thread in threads {

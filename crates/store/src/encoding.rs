@@ -1,6 +1,6 @@
 //! The one encoding of what a tier keeps: a head that says everything but the body, and the body.
 //!
-//! A fixed part, then key, vary, selection and fields. The head carries the body's length and
+//! A fixed part, then key, vary, selection, fields and tags. The head carries the body's length and
 //! checksum, and a checksum over itself.
 
 use bytes::Bytes;
@@ -11,9 +11,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::content::Content;
 use crate::stored::Stored;
+use crate::tags::TagNumbers;
 
-const MAGIC: [u8; 4] = *b"MCS\x02";
-const PARTS: usize = 4;
+const MAGIC: [u8; 4] = *b"MCS\x03";
+const PARTS: usize = 5;
 const FIXED: usize = 4 + 2 + 8 + 8 + 8 + 8 + Lifetime::ENCODED_LEN + PARTS * 4 + 8;
 /// Stands where a status would, in the record that says what a key varies on.
 const VARIES: u16 = 0;
@@ -37,6 +38,10 @@ pub enum Corrupt {
 
 /// What a tier keeps under one id.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a record is taken apart where it is made, and most are responses"
+)]
 pub enum Record {
     /// A response.
     Response(Stored),
@@ -76,17 +81,21 @@ pub struct Head {
     /// When the request was sent that brought it.
     pub began: Time,
     body_sum: u64,
+    /// By what it may be purged together with others.
+    pub tags: TagNumbers,
     generation: u64,
 }
 
 /// The head of a response whose body has this length and [`checksum`].
 pub fn encode(key: &[u8], stored: &Stored, body_len: u64, body_sum: u64) -> Bytes {
     let lifetime = stored.lifetime.to_bytes();
+    let tags = stored.tags.to_bytes();
     let parts = [
         key,
         stored.vary.as_bytes(),
         &stored.selection,
         &stored.fields,
+        &tags,
     ];
     let numbers = [body_len, body_sum, stored.began.as_millis(), 0];
     assemble(stored.status, numbers, lifetime, parts)
@@ -100,7 +109,7 @@ pub fn encode_varies(key: &[u8], varies: &Varies) -> Bytes {
         varies.began.as_millis(),
         varies.generation,
     ];
-    let parts = [key, varies.names.as_bytes(), &[], &[]];
+    let parts = [key, varies.names.as_bytes(), &[], &[], &[]];
     assemble(VARIES, numbers, [0; Lifetime::ENCODED_LEN], parts)
 }
 
@@ -162,7 +171,7 @@ impl Head {
             return Err(Corrupt::Checksum);
         }
         let mut parts = bytes.slice(FIXED..);
-        let [key, vary, selection, fields] = lengths.map(|length| parts.split_to(length));
+        let [key, vary, selection, fields, tags] = lengths.map(|length| parts.split_to(length));
         // A checksum is no proof of origin: a shared tier may hold what somebody else wrote.
         if status != VARIES && !(200..=599).contains(&status) || !is_stored_form(&fields) {
             return Err(Corrupt::Value);
@@ -176,6 +185,7 @@ impl Head {
             vary: VaryNames::from_bytes(&vary).ok_or(Corrupt::Value)?,
             selection,
             fields,
+            tags: TagNumbers::from_bytes(&tags).ok_or(Corrupt::Value)?,
             generation,
             began: Time::from_millis(began),
         })
@@ -214,7 +224,7 @@ impl Head {
                 began: self.began,
             }));
         }
-        Ok(Record::Response(Stored::new(
+        let stored = Stored::new(
             self.status,
             &self.fields,
             body,
@@ -222,7 +232,8 @@ impl Head {
             self.vary,
             &self.selection,
             self.began,
-        )))
+        );
+        Ok(Record::Response(stored.with_tags(self.tags)))
     }
 }
 

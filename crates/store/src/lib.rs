@@ -6,10 +6,11 @@ pub mod encoding;
 mod key_notes;
 pub mod memcached;
 pub mod memory;
-mod random;
+pub mod random;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod stored;
+pub mod tags;
 pub mod tier;
 pub mod tiers;
 
@@ -17,8 +18,9 @@ pub use content::{Content, FileBody};
 pub use encoding::Varies;
 pub use key_notes::Learnt;
 pub use memcached::{Memcached, MemcachedSettings};
-pub use memory::{Hit, Key, Memory, MemoryLimits, MemoryStats, Object, TooLarge};
+pub use memory::{Hit, Key, Memory, MemoryLimits, MemoryStats, Object, Revision, TooLarge};
 pub use stored::Stored;
+pub use tags::TagNumbers;
 pub use tier::{
     AnyTier, Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, Page, Put,
     Tier, TierError, TierStats, Token,

@@ -142,6 +142,17 @@ impl Hit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
+/// What becomes of a response that is looked at again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revision {
+    /// It stays as it is.
+    Keep,
+    /// It is stale since that moment.
+    Expire(Time),
+    /// It goes.
+    Drop,
+}
+
 /// What the memory tier holds and has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
@@ -353,6 +364,36 @@ impl Memory {
             variants.retain(|_| stays.next().unwrap_or(true));
             true
         });
+    }
+
+    /// Looks at every response of a key again. Says how many were dropped.
+    pub fn revise(&self, key: &Key, mut revise: impl FnMut(&Stored) -> Revision) -> usize {
+        let mut dropped = 0;
+        self.change(key, |_, variants| {
+            let mut is_changed = false;
+            variants.retain(|one| match revise(one) {
+                Revision::Keep => true,
+                Revision::Expire(at) => {
+                    let mut lifetime = one.lifetime;
+                    lifetime.expire(at);
+                    *one = one.with_lifetime(lifetime);
+                    is_changed = true;
+                    true
+                }
+                Revision::Drop => {
+                    dropped += 1;
+                    false
+                }
+            });
+            is_changed || dropped > 0
+        });
+        dropped
+    }
+
+    /// Everything there is, in no order. What comes or goes meanwhile may be left out. Nobody waits for
+    /// it: one key at a time is looked at under a lock.
+    pub fn entries(&self) -> impl Iterator<Item = (Key, Arc<Object>)> {
+        self.cache.iter()
     }
 
     /// Forgets a key. Says whether anything was there.

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 /// Any number.
-pub(crate) fn number() -> u64 {
+pub fn number() -> u64 {
     // Keys from the system for each thread, and other ones for each state.
     RandomState::new().hash_one(())
 }

@@ -9,6 +9,7 @@ use microcache_policy::{Fields, Lifetime, Millis, Rules, Time};
 
 use crate::content::Content;
 use crate::key_notes::Learnt;
+use crate::tags::TagNumbers;
 
 /// A complete response, ready to be sent.
 #[derive(Debug)]
@@ -27,6 +28,12 @@ pub struct Stored {
     pub selection: Bytes,
     /// When the request was sent that brought it: a purge after that moment means this response.
     pub began: Time,
+    /// By what it may be purged together with others.
+    pub tags: TagNumbers,
+    /// Every purge up to the one of this number has been held against it.
+    purges_checked: AtomicU64,
+    /// How often it was the answer, about: two that count at the same moment count one.
+    uses: AtomicU32,
     refresh: Refresh,
     /// When it was last used, in units of [`Stored::TICK`]; 0 if never.
     used: AtomicU32,
@@ -88,9 +95,40 @@ impl Stored {
             vary,
             selection,
             began,
+            tags: TagNumbers::default(),
+            purges_checked: AtomicU64::new(0),
+            uses: AtomicU32::new(0),
             refresh: Refresh::default(),
             used: AtomicU32::new(0),
         }
+    }
+
+    /// The same with these tags.
+    #[must_use]
+    pub fn with_tags(self, tags: TagNumbers) -> Self {
+        Self { tags, ..self }
+    }
+
+    /// Every purge up to the one of this number has been held against it.
+    pub fn purges_checked(&self) -> u64 {
+        self.purges_checked.load(Ordering::Relaxed)
+    }
+
+    /// Notes that.
+    pub fn note_purges_checked(&self, number: u64) {
+        self.purges_checked.fetch_max(number, Ordering::Relaxed);
+    }
+
+    /// How often it was the answer.
+    pub fn uses(&self) -> u32 {
+        self.uses.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more answer.
+    pub fn count_use(&self) {
+        // A hit does not wait for the other cores here.
+        let uses = self.uses().saturating_add(1);
+        self.uses.store(uses, Ordering::Relaxed);
     }
 
     /// The field lines.
@@ -120,6 +158,9 @@ impl Stored {
             vary: self.vary.clone(),
             selection: self.selection.clone(),
             began: self.began,
+            tags: self.tags.clone(),
+            purges_checked: AtomicU64::new(self.purges_checked()),
+            uses: AtomicU32::new(self.uses()),
             refresh: Refresh::default(),
             used: AtomicU32::new(self.last_use()),
         }
@@ -185,6 +226,7 @@ impl Stored {
             + self.selection.len()
             + self.body.heap_size()
             + self.vary.as_bytes().len()
+            + self.tags.heap_size()
     }
 }
 

@@ -2,9 +2,10 @@
 
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{OriginView, Time};
-use microcache_store::{Claimed, Key, Learnt, Memory, Spooling, Stored};
+use microcache_store::{Claimed, Hit, Key, Learnt, Memory, Spooling, Stored};
 
 use super::Cache;
+use super::changes::ChangeKind;
 use super::flight::{Entry, Leader, Lone, Purpose};
 
 impl Cache {
@@ -26,23 +27,36 @@ impl Cache {
         stored: Stored,
         request: &OriginView<'_>,
         claimed: Option<Claimed>,
+        kind: ChangeKind,
     ) {
         let key = leader.key();
         leader.finish(|| {
+            if !self.may_commit(leader, &stored) {
+                return;
+            }
             if self.tiers.is_empty() {
-                self.put(key, stored, request);
+                if let Some(hit) = self.put(key, stored, request) {
+                    self.changes.tell(key, &hit, kind);
+                }
                 return;
             }
             let held = Memory::hold(stored);
-            self.put(key, held.with_lifetime(held.lifetime), request);
+            let _ = self.put(key, held.with_lifetime(held.lifetime), request);
             self.tiers.store(key, &held, claimed, self.clock.now());
+            self.changes.tell(key, &held, kind);
         });
     }
 
     /// The same for a response whose body a tier has taken while it came.
     pub(crate) fn commit_spooled(&self, leader: &Leader, stored: Stored, request: &OriginView<'_>) {
-        let kept = leader.finish(|| self.put(leader.key(), stored, request));
-        if kept.is_none() {
+        let kept = leader.finish(|| {
+            let is_current = self.may_commit(leader, &stored);
+            if is_current && let Some(hit) = self.put(leader.key(), stored, request) {
+                self.changes.tell(leader.key(), &hit, ChangeKind::Stored);
+            }
+            is_current
+        });
+        if kept != Some(true) {
             let _goes_on_by_itself = self.tiers.remove(leader.key());
         }
     }
@@ -90,8 +104,19 @@ impl Cache {
         self.oversized.forget(key, &self.selection(key, request));
     }
 
+    /// Whether no purge by rule has named what a leader brings since its fetch began.
+    fn may_commit(&self, leader: &Leader, stored: &Stored) -> bool {
+        let newest = self.rules.newest();
+        let is_current = !self.is_purged_since(leader, &stored.tags);
+        if is_current {
+            stored.note_purges_checked(newest);
+        }
+        is_current
+    }
+
     /// Into memory, which counts what it refuses.
-    pub(super) fn put(&self, key: &Key, stored: Stored, request: &OriginView<'_>) {
-        let _ = self.memory.put(key, stored, request, self.clock.now());
+    pub(super) fn put(&self, key: &Key, stored: Stored, request: &OriginView<'_>) -> Option<Hit> {
+        let now = self.clock.now();
+        self.memory.put(key, stored, request, now).ok()
     }
 }

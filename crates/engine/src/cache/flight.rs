@@ -12,9 +12,11 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{Detail, Fields, Lifetime, Rules, Time};
-use microcache_store::{Hit, Key, Learnt};
+use microcache_store::{Hit, Key, Learnt, TagNumbers};
 use tokio::time::Instant;
 
+use super::rule::Named;
+use super::rules::{Rules as PurgeRules, Since};
 use crate::fill::Fill;
 use crate::message::Asker;
 use crate::origin::OriginError;
@@ -74,6 +76,14 @@ impl Filling {
 }
 
 impl Answer {
+    /// By what it may be purged together with others.
+    fn tags(&self) -> &TagNumbers {
+        match self {
+            Self::Filling(filling) => &filling.tags,
+            Self::Confirmed(hit) | Self::Found(hit, _) => &hit.tags,
+        }
+    }
+
     /// The field lines that everyone gets.
     pub(crate) fn fields(&self) -> Fields<'_> {
         match self {
@@ -102,6 +112,8 @@ pub struct Filling {
     pub asker: Asker,
     /// When the request was sent.
     pub began: Time,
+    /// By what it may be purged together with others.
+    pub tags: TagNumbers,
     pub(crate) fill: Arc<Fill>,
 }
 
@@ -111,6 +123,7 @@ pub struct Flights {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     limits: FlightLimits,
+    rules: Arc<PurgeRules>,
     /// How many purges of keys there were, by shard.
     purges: Box<[AtomicU64]>,
 }
@@ -146,6 +159,8 @@ struct Flight {
     selection: Option<Bytes>,
     purpose: Purpose,
     began: Instant,
+    /// The number of the newest purge by rule when it began.
+    since: u64,
     state: Mutex<State>,
 }
 
@@ -184,13 +199,14 @@ impl Flights {
     const SHARDS: usize = 64;
 
     /// No fetches yet.
-    pub fn new(limits: FlightLimits) -> Arc<Self> {
+    pub(super) fn new(limits: FlightLimits, rules: Arc<PurgeRules>) -> Arc<Self> {
         Arc::new(Self {
             shards: (0..Self::SHARDS)
                 .map(|_| Mutex::new(Shard::default()))
                 .collect(),
             hasher: RandomState::default(),
             limits,
+            rules,
             purges: (0..Self::SHARDS).map(|_| AtomicU64::new(0)).collect(),
         })
     }
@@ -198,10 +214,10 @@ impl Flights {
     /// Leads the fetch of `key` and `selection`, or joins the one there is.
     pub fn enter(self: &Arc<Self>, key: &Key, selection: &[u8], purpose: Purpose) -> Entry {
         let mut shard = self.shard(key);
-        if let Some(flight) = shard.joinable(key, selection) {
+        if let Some(flight) = self.joinable(&mut shard, key, selection) {
             let waiting = flight.state.lock().waiters.taken();
             return if waiting < self.limits.waiters {
-                Entry::Join(Ticket::new(flight))
+                Entry::Join(Ticket::new(&flight))
             } else {
                 Entry::Full
             };
@@ -210,14 +226,15 @@ impl Flights {
             return Entry::Full;
         }
         shard.joinable += 1;
-        let flight = Flight::new(Some(Bytes::copy_from_slice(selection)), purpose);
+        let selection = Some(Bytes::copy_from_slice(selection));
+        let flight = Flight::new(selection, purpose, self.rules.newest());
         Entry::Lead(self.start(&mut shard, key, flight))
     }
 
     /// Whether a refresh of `key` and `selection` is under way.
     pub fn is_refreshing(&self, key: &[u8], selection: &[u8]) -> bool {
-        let shard = self.shard(key);
-        let flight = shard.joinable(key, selection);
+        let mut shard = self.shard(key);
+        let flight = self.joinable(&mut shard, key, selection);
         flight.is_some_and(|flight| flight.purpose == Purpose::Refresh)
     }
 
@@ -234,6 +251,7 @@ impl Flights {
         let alone = shard.alone.entry(Arc::clone(key)).or_default();
         alone.fetches += 1;
         Lone {
+            since: self.rules.newest(),
             purges: alone.purges,
             flights: Arc::clone(self),
             key: Arc::clone(key),
@@ -269,6 +287,18 @@ impl Flights {
         self.shards.iter().map(|shard| shard.lock().joinable).sum()
     }
 
+    /// The fetch to join. One that began before a purge of what it brings, as far as that is known, is
+    /// not for those who come after: it is closed.
+    fn joinable(&self, shard: &mut Shard, key: &[u8], selection: &[u8]) -> Option<Arc<Flight>> {
+        let flight = Arc::clone(shard.joinable(key, selection)?);
+        if flight.since == self.rules.newest() || !flight.is_covered(key, &self.rules) {
+            return Some(flight);
+        }
+        flight.state.lock().closed = true;
+        shard.joinable -= 1;
+        None
+    }
+
     fn start(self: &Arc<Self>, shard: &mut Shard, key: &Key, flight: Arc<Flight>) -> Leader {
         shard
             .keys
@@ -297,6 +327,8 @@ pub struct Lone {
     flights: Arc<Flights>,
     key: Key,
     purges: u64,
+    /// The number of the newest purge by rule when it began.
+    since: u64,
 }
 
 impl Lone {
@@ -312,7 +344,7 @@ impl Lone {
         let alone = shard.alone.get(&self.key);
         let is_purged = alone.is_none_or(|alone| alone.purges != self.purges);
         (!is_purged).then(|| {
-            let flight = Flight::new(None, Purpose::Answer);
+            let flight = Flight::new(None, Purpose::Answer, self.since);
             self.flights.start(&mut shard, &self.key, flight)
         })
     }
@@ -344,11 +376,25 @@ impl Flight {
         self.selection.is_some() && !state.closed && selections.contains(&Some(selection))
     }
 
-    fn new(selection: Option<Bytes>, purpose: Purpose) -> Arc<Self> {
+    /// Whether a purge by rule that came since it began names what it brings, as far as that is known.
+    fn is_covered(&self, key: &[u8], rules: &PurgeRules) -> bool {
+        let state = self.state.lock();
+        let none = TagNumbers::default();
+        let tags = match &state.progress {
+            Progress::Answer(answer, _) => answer.tags(),
+            _ => &none,
+        };
+        let since = Since::Rule(self.since);
+        // In this order: a rule that is forgotten between the two counts.
+        rules.covers(&Named::new(key, tags), since).is_some() || rules.has_dropped_since(self.since)
+    }
+
+    fn new(selection: Option<Bytes>, purpose: Purpose, since: u64) -> Arc<Self> {
         Arc::new(Self {
             selection,
             purpose,
             began: Instant::now(),
+            since,
             state: Mutex::new(State::default()),
         })
     }
@@ -367,6 +413,11 @@ impl Leader {
     /// The key being fetched.
     pub fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// The number of the newest purge by rule when the fetch began.
+    pub(super) fn since(&self) -> u64 {
+        self.flight.since
     }
 
     /// Tells everyone who waits. Who comes later joins only if there is an answer to be had, until the

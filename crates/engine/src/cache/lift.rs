@@ -7,6 +7,8 @@ use microcache_store::{Found, Hit, Lookup, Memory, Page, Stored, Turn, Varies};
 
 use super::Cache;
 use super::flight::Leader;
+use super::rule::{Named, Strength};
+use super::rules::Since;
 
 /// How long what a key varies on in a tier is believed, after it was written.
 const OTHERS_COUNT: Millis = 86_400_000;
@@ -76,13 +78,14 @@ impl Cache {
     ) -> Option<(Hit, Detail)> {
         let purges = self.flights.purges(key);
         let found = self.tiers.at_hand(key, request)?;
-        let (tier, stored) = (Detail::Tier(found.tier()), found.stored);
-        if self.purges.covers(key, stored.began) || !is_usable(&stored) {
+        let tier = Detail::Tier(found.tier());
+        let mut stored = found.stored;
+        if self.is_purged_behind(key, &mut stored) || !is_usable(&stored) {
             return None;
         }
         let hit = Memory::hold(stored);
         // What lies in an open file is as near as memory.
-        if hit.body.bytes().is_some() {
+        if hit.body.bytes().is_some() && !self.is_purged(key, &hit) {
             self.flights.unless_purged(key, purges, || {
                 self.put(&key.into(), hit.with_lifetime(hit.lifetime), request);
             });
@@ -134,13 +137,30 @@ impl Cache {
     /// not take is still an answer.
     pub(crate) fn lift(&self, leader: &Leader, hit: &Hit, request: &OriginView<'_>) {
         leader.unless_purged(|| {
+            if self.is_purged(leader.key(), hit) {
+                return;
+            }
             self.put(leader.key(), hit.with_lifetime(hit.lifetime), request);
         });
     }
 
-    fn found(&self, key: &[u8], found: Found) -> FoundBehind {
-        let is_purged = self.purges.covers(key, found.stored.began);
+    fn found(&self, key: &[u8], mut found: Found) -> FoundBehind {
+        let is_purged = self.is_purged_behind(key, &mut found.stored);
         FoundBehind { found, is_purged }
+    }
+
+    /// Holds what a tier has against all purges, by its age. What was purged softly is stale since then.
+    fn is_purged_behind(&self, key: &[u8], stored: &mut Stored) -> bool {
+        let newest = self.rules.newest();
+        let since = Since::Moment(stored.began);
+        let covered = self.rules.covers(&Named::new(key, &stored.tags), since);
+        stored.note_purges_checked(newest);
+        match covered {
+            Some(covered) if covered.strength == Strength::Hard => return true,
+            Some(covered) => stored.lifetime.expire(covered.at),
+            None => {}
+        }
+        self.purges.covers(key, stored.began)
     }
 
     /// There are other variants of this key: an answer that does not say so is not for all of them.

@@ -49,21 +49,50 @@ impl Known {
 impl Cache {
     /// What memory has for a request.
     pub(crate) fn look_up(&self, key: &[u8], request: &OriginView<'_>, now: Time) -> Known {
-        let object = self.memory.get(key);
-        match object.map(|object| object.select(request, now)) {
+        let Some(object) = self.memory.get(key) else {
+            return Known::Nothing;
+        };
+        match object.select(request, now) {
             // Whoever met the damage got a response that breaks off; nobody else shall.
-            Some(Ok(hit)) if hit.file().is_some_and(|file| file.is_damaged()) => {
+            Ok(hit) if hit.file().is_some_and(|file| file.is_damaged()) => {
                 self.purge_key(key);
                 Known::Nothing
             }
+            Ok(hit) if hit.purges_checked() == self.rules.newest() => Known::Response(hit),
+            Ok(hit) => self.held_against_rules(hit, key, request, now),
             // What lies in a file that was closed is to be looked for where it was.
-            Some(Err(object)) if object.has_lost_a_file() => {
+            Err(object) if object.has_lost_a_file() => {
                 self.memory.remove(key);
                 Known::Nothing
             }
-            Some(Ok(hit)) => Known::Response(hit),
+            Err(object) => Known::Key(object),
+        }
+    }
+
+    /// What is left of what memory has for a request, after the purges by rule that came since anybody
+    /// looked.
+    fn held_against_rules(
+        &self,
+        hit: Hit,
+        key: &[u8],
+        request: &OriginView<'_>,
+        now: Time,
+    ) -> Known {
+        let newest = self.rules.newest();
+        if self.covered(key, &hit.tags, hit.purges_checked()).is_none() {
+            hit.note_purges_checked(newest);
+            return Known::Response(hit);
+        }
+        self.revise(&key.into());
+        match self
+            .memory
+            .get(key)
+            .map(|object| object.select(request, now))
+        {
+            Some(Ok(hit)) if hit.purges_checked() >= newest => Known::Response(hit),
+            // Somebody has just put it there who began before.
+            Some(Ok(_)) | None => Known::Nothing,
             Some(Err(object)) => Known::Key(object),
-            None => Known::Nothing,
         }
     }
 

@@ -16,12 +16,17 @@
 //!   asked. A purge of its key finds it in the table of fetches, and what it brings is not stored;
 //! - what a tier has is held against the time of the key's last purge, since a tier may learn of a
 //!   purge late, or never;
+//! - a purge of more than one key is a rule ([`Rule`]). Every entry is held against it once: where it is
+//!   looked up, found in a tier, joined, or committed. A rule that has been forgotten since a fetch
+//!   began counts as if it had named what is fetched;
 //! - memory and the tiers are changed by commit and purge under the lock of the key's shard in the
 //!   table of fetches, so that one of them comes first.
 //!
 //! Locks are taken in this order, and none is held over an await: the shard of a key in the table of
-//! fetches; the state of one fetch; a key's turn in memory; what was purged; the queue of a tier.
+//! fetches; a key's turn in memory; the state of one fetch; what was purged, by key or by rule; the
+//! mailboxes of those who watch; the queue of a tier.
 
+mod changes;
 mod commit;
 pub mod flight;
 mod lift;
@@ -29,18 +34,36 @@ mod look_up;
 mod oversized;
 mod purge;
 mod purges;
+mod rule;
+mod rules;
+mod sweep;
+
+#[cfg(all(test, not(shuttle)))]
+mod model;
+#[cfg(all(test, shuttle))]
+mod shuttle;
 
 use std::sync::Arc;
 
 use microcache_store::{Memory, MemoryLimits, MemoryStats, TierReport, Tiers};
 
+use tokio::sync::Notify;
+
 use crate::clock::Clock;
+use changes::Changes;
 use flight::{FlightLimits, Flights};
 use oversized::Oversized;
 use purges::Purges;
+use rules::Rules;
+
+pub use changes::{
+    Change, ChangeKind, MAX_WATCHERS, Notice, Subject, TooManyWatchers, Watched, Watcher,
+};
+pub use rule::{Rule, Scope, Strength};
 
 pub(crate) use lift::{FoundBehind, LookedBehind, Where};
 pub(crate) use look_up::Known;
+pub(crate) use rule::tag_numbers;
 
 /// What is stored, where it lies, who is bringing more of it, and what was purged.
 pub struct Cache {
@@ -48,21 +71,34 @@ pub struct Cache {
     tiers: Tiers,
     flights: Arc<Flights>,
     purges: Purges,
+    rules: Arc<Rules>,
     oversized: Oversized,
+    changes: Arc<Changes>,
+    /// There is a rule that has not been swept yet.
+    unswept: Notify,
     clock: Clock,
 }
 
 impl Cache {
     /// An empty memory with these bounds in front of these tiers.
     pub fn new(memory: MemoryLimits, flights: FlightLimits, tiers: Tiers, clock: Clock) -> Self {
+        let rules = Arc::<Rules>::default();
         Self {
             memory: Memory::new(memory),
             tiers,
-            flights: Flights::new(flights),
+            flights: Flights::new(flights, Arc::clone(&rules)),
             purges: Purges::default(),
+            rules,
             oversized: Oversized::new(),
+            changes: Arc::default(),
+            unswept: Notify::new(),
             clock,
         }
+    }
+
+    /// Begins to watch a key, or whatever a purge could name.
+    pub fn watch(&self, what: Watched) -> Result<Watcher, TooManyWatchers> {
+        self.changes.watch(what)
     }
 
     /// What memory holds and has done.

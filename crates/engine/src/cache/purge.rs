@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use microcache_policy::{OriginView, Time};
-use microcache_store::{Hit, Key, Removal};
+use microcache_store::{Hit, Key, Removal, Stored, TagNumbers, random};
 use tokio::time::timeout;
 
 use super::Cache;
+use super::changes::ChangeKind;
+use super::flight::Leader;
+use super::rule::{Named, Rule, Scope, Strength};
+use super::rules::{Covered, Since};
 
 /// How long an unsafe request waits for what it made invalid to leave the tiers: once its answer is
 /// out, neither another process nor a restart brings that back, and what is fetched next is not
@@ -20,6 +24,66 @@ impl Cache {
         self.flights.purge(key, |_| {
             let _goes_on_by_itself = self.take_away(key);
         });
+    }
+
+    /// Purges whatever a scope names. Gives the rule, for the other processes to apply.
+    pub fn purge(&self, scope: Scope, strength: Strength) -> Rule {
+        let rule = Rule {
+            id: random::number(),
+            scope,
+            strength,
+            at: self.clock.now(),
+        };
+        self.apply(&rule);
+        rule
+    }
+
+    /// Applies a purge that was decided here or elsewhere. It means what was asked for before this
+    /// moment: other machines have other clocks, and what is purged too much costs a fetch. Says
+    /// whether it is news.
+    pub fn apply(&self, rule: &Rule) -> bool {
+        let is_news = self.rules.add(rule.clone(), self.clock.now()).is_some();
+        if is_news {
+            self.changes.tell_rule(rule);
+            self.unswept.notify_one();
+        }
+        is_news
+    }
+
+    /// The rules that are still to be held against something, the oldest first.
+    pub fn rules(&self) -> Vec<Rule> {
+        self.rules.live()
+    }
+
+    /// Whether a response must not be used any more, because a purge by rule has come since that was
+    /// last looked at.
+    pub(crate) fn is_purged(&self, key: &[u8], response: &Stored) -> bool {
+        let covered = self.covered(key, &response.tags, response.purges_checked());
+        covered.is_some_and(|covered| covered.strength == Strength::Hard)
+    }
+
+    /// Whether a purge by rule names what a leader brings, which has these tags.
+    pub(crate) fn is_purged_since(&self, leader: &Leader, tags: &TagNumbers) -> bool {
+        self.covered(leader.key(), tags, leader.since()).is_some()
+    }
+
+    /// The purge that names what has this key and these tags, of those that came after the rule of this
+    /// number.
+    pub(super) fn covered(&self, key: &[u8], tags: &TagNumbers, since: u64) -> Option<Covered> {
+        if since == self.rules.newest() {
+            return None;
+        }
+        let covered = self
+            .rules
+            .covers(&Named::new(key, tags), Since::Rule(since));
+        // In this order: a rule that is forgotten between the two counts.
+        let forgotten = || {
+            self.rules.has_dropped_since(since).then(|| Covered {
+                strength: Strength::Hard,
+                at: self.clock.now(),
+            })
+        };
+        covered.or_else(forgotten)
     }
 
     /// Purges these keys, and waits until the tiers have done so too, or for too long.
@@ -47,6 +111,7 @@ impl Cache {
             return;
         }
         self.memory.remove_selected(key, request);
+        self.changes.tell(key, stored, ChangeKind::Purged);
         self.tiers
             .remove_variant(key, &stored.vary, &stored.selection);
     }
@@ -59,6 +124,7 @@ impl Cache {
     /// Takes a key away wherever it lies. Says whether it was in memory, and what leaves the tiers.
     fn take_away(&self, key: &[u8]) -> (bool, Option<Leaving>) {
         let was_there = self.memory.remove(key);
+        self.changes.tell_gone(key);
         let leaving = (!self.tiers.is_empty()).then(|| {
             let noted = self.clock.now();
             self.purges.note(key, noted);

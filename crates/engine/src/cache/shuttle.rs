@@ -1,14 +1,21 @@
-//! `flight` under shuttle: every test runs some thousand times, each time with the threads
-//! meeting in another order. `RUSTFLAGS="--cfg shuttle" cargo test -p microcache-engine --test shuttle`
-#![cfg(shuttle)]
+//! The cache under shuttle: every test runs some thousand times, each time with the threads
+//! meeting in another order. `RUSTFLAGS="--cfg shuttle" cargo test -p microcache-engine --lib`
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use microcache_engine::flight::{Entry, Failure, FlightLimits, Flights, Leader, Progress, Purpose};
-use microcache_store::Key;
-use shuttle::sync::Mutex;
-use shuttle::{future, thread};
+use ::shuttle::sync::Mutex;
+use ::shuttle::{check_pct, future, thread};
+use bytes::Bytes;
+use http::Method;
+use microcache_policy::{
+    Fields, OriginView, RequestFacts, Rules, Storable, VaryNames, storable, tags,
+};
+use microcache_store::{Key, MemoryLimits, Stored, Tiers};
+
+use super::flight::{Entry, Failure, FlightLimits, Flights, Leader, Progress, Purpose};
+use super::{Cache, ChangeKind, Scope, Strength, tag_numbers};
+use crate::clock::Clock;
 
 const RUNS: usize = 3_000;
 const KEY: &[u8] = b"key";
@@ -17,18 +24,19 @@ fn key() -> Key {
     KEY.into()
 }
 
+const LIMITS: FlightLimits = FlightLimits {
+    fetches: 1000,
+    waiters: 1000,
+};
+
 fn check(run: impl Fn(&Arc<Flights>) + Send + Sync + 'static) {
-    let limits = FlightLimits {
-        fetches: 1000,
-        waiters: 1000,
-    };
     let run = Arc::new(run);
     let run = move || {
-        let flights = Flights::new(limits);
+        let flights = Flights::new(LIMITS, Arc::default());
         run(&flights);
         assert_eq!(flights.under_way(), 0, "a fetch was left behind");
     };
-    shuttle::check_pct(run, RUNS, 3);
+    check_pct(run, RUNS, 3);
 }
 
 fn in_threads(
@@ -232,4 +240,161 @@ fn what_a_tier_had_at_hand_does_not_outlive_a_purge_in_memory() {
         purge.join().expect("no panic");
         assert!(!*memory.lock().expect("no panic"));
     });
+}
+
+/// A page of www.example.com with the tag `news`.
+fn page() -> (Key, Stored) {
+    let rules = Rules::default();
+    let key: Key = microcache_policy::key::build(
+        microcache_policy::Scheme::Http,
+        b"www.example.com",
+        b"/blog/1",
+        Fields::default(),
+        false,
+        &rules,
+    )[..]
+        .into();
+    let now = Clock::start().now();
+    let fields = Fields::new(b"Cache-Control: max-age=60\r\nCache-Tag: news\r\n");
+    let facts = RequestFacts::read(&Method::GET, Fields::default(), false, &rules);
+    let Storable::Yes(lifetime) = storable(&facts, 200, fields, now, now, &rules) else {
+        panic!("it can be stored")
+    };
+    let tags = tags::of_response(fields, &rules).expect("one tag");
+    let tags = tag_numbers(&key, tags.iter());
+    let body = Bytes::from_static(b"body").into();
+    let block = fields.as_block();
+    let stored = Stored::new(200, block, body, lifetime, VaryNames::default(), b"", now);
+    (key, stored.with_tags(tags))
+}
+
+fn view(rules: &Rules) -> OriginView<'_> {
+    OriginView {
+        fields: Fields::default(),
+        rules,
+        address: "192.0.2.1",
+        vouched: false,
+    }
+}
+
+/// A cache; many times, with threads meeting in many orders.
+fn check_cache(run: impl Fn(&Arc<Cache>) + Send + Sync + 'static) {
+    let run = Arc::new(run);
+    let run = move || {
+        let memory = MemoryLimits {
+            capacity: 1 << 20,
+            object: 1 << 16,
+            variants: 8,
+        };
+        let cache = Cache::new(memory, LIMITS, Tiers::default(), Clock::start());
+        run(&Arc::new(cache));
+    };
+    check_pct(run, RUNS, 3);
+}
+
+fn is_there(cache: &Cache, key: &Key) -> bool {
+    cache.response(key, &view(&Rules::default())).is_some()
+}
+
+fn purges() -> [(Scope, Strength); 5] {
+    let host = Bytes::from_static(b"www.example.com");
+    [
+        Scope::Everything,
+        Scope::Host(host.clone()),
+        Scope::prefixed(host, Bytes::from_static(b"/blog/")),
+        Scope::Tag(Bytes::from_static(b"news")),
+        Scope::Url(page().0.to_vec().into()),
+    ]
+    .map(|scope| (scope, Strength::Hard))
+}
+
+#[test]
+fn a_purge_by_rule_is_never_undone_by_a_fetch_that_began_before_it() {
+    for (scope, strength) in purges() {
+        check_cache(move |cache| {
+            let (key, stored) = page();
+            let Entry::Lead(leader) = cache.enter(&key, b"", Purpose::Answer) else {
+                panic!("nobody else is there")
+            };
+            let fetch = {
+                let (cache, rules) = (Arc::clone(cache), Rules::default());
+                thread::spawn(move || {
+                    let kind = ChangeKind::Stored;
+                    cache.commit(&leader, stored, &view(&rules), None, kind);
+                })
+            };
+            let purge = {
+                let (cache, scope) = (Arc::clone(cache), scope.clone());
+                thread::spawn(move || cache.purge(scope, strength))
+            };
+            let look = {
+                let (cache, key) = (Arc::clone(cache), Arc::clone(&key));
+                thread::spawn(move || is_there(&cache, &key))
+            };
+            fetch.join().expect("no panic");
+            purge.join().expect("no panic");
+            look.join().expect("no panic");
+            assert!(!is_there(cache, &key));
+        });
+    }
+}
+
+#[test]
+fn a_rule_that_is_swept_and_forgotten_is_not_undone_either() {
+    check_cache(|cache| {
+        let (key, stored) = page();
+        let Entry::Lead(leader) = cache.enter(&key, b"", Purpose::Answer) else {
+            panic!("nobody else is there")
+        };
+        let fetch = {
+            let (cache, rules) = (Arc::clone(cache), Rules::default());
+            thread::spawn(move || {
+                cache.commit(&leader, stored, &view(&rules), None, ChangeKind::Stored);
+            })
+        };
+        let purge = {
+            let cache = Arc::clone(cache);
+            thread::spawn(move || {
+                cache.purge(Scope::Everything, Strength::Hard);
+                let swept = cache.rules.newest();
+                future::block_on(cache.sweep());
+                cache.rules.drop_through(swept);
+            })
+        };
+        fetch.join().expect("no panic");
+        purge.join().expect("no panic");
+        assert!(!is_there(cache, &key));
+    });
+}
+
+#[test]
+fn who_comes_after_a_purge_joins_no_fetch_from_before_it() {
+    for (scope, strength) in purges() {
+        if matches!(scope, Scope::Tag(_)) {
+            // What a fetch brings is known to have a tag when it is there.
+            continue;
+        }
+        check_cache(move |cache| {
+            let (key, _) = page();
+            let Entry::Lead(before) = cache.enter(&key, b"", Purpose::Answer) else {
+                panic!("nobody else is there")
+            };
+            let other = {
+                let (cache, key) = (Arc::clone(cache), Arc::clone(&key));
+                thread::spawn(move || drop(cache.enter(&key, b"", Purpose::Answer)))
+            };
+            cache.purge(scope.clone(), strength);
+            match cache.enter(&key, b"", Purpose::Answer) {
+                Entry::Lead(after) => drop(after),
+                Entry::Join(ticket) => {
+                    // The other one leads, and has begun after the purge.
+                    drop(ticket);
+                }
+                Entry::Full => panic!("no bound is near"),
+            }
+            other.join().expect("no panic");
+            drop(before);
+            assert_eq!(cache.flights.under_way(), 0);
+        });
+    }
 }

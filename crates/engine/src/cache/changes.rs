@@ -1,0 +1,332 @@
+//! Every change has a number, and can be watched: whoever watches a key, a prefix, a host or a tag gets
+//! notice of what was stored, renewed, or taken away there.
+//!
+//! A mailbox is bounded. Who is too slow for it gets a word that something was missed, and up to which
+//! number, and reads again. With nobody watching, a change costs one load.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+use microcache_store::{Key, Stored, TagNumbers};
+use parking_lot::Mutex;
+
+use super::rule::{Named, Rule, Scope, Strength};
+
+/// Notices that wait for one watcher. Beyond it all of them are replaced by the word that some were
+/// missed.
+const MAILBOX: usize = 256;
+/// Watchers at a time.
+pub const MAX_WATCHERS: usize = 64 * 1024;
+
+/// What to watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// The responses of one key.
+    Key(Key),
+    /// Whatever a purge of this would name.
+    Scope(Scope),
+}
+
+/// Something has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Greater than those of all earlier changes.
+    pub number: u64,
+    /// What has happened.
+    pub kind: ChangeKind,
+    /// To what.
+    pub subject: Subject,
+}
+
+/// What has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A response of this key.
+    Key {
+        /// The key.
+        key: Key,
+        /// The entity tag or the modification date of the response, if it has one.
+        validator: Option<Bytes>,
+    },
+    /// Whatever this names.
+    Scope(Scope),
+}
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// A response was stored.
+    Stored,
+    /// The origin has confirmed what was stored.
+    Renewed,
+    /// It is gone.
+    Purged,
+    /// It is stale from now on.
+    Expired,
+}
+
+/// What a watcher is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Of one change.
+    Changed(Change),
+    /// That there were more changes than were held for it, up to the one of this number. What is watched
+    /// has to be read again.
+    Missed(u64),
+}
+
+/// There are too many watchers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many watchers: {MAX_WATCHERS} at most")]
+pub struct TooManyWatchers;
+
+/// All who watch.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    watching: AtomicUsize,
+    books: Mutex<Books>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    number: u64,
+    next_id: u64,
+    everything: Mailboxes,
+    keys: HashMap<Key, Mailboxes, RandomState>,
+    named: HashMap<u64, Mailboxes, RandomState>,
+    prefixes: BTreeMap<usize, HashMap<Vec<u8>, Mailboxes, RandomState>>,
+}
+
+type Mailboxes = Vec<(u64, Arc<Mailbox>)>;
+
+#[derive(Debug, Default)]
+struct Mailbox(Mutex<Letters>);
+
+#[derive(Debug, Default)]
+struct Letters {
+    waiting: VecDeque<Change>,
+    missed: Option<u64>,
+    waker: Option<Waker>,
+}
+
+impl Changes {
+    /// Begins to watch.
+    pub(super) fn watch(self: &Arc<Self>, what: Watched) -> Result<Watcher, TooManyWatchers> {
+        let mut books = self.books.lock();
+        if self.watching.load(Ordering::Relaxed) >= MAX_WATCHERS {
+            return Err(TooManyWatchers);
+        }
+        books.next_id += 1;
+        let (id, mailbox) = (books.next_id, Arc::new(Mailbox::default()));
+        books.of(&what).push((id, Arc::clone(&mailbox)));
+        // Whoever changes something from now on sees it.
+        self.watching.fetch_add(1, Ordering::SeqCst);
+        Ok(Watcher {
+            changes: Arc::downgrade(self),
+            mailbox,
+            what,
+            id,
+            since: books.number,
+        })
+    }
+
+    /// Tells of a response of a key.
+    pub(super) fn tell(&self, key: &Key, response: &Stored, kind: ChangeKind) {
+        if self.watching.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let validator = validator(response);
+        self.tell_watchers(key, &response.tags, validator, kind);
+    }
+
+    /// Tells that all responses of a key are gone.
+    pub(super) fn tell_gone(&self, key: &[u8]) {
+        if self.watching.load(Ordering::SeqCst) > 0 {
+            let (key, none) = (Key::from(key), TagNumbers::default());
+            self.tell_watchers(&key, &none, None, ChangeKind::Purged);
+        }
+    }
+
+    fn tell_watchers(
+        &self,
+        key: &Key,
+        tags: &TagNumbers,
+        validator: Option<Bytes>,
+        kind: ChangeKind,
+    ) {
+        let entry = Named::new(key, tags);
+        let mut books = self.books.lock();
+        books.number += 1;
+        let change = Change {
+            number: books.number,
+            kind,
+            subject: Subject::Key {
+                key: Arc::clone(key),
+                validator,
+            },
+        };
+        let by_name = entry.numbers().map(|number| books.named.get(&number));
+        let by_prefix = books
+            .prefixes
+            .iter()
+            .map(|(length, all)| all.get(entry.begins_with(*length)?));
+        let told = [Some(&books.everything), books.keys.get(key)]
+            .into_iter()
+            .chain(by_name)
+            .chain(by_prefix)
+            .flatten();
+        let wakers: Vec<_> = told
+            .flatten()
+            .filter_map(|(_, mailbox)| mailbox.put(&change))
+            .collect();
+        drop(books);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Tells those of a purge who watch what it names. Those who watch one of the entries that it covers
+    /// are told when that is gone.
+    pub(super) fn tell_rule(&self, rule: &Rule) {
+        if self.watching.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut books = self.books.lock();
+        books.number += 1;
+        let change = Change {
+            number: books.number,
+            kind: match rule.strength {
+                Strength::Hard => ChangeKind::Purged,
+                Strength::Soft => ChangeKind::Expired,
+            },
+            subject: Subject::Scope(rule.scope.clone()),
+        };
+        let same = match &rule.scope {
+            Scope::Everything => None,
+            Scope::Prefix { .. } => {
+                let prefix = rule.scope.prefix();
+                let of_length = books.prefixes.get(&prefix.len());
+                of_length.and_then(|all| all.get(&prefix))
+            }
+            scope => books.named.get(&scope.number()),
+        };
+        let told = same.into_iter().chain([&books.everything]).flatten();
+        let wakers: Vec<_> = told
+            .filter_map(|(_, mailbox)| mailbox.put(&change))
+            .collect();
+        drop(books);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn leave(&self, what: &Watched, id: u64) {
+        let mut books = self.books.lock();
+        books.of(what).retain(|(one, _)| *one != id);
+        books.forget_empty(what);
+        self.watching.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Books {
+    fn of(&mut self, what: &Watched) -> &mut Mailboxes {
+        match what {
+            Watched::Key(key) => self.keys.entry(Arc::clone(key)).or_default(),
+            Watched::Scope(Scope::Everything) => &mut self.everything,
+            Watched::Scope(scope @ Scope::Prefix { .. }) => {
+                let prefix = scope.prefix();
+                let of_length = self.prefixes.entry(prefix.len()).or_default();
+                of_length.entry(prefix).or_default()
+            }
+            Watched::Scope(scope) => self.named.entry(scope.number()).or_default(),
+        }
+    }
+
+    fn forget_empty(&mut self, what: &Watched) {
+        match what {
+            Watched::Key(key) => {
+                if self.keys.get(key).is_some_and(Vec::is_empty) {
+                    self.keys.remove(key);
+                }
+            }
+            Watched::Scope(Scope::Prefix { .. }) => {
+                for of_length in self.prefixes.values_mut() {
+                    of_length.retain(|_, all| !all.is_empty());
+                }
+                self.prefixes.retain(|_, of_length| !of_length.is_empty());
+            }
+            Watched::Scope(scope) => {
+                let number = scope.number();
+                if self.named.get(&number).is_some_and(Vec::is_empty) {
+                    self.named.remove(&number);
+                }
+            }
+        }
+    }
+}
+
+impl Mailbox {
+    fn put(&self, change: &Change) -> Option<Waker> {
+        let mut letters = self.0.lock();
+        if letters.missed.is_some() || letters.waiting.len() >= MAILBOX {
+            letters.waiting.clear();
+            letters.missed = Some(change.number);
+        } else {
+            letters.waiting.push_back(change.clone());
+        }
+        letters.waker.take()
+    }
+}
+
+/// Somebody who watches. Dropped, it watches no more.
+#[derive(Debug)]
+pub struct Watcher {
+    changes: Weak<Changes>,
+    mailbox: Arc<Mailbox>,
+    what: Watched,
+    id: u64,
+    since: u64,
+}
+
+impl Watcher {
+    /// The number of the last change before it began to watch.
+    pub const fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// The next notice.
+    pub async fn next(&mut self) -> Notice {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The next notice, if it is there.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Notice> {
+        let mut letters = self.mailbox.0.lock();
+        if let Some(missed) = letters.missed.take() {
+            return Poll::Ready(Notice::Missed(missed));
+        }
+        if let Some(change) = letters.waiting.pop_front() {
+            return Poll::Ready(Notice::Changed(change));
+        }
+        letters.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        if let Some(changes) = self.changes.upgrade() {
+            changes.leave(&self.what, self.id);
+        }
+    }
+}
+
+fn validator(response: &Stored) -> Option<Bytes> {
+    let fields = response.fields();
+    let validator = fields.get("etag").or_else(|| fields.get("last-modified"))?;
+    Some(Bytes::copy_from_slice(validator))
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

@@ -1,0 +1,156 @@
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use microcache_policy::tags::{Tag, TagKind};
+use microcache_policy::{Fields, Rules, Scheme, key};
+
+use super::super::rule::tag_numbers;
+use super::*;
+
+fn key_of(target: &str) -> Key {
+    let (host, target) = (&b"a.example"[..], target.as_bytes());
+    let rules = Rules::default();
+    key::build(Scheme::Http, host, target, Fields::default(), false, &rules)[..].into()
+}
+
+fn next(watcher: &mut Watcher) -> Option<Notice> {
+    let next = pin!(watcher.next());
+    match next.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(notice) => Some(notice),
+        Poll::Pending => None,
+    }
+}
+
+fn number(notice: Option<Notice>) -> Option<u64> {
+    match notice? {
+        Notice::Changed(change) => Some(change.number),
+        Notice::Missed(_) => None,
+    }
+}
+
+fn store(changes: &Changes, key: &Key, tag: &str) {
+    let tag = Tag {
+        kind: TagKind::Tag,
+        name: tag.as_bytes(),
+    };
+    let tags = tag_numbers(key, [tag].into_iter());
+    changes.tell_watchers(key, &tags, Some("\"v\"".into()), ChangeKind::Stored);
+}
+
+#[test]
+fn each_is_told_of_what_it_watches() {
+    let changes = Arc::new(Changes::default());
+    let host = Bytes::from_static(b"a.example");
+    let watched = [
+        Watched::Key(key_of("/x")),
+        Watched::Scope(Scope::Everything),
+        Watched::Scope(Scope::Host(host.clone())),
+        Watched::Scope(Scope::prefixed(host.clone(), Bytes::from_static(b"/x"))),
+        Watched::Scope(Scope::Tag(Bytes::from_static(b"tag"))),
+    ];
+    let watchers = watched.map(|what| changes.watch(what).expect("not too many"));
+    let mut watchers = watchers;
+    store(&changes, &key_of("/x"), "other");
+    store(&changes, &key_of("/xy"), "tag");
+    store(&changes, &key_of("/z"), "tag");
+    let told = watchers.each_mut().map(|watcher| {
+        let numbers = std::iter::from_fn(|| number(next(watcher)));
+        numbers.collect::<Vec<_>>()
+    });
+    let expected: [&[u64]; 5] = [&[1], &[1, 2, 3], &[1, 2, 3], &[1, 2], &[2, 3]];
+    assert_eq!(told.each_ref().map(Vec::as_slice), expected);
+    drop(watchers);
+    assert_eq!(changes.watching.load(Ordering::Relaxed), 0);
+    let books = changes.books.lock();
+    assert!(books.keys.is_empty() && books.named.is_empty() && books.prefixes.is_empty());
+}
+
+#[test]
+fn a_change_says_what_has_happened_and_to_what() {
+    let changes = Arc::new(Changes::default());
+    let mut watcher = changes
+        .watch(Watched::Key(key_of("/x")))
+        .expect("the first");
+    assert_eq!(watcher.since(), 0);
+    store(&changes, &key_of("/x"), "tag");
+    changes.tell_gone(&key_of("/x"));
+    let told = |kind, validator: Option<&'static str>| {
+        let subject = Subject::Key {
+            key: key_of("/x"),
+            validator: validator.map(Bytes::from),
+        };
+        (kind, subject)
+    };
+    for expected in [
+        told(ChangeKind::Stored, Some("\"v\"")),
+        told(ChangeKind::Purged, None),
+    ] {
+        let Some(Notice::Changed(change)) = next(&mut watcher) else {
+            panic!("there is another one")
+        };
+        assert_eq!((change.kind, change.subject), expected);
+    }
+}
+
+#[test]
+fn a_purge_is_told_to_those_who_watch_what_it_names() {
+    let changes = Arc::new(Changes::default());
+    let tag = Scope::Tag(Bytes::from_static(b"tag"));
+    let mut same = changes.watch(Watched::Scope(tag.clone())).expect("room");
+    let other = Scope::Tag(Bytes::from_static(b"other"));
+    let mut other = changes.watch(Watched::Scope(other)).expect("room");
+    changes.tell_rule(&Rule {
+        id: 1,
+        scope: tag.clone(),
+        strength: Strength::Soft,
+        at: microcache_policy::Time::from_secs(1),
+    });
+    let change = Change {
+        number: 1,
+        kind: ChangeKind::Expired,
+        subject: Subject::Scope(tag),
+    };
+    assert_eq!(next(&mut same), Some(Notice::Changed(change)));
+    assert_eq!(next(&mut other), None);
+}
+
+#[test]
+fn a_laggard_is_told_that_it_missed_something() {
+    let changes = Arc::new(Changes::default());
+    let mut watcher = changes
+        .watch(Watched::Key(key_of("/x")))
+        .expect("the first");
+    let count = MAILBOX as u64 + 5;
+    for _ in 0..count {
+        store(&changes, &key_of("/x"), "tag");
+    }
+    assert_eq!(next(&mut watcher), Some(Notice::Missed(count)));
+    assert_eq!(next(&mut watcher), None);
+    store(&changes, &key_of("/x"), "tag");
+    assert_eq!(number(next(&mut watcher)), Some(count + 1));
+}
+
+#[tokio::test]
+async fn who_waits_is_woken() {
+    let changes = Arc::new(Changes::default());
+    let mut watcher = changes
+        .watch(Watched::Key(key_of("/x")))
+        .expect("the first");
+    let waiting = tokio::spawn(async move { watcher.next().await });
+    tokio::task::yield_now().await;
+    store(&changes, &key_of("/x"), "tag");
+    assert_eq!(number(waiting.await.ok()), Some(1));
+}
+
+#[test]
+fn with_nobody_watching_nothing_is_numbered() {
+    let changes = Arc::new(Changes::default());
+    drop(
+        changes
+            .watch(Watched::Key(key_of("/x")))
+            .expect("the first"),
+    );
+    changes.tell_gone(&key_of("/x"));
+    assert_eq!(changes.books.lock().number, 0);
+}

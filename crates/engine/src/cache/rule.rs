@@ -1,0 +1,230 @@
+//! What a purge can name, and what an entry is named by.
+
+use bytes::Bytes;
+use microcache_policy::tags::{Tag, TagKind};
+use microcache_policy::{Scheme, Time, key};
+use microcache_store::TagNumbers;
+use microcache_store::tags::number_of;
+
+/// A purge of whatever it names: decided once, held against everything that is older, and the same in
+/// every process that is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Tells it from all others: who is told of it twice knows it.
+    pub id: u64,
+    /// What it names.
+    pub scope: Scope,
+    /// What becomes of that.
+    pub strength: Strength,
+    /// When it was decided.
+    pub at: Time,
+}
+
+/// What becomes of what is purged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strength {
+    /// It is gone.
+    Hard,
+    /// It is stale from now on: as far as stale responses may be used it is, and is refreshed at once.
+    Soft,
+}
+
+/// What a purge names. Hosts are as they stand in keys: in lower case, without the default port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All there is.
+    Everything,
+    /// All urls of a host, of either scheme.
+    Host(Bytes),
+    /// All responses of a url, whatever else is part of their keys: the [`key::url_part`] of those.
+    Url(Bytes),
+    /// All urls of a host, of either scheme, whose path and query begin like this.
+    Prefix {
+        /// The host.
+        host: Bytes,
+        /// The beginning of path and query.
+        path: Bytes,
+    },
+    /// All responses with this tag, of whatever host.
+    Tag(Bytes),
+    /// All responses of an origin in this group (RFC 9875).
+    Group {
+        /// The scheme of the origin.
+        scheme: Scheme,
+        /// Its host.
+        host: Bytes,
+        /// The group.
+        name: Bytes,
+    },
+}
+
+const HOST: u8 = b'h';
+const URL: u8 = b'u';
+const PREFIX: u8 = b'p';
+const TAG: u8 = b't';
+const GROUP: u8 = b'g';
+
+impl Scope {
+    /// All urls of a host whose path and query begin like this. Every path begins with a slash.
+    pub fn prefixed(host: Bytes, path: Bytes) -> Self {
+        if path.starts_with(b"/") {
+            Self::Prefix { host, path }
+        } else {
+            let path = [&b"/"[..], &path].concat().into();
+            Self::Prefix { host, path }
+        }
+    }
+
+    /// The number by which entries are known that are named like this. Of a scope that is not one name
+    /// it means nothing.
+    pub(super) fn number(&self) -> u64 {
+        match self {
+            Self::Everything => 0,
+            Self::Host(host) | Self::Prefix { host, .. } => number_of(HOST, &[host]),
+            Self::Url(url) => number_of(URL, &[url]),
+            Self::Tag(name) => number_of(TAG, &[name]),
+            Self::Group { scheme, host, name } => group(*scheme, host, name),
+        }
+    }
+
+    /// What the urls begin with that it names, host included.
+    pub(super) fn prefix(&self) -> Vec<u8> {
+        match self {
+            Self::Prefix { host, path } => [&host[..], path].concat(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The encoded form's version.
+const VERSION: u8 = 1;
+
+impl Rule {
+    /// The form in which a rule outlives the process, and reaches others.
+    pub fn encode(&self) -> Vec<u8> {
+        let strength = match self.strength {
+            Strength::Hard => b'h',
+            Strength::Soft => b's',
+        };
+        let (kind, parts): (u8, &[&[u8]]) = match &self.scope {
+            Scope::Everything => (b'e', &[]),
+            Scope::Host(host) => (HOST, &[host]),
+            Scope::Url(url) => (URL, &[url]),
+            Scope::Prefix { host, path } => (PREFIX, &[host, path]),
+            Scope::Tag(name) => (TAG, &[name]),
+            Scope::Group { scheme, host, name } => {
+                (GROUP, &[scheme.as_str().as_bytes(), host, name])
+            }
+        };
+        let mut out = vec![VERSION, strength, kind];
+        out.extend_from_slice(&self.id.to_le_bytes());
+        out.extend_from_slice(&self.at.as_millis().to_le_bytes());
+        for part in parts {
+            out.extend_from_slice(&(part.len() as u32).to_le_bytes());
+            out.extend_from_slice(part);
+        }
+        out
+    }
+
+    /// Reads the encoded form. `None` if it is not one.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let ([version, strength, kind], rest) = bytes.split_first_chunk::<3>()?;
+        let (id, rest) = rest.split_first_chunk()?;
+        let (at, mut rest) = rest.split_first_chunk()?;
+        let mut parts = Vec::new();
+        while !rest.is_empty() {
+            let (length, after) = rest.split_first_chunk()?;
+            let length = u32::from_le_bytes(*length) as usize;
+            let (part, after) = after.split_at_checked(length)?;
+            parts.push(Bytes::copy_from_slice(part));
+            rest = after;
+        }
+        let scope = match (*kind, &parts[..]) {
+            (b'e', []) => Scope::Everything,
+            (HOST, [host]) => Scope::Host(host.clone()),
+            (URL, [url]) => Scope::Url(url.clone()),
+            (PREFIX, [host, path]) => Scope::prefixed(host.clone(), path.clone()),
+            (TAG, [name]) => Scope::Tag(name.clone()),
+            (GROUP, [scheme, host, name]) => Scope::Group {
+                scheme: match &scheme[..] {
+                    b"http" => Scheme::Http,
+                    b"https" => Scheme::Https,
+                    _ => return None,
+                },
+                host: host.clone(),
+                name: name.clone(),
+            },
+            _ => return None,
+        };
+        let strength = match strength {
+            b'h' => Strength::Hard,
+            b's' => Strength::Soft,
+            _ => return None,
+        };
+        (*version == VERSION).then(|| Self {
+            id: u64::from_le_bytes(*id),
+            scope,
+            strength,
+            at: Time::from_millis(u64::from_le_bytes(*at)),
+        })
+    }
+}
+
+fn group(scheme: Scheme, host: &[u8], name: &[u8]) -> u64 {
+    number_of(GROUP, &[scheme.as_str().as_bytes(), host, name])
+}
+
+/// The numbers of a response's tags and groups, as purges know them.
+pub(crate) fn tag_numbers<'a>(key: &[u8], tags: impl Iterator<Item = Tag<'a>>) -> TagNumbers {
+    let Some((scheme, host, ..)) = key::url_of(key) else {
+        return TagNumbers::default();
+    };
+    tags.map(|tag| match tag.kind {
+        TagKind::Tag => number_of(TAG, &[tag.name]),
+        TagKind::Group => group(scheme, host, tag.name),
+    })
+    .collect()
+}
+
+/// What an entry is named by.
+#[derive(Debug)]
+pub(super) struct Named<'a> {
+    host: u64,
+    url: u64,
+    /// Host, path and query in one piece.
+    location: Vec<u8>,
+    tags: &'a TagNumbers,
+}
+
+impl<'a> Named<'a> {
+    pub(super) fn new(key: &[u8], tags: &'a TagNumbers) -> Self {
+        let (host, location) = match key::url_of(key) {
+            Some((_, host, path, query)) => {
+                let mut location = [host, path].concat();
+                if let Some(query) = query {
+                    location.push(b'?');
+                    location.extend_from_slice(query);
+                }
+                (number_of(HOST, &[host]), location)
+            }
+            // Not a key of ours: only a purge of everything names it.
+            None => (0, Vec::new()),
+        };
+        Self {
+            host,
+            url: number_of(URL, &[key::url_part(key).unwrap_or(key)]),
+            location,
+            tags,
+        }
+    }
+
+    /// The numbers of all its names.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
+        [self.host, self.url].into_iter().chain(self.tags.iter())
+    }
+
+    /// So much of the beginning of its url, host included.
+    pub(super) fn begins_with(&self, length: usize) -> Option<&[u8]> {
+        self.location.get(..length)
+    }
+}

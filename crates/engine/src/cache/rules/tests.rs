@@ -1,0 +1,250 @@
+use bytes::Bytes;
+use microcache_policy::tags::{Tag, TagKind};
+use microcache_policy::{Fields, Rules as RouteRules, Scheme, Time, key};
+use microcache_store::TagNumbers;
+
+use super::super::rule::{Named, Rule, Scope, Strength, tag_numbers};
+use super::{Covered, MAX_RULES, Rules, Since};
+
+const NOW: Time = Time::from_secs(1_000);
+
+fn text(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+fn key_of(scheme: Scheme, host: &str, target: &str) -> Vec<u8> {
+    let (host, target) = (host.as_bytes(), target.as_bytes());
+    let rules = RouteRules::default();
+    key::build(scheme, host, target, Fields::default(), false, &rules).to_vec()
+}
+
+/// The key of a url, in `Scope::Url`'s form.
+fn url(host: &str, target: &str) -> Scope {
+    let key = key_of(Scheme::Http, host, target);
+    Scope::Url(key::url_part(&key).expect("a key").to_vec().into())
+}
+
+fn prefix(host: &str, path: &str) -> Scope {
+    Scope::prefixed(text(host), text(path))
+}
+
+fn group(host: &str, name: &str) -> Scope {
+    Scope::Group {
+        scheme: Scheme::Http,
+        host: text(host),
+        name: text(name),
+    }
+}
+
+fn rule(id: u64, scope: Scope, strength: Strength) -> Rule {
+    let at = NOW;
+    Rule {
+        id,
+        scope,
+        strength,
+        at,
+    }
+}
+
+/// An entry of a url, with a tag and a group.
+struct Page {
+    key: Vec<u8>,
+    tags: TagNumbers,
+}
+
+fn page(host: &str, target: &str, tag: &str, group: &str) -> Page {
+    let key = key_of(Scheme::Http, host, target);
+    let tags = [
+        Tag {
+            kind: TagKind::Tag,
+            name: tag.as_bytes(),
+        },
+        Tag {
+            kind: TagKind::Group,
+            name: group.as_bytes(),
+        },
+    ];
+    let tags = tag_numbers(&key, tags.into_iter());
+    Page { key, tags }
+}
+
+impl Page {
+    fn covered(&self, rules: &Rules, since: Since) -> Option<Covered> {
+        rules.covers(&Named::new(&self.key, &self.tags), since)
+    }
+
+    fn is_covered(&self, rules: &Rules) -> bool {
+        self.covered(rules, Since::Rule(0)).is_some()
+    }
+}
+
+#[test]
+fn a_rule_covers_what_it_names_and_nothing_else() {
+    let news = page("a.example", "/news/1?x=y", "news", "front");
+    let other = page("b.example", "/other", "other", "back");
+    for (scope, names_news, names_other) in [
+        (Scope::Everything, true, true),
+        (Scope::Host(text("a.example")), true, false),
+        (Scope::Host(text("a.exampl")), false, false),
+        (url("a.example", "/news/1?x=y"), true, false),
+        (url("a.example", "/news/1"), false, false),
+        (url("a.example", "/news/1?x="), false, false),
+        (prefix("a.example", "/"), true, false),
+        (prefix("a.example", ""), true, false),
+        (prefix("a.example", "/news"), true, false),
+        (prefix("a.example", "/news/1?x"), true, false),
+        (prefix("a.example", "/news/1?x=y"), true, false),
+        (prefix("a.example", "/news/1?x=yz"), false, false),
+        (prefix("b.example", "/news"), false, false),
+        (prefix("b.example", "/other"), false, true),
+        (Scope::Tag(text("news")), true, false),
+        (Scope::Tag(text("New")), false, false),
+        (Scope::Tag(text("front")), false, false),
+        (group("a.example", "front"), true, false),
+        (group("b.example", "front"), false, false),
+        (group("a.example", "news"), false, false),
+    ] {
+        let rules = Rules::default();
+        let number = rules.add(rule(1, scope.clone(), Strength::Hard), NOW);
+        assert_eq!(number, Some(1));
+        assert_eq!(news.is_covered(&rules), names_news, "{scope:?}");
+        assert_eq!(other.is_covered(&rules), names_other, "{scope:?}");
+    }
+}
+
+#[test]
+fn both_schemes_of_a_host_are_named_by_host_and_prefix() {
+    let tags = TagNumbers::default();
+    let secure = key_of(Scheme::Https, "a.example", "/x");
+    for (scope, expected) in [
+        (Scope::Host(text("a.example")), true),
+        (prefix("a.example", "/x"), true),
+        (url("a.example", "/x"), false),
+    ] {
+        let rules = Rules::default();
+        rules.add(rule(1, scope.clone(), Strength::Hard), NOW);
+        let covered = rules.covers(&Named::new(&secure, &tags), Since::Rule(0));
+        assert_eq!(covered.is_some(), expected, "{scope:?}");
+    }
+}
+
+#[test]
+fn only_what_is_older_is_covered() {
+    let rules = Rules::default();
+    let page = page("a.example", "/", "tag", "group");
+    rules.add(rule(1, Scope::Everything, Strength::Soft), NOW);
+    rules.add(
+        rule(2, Scope::Tag(text("tag")), Strength::Hard),
+        NOW.plus(5),
+    );
+    assert_eq!(
+        rules.add(rule(2, Scope::Everything, Strength::Hard), NOW),
+        None
+    );
+    let covered = |since| page.covered(&rules, since);
+    let hard = |at| {
+        Some(Covered {
+            strength: Strength::Hard,
+            at,
+        })
+    };
+    assert_eq!(covered(Since::Rule(0)), hard(NOW.plus(5)));
+    assert_eq!(covered(Since::Rule(1)), hard(NOW.plus(5)));
+    assert_eq!(covered(Since::Rule(2)), None);
+    assert_eq!(covered(Since::Moment(NOW.plus(5))), hard(NOW.plus(5)));
+    assert_eq!(covered(Since::Moment(NOW.plus(6))), None);
+}
+
+#[test]
+fn what_is_forgotten_covers_nothing_and_is_known_to_be_forgotten() {
+    let rules = Rules::default();
+    let page = page("a.example", "/", "tag", "group");
+    for (id, scope) in [
+        Scope::Tag(text("tag")),
+        prefix("a.example", "/"),
+        Scope::Host(text("a.example")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        rules.add(rule(id as u64, scope, Strength::Hard), NOW.plus(id as u64));
+    }
+    assert_eq!(rules.newest_at(NOW.plus(1)), Some(2));
+    rules.drop_through(2);
+    assert!(page.is_covered(&rules), "by the third");
+    assert!(rules.has_dropped_since(1) && !rules.has_dropped_since(2));
+    assert!(!rules.is_empty() && rules.live().len() == 1);
+    rules.drop_through(3);
+    assert!(!page.is_covered(&rules) && rules.is_empty());
+    assert!(!rules.has_dropped_since(rules.newest()));
+}
+
+#[test]
+fn more_than_are_remembered_one_by_one_cost_the_others_little() {
+    let rules = Rules::default();
+    let name = |number: usize| text(&format!("tag-{number}"));
+    let count = MAX_RULES + 2_000;
+    for number in 0..count {
+        let scope = match number {
+            7 => prefix("narrow.example", "/a"),
+            number => Scope::Tag(name(number)),
+        };
+        rules.add(rule(number as u64, scope, Strength::Hard), NOW);
+    }
+    assert_eq!(rules.live().len(), MAX_RULES);
+    let tagged = |number: usize| {
+        let tag = format!("tag-{number}");
+        page("a.example", "/", &tag, "none")
+    };
+    for number in [0, 1, 1_999, 2_000, count - 1] {
+        assert!(tagged(number).is_covered(&rules), "{number}");
+    }
+    let others = (count..count + 5_000).filter(|&number| tagged(number).is_covered(&rules));
+    assert!(others.count() < 250, "the price");
+    let widened = page("narrow.example", "/b", "none", "none");
+    assert!(widened.is_covered(&rules), "the host of a prefix counts");
+    rules.drop_through(rules.newest());
+    assert!(rules.is_empty() && !tagged(0).is_covered(&rules));
+}
+
+#[test]
+fn a_hard_purge_of_everything_says_all_that_those_before_it_said() {
+    let rules = Rules::default();
+    rules.add(rule(1, Scope::Tag(text("tag")), Strength::Hard), NOW);
+    rules.add(rule(2, Scope::Everything, Strength::Soft), NOW);
+    assert_eq!(rules.live().len(), 2);
+    rules.add(rule(3, Scope::Everything, Strength::Hard), NOW);
+    assert_eq!(rules.live().len(), 1);
+    assert!(page("a.example", "/", "x", "y").is_covered(&rules));
+}
+
+#[test]
+fn rules_come_back_from_bytes() {
+    let scopes = [
+        Scope::Everything,
+        Scope::Host(text("a.example")),
+        url("a.example", "/x?y"),
+        prefix("a.example", "/x"),
+        Scope::Tag(text("tag")),
+        Scope::Tag(text("")),
+        group("a.example", "name"),
+    ];
+    for (id, scope) in scopes.into_iter().enumerate() {
+        for strength in [Strength::Hard, Strength::Soft] {
+            let rule = rule(id as u64, scope.clone(), strength);
+            let bytes = rule.encode();
+            assert_eq!(Rule::decode(&bytes), Some(rule));
+            for length in 0..bytes.len() {
+                let cut = Rule::decode(&bytes[..length]);
+                assert!(
+                    cut.is_none_or(|cut| cut.scope == Scope::Everything),
+                    "{length}"
+                );
+            }
+        }
+    }
+    assert_eq!(
+        Rule::decode(b"\x02he\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
+        None
+    );
+}

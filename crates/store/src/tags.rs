@@ -1,0 +1,92 @@
+//! The tags of a stored response, as numbers: a purge compares them, and nobody else reads them.
+
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The numbers of a response's tags and groups, sorted. Two names with one number are purged together:
+/// that costs a fetch, and needs four billion names to be likely.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TagNumbers(Option<Arc<[u64]>>);
+
+impl TagNumbers {
+    /// The length of a number in the encoded form.
+    const ENCODED: usize = 8;
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().flat_map(|all| all.iter().copied())
+    }
+
+    /// Whether this one is among them.
+    pub fn contains(&self, number: u64) -> bool {
+        let all = self.0.as_deref().unwrap_or_default();
+        all.binary_search(&number).is_ok()
+    }
+
+    /// The memory they take.
+    pub fn heap_size(&self) -> usize {
+        self.0.as_deref().map_or(0, size_of_val)
+    }
+
+    /// The form in which a tier keeps them.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.iter().flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// Reads the encoded form. `None` if it is not one.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (numbers, rest) = bytes.as_chunks::<{ Self::ENCODED }>();
+        let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
+        rest.is_empty().then(|| numbers.collect())
+    }
+}
+
+impl FromIterator<u64> for TagNumbers {
+    fn from_iter<T: IntoIterator<Item = u64>>(numbers: T) -> Self {
+        let mut all: Vec<u64> = numbers.into_iter().collect();
+        all.sort_unstable();
+        all.dedup();
+        Self((!all.is_empty()).then(|| all.into()))
+    }
+}
+
+/// The number of a name that has these parts, the same in every process and after a restart.
+pub fn number_of(kind: u8, parts: &[&[u8]]) -> u64 {
+    let mut all = vec![kind];
+    for part in parts {
+        all.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        all.extend_from_slice(part);
+    }
+    xxh3_64(&all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_come_back_sorted_and_each_once() {
+        let numbers: TagNumbers = [7, 1, 7].into_iter().collect();
+        assert_eq!(numbers.iter().collect::<Vec<_>>(), [1, 7]);
+        assert!(numbers.contains(7) && !numbers.contains(2));
+        assert_eq!(
+            TagNumbers::from_bytes(&numbers.to_bytes()),
+            Some(numbers.clone())
+        );
+        assert_eq!(TagNumbers::from_bytes(b""), Some(TagNumbers::default()));
+        assert_eq!(TagNumbers::from_bytes(b"too short"), None);
+        assert!(TagNumbers::default().is_empty() && !numbers.is_empty());
+    }
+
+    #[test]
+    fn parts_do_not_run_into_each_other() {
+        assert_ne!(number_of(0, &[b"ab", b"c"]), number_of(0, &[b"a", b"bc"]));
+        assert_ne!(number_of(0, &[b"a"]), number_of(1, &[b"a"]));
+    }
+}
