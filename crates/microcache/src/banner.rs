@@ -168,6 +168,9 @@ fn tier(report: &TierReport) -> String {
         count(report.timeouts, "time-out"),
         report.corrupt,
     );
+    if report.not_removed > 0 {
+        let _ = write!(out, "; {} not done", count(report.not_removed, "removal"));
+    }
     if let Some(micros) = report.slowest_of(99) {
         let _ = write!(out, "; 99 % of look-ups within {micros} us");
     }

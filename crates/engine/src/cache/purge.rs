@@ -88,19 +88,18 @@ impl Cache {
 
     /// Purges these keys, and waits until the tiers have done so too, or for too long.
     pub(crate) async fn invalidate(&self, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) {
-        let unknown: Vec<_> = keys
+        let leaving: Vec<_> = keys
             .into_iter()
-            .filter_map(|key| self.purge_unknown(key.as_ref()))
+            .filter_map(|key| self.purge_and_watch(key.as_ref()))
             .collect();
-        let settled = async {
-            self.tiers.settle().await;
-            for leaving in unknown {
-                if leaving.removal.is_complete().await {
+        let gone = async {
+            for leaving in leaving {
+                if leaving.removal.is_complete().await && leaving.is_unknown {
                     self.purges.withdraw(&leaving.key, leaving.noted);
                 }
             }
         };
-        let _ = timeout(REMOVAL_WAIT, settled).await;
+        let _ = timeout(REMOVAL_WAIT, gone).await;
     }
 
     /// What is stored for a request must not be used any more, wherever it lies. The fetch that has
@@ -112,8 +111,11 @@ impl Cache {
         }
         self.memory.remove_selected(key, request);
         self.changes.tell(key, stored, ChangeKind::Purged);
-        self.tiers
-            .remove_variant(key, &stored.vary, &stored.selection);
+        let tiers = &self.tiers;
+        if !tiers.remove_variant(key, &stored.vary, &stored.selection) {
+            // Too much is to be removed. What lies there of the key is not used any more.
+            self.purges.note(key, self.clock.now());
+        }
     }
 
     /// What the tiers have of a key is out of date in a way that writing it anew does not mend.
@@ -133,20 +135,23 @@ impl Cache {
                 key: key.into(),
                 noted,
                 removal,
+                is_unknown: false,
             }
         });
         (was_there, leaving)
     }
 
-    /// Purges a key. Gives what leaves the tiers if nothing here knows of the key: once it is gone,
-    /// that need not be remembered. Anybody can send requests for urls that do not exist.
-    fn purge_unknown(&self, key: &[u8]) -> Option<Leaving> {
-        let mut unknown = None;
+    /// Purges a key, and gives what leaves the tiers.
+    fn purge_and_watch(&self, key: &[u8]) -> Option<Leaving> {
+        let mut watched = None;
         self.flights.purge(key, |is_fetched| {
             let (was_there, leaving) = self.take_away(key);
-            unknown = leaving.filter(|_| !was_there && !is_fetched);
+            watched = leaving.map(|leaving| Leaving {
+                is_unknown: !was_there && !is_fetched,
+                ..leaving
+            });
         });
-        unknown
+        watched
     }
 }
 
@@ -155,4 +160,7 @@ struct Leaving {
     key: Box<[u8]>,
     noted: Time,
     removal: Removal,
+    /// Nothing here knows of the key: once it is gone, the purge need not be remembered. Anybody can
+    /// send requests for urls that do not exist.
+    is_unknown: bool,
 }

@@ -1,6 +1,8 @@
 //! The tiers in use: asked in their order on a miss of memory, written to in the background.
 
 mod at_hand;
+mod jobs;
+mod lanes;
 mod placed;
 mod report;
 mod spooling;
@@ -18,7 +20,9 @@ use crate::memory::Hit;
 use crate::stored::Stored;
 use crate::tier::{AnyTier, EntryId, LocalTier, Page, Token};
 
-use placed::{Job, Placed, Storing};
+use jobs::Storing;
+pub use lanes::REMOVALS_WAITING;
+use placed::Placed;
 pub use report::{LATENCIES, TierReport};
 pub use spooling::Spooling;
 
@@ -207,17 +211,18 @@ impl Tiers {
             if !wanted || !placed.has_room(charged, self.limits.queue) {
                 continue;
             }
-            placed.ask(Job::Store(Box::new(Storing {
+            placed.ask_to_store(Storing {
                 key: key.into(),
                 response: response.clone(),
                 expires: Duration::from_millis(expires),
                 claim: claimed.and_then(Claimed::spend),
                 charged,
-            })));
+            });
         }
     }
 
-    /// Has every response of a key removed from every tier.
+    /// Has every response of a key removed from every tier, before anything else is done there; what
+    /// waits to be stored for it is not stored any more.
     pub fn remove(&self, key: &[u8]) -> Removal {
         // Variants cannot be found without the record that says what they vary on.
         let id = EntryId::of(key);
@@ -225,18 +230,17 @@ impl Tiers {
     }
 
     /// Has one response of a key removed from every tier: the one that varies on these fields, where
-    /// they said this.
-    pub fn remove_variant(&self, key: &[u8], names: &VaryNames, selection: &[u8]) {
+    /// they said this. Says whether that is going to be done.
+    #[must_use]
+    pub fn remove_variant(&self, key: &[u8], names: &VaryNames, selection: &[u8]) -> bool {
+        let mut all = true;
         for placed in &self.tiers {
-            placed.ask(Job::RemoveVariant {
-                key: key.into(),
-                names: names.clone(),
-                selection: selection.into(),
-            });
+            all &= placed.ask_to_remove_variant(key, names, selection);
         }
+        all
     }
 
-    /// Waits until everything that was asked for so far is done.
+    /// Waits until the tiers have nothing left to do.
     pub async fn settle(&self) {
         for placed in &self.tiers {
             placed.settle().await;
@@ -287,7 +291,7 @@ impl Claimed {
 impl Drop for Claimed {
     fn drop(&mut self) {
         if let Some((id, token)) = self.spend() {
-            self.tier.ask(Job::Release(id, token));
+            self.tier.ask_to_release(id, token);
         }
     }
 }

@@ -21,6 +21,8 @@ pub struct TierReport {
     pub written: u64,
     /// Records not written because too many waited.
     pub dropped: u64,
+    /// Removals that were not done because too many waited. What they were about is not used.
+    pub not_removed: u64,
     /// Look-ups by the time they took: below 2, 4, 8, … microseconds.
     pub latency: [u64; LATENCIES],
     /// What it says of itself.

@@ -1,0 +1,502 @@
+//! Doing what a tier was asked for in the background.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use microcache_policy::{VaryNames, vary};
+use tokio::sync::oneshot;
+
+use super::lanes::{Job, Lanes};
+use super::placed::{Placed, decode};
+use crate::content::Content;
+use crate::encoding::{Record, Varies, checksum, encode, encode_varies};
+use crate::memory::Hit;
+use crate::random;
+use crate::stored::Stored;
+use crate::tier::{Entry, EntryId, Got, Put, TierError, Token};
+
+/// A response on its way into the tier.
+#[derive(Debug)]
+pub(super) struct Storing {
+    pub(super) key: Box<[u8]>,
+    pub(super) response: Hit,
+    pub(super) expires: Duration,
+    pub(super) claim: Option<(EntryId, Token)>,
+    pub(super) charged: u64,
+}
+
+impl Placed {
+    /// Has a response written.
+    pub(super) fn ask_to_store(self: &Arc<Self>, storing: Storing) {
+        let lane = EntryId::of(&storing.key);
+        self.ask(lane, Job::Store(Box::new(storing)));
+    }
+
+    /// Gives a claim back.
+    pub(super) fn ask_to_release(self: &Arc<Self>, id: EntryId, token: Token) {
+        self.ask(id, Job::Release(id, token));
+    }
+
+    /// Has everything that a key has removed. What waits to be stored for it is not stored any more.
+    /// Resolves to whether all is gone for sure.
+    pub(super) fn remove(self: &Arc<Self>, base: EntryId) -> oneshot::Receiver<bool> {
+        let (told, wait) = oneshot::channel();
+        match self.lanes.remove(base, told) {
+            Ok((worker_wanted, cancelled)) => {
+                for storing in cancelled {
+                    self.queued.fetch_sub(storing.charged, Ordering::Release);
+                    // The claim on a variant is not removed with what the key varies on.
+                    if let Some((id, token)) = storing.claim {
+                        self.ask_to_release(id, token);
+                    }
+                }
+                self.start(worker_wanted);
+            }
+            // What tells is gone, which says that it was not removed.
+            Err(_) => self.note_not_removed(),
+        }
+        wait
+    }
+
+    /// Has a record of a key removed that is not what it should be.
+    pub(super) fn remove_damaged(self: &Arc<Self>, base: EntryId, id: EntryId) {
+        let (told, _nobody_waits) = oneshot::channel();
+        self.ask(base, Job::Remove(id, vec![told]));
+    }
+
+    /// Has one response of a key removed. Says whether that is going to be done.
+    pub(super) fn ask_to_remove_variant(
+        self: &Arc<Self>,
+        key: &[u8],
+        names: &VaryNames,
+        selection: &[u8],
+    ) -> bool {
+        let job = Job::RemoveVariant {
+            key: key.into(),
+            names: names.clone(),
+            selection: selection.into(),
+        };
+        self.ask(EntryId::of(key), job)
+    }
+
+    /// Waits until there is nothing to do.
+    pub(super) async fn settle(&self) {
+        self.lanes.idle().await;
+        self.endings.wait_for_all().await;
+    }
+
+    fn ask(self: &Arc<Self>, lane: EntryId, job: Job) -> bool {
+        let added = self.lanes.add(lane, job);
+        match added {
+            Ok(worker_wanted) => self.start(worker_wanted),
+            Err(_) => self.note_not_removed(),
+        }
+        added.is_ok()
+    }
+
+    fn start(self: &Arc<Self>, worker_wanted: bool) {
+        if worker_wanted {
+            self.background.spawn(Arc::clone(self).work());
+        }
+    }
+
+    /// Does what there is to do, until there is nothing any more.
+    async fn work(self: Arc<Self>) {
+        let mut worker = Worker {
+            lanes: &self.lanes,
+            lane: None,
+            is_told_to_go: false,
+        };
+        while let Some(job) = worker.next() {
+            self.work_on(job).await;
+        }
+    }
+
+    /// What fails is counted; there is nobody to tell but those who wait for a removal.
+    async fn work_on(&self, job: Job) {
+        match job {
+            Job::Store(storing) => {
+                let stored = self.store(&storing).await;
+                self.queued.fetch_sub(storing.charged, Ordering::Release);
+                match self.counted(stored) {
+                    Ok(Put::Stored) => self.note_written(),
+                    Ok(Put::ClaimLost) => {}
+                    Ok(Put::Refused) | Err(_) => self.release(storing.claim).await,
+                }
+            }
+            Job::Remove(id, told) => {
+                let removed = self.counted(self.tier.remove(id).await).is_ok();
+                for told in told {
+                    let _ = told.send(removed);
+                }
+            }
+            Job::RemoveVariant {
+                key,
+                names,
+                selection,
+            } => {
+                let removed = self.remove_variant(&key, &names, &selection).await;
+                let _ = self.counted(removed);
+            }
+            Job::Release(id, token) => self.release(Some((id, token))).await,
+        }
+    }
+
+    /// Nobody shall wait for what does not come.
+    async fn release(&self, claim: Option<(EntryId, Token)>) {
+        if let Some((id, token)) = claim {
+            let _ = self.counted(self.tier.release(id, token).await);
+        }
+    }
+
+    /// The variant alone, if the key varies on these fields; else whatever lies there.
+    async fn remove_variant(
+        &self,
+        key: &[u8],
+        names: &VaryNames,
+        selection: &[u8],
+    ) -> Result<(), TierError> {
+        let base = EntryId::of(key);
+        let id = match self.varies(base, key).await? {
+            Some(varies) if varies.names == *names => {
+                EntryId::of_variant(key, selection, varies.generation)
+            }
+            _ => base,
+        };
+        self.tier.remove(id).await
+    }
+
+    async fn store(&self, storing: &Storing) -> Result<Put, TierError> {
+        let Storing {
+            key,
+            response,
+            expires,
+            claim,
+            ..
+        } = storing;
+        let Some((id, token)) = self.id_for(key, response, *expires, *claim).await? else {
+            if let Some((id, token)) = *claim {
+                self.tier.release(id, token).await?;
+            }
+            return Ok(Put::ClaimLost);
+        };
+        let Some(body) = response.body.bytes() else {
+            return Ok(Put::Refused);
+        };
+        let entry = Entry {
+            head: encode(key, response, body.len() as u64, checksum(body)),
+            body: response.body.clone(),
+        };
+        self.tier.put(id, entry, *expires, token).await
+    }
+
+    /// The id that a response is to be stored under, and the claim that is left for it. The
+    /// response of a key without `Vary` has the key's own; variants hang on a record that says what
+    /// the key varies on. `None` if the claim is of no use any more. A purge takes away that record
+    /// alone: a claim on a variant is good as long as the record is the one that it was made under.
+    pub(super) async fn id_for(
+        &self,
+        key: &[u8],
+        response: &Stored,
+        expires: Duration,
+        claim: Option<(EntryId, Token)>,
+    ) -> Result<Option<(EntryId, Option<Token>)>, TierError> {
+        let base = EntryId::of(key);
+        let token = claim.map(|(_, token)| token);
+        let on_variant = claim.filter(|(id, _)| *id != base).map(|(id, _)| id);
+        if response.vary.is_empty() && on_variant.is_none() {
+            return Ok(Some((base, token)));
+        }
+        let variant = |generation| EntryId::of_variant(key, &response.selection, generation);
+        match (self.varies(base, key).await?, on_variant) {
+            (Some(varies), on_variant) if varies.names == response.vary => {
+                let id = variant(varies.generation);
+                let is_good = claim.is_none() || on_variant == Some(id);
+                Ok(is_good.then_some((id, token)))
+            }
+            // The origin varies on something else now: whoever comes next begins anew.
+            (Some(_), Some(_)) => {
+                self.tier.remove(base).await?;
+                Ok(None)
+            }
+            (None, Some(_)) => Ok(None),
+            // It counts as varying on more than it says, after what others of its key have said. That
+            // record is gone: whoever comes next begins anew.
+            (None, None) if !names_all(response) => Ok(None),
+            (_, None) => {
+                let varies = Varies {
+                    names: response.vary.clone(),
+                    // Two processes must not give their variants the same.
+                    generation: random::number(),
+                    began: response.began,
+                };
+                let entry = Entry {
+                    head: encode_varies(key, &varies),
+                    body: Content::default(),
+                };
+                let put = self.tier.put(base, entry, expires, token).await?;
+                Ok((put == Put::Stored).then(|| (variant(varies.generation), None)))
+            }
+        }
+    }
+
+    /// What the key varies on.
+    async fn varies(&self, base: EntryId, key: &[u8]) -> Result<Option<Varies>, TierError> {
+        let Got::Entry(entry) = self.tier.get(base, None).await? else {
+            return Ok(None);
+        };
+        Ok(match decode(entry, key) {
+            Ok(Some(Record::Varies(varies))) => Some(varies),
+            _ => None,
+        })
+    }
+}
+
+/// One who does jobs, and the lane that is his at the moment.
+struct Worker<'a> {
+    lanes: &'a Lanes,
+    lane: Option<EntryId>,
+    is_told_to_go: bool,
+}
+
+impl Worker<'_> {
+    fn next(&mut self) -> Option<Job> {
+        if let Some(done) = self.lane.take() {
+            self.lanes.done(done);
+        }
+        let next = self.lanes.next();
+        self.is_told_to_go = next.is_none();
+        let (lane, job) = next?;
+        self.lane = Some(lane);
+        Some(job)
+    }
+}
+
+/// Also if a job ends by a panic.
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        if let Some(lane) = self.lane {
+            self.lanes.done(lane);
+        }
+        if !self.is_told_to_go {
+            self.lanes.lost_worker();
+        }
+    }
+}
+
+/// Whether a response names in its own `Vary` all that it counts as varying on.
+fn names_all(response: &Stored) -> bool {
+    let named = vary::of_response(response.fields(), &[]).names();
+    named.contains(&response.vary)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use microcache_policy::vary::VaryNames;
+    use microcache_policy::{Lifetime, Time};
+    use parking_lot::Mutex;
+    use tokio::runtime::Handle;
+    use tokio::sync::Semaphore;
+    use tokio::task::yield_now;
+
+    use super::*;
+    use crate::memory::Memory;
+    use crate::tier::{AnyTier, BoxFuture, Claim, Tier, TierStats};
+    use crate::tiers::{Claimed, TierLimits, Tiers};
+
+    /// Says what it was asked for. What concerns an id that hangs goes on when it is let.
+    #[derive(Debug, Default)]
+    struct Scripted {
+        hanging: HashMap<EntryId, Semaphore>,
+        begun: Mutex<Vec<Did>>,
+        records: Mutex<HashMap<EntryId, Entry>>,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Did {
+        Put(EntryId),
+        Remove(EntryId),
+        Release(EntryId, u64),
+    }
+
+    impl Scripted {
+        async fn turn(&self, did: Did, id: EntryId) {
+            self.begun.lock().push(did);
+            if let Some(hanging) = self.hanging.get(&id) {
+                hanging.acquire().await.expect("it is open").forget();
+            }
+        }
+
+        fn begun(&self) -> Vec<Did> {
+            self.begun.lock().clone()
+        }
+    }
+
+    impl Tier for Scripted {
+        fn name(&self) -> &'static str {
+            "scripted"
+        }
+
+        fn is_shared(&self) -> bool {
+            false
+        }
+
+        fn get(&self, id: EntryId, _: Option<Duration>) -> BoxFuture<'_, Result<Got, TierError>> {
+            let entry = self.records.lock().get(&id).cloned();
+            Box::pin(async { Ok(entry.map_or(Got::Missing(None), Got::Entry)) })
+        }
+
+        fn claim(&self, _: EntryId, _: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
+            Box::pin(async { Ok(Claim::Theirs) })
+        }
+
+        fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
+            self.begun.lock().push(Did::Release(id, token.0));
+            Box::pin(async { Ok(()) })
+        }
+
+        fn put(
+            &self,
+            id: EntryId,
+            entry: Entry,
+            _: Duration,
+            _: Option<Token>,
+        ) -> BoxFuture<'_, Result<Put, TierError>> {
+            Box::pin(async move {
+                self.turn(Did::Put(id), id).await;
+                self.records.lock().insert(id, entry);
+                Ok(Put::Stored)
+            })
+        }
+
+        fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
+            Box::pin(async move {
+                self.turn(Did::Remove(id), id).await;
+                self.records.lock().remove(&id);
+                Ok(())
+            })
+        }
+
+        fn stats(&self) -> TierStats {
+            TierStats::default()
+        }
+    }
+
+    const NOW: Time = Time::from_secs(1000);
+
+    fn id(key: &str) -> EntryId {
+        EntryId::of(key.as_bytes())
+    }
+
+    /// A tier in which these keys hang.
+    fn tiers(hanging: &[&str]) -> (Tiers, Arc<Scripted>) {
+        let hanging = hanging.iter().map(|key| (id(key), Semaphore::new(0)));
+        let tier = Arc::new(Scripted {
+            hanging: hanging.collect(),
+            ..Scripted::default()
+        });
+        let shared = AnyTier::Shared(Arc::clone(&tier) as _);
+        let tiers = Tiers::new(vec![shared], TierLimits::default(), &Handle::current());
+        (tiers, tier)
+    }
+
+    fn response() -> Hit {
+        let mut lifetime = [0; Lifetime::ENCODED_LEN];
+        // It came at the beginning of time, and is fresh for long enough.
+        lifetime[16..24].copy_from_slice(&10_000_000_u64.to_le_bytes());
+        Memory::hold(Stored::new(
+            200,
+            b"",
+            bytes::Bytes::from_static(b"body").into(),
+            Lifetime::from_bytes(&lifetime).expect("a lifetime"),
+            VaryNames::default(),
+            b"",
+            NOW,
+        ))
+    }
+
+    fn store(tiers: &Tiers, key: &str, claimed: Option<Claimed>) {
+        tiers.store(key.as_bytes(), &response(), claimed, NOW);
+    }
+
+    async fn go_on() {
+        for _ in 0..50 {
+            yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_that_hangs_keeps_no_other_waiting() {
+        let (tiers, tier) = tiers(&["slow"]);
+        store(&tiers, "slow", None);
+        store(&tiers, "slow", None);
+        store(&tiers, "quick", None);
+        assert!(tiers.remove(b"other").is_complete().await);
+        go_on().await;
+        let expected = [
+            Did::Put(id("slow")),
+            Did::Put(id("quick")),
+            Did::Remove(id("other")),
+        ];
+        for did in expected {
+            assert!(tier.begun().contains(&did), "{did:?}");
+        }
+        assert_eq!(tier.begun().len(), 3, "one after the other");
+        tier.hanging[&id("slow")].add_permits(2);
+        tiers.settle().await;
+        assert_eq!(tiers.reports()[0].written, 3);
+    }
+
+    #[tokio::test]
+    async fn a_removal_takes_what_waits_with_it() {
+        let (tiers, tier) = tiers(&["key"]);
+        store(&tiers, "key", None);
+        go_on().await;
+        let claimed = Claimed {
+            tier: Arc::clone(&tiers.tiers[0]),
+            id: id("variant"),
+            token: Some(Token(7)),
+        };
+        store(&tiers, "key", Some(claimed));
+        store(&tiers, "key", None);
+        let removals = [tiers.remove(b"key"), tiers.remove(b"key")];
+        store(&tiers, "key", None);
+        tier.hanging[&id("key")].add_permits(3);
+        for removal in removals {
+            assert!(removal.is_complete().await);
+        }
+        tiers.settle().await;
+        let (put, remove) = (Did::Put(id("key")), Did::Remove(id("key")));
+        let of_key: Vec<_> = tier
+            .begun()
+            .into_iter()
+            .filter(|did| !matches!(did, Did::Release(..)))
+            .collect();
+        assert_eq!(of_key, [put, remove, put]);
+        let released = Did::Release(id("variant"), 7);
+        assert!(tier.begun().contains(&released), "nobody waits for it");
+        let placed = &tiers.tiers[0];
+        assert_eq!(placed.queued.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn a_removal_that_finds_no_room_says_so() {
+        let (tiers, tier) = tiers(&["key"]);
+        store(&tiers, "key", None);
+        go_on().await;
+        let waiting: Vec<_> = (0..super::super::REMOVALS_WAITING)
+            .map(|_| tiers.remove(b"key"))
+            .collect();
+        assert!(!tiers.remove(b"other").is_complete().await);
+        assert!(!tiers.remove_variant(b"other", &VaryNames::default(), b""));
+        assert_eq!(tiers.reports()[0].not_removed, 2);
+        tier.hanging[&id("key")].add_permits(2);
+        for removal in waiting {
+            assert!(removal.is_complete().await);
+        }
+        assert!(tiers.remove(b"other").is_complete().await);
+    }
+}
