@@ -26,7 +26,7 @@ fuzz_target!(|input: &[u8]| {
     selections(request, stored);
 });
 
-fn preconditions(request: Fields<'_>, facts: &RequestFacts<'_>, stored: Fields<'_>) {
+fn preconditions(request: Fields<'_>, facts: &RequestFacts, stored: Fields<'_>) {
     let verdict = precondition(request, facts, 200, stored, NOW);
     let conditions = [
         "if-match",
@@ -52,7 +52,7 @@ fn preconditions(request: Fields<'_>, facts: &RequestFacts<'_>, stored: Fields<'
 
 fn parts_lie_within(
     request: Fields<'_>,
-    facts: &RequestFacts<'_>,
+    facts: &RequestFacts,
     stored: Fields<'_>,
     length: u64,
 ) {

@@ -73,7 +73,7 @@ fn all_rules() -> [Rules; 3] {
 /// Nothing that is private to someone, or forbidden to keep, is kept.
 fn may_be_stored(
     request: Fields<'_>,
-    facts: &RequestFacts<'_>,
+    facts: &RequestFacts,
     response: Fields<'_>,
     rules: &Rules,
 ) {
@@ -93,7 +93,7 @@ fn may_be_stored(
     assert_eq!(fields_to_store(stored.fields(), rules), stored);
 }
 
-fn a_lifetime_is_sound(lifetime: &Lifetime, facts: &RequestFacts<'_>) {
+fn a_lifetime_is_sound(lifetime: &Lifetime, facts: &RequestFacts) {
     assert_eq!(Lifetime::from_bytes(&lifetime.to_bytes()), Some(*lifetime));
     let ttl = lifetime.ttl(RECEIVED).unsigned_abs();
     let end = lifetime.usable_until();

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use http::Method;
 use microcache_policy::{
-    CacheStatus, Detail, Fields, FieldsBuf, Handling, HeadUpdate, RequestFacts, Storable, Time,
-    Vary, head_update, is_conditional_field, is_origin_failure, is_refusal, refreshed, vary,
+    CacheStatus, Detail, Fields, FieldsBuf, Handling, HeadUpdate, Storable, Time, Vary,
+    head_update, is_conditional_field, is_origin_failure, is_refusal, refreshed, vary,
 };
 use microcache_store::Hit;
 use tokio::time::Instant;
@@ -20,7 +19,7 @@ use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, OriginRequest, OriginResponse, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::passed_on;
-use crate::serve::{Alone, Engine, Route};
+use crate::serve::{Alone, Engine, Route, WhyAsked};
 use crate::stale::{Waited, Wish};
 
 impl Engine {
@@ -34,9 +33,10 @@ impl Engine {
         let Some(key) = &question.key else {
             return self.alone(question, incoming).await;
         };
-        let (route, key, asked) = (question.why.route, key.clone(), incoming.without_body());
+        let (why, key, asked) = (question.why, key.clone(), incoming.without_body());
         let wish = Wish {
-            route,
+            route: why.route,
+            facts: &why.facts,
             key: &key,
             incoming: &asked,
             known: [None; 2],
@@ -44,13 +44,12 @@ impl Engine {
         if self.stale_copy(&wish, Detail::OriginSlow).is_none() {
             return self.alone(question, incoming).await;
         }
-        let forward = question.why.forward;
         let answer = tokio::spawn(Arc::clone(&self).alone(question, incoming));
         let copy = || self.stale_copy(&wish, Detail::OriginSlow);
         match self.or_stale(answer, (Instant::now(), None), copy).await {
             Waited::Told(Ok(response)) | Waited::Stale(response) => response,
             Waited::Told(Err(_)) | Waited::TooLong => {
-                failed(&Failure::Abandoned, forward, self.clock.now())
+                failed(&Failure::Abandoned, why.forward, self.clock.now())
             }
         }
     }
@@ -79,7 +78,7 @@ impl Engine {
         let answer = route.origin.fetch(request).await;
         if let Some(failure) = failure(&answer)
             && let Some(key) = &key
-            && let Some(copy) = self.copy_alone(why.route, key, &incoming, &failure).await
+            && let Some(copy) = self.copy_alone(&why, key, &incoming, &failure).await
         {
             return copy;
         }
@@ -94,7 +93,7 @@ impl Engine {
         self.invalidate_after(&incoming, response.status, response.fields.fields())
             .await;
 
-        let facts = self.facts(why.route, &incoming);
+        let facts = why.facts;
         let cache_status = CacheStatus {
             fwd: Some(why.forward),
             fwd_status: Some(response.status),
@@ -107,7 +106,7 @@ impl Engine {
             if facts.is_head() {
                 if let Some(stored) = stored {
                     let times = (request_time, now);
-                    self.update_from_head(lone, route, &incoming, &stored, &response, times);
+                    self.update_from_head(lone, &why, &incoming, &stored, &response, times);
                 }
             } else if !(is_refusal(response.status) && stored.is_some())
                 && let Ok(lifetime) = judge(&self, route, &facts, &response, request_time, now)
@@ -131,13 +130,14 @@ impl Engine {
     /// The answer from a copy that may be used because the origin failed.
     async fn copy_alone(
         &self,
-        route: usize,
+        why: &WhyAsked,
         key: &[u8],
         incoming: &Incoming,
         failure: &Failure,
     ) -> Option<Response> {
         let wish = Wish {
-            route,
+            route: why.route,
+            facts: &why.facts,
             key,
             incoming,
             known: [None; 2],
@@ -153,14 +153,14 @@ impl Engine {
     fn update_from_head(
         &self,
         lone: Lone,
-        route: &Route,
+        why: &WhyAsked,
         incoming: &Incoming,
         stored: &Hit,
         response: &OriginResponse,
         (request_time, now): (Time, Time),
     ) {
+        let (route, facts) = (&self.routes[why.route], &why.facts);
         let view = incoming.origin_view(&route.rules);
-        let facts = RequestFacts::read(&Method::HEAD, view.fields, false, &route.rules);
         if facts.handling() != Handling::Cache || !self.is_of(lone.key(), route, stored, response) {
             return;
         }
@@ -178,7 +178,7 @@ impl Engine {
             }
             HeadUpdate::Freshen(merged) => {
                 let (have, new) = (stored.fields(), response.fields.fields());
-                let merge = refreshed(&facts, 200, have, new, request_time, now, rules);
+                let merge = refreshed(facts, 200, have, new, request_time, now, rules);
                 let Storable::Yes(lifetime) = merge.storable else {
                     return;
                 };

@@ -21,7 +21,7 @@ use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::{Reusable, passed_on};
 use crate::serve::{
-    Alone, Engine, Question, Refresh, Served, Together, Wanted, WhyAsked, answer_from, facts_of,
+    Alone, Engine, Question, Refresh, Served, Together, Wanted, WhyAsked, answer_from,
 };
 use crate::stale::{Waited, Wish};
 use crate::verdict::{Failed, Verdict};
@@ -187,7 +187,11 @@ impl Engine {
 
     /// Renews a stored response in the background, unless somebody is at it already.
     pub fn refresh(self: &Arc<Self>, refresh: Refresh, mut incoming: Incoming) {
-        let Refresh { route, wanted } = refresh;
+        let Refresh {
+            route,
+            facts,
+            wanted,
+        } = refresh;
         self.tell_what_is_keyed(route, &mut incoming);
         if let Entry::Lead(leader) = self.enter(&wanted, Purpose::Refresh) {
             let now = self.clock.now();
@@ -197,6 +201,7 @@ impl Engine {
             });
             let fetch = Fetch {
                 route,
+                facts: facts.as_fill(),
                 stored: wanted.stored,
                 urgency: refreshing.unwrap_or(Urgency::Client),
                 incoming: Arc::new(incoming),
@@ -235,6 +240,7 @@ impl Engine {
         let (asker, verdict) = oneshot::channel();
         let fetch = Fetch {
             route: question.why.route,
+            facts: question.why.facts.as_fill(),
             stored: question.wanted.stored.clone(),
             urgency: Urgency::Client,
             incoming: Arc::clone(incoming),
@@ -251,7 +257,7 @@ impl Engine {
         incoming: &Incoming,
         verdict: Verdict,
     ) -> Option<Response> {
-        let facts = self.facts(question.why.route, incoming);
+        let facts = question.why.facts;
         let mut cache_status = CacheStatus {
             fwd: Some(question.why.forward),
             detail: question.why.detail,
@@ -302,7 +308,7 @@ impl Engine {
         &self,
         hit: &Hit,
         incoming: &Incoming,
-        facts: &RequestFacts<'_>,
+        facts: &RequestFacts,
         cache_status: CacheStatus,
     ) -> Response {
         let now = self.clock.now();
@@ -317,19 +323,13 @@ impl Engine {
     }
 
     /// The answer from a response that was found behind memory.
-    fn found(
-        &self,
-        hit: Hit,
-        tier: Detail,
-        incoming: &Incoming,
-        facts: &RequestFacts<'_>,
-    ) -> Response {
+    fn found(&self, hit: Hit, tier: Detail, incoming: &Incoming, facts: &RequestFacts) -> Response {
         answer_from(tier, hit, &incoming.as_request(), facts, self.clock.now())
     }
 
     /// What somebody who waited makes of the answer.
     fn share(&self, answer: &Answer, at: Time, question: &Together, incoming: &Incoming) -> Shared {
-        let facts = self.facts(question.why.route, incoming);
+        let facts = question.why.facts;
         let (lifetime, vary, selected) = match answer {
             Answer::Filling(filling) => (&filling.lifetime, &filling.vary, &filling.selection),
             Answer::Confirmed(hit) | Answer::Found(hit, _) => {
@@ -386,17 +386,12 @@ impl Engine {
     ) -> Option<Response> {
         let wish = Wish {
             route: question.why.route,
+            facts: &question.why.facts,
             key: &question.wanted.key,
             incoming,
             known: [found, question.wanted.stored.as_ref()],
         };
         self.stale_copy(&wish, why)
-    }
-
-    pub(crate) fn facts<'a>(&self, route: usize, incoming: &'a Incoming) -> RequestFacts<'a> {
-        let request = incoming.as_request();
-        let rules = &self.routes[route].rules;
-        facts_of(&request, rules)
     }
 }
 

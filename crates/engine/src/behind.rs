@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use http::Method;
-use microcache_policy::{Detail, Fields, OriginView, RequestFacts, Reuse, Time, on_error, reuse};
+use microcache_policy::{Detail, OriginView, Reuse, Time, on_error, reuse};
 use microcache_store::{Claimed, Hit, Stored, Turn};
 use tokio::time::{Instant, sleep};
 
@@ -114,8 +113,7 @@ impl Engine {
     /// that could not be asked before may have come back.
     pub(crate) async fn look_again(&self, leader: &Leader, fetch: &mut Fetch) {
         let request = self.origin_view(fetch);
-        let facts = RequestFacts::read(&Method::GET, request.fields, false, request.rules);
-        let now = self.clock.now();
+        let (facts, now) = (fetch.facts, self.clock.now());
         let is_usable = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
         if self.cache.has_no_tiers() || fetch.stored.as_ref().is_some_and(is_usable) {
             return;
@@ -136,10 +134,7 @@ impl Engine {
 
     /// Whether what was found is an answer. If not, it may be of use for a renewal.
     fn is_usable(&self, fetch: &Fetch, found: &FoundBehind) -> bool {
-        let route = &self.routes[fetch.route];
-        let request = Fields::new(&fetch.incoming.fields);
-        let facts = RequestFacts::read(&Method::GET, request, false, &route.rules);
-        let usable = match reuse(&found.stored().lifetime, &facts, self.clock.now()) {
+        let usable = match reuse(&found.stored().lifetime, &fetch.facts, self.clock.now()) {
             Reuse::Fresh => true,
             // A client gets it at once, and the next one starts the renewal; a renewal goes on.
             Reuse::Stale => matches!(fetch.urgency, Urgency::Client),

@@ -39,7 +39,7 @@ impl LeadersCopy {
     pub(crate) fn respond(
         self,
         request: Fields<'_>,
-        facts: &RequestFacts<'_>,
+        facts: &RequestFacts,
         now: Time,
         mut cache_status: CacheStatus,
     ) -> Response {
@@ -302,7 +302,7 @@ impl Drop for Told<'_> {
 pub(crate) fn judge(
     engine: &Engine,
     route: &Route,
-    facts: &RequestFacts<'_>,
+    facts: &RequestFacts,
     response: &OriginResponse,
     request_time: Time,
     now: Time,

@@ -24,6 +24,8 @@ use crate::verdict::{Failed, Verdict};
 /// One collapsed fetch.
 pub(crate) struct Fetch {
     pub(crate) route: usize,
+    /// What it asks of a cache ([`RequestFacts::as_fill`]).
+    pub(crate) facts: RequestFacts,
     pub(crate) stored: Option<Hit>,
     pub(crate) urgency: Urgency,
     pub(crate) incoming: Arc<Incoming>,
@@ -55,12 +57,6 @@ enum Answered {
 struct Times {
     request: Time,
     response: Time,
-}
-
-/// The request that a fetch for everyone is, whatever the client's was.
-fn facts_of_fill<'a>(route: &Route, fetch: &'a Fetch) -> RequestFacts<'a> {
-    let fields = Fields::new(&fetch.incoming.fields);
-    RequestFacts::read(&Method::GET, fields, false, &route.rules)
 }
 
 impl Engine {
@@ -103,7 +99,7 @@ impl Engine {
     ) {
         let (route, now) = (&self.routes[fetch.route], times.response);
         complete(&mut response.fields, now);
-        let facts = facts_of_fill(route, &fetch);
+        let facts = fetch.facts;
         let judged = judge(self, route, &facts, &response, times.request, now);
         let keeps_stale = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
         if is_origin_failure(response.status)
@@ -151,8 +147,7 @@ impl Engine {
             let until = now.plus(self.settings.remember_too_large);
             self.cache.note_too_large(leader.key(), &view, until);
         }
-        let facts = facts_of_fill(route, &fetch);
-        let wants_part = facts.range().is_some() && fetch.incoming.method == Method::GET;
+        let wants_part = fetch.facts.range().is_some() && fetch.incoming.method == Method::GET;
         let verdict = if why == Detail::TooLarge && wants_part && response.status == 200 {
             Verdict::TooLarge
         } else {
@@ -227,7 +222,7 @@ impl Engine {
         complete(&mut update.fields, times.response);
         let view = fetch.incoming.origin_view(&route.rules);
         let merged = refreshed(
-            &facts_of_fill(route, &fetch),
+            &fetch.facts,
             stored.status,
             stored.fields(),
             update.fields.fields(),
@@ -275,9 +270,8 @@ impl Engine {
     ) {
         let route = &self.routes[fetch.route];
         let view = fetch.incoming.origin_view(&route.rules);
-        let facts = RequestFacts::read(&Method::GET, view.fields, false, &route.rules);
         // Somebody's credentials may be the reason. They say nothing about what others get.
-        if !matches!(facts.handling(), Handling::Credentialed) {
+        if !matches!(fetch.facts.handling(), Handling::Credentialed) {
             if let Some(stored) = &fetch.stored
                 && matches!(why, Detail::Private | Detail::NoStore)
             {

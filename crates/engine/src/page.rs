@@ -1,8 +1,7 @@
 //! Pages that an application itself keeps behind memory, for nginx to find them there.
 
-use http::Method;
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{Fields, FieldsBuf, RequestFacts, Reuse, fields_to_store, reuse};
+use microcache_policy::{FieldsBuf, Reuse, fields_to_store, reuse};
 use microcache_store::{Hit, Memory, Stored};
 
 use crate::body::Body;
@@ -32,11 +31,9 @@ impl Engine {
             tunnel: None,
         };
         let route = &self.routes[fetch.route];
-        let request = Fields::new(&incoming.fields);
-        let facts = RequestFacts::read(&Method::GET, request, false, &route.rules);
-        let lifetime = judge(self, route, &facts, &response, now, now).ok()?;
+        let lifetime = judge(self, route, &fetch.facts, &response, now, now).ok()?;
         // Who reloads wants the origin's word, and so does a route that keeps nothing.
-        if reuse(&lifetime, &facts, now) != Reuse::Fresh {
+        if reuse(&lifetime, &fetch.facts, now) != Reuse::Fresh {
             return None;
         }
         let fields = fields_to_store(response.fields.fields(), &route.rules);

@@ -60,7 +60,7 @@ impl<'a> Reusable<'a> {
     pub(crate) fn respond(
         self,
         request: Fields<'_>,
-        facts: &RequestFacts<'_>,
+        facts: &RequestFacts,
         now: Time,
         cache_status: CacheStatus,
         outcome: Outcome,
@@ -176,7 +176,7 @@ fn with_content_range(stored: Fields<'_>, value: &str) -> Bytes {
 /// The origin's answer, for this client alone.
 pub(crate) fn passed_on(
     origin: OriginResponse,
-    facts: &RequestFacts<'_>,
+    facts: &RequestFacts,
     mut cache_status: CacheStatus,
     outcome: Outcome,
 ) -> Response {

@@ -135,10 +135,11 @@ pub struct Together {
     pub(crate) wanted: Wanted,
 }
 
-/// Why the origin is asked, as `Cache-Status` says it.
+/// Why the origin is asked, as `Cache-Status` says it, and what was read of the request.
 #[derive(Clone, Copy)]
 pub(crate) struct WhyAsked {
     pub(crate) route: usize,
+    pub(crate) facts: RequestFacts,
     pub(crate) forward: Forward,
     pub(crate) detail: Option<Detail>,
 }
@@ -155,6 +156,7 @@ pub(crate) struct Wanted {
 /// A stale response that should be renewed.
 pub struct Refresh {
     pub(crate) route: usize,
+    pub(crate) facts: RequestFacts,
     pub(crate) wanted: Wanted,
 }
 
@@ -184,10 +186,12 @@ impl Engine {
     pub fn serve(&self, request: &Request<'_>, now: Time) -> Served {
         let found = (self.find)(request);
         let route = &self.routes[found.route];
+        let facts = facts_of(request, &route.rules);
         let pass = |forward, detail| {
             let route = found.route;
             let why = WhyAsked {
                 route,
+                facts,
                 forward,
                 detail,
             };
@@ -198,7 +202,6 @@ impl Engine {
         if route.pass || found.bypass {
             return pass(Forward::Bypass, None);
         }
-        let facts = facts_of(request, &route.rules);
         let together = match facts.handling() {
             _ if request.upgrade => return pass(Forward::Bypass, Some(Detail::Upgrade)),
             Handling::Pass(why) => return pass(forward(why), Some(why.detail())),
@@ -279,6 +282,7 @@ impl Engine {
         }
         let why = WhyAsked {
             route: look.route,
+            facts: *facts,
             forward: if together { forward } else { Forward::Request },
             detail: alone,
         };
@@ -311,7 +315,7 @@ impl Engine {
         key: &[u8],
         route: usize,
         request: &Request<'_>,
-        facts: &RequestFacts<'_>,
+        facts: &RequestFacts,
         now: Time,
     ) -> Served {
         if !hit.claim_refresh(now, self.settings.refresh_pause) {
@@ -324,7 +328,12 @@ impl Engine {
             stored: Some(hit.clone()),
         };
         let response = answer(hit, request, facts, now, Outcome::Stale);
-        Served::NowAndRefresh(response, Refresh { route, wanted })
+        let refresh = Refresh {
+            route,
+            facts: *facts,
+            wanted,
+        };
+        Served::NowAndRefresh(response, refresh)
     }
 
     /// Why a request should not wait for somebody else's fetch of the same.
@@ -350,7 +359,7 @@ impl Engine {
 }
 
 /// What a request asks for on a route with these rules.
-pub(crate) fn facts_of<'a>(request: &Request<'a>, rules: &Rules) -> RequestFacts<'a> {
+fn facts_of(request: &Request<'_>, rules: &Rules) -> RequestFacts {
     let facts = RequestFacts::read(request.method, request.fields, request.has_body, rules);
     if request.signed_in {
         facts.signed_in()
@@ -377,7 +386,7 @@ pub(crate) struct Look<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) request: &'a Request<'a>,
     pub(crate) view: &'a OriginView<'a>,
-    pub(crate) facts: &'a RequestFacts<'a>,
+    pub(crate) facts: &'a RequestFacts,
 }
 
 fn only_if_cached(forward: Forward, now: Time) -> Response {
@@ -401,7 +410,7 @@ fn forward(why: PassReason) -> Forward {
 pub(crate) fn answer(
     hit: Hit,
     request: &Request<'_>,
-    facts: &RequestFacts<'_>,
+    facts: &RequestFacts,
     now: Time,
     outcome: Outcome,
 ) -> Response {
@@ -418,7 +427,7 @@ pub(crate) fn answer_from(
     tier: Detail,
     hit: Hit,
     request: &Request<'_>,
-    facts: &RequestFacts<'_>,
+    facts: &RequestFacts,
     now: Time,
 ) -> Response {
     let outcome = if hit.lifetime.ttl(now) > 0 {

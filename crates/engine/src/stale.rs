@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use microcache_policy::vary::{self, Selection};
-use microcache_policy::{Detail, on_error};
+use microcache_policy::{Detail, RequestFacts, on_error};
 use microcache_store::Hit;
 use tokio::time::{Instant, timeout_at};
 
@@ -16,6 +16,7 @@ use crate::serve::{Engine, answer};
 #[derive(Clone, Copy)]
 pub(crate) struct Wish<'a> {
     pub(crate) route: usize,
+    pub(crate) facts: &'a RequestFacts,
     pub(crate) key: &'a [u8],
     pub(crate) incoming: &'a Incoming,
     /// Copies that are known of, beside what memory has.
@@ -80,7 +81,6 @@ impl Engine {
     }
 
     fn may_stand_in(&self, hit: &Hit, wish: &Wish<'_>) -> bool {
-        let facts = self.facts(wish.route, wish.incoming);
         let is_whole = hit.file().is_none_or(|file| !file.is_damaged());
         let request = wish.incoming.origin_view(self.rules(wish.route));
         let mut selection = Selection::new();
@@ -88,13 +88,12 @@ impl Engine {
         is_whole
             && !self.cache.is_purged(wish.key, hit)
             && vary::answers(&hit.vary, &hit.selection, &selection, hit.fields())
-            && on_error(&hit.lifetime, &facts, self.clock.now())
+            && on_error(&hit.lifetime, wish.facts, self.clock.now())
     }
 
     fn stand_in(&self, hit: Hit, wish: &Wish<'_>, why: Detail) -> Response {
-        let facts = self.facts(wish.route, wish.incoming);
         let (request, now) = (wish.incoming.as_request(), self.clock.now());
-        let mut response = answer(hit, &request, &facts, now, Outcome::Stale);
+        let mut response = answer(hit, &request, wish.facts, now, Outcome::Stale);
         response.cache_status.detail = Some(why);
         response
     }

@@ -21,7 +21,7 @@ pub enum Precondition {
 /// speak of.
 pub fn precondition(
     request: Fields<'_>,
-    facts: &RequestFacts<'_>,
+    facts: &RequestFacts,
     status: u16,
     stored: Fields<'_>,
     now: Time,

@@ -26,13 +26,13 @@ pub enum RangeVerdict {
 /// Preconditions come first: this is for requests that pass them.
 pub fn range(
     request: Fields<'_>,
-    facts: &RequestFacts<'_>,
+    facts: &RequestFacts,
     status: u16,
     stored: Fields<'_>,
     length: u64,
     now: Time,
 ) -> RangeVerdict {
-    match facts.range().and_then(single_range) {
+    match facts.range() {
         Some(wanted)
             if status == 200 && !facts.is_head() && if_range_holds(request, stored, now) =>
         {
@@ -44,12 +44,46 @@ pub fn range(
 
 /// One range as it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
-    From { first: u64, last: Option<u64> },
+pub enum WantedRange {
+    /// From one byte on, or to another.
+    From {
+        /// The first byte.
+        first: u64,
+        /// The last one, if it is named.
+        last: Option<u64>,
+    },
+    /// So many bytes at the end.
     Suffix(u64),
 }
 
-impl Wanted {
+impl WantedRange {
+    /// The value of `Range`, if it is one range of bytes.
+    pub(crate) fn parse(value: &[u8]) -> Option<Self> {
+        let (unit, ranges) = value.split_at_checked(b"bytes=".len())?;
+        if !unit.eq_ignore_ascii_case(b"bytes=") {
+            return None;
+        }
+        let mut ranges = split_list(ranges);
+        let (range, None) = (ranges.next()?, ranges.next()) else {
+            return None;
+        };
+        let dash = memchr::memchr(b'-', range)?;
+        match (&range[..dash], &range[dash + 1..]) {
+            (b"", count) => number(count).map(Self::Suffix),
+            (first, b"") => Some(Self::From {
+                first: number(first)?,
+                last: None,
+            }),
+            (first, last) => {
+                let (first, last) = (number(first)?, number(last)?);
+                (first <= last).then_some(Self::From {
+                    first,
+                    last: Some(last),
+                })
+            }
+        }
+    }
+
     const fn within(self, length: u64) -> RangeVerdict {
         match self {
             Self::Suffix(0) => RangeVerdict::Unsatisfiable,
@@ -68,32 +102,6 @@ impl Wanted {
                 first,
                 last: length - 1,
             },
-        }
-    }
-}
-
-fn single_range(value: &[u8]) -> Option<Wanted> {
-    let (unit, ranges) = value.split_at_checked(b"bytes=".len())?;
-    if !unit.eq_ignore_ascii_case(b"bytes=") {
-        return None;
-    }
-    let mut ranges = split_list(ranges);
-    let (range, None) = (ranges.next()?, ranges.next()) else {
-        return None;
-    };
-    let dash = memchr::memchr(b'-', range)?;
-    match (&range[..dash], &range[dash + 1..]) {
-        (b"", count) => number(count).map(Wanted::Suffix),
-        (first, b"") => Some(Wanted::From {
-            first: number(first)?,
-            last: None,
-        }),
-        (first, last) => {
-            let (first, last) = (number(first)?, number(last)?);
-            (first <= last).then_some(Wanted::From {
-                first,
-                last: Some(last),
-            })
         }
     }
 }

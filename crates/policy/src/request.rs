@@ -12,6 +12,7 @@ use crate::detail::Detail;
 use crate::directives::RequestDirectives;
 use crate::fields::{Fields, split_list};
 use crate::hop;
+use crate::range::WantedRange;
 use crate::rules::{Reload, Rules};
 use crate::time::Millis;
 use crate::upgrade;
@@ -71,18 +72,19 @@ pub struct Credentials {
 
 /// What a cache must know of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct RequestFacts<'a> {
+pub struct RequestFacts {
     handling: Handling,
     credentials: Credentials,
+    signed_in: bool,
     head: bool,
     conditional: bool,
     directives: RequestDirectives,
-    range: Option<&'a [u8]>,
+    range: Option<WantedRange>,
 }
 
-impl<'a> RequestFacts<'a> {
+impl RequestFacts {
     /// Reads the fields once.
-    pub fn read(method: &Method, fields: Fields<'a>, has_body: bool, rules: &Rules) -> Self {
+    pub fn read(method: &Method, fields: Fields<'_>, has_body: bool, rules: &Rules) -> Self {
         let seen = Seen::read(fields, rules);
         let mut directives = seen.directives;
         // Pragma speaks only where Cache-Control is silent (RFC 9111 §5.4).
@@ -112,6 +114,7 @@ impl<'a> RequestFacts<'a> {
         Self {
             handling,
             credentials,
+            signed_in: false,
             head: method == Method::HEAD,
             conditional: seen.conditional,
             directives,
@@ -123,21 +126,34 @@ impl<'a> RequestFacts<'a> {
     /// `Authorization`.
     #[must_use]
     pub const fn signed_in(mut self) -> Self {
-        self.credentials.authorization = true;
-        if matches!(self.handling, Handling::Cache) {
-            self.handling = Handling::Credentialed;
-        }
+        self.signed_in = true;
+        self
+    }
+
+    /// The same of the fetch for everyone that is made of such a request: a GET without conditions, on
+    /// a connection that nobody has signed in on. Which part its client wants is still known.
+    #[must_use]
+    pub const fn as_fill(mut self) -> Self {
+        self.head = false;
+        self.conditional = false;
+        self.signed_in = false;
         self
     }
 
     /// How the request goes through the cache.
     pub const fn handling(&self) -> Handling {
-        self.handling
+        match self.handling {
+            Handling::Cache if self.signed_in => Handling::Credentialed,
+            handling => handling,
+        }
     }
 
     /// What makes the request personal.
     pub const fn credentials(&self) -> Credentials {
-        self.credentials
+        Credentials {
+            authorization: self.credentials.authorization || self.signed_in,
+            cookie: self.credentials.cookie,
+        }
     }
 
     /// The client wants no answer from the origin: 504 if nothing is stored.
@@ -165,8 +181,8 @@ impl<'a> RequestFacts<'a> {
         self.head
     }
 
-    /// The value of `Range`, if there is exactly one.
-    pub const fn range(&self) -> Option<&'a [u8]> {
+    /// The range of bytes that is wanted, if it is one, in exactly one `Range` field.
+    pub const fn range(&self) -> Option<WantedRange> {
         self.range
     }
 
@@ -183,7 +199,7 @@ impl<'a> RequestFacts<'a> {
     clippy::struct_excessive_bools,
     reason = "each is one thing seen or not"
 )]
-struct Seen<'a> {
+struct Seen {
     directives: RequestDirectives,
     credentials: Credentials,
     cookie: bool,
@@ -195,12 +211,13 @@ struct Seen<'a> {
     connection_names_fields: bool,
     event_stream: bool,
     conditional: bool,
-    range: Option<&'a [u8]>,
+    has_range: bool,
+    range: Option<WantedRange>,
     several_ranges: bool,
 }
 
-impl<'a> Seen<'a> {
-    fn read(fields: Fields<'a>, rules: &Rules) -> Self {
+impl Seen {
+    fn read(fields: Fields<'_>, rules: &Rules) -> Self {
         let mut seen = Self::default();
         for (name, value) in fields {
             seen.note(name, value, rules);
@@ -209,7 +226,7 @@ impl<'a> Seen<'a> {
         seen
     }
 
-    fn note(&mut self, name: &[u8], value: &'a [u8], rules: &Rules) {
+    fn note(&mut self, name: &[u8], value: &[u8], rules: &Rules) {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         if is("cookie") {
             self.cookie = true;
@@ -222,7 +239,8 @@ impl<'a> Seen<'a> {
             self.pragma_no_cache |=
                 split_list(value).any(|member| member.eq_ignore_ascii_case(b"no-cache"));
         } else if is("range") {
-            self.several_ranges |= self.range.replace(value).is_some();
+            self.several_ranges |= std::mem::replace(&mut self.has_range, true);
+            self.range = WantedRange::parse(value);
         } else if is("connection") {
             self.connection_upgrade |=
                 split_list(value).any(|option| option.eq_ignore_ascii_case(b"upgrade"));
@@ -343,7 +361,10 @@ mod tests {
         assert!(get(&fields("Cache-Control: Only-If-Cached"), &rules).only_if_cached());
         assert_eq!(
             get(&fields("Range: bytes=1-2"), &rules).range(),
-            Some(&b"bytes=1-2"[..])
+            Some(WantedRange::From {
+                first: 1,
+                last: Some(2)
+            })
         );
         assert_eq!(
             get(&fields("Range: bytes=1-2\nRange: bytes=1-2"), &rules).range(),

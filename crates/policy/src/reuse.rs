@@ -47,7 +47,7 @@ impl Why {
 
 /// Decides. A client that names `max-age` or `min-fresh` gets no stale answer (§5.2.1.1); without
 /// either, the stale window counts.
-pub fn reuse(lifetime: &Lifetime, request: &RequestFacts<'_>, now: Time) -> Reuse {
+pub fn reuse(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> Reuse {
     if !lifetime.is_shareable(request.credentials()) {
         return Reuse::NotShareable;
     }
@@ -90,7 +90,7 @@ pub fn in_use_until(lifetime: &Lifetime) -> Time {
 
 /// May a stored response answer when the origin fails: an error (500, 502, 503, 504), a time-out, a
 /// disconnect? What must be validated before use never does.
-pub fn on_error(lifetime: &Lifetime, request: &RequestFacts<'_>, now: Time) -> bool {
+pub fn on_error(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> bool {
     let ttl = lifetime.ttl(now);
     lifetime.is_shareable(request.credentials())
         && !lifetime.has(MUST_VALIDATE)
@@ -108,11 +108,7 @@ pub const fn is_refusal(status: u16) -> bool {
     matches!(status, 400..500) && !matches!(status, 404 | 410)
 }
 
-fn beyond_clients_limits(
-    lifetime: &Lifetime,
-    request: &RequestFacts<'_>,
-    now: Time,
-) -> Option<Why> {
+fn beyond_clients_limits(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> Option<Why> {
     let ttl = lifetime.ttl(now);
     let fresh = ttl > 0;
     if let Some(max_age) = request.max_age() {

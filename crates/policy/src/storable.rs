@@ -76,7 +76,7 @@ impl NotStorable {
 /// Judges the response to a GET (a HEAD that was sent on as a GET counts as one). `response` is
 /// what the origin sent.
 pub fn storable(
-    request: &RequestFacts<'_>,
+    request: &RequestFacts,
     status: u16,
     response: Fields<'_>,
     request_time: Time,
@@ -120,7 +120,7 @@ fn in_force(response: Fields<'_>, rules: &Rules) -> InForce {
 
 /// What forbids storing, whatever the freshness.
 fn refusal(
-    request: &RequestFacts<'_>,
+    request: &RequestFacts,
     status: u16,
     response: Fields<'_>,
     in_force: &InForce,

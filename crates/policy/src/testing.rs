@@ -24,7 +24,7 @@ pub(crate) fn fields(lines: &str) -> FieldsBuf {
 }
 
 /// The facts of a GET without body.
-pub(crate) fn get<'a>(request: &'a FieldsBuf, rules: &Rules) -> RequestFacts<'a> {
+pub(crate) fn get(request: &FieldsBuf, rules: &Rules) -> RequestFacts {
     RequestFacts::read(&Method::GET, request.fields(), false, rules)
 }
 

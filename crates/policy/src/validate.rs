@@ -83,7 +83,7 @@ pub struct Refreshed {
 /// Merges a 304 into a stored response of `status` and judges the result, with the age that the 304
 /// has.
 pub fn refreshed(
-    request: &RequestFacts<'_>,
+    request: &RequestFacts,
     status: u16,
     stored: Fields<'_>,
     fresh: Fields<'_>,
