@@ -29,12 +29,23 @@ const RESPONSE_FIELDS: &str = "\
     ETag: \"5f1e-63a0c7\"\r\n\
     Last-Modified: Thu, 14 Jan 2027 17:31:05 GMT\r\n";
 
-/// Sends the page of 1 KB, with these fields beside its own.
+/// Sends the page of 1 KB, with these fields beside its own, in the best coding that is asked for.
 struct Page(&'static str);
 
 impl Origin for Page {
-    fn fetch(&self, _: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
-        let block = [RESPONSE_FIELDS, self.0].concat();
+    fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
+        let asks_for = |coding: &[u8]| {
+            let mut codings = request.fields.fields().members("accept-encoding");
+            codings.any(|member| member == coding)
+        };
+        let coding = if asks_for(b"br") {
+            "Content-Encoding: br\r\n"
+        } else if asks_for(b"gzip") {
+            "Content-Encoding: gzip\r\n"
+        } else {
+            ""
+        };
+        let block = [RESPONSE_FIELDS, self.0, coding].concat();
         let response = OriginResponse {
             status: 200,
             fields: FieldsBuf::from(Fields::new(block.as_bytes())),
