@@ -89,7 +89,7 @@ impl Engine {
             }
         };
         let now = self.clock.now();
-        complete(&mut response.fields, now);
+        complete(&mut response.fields, &route.rules, now);
         self.invalidate_after(&incoming, response.status, response.fields.fields())
             .await;
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_policy::vary::{self, Selection, VaryNames};
 use microcache_policy::{
-    CacheStatus, Detail, Fields, FieldsBuf, Lifetime, OriginView, RequestFacts, Rules, Storable,
-    Time, date, fields_to_store, storable, tags,
+    CacheKind, CacheStatus, Detail, Fields, FieldsBuf, Lifetime, OriginView, RequestFacts, Rules,
+    Storable, Time, date, fields_to_store, storable, tags,
 };
 use microcache_store::{Claimed, Spooling, Stored, TagNumbers};
 use tokio::time::{Instant, timeout};
@@ -362,9 +362,12 @@ fn tags_of(key: &[u8], response: Fields<'_>, rules: &Rules) -> TagNumbers {
 }
 
 /// What a recipient adds to a response (RFC 9110 §6.6.1, §7.6.3).
-pub(crate) fn complete(fields: &mut FieldsBuf, now: Time) {
+pub(crate) fn complete(fields: &mut FieldsBuf, rules: &Rules, now: Time) {
     if !fields.fields().contains("date") {
         fields.push("Date", date::format(now));
     }
-    fields.push("Via", "1.1 microcache");
+    // A cache inside a client is no intermediary.
+    if rules.kind == CacheKind::Shared {
+        fields.push("Via", "1.1 microcache");
+    }
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use http::Method;
 use microcache_policy::{
     Detail, Fields, FieldsBuf, Handling, RequestFacts, Rules, Storable, Time, add_validators,
-    is_conditional_field, is_origin_failure, is_refusal, on_error, refreshed, same_representation,
-    vary,
+    goes_with_fill, is_origin_failure, is_refusal, on_error, refreshed, same_representation, vary,
 };
 use microcache_store::{Claimed, Hit, Memory};
 use tokio::sync::oneshot;
@@ -98,7 +97,7 @@ impl Engine {
         claimed: Option<Claimed>,
     ) {
         let (route, now) = (&self.routes[fetch.route], times.response);
-        complete(&mut response.fields, now);
+        complete(&mut response.fields, &route.rules, now);
         let facts = fetch.facts;
         let judged = judge(self, route, &facts, &response, times.request, now);
         let keeps_stale = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
@@ -219,7 +218,7 @@ impl Engine {
         claimed: Option<Claimed>,
     ) {
         let (route, key) = (&self.routes[fetch.route], leader.key());
-        complete(&mut update.fields, times.response);
+        complete(&mut update.fields, &route.rules, times.response);
         let view = fetch.incoming.origin_view(&route.rules);
         let merged = refreshed(
             &fetch.facts,
@@ -284,21 +283,15 @@ impl Engine {
     }
 }
 
-/// What a fetch for everyone sends: nothing that asks for a part, for another client's condition,
-/// or past the caches of the origin; and the validators of what is stored. Says whether there are
-/// any.
+/// What a fetch for everyone sends: what [`goes_with_fill`], and the validators of what is stored.
+/// Says whether there are any.
 pub(crate) fn fill_fields(
     outgoing: &FieldsBuf,
     stored: Option<&Hit>,
     rules: &Rules,
 ) -> (FieldsBuf, bool) {
     let mut fields = outgoing.clone();
-    fields.retain(|name, _| {
-        !is_conditional_field(name)
-            && !name.eq_ignore_ascii_case(b"cache-control")
-            && !name.eq_ignore_ascii_case(b"pragma")
-            && !name.eq_ignore_ascii_case(b"expect")
-    });
+    fields.retain(|name, _| goes_with_fill(name, rules));
     vary::normalise(&mut fields, rules);
     let conditional = stored.is_some_and(|hit| add_validators(hit.fields(), &mut fields));
     (fields, conditional)

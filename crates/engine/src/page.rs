@@ -22,7 +22,8 @@ impl Engine {
         let now = self.clock.now();
         let mut fields = FieldsBuf::new();
         fields.push("Content-Type", page.content_type);
-        complete(&mut fields, now);
+        let route = &self.routes[fetch.route];
+        complete(&mut fields, &route.rules, now);
         let response = OriginResponse {
             status: 200,
             fields,
@@ -30,7 +31,6 @@ impl Engine {
             body: Body::Empty,
             tunnel: None,
         };
-        let route = &self.routes[fetch.route];
         let lifetime = judge(self, route, &fetch.facts, &response, now, now).ok()?;
         // Who reloads wants the origin's word, and so does a route that keeps nothing.
         if reuse(&lifetime, &fetch.facts, now) != Reuse::Fresh {

@@ -19,6 +19,8 @@ pub(crate) enum Directive {
     Public,
     MustRevalidate,
     ProxyRevalidate,
+    /// `must-revalidate` where it is written in such a way that it only restricts.
+    MustRevalidateAtLeast,
     MustUnderstand,
 }
 
@@ -99,10 +101,19 @@ impl ResponseDirectives {
                 b"no-store" => self.say(Directive::NoStore),
                 b"no-cache" => self.say(Directive::NoCache),
                 b"private" => self.say(Directive::Private),
-                b"must-revalidate" | b"proxy-revalidate" => self.say(Directive::ProxyRevalidate),
+                b"must-revalidate" => self.say(Directive::MustRevalidateAtLeast),
+                b"proxy-revalidate" => self.say(Directive::ProxyRevalidate),
                 _ => {}
             }
         }
+    }
+
+    /// As a private cache understands them: `private` permits what it does, and `s-maxage` and
+    /// `proxy-revalidate` are for shared caches alone (RFC 9111 §5.2.2.7, §5.2.2.8, §5.2.2.10).
+    pub(crate) const fn for_private_cache(mut self) -> Self {
+        self.said &= !(1 << Directive::Private as u8 | 1 << Directive::ProxyRevalidate as u8);
+        self.s_maxage = None;
+        self
     }
 
     const fn say(&mut self, directive: Directive) {
@@ -118,12 +129,13 @@ fn set_once(slot: &mut Option<Millis>, argument: Argument<'_>) {
     };
 }
 
-/// What the client says about the response it wants. `max-stale` is not among it: how stale an
-/// answer may be is not the clients' to say.
+/// What the client says about the response it wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestDirectives {
     pub(crate) max_age: Option<Millis>,
     pub(crate) min_fresh: Option<Millis>,
+    /// How stale it may be.
+    pub(crate) max_stale: Option<Millis>,
     pub(crate) no_store: bool,
     pub(crate) no_cache: bool,
     pub(crate) only_if_cached: bool,
@@ -140,6 +152,11 @@ impl RequestDirectives {
                 self.max_age = self.max_age.into_iter().chain(value).min();
             } else if is("min-fresh") {
                 self.min_fresh = self.min_fresh.max(argument.delta_millis());
+            } else if is("max-stale") {
+                // Without a value, any age will do (RFC 9111 §5.2.1.2).
+                let any = (argument == Argument::None).then_some(Millis::MAX);
+                let value = any.or(argument.delta_millis());
+                self.max_stale = self.max_stale.into_iter().chain(value).min();
             } else if is("no-store") {
                 self.no_store = true;
             } else if is("no-cache") {
@@ -314,7 +331,8 @@ mod tests {
     #[test]
     fn what_restricts_is_understood_generously() {
         use Directive::{
-            MustRevalidate, MustUnderstand, NoCache, NoStore, Private, ProxyRevalidate, Public,
+            MustRevalidate, MustRevalidateAtLeast, MustUnderstand, NoCache, NoStore, Private,
+            ProxyRevalidate, Public,
         };
         for (value, directive, expected) in [
             ("No-Store", NoStore, true),
@@ -341,7 +359,7 @@ mod tests {
             ("max-age=60;no-store;", NoStore, true),
             ("foo=no-store", NoStore, false),
             ("foo=\"no-store;\"", NoStore, false),
-            ("max-age=60; must-revalidate", ProxyRevalidate, true),
+            ("max-age=60; must-revalidate", MustRevalidateAtLeast, true),
             ("max-age=60; must-revalidate", MustRevalidate, false),
             ("public; max-age=60", Public, false),
             ("public", Public, true),
@@ -359,12 +377,13 @@ mod tests {
     fn of_two_request_numbers_the_stricter_counts() {
         let mut request = RequestDirectives::default();
         request.note_line(b"max-age=9, max-age=5, max-age=x, min-fresh=1");
-        request.note_line(b"min-fresh=4, only-if-cached, max-stale");
+        request.note_line(b"min-fresh=4, only-if-cached, max-stale, max-stale=7");
         assert_eq!(
             request,
             RequestDirectives {
                 max_age: Some(5_000),
                 min_fresh: Some(4_000),
+                max_stale: Some(7_000),
                 only_if_cached: true,
                 ..RequestDirectives::default()
             }

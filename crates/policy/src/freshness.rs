@@ -147,18 +147,23 @@ pub(crate) struct Windows {
     pub(crate) operators: bool,
 }
 
-/// The stale windows: the response's own, else the route's. `must-revalidate`, `proxy-revalidate`
-/// and `s-maxage` allow none (§4.2.4, §5.2.2.10). An origin that says zero does not want its
+/// Whether the response must never be used stale: `must-revalidate`, `proxy-revalidate` and `s-maxage`
+/// forbid it (§4.2.4, §5.2.2.10).
+pub(crate) fn is_never_stale(directives: &ResponseDirectives) -> bool {
+    directives.says(Directive::MustRevalidate)
+        || directives.says(Directive::MustRevalidateAtLeast)
+        || directives.says(Directive::ProxyRevalidate)
+        || directives.s_maxage.is_some()
+}
+
+/// The stale windows: the response's own, else the route's; none if it is never used stale. An origin that says zero does not want its
 /// response reused unasked, so the route's window for serving it during a refresh is not added.
 pub(crate) fn windows(
     directives: &ResponseDirectives,
     freshness: Freshness,
     rules: &Rules,
 ) -> Windows {
-    let prohibited = directives.says(Directive::MustRevalidate)
-        || directives.says(Directive::ProxyRevalidate)
-        || directives.s_maxage.is_some();
-    if prohibited {
+    if is_never_stale(directives) {
         return Windows {
             while_revalidate: 0,
             if_error: 0,

@@ -5,6 +5,7 @@
 //! another.
 
 use smallvec::SmallVec;
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::cookies;
 use crate::encoding::{length, push_component, push_field, push_with_len, take_component};
@@ -93,7 +94,26 @@ pub fn build(
     if vouched || !rules.request.kept_fields.is_empty() {
         push_believed(&mut key, fields, vouched, &rules.request);
     }
+    if rules.are_private() {
+        push_identity(&mut key, fields, &rules.key);
+    }
     key
+}
+
+/// Adds who asks: one private cache may serve a program that has several identities. Of
+/// `Authorization` only a hash goes where keys go.
+fn push_identity(key: &mut KeyBuf, fields: Fields<'_>, rules: &KeyRules) {
+    let mut lines = fields.all("authorization").peekable();
+    key.push(u8::from(lines.peek().is_some()));
+    if lines.peek().is_some() {
+        let mut all = Vec::new();
+        for line in lines {
+            all.extend_from_slice(&length(line));
+            all.extend_from_slice(line);
+        }
+        key.extend_from_slice(&xxh3_128(&all).to_le_bytes());
+    }
+    push_component(key, &rules.partition);
 }
 
 /// A host as it stands in keys, and as the origin gets it: in lower case, without the default port.

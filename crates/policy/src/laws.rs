@@ -124,7 +124,7 @@ fn time() -> impl Strategy<Value = Time> {
 }
 
 fn lifetimes() -> impl Strategy<Value = Lifetime> {
-    (any::<[u64; 5]>(), 0_u8..32).prop_map(
+    (any::<[u64; 5]>(), 0_u8..128).prop_map(
         |(
             [
                 response_time,
@@ -188,7 +188,9 @@ proptest! {
         let all: Vec<String> = all.into_iter().filter(|one| one != "must-understand").collect();
         let said = insert(&all, at, "no-store");
         let response = format!("Cache-Control: {said}\nETag: \"a\"");
-        prop_assert!(judge(&Rules::default(), "", status, &response).is_err(), "{said}");
+        for rules in [Rules::default(), Rules::private()] {
+            prop_assert!(judge(&rules, "", status, &response).is_err(), "{said}");
+        }
     }
 
     #[test]
@@ -221,6 +223,48 @@ proptest! {
             let facts = get(&request, &Rules::default());
             prop_assert_eq!(reuse(&stored, &facts, RECEIVED), Reuse::NotShareable);
             prop_assert!(!on_error(&stored, &facts, RECEIVED));
+        }
+    }
+
+    #[test]
+    fn what_speaks_to_shared_caches_says_nothing_to_a_private_one(all in directives(), at: Index) {
+        // The one word of `private` that counts is what it says about a whole response.
+        let private = Rules::private();
+        let plain = format!("Cache-Control: {}\nETag: \"a\"", all.join(", "));
+        let expected = judge(&private, "", 200, &plain);
+        for directive in ["private", "s-maxage=9", "proxy-revalidate"] {
+            let said = insert(&all, at, directive);
+            let response = format!("Cache-Control: {said}\nETag: \"a\"");
+            prop_assert_eq!(judge(&private, "", 200, &response), expected, "{}", said);
+        }
+        let response = format!("{plain}\nCDN-Cache-Control: no-store\nSet-Cookie: a=b");
+        for request in ["", "Cookie: session=1", "Authorization: x"] {
+            prop_assert_eq!(judge(&private, request, 200, &response), expected, "{}", request);
+        }
+    }
+
+    #[test]
+    fn max_stale_asks_for_nothing_that_is_forbidden(
+        all in directives(),
+        at: Index,
+        after in 0_u64..1 << 43,
+    ) {
+        let private = Rules::private();
+        let now = RECEIVED.plus(after);
+        let facts = get(&fields("Cache-Control: max-stale"), &private);
+        for directive in ["must-revalidate", "no-cache"] {
+            let response = format!("Cache-Control: {}\nETag: \"a\"", insert(&all, at, directive));
+            if let Ok(stored) = judge(&private, "", 200, &response)
+                && stored.ttl(now) <= 0
+            {
+                prop_assert!(matches!(reuse(&stored, &facts, now), Reuse::Revalidate(_)));
+            }
+        }
+        let shared = Rules::default();
+        let plain = get(&fields(""), &shared);
+        let greedy = get(&fields("Cache-Control: max-stale"), &shared);
+        if let Ok(stored) = judge(&shared, "", 200, &format!("Cache-Control: {}", all.join(", "))) {
+            prop_assert_eq!(reuse(&stored, &plain, now), reuse(&stored, &greedy, now));
         }
     }
 

@@ -41,6 +41,8 @@ mod targeted;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
+mod private_cache;
+#[cfg(test)]
 mod safe_rules;
 #[cfg(test)]
 mod testing;
@@ -52,14 +54,14 @@ pub use invalidate::{invalidates, locations};
 pub use key::{KeyBuf, Scheme};
 pub use lifetime::Lifetime;
 pub use max_forwards::{MaxForwards, max_forwards};
-pub use origin_view::OriginView;
+pub use origin_view::{OriginView, goes_with_fill};
 pub use patterns::{FieldPatterns, Patterns};
 pub use precondition::{Precondition, not_modified_keeps, precondition};
 pub use range::{RangeVerdict, range};
 pub use request::{Credentials, Handling, PassReason, RequestFacts};
 pub use reuse::{Reuse, Why, in_use_until, is_origin_failure, is_refusal, on_error, reuse};
 pub use rules::{
-    CookiePatterns, KeyRules, Query, Reload, RequestRules, Rules, SetCookie, TagField,
+    CacheKind, CookiePatterns, KeyRules, Query, Reload, RequestRules, Rules, SetCookie, TagField,
 };
 pub use sign_in::{is_challenged, signs_in};
 pub use status::{CacheStatus, Forward};

@@ -34,7 +34,9 @@ pub(crate) const FOR_AUTHORIZATION: u8 = 1 << 3;
 pub(crate) const HAS_VALIDATOR: u8 = 1 << 4;
 /// The window for serving it while it is refreshed is the operator's, not the origin's.
 pub(crate) const OPERATORS_WINDOW: u8 = 1 << 5;
-const ALL_FLAGS: u8 = (1 << 6) - 1;
+/// Is not used stale, whatever the client accepts. Only private caches ask.
+pub(crate) const NEVER_STALE: u8 = 1 << 6;
+const ALL_FLAGS: u8 = (1 << 7) - 1;
 
 impl Lifetime {
     /// The length of the encoded form.

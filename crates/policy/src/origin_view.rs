@@ -33,7 +33,10 @@ impl OriginView<'_> {
         match self.fate(name) {
             Fate::Removed => out.push(0),
             Fate::Rewritten => self.push_forwarding(out, name),
-            Fate::Travels if is_left_out(name.as_bytes()) => out.push(0),
+            // `Via` is the same for all.
+            Fate::Travels if name == "via" || !goes_with_fill(name.as_bytes(), self.rules) => {
+                out.push(0);
+            }
             Fate::Travels if name == "cookie" => self.push_cookies(out),
             Fate::Travels => push_field(out, self.fields, name),
         }
@@ -63,11 +66,10 @@ impl OriginView<'_> {
     }
 }
 
-/// Whether a request that is sent for everyone goes without this field. `Via` is the same for all.
-fn is_left_out(name: &[u8]) -> bool {
-    const LEFT_OUT: [&str; 4] = ["cache-control", "expect", "pragma", "via"];
-    is_conditional_field(name)
-        || LEFT_OUT
-            .iter()
-            .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
+/// Whether a request that fills sends this field: nothing that asks for a part, for another client's
+/// condition, or past the caches of the origin. In his own cache a user decides about the last.
+pub fn goes_with_fill(name: &[u8], rules: &Rules) -> bool {
+    let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+    let commands_caches = || is("cache-control") || is("pragma");
+    !is_conditional_field(name) && !is("expect") && (rules.are_private() || !commands_caches())
 }

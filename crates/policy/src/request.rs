@@ -1,9 +1,9 @@
 //! What a request asks of a cache, read in one pass over its fields.
 //!
 //! A client can ask for less: `max-age`, `min-fresh`, `no-store` and `only-if-cached` are honoured.
-//! It cannot ask for more, nor send the origin work at will: `max-stale` is ignored, and so is a
-//! reload (`no-cache`, `Pragma: no-cache`, and the `max-age=0` that browsers send for it) unless
-//! the route says otherwise.
+//! It cannot ask for more, nor send the origin work at will: `max-stale` is ignored where the cache
+//! is not the client's own, and so is a reload (`no-cache`, `Pragma: no-cache`, and the `max-age=0`
+//! that browsers send for it) unless the route says otherwise.
 
 use http::Method;
 
@@ -82,6 +82,14 @@ pub struct RequestFacts {
     range: Option<WantedRange>,
 }
 
+impl Credentials {
+    /// Every kind of them.
+    pub(crate) const ALL: Self = Self {
+        authorization: true,
+        cookie: true,
+    };
+}
+
 impl RequestFacts {
     /// Reads the fields once.
     pub fn read(method: &Method, fields: Fields<'_>, has_body: bool, rules: &Rules) -> Self {
@@ -93,7 +101,13 @@ impl RequestFacts {
             directives.no_cache = false;
             directives.max_age = directives.max_age.filter(|&age| age > 0);
         }
-        let credentials = seen.credentials;
+        // Whoever has a cache of his own needs no protection from himself.
+        let credentials = if rules.are_private() {
+            Credentials::default()
+        } else {
+            directives.max_stale = None;
+            seen.credentials
+        };
         let handling = if method != Method::GET && method != Method::HEAD {
             Handling::Pass(PassReason::Method)
         } else if has_body {
@@ -171,6 +185,11 @@ impl RequestFacts {
         self.directives.min_fresh
     }
 
+    /// How stale an answer the client takes. Only in a cache of its own.
+    pub const fn max_stale(&self) -> Option<Millis> {
+        self.directives.max_stale
+    }
+
     /// The client forces a reload, and the operator honours it.
     pub const fn forces_reload(&self) -> bool {
         self.directives.no_cache
@@ -222,7 +241,8 @@ impl Seen {
         for (name, value) in fields {
             seen.note(name, value, rules);
         }
-        seen.credentials.cookie = seen.cookie && cookies::are_personal(fields, rules);
+        seen.credentials.cookie =
+            seen.cookie && !rules.are_private() && cookies::are_personal(fields, rules);
         seen
     }
 

@@ -1,13 +1,13 @@
 //! May this stored response answer this request? (RFC 9111 §4)
 
-use crate::lifetime::{IMMUTABLE, Lifetime, MUST_VALIDATE, OPERATORS_WINDOW};
+use crate::lifetime::{IMMUTABLE, Lifetime, MUST_VALIDATE, NEVER_STALE, OPERATORS_WINDOW};
 use crate::request::RequestFacts;
 use crate::time::Time;
 
 /// What to do with a stored response that was selected for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// Serve it.
+    /// Serve it: it is fresh, or as stale as the client takes.
     Fresh,
     /// Serve it, and refresh it in the background (RFC 5861 §3).
     Stale,
@@ -62,9 +62,18 @@ pub fn reuse(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> Reuse {
         Reuse::Fresh
     } else if ttl.unsigned_abs() < lifetime.stale_while_revalidate {
         Reuse::Stale
+    } else if accepts_stale(lifetime, request, now) {
+        Reuse::Fresh
     } else {
         Reuse::Revalidate(Why::Expired)
     }
+}
+
+/// Whether a client of its own cache has said that it takes a response as stale as this one
+/// (§5.2.1.2). It cannot have what the origin forbids to use stale (§4.2.4).
+fn accepts_stale(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> bool {
+    let stale_for = lifetime.ttl(now).min(0).unsigned_abs();
+    !lifetime.has(NEVER_STALE) && request.max_stale().is_some_and(|most| stale_for <= most)
 }
 
 /// A refresh that began within the stale window may last longer than it. May the stored response
@@ -114,7 +123,8 @@ fn beyond_clients_limits(lifetime: &Lifetime, request: &RequestFacts, now: Time)
     if let Some(max_age) = request.max_age() {
         // Immutable while fresh: a plain reload, `max-age=0`, need not ask (RFC 8246 §2.1).
         let unchanged = max_age == 0 && fresh && lifetime.has(IMMUTABLE);
-        if !unchanged && (!fresh || lifetime.age(now) > max_age) {
+        let not_fresh = !fresh && !accepts_stale(lifetime, request, now);
+        if !unchanged && (not_fresh || lifetime.age(now) > max_age) {
             return Some(Why::MaxAge);
         }
     }

@@ -7,9 +7,25 @@ use crate::time::Millis;
 /// Which cookies do not make a request personal.
 pub type CookiePatterns = Patterns;
 
+/// Whose cache it is (RFC 9111 §1): what may be stored, and for whom it may be used, differs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheKind {
+    /// Everybody's, as a proxy is.
+    #[default]
+    Shared,
+    /// One user's, inside his client. `private` is no reason not to store a response, credentials do
+    /// not limit what it is used for, `s-maxage` and `proxy-revalidate` are for others, the user may
+    /// accept stale responses (`max-stale`), and what can be validated is stored even if nobody says
+    /// how long it is fresh. The key tells identities apart ([`KeyRules::partition`]). What else
+    /// differs are other rules: [`Rules::private`] has them all.
+    Private,
+}
+
 /// The operator's word on one route. The defaults are those of `microcache http://localhost:3000`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
+    /// Whose cache it is.
+    pub kind: CacheKind,
     /// How long a response without explicit freshness stays fresh, counted from its receipt.
     pub ttl: Millis,
     /// The same per status. A status named here is storable without explicit freshness.
@@ -52,6 +68,7 @@ pub struct Rules {
 impl Default for Rules {
     fn default() -> Self {
         Self {
+            kind: CacheKind::Shared,
             ttl: 1_000,
             status_ttl: Vec::new(),
             forced_ttl: None,
@@ -74,6 +91,29 @@ impl Default for Rules {
             reload: Reload::default(),
             key: KeyRules::default(),
         }
+    }
+}
+
+impl Rules {
+    /// The rules of one user's cache: nothing is fresh or used stale that does not say so, but for the
+    /// heuristic of RFC 9111 §4.2.2; his reload is honoured, his cookies are kept, and no field that
+    /// speaks to shared caches counts.
+    pub fn private() -> Self {
+        Self {
+            kind: CacheKind::Private,
+            ttl: 0,
+            stale_while_revalidate: 0,
+            stale_if_error: 0,
+            heuristic: Some(10),
+            targeted: Vec::new(),
+            set_cookie: SetCookie::Store,
+            reload: Reload::Honour,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn are_private(&self) -> bool {
+        self.kind == CacheKind::Private
     }
 }
 
@@ -140,6 +180,8 @@ pub struct KeyRules {
     pub headers: Vec<String>,
     /// Cookies that are part of the key, likewise. Such a cookie does not make a request personal.
     pub cookies: Vec<String>,
+    /// What tells the identities of one private cache apart, beside `Authorization`.
+    pub partition: Vec<u8>,
 }
 
 /// Which query parameters are part of the key.

@@ -5,7 +5,7 @@ use crate::directives::{Directive, ResponseDirectives};
 use crate::fields::Fields;
 use crate::freshness::{self, Freshness, InForce, Windows};
 use crate::lifetime::{
-    FOR_AUTHORIZATION, FOR_COOKIES, HAS_VALIDATOR, IMMUTABLE, Lifetime, MUST_VALIDATE,
+    FOR_AUTHORIZATION, FOR_COOKIES, HAS_VALIDATOR, IMMUTABLE, Lifetime, MUST_VALIDATE, NEVER_STALE,
     OPERATORS_WINDOW,
 };
 use crate::request::{Credentials, Handling, RequestFacts, is_event_stream};
@@ -106,15 +106,18 @@ pub fn storable(
 /// The directives that count: those of the first valid targeted field, else those of
 /// `Cache-Control` (RFC 9213 §2.2).
 fn in_force(response: Fields<'_>, rules: &Rules) -> InForce {
-    match targeted::select(response, &rules.targeted) {
-        Some(members) => InForce {
-            directives: targeted::directives(&members),
-            targeted: true,
-        },
-        None => InForce {
-            directives: ResponseDirectives::read(response),
-            targeted: false,
-        },
+    let (directives, targeted) = match targeted::select(response, &rules.targeted) {
+        Some(members) => (targeted::directives(&members), true),
+        None => (ResponseDirectives::read(response), false),
+    };
+    let directives = if rules.are_private() {
+        directives.for_private_cache()
+    } else {
+        directives
+    };
+    InForce {
+        directives,
+        targeted,
     }
 }
 
@@ -180,7 +183,10 @@ fn lifetime(
         Freshness::Operator(0) if is_zero_for(status, rules) => {
             return Err(NotStorable::StatusTtl);
         }
-        Freshness::Operator(0) => return Err(NotStorable::NoLifetime),
+        // A user's cache keeps it to ask whether it is still good.
+        Freshness::Operator(0) if !(rules.are_private() && rules.forced_ttl.is_none()) => {
+            return Err(NotStorable::NoLifetime);
+        }
         Freshness::Operator(ttl) => initial_age.saturating_add(ttl),
         Freshness::Explicit(lifetime) | Freshness::Heuristic(lifetime) => lifetime,
     };
@@ -191,7 +197,11 @@ fn lifetime(
         return Err(NotStorable::NoLifetime);
     }
     let explicit = freshness::is_explicit(in_force, response, response_time);
-    let shared = shared_with(in_force, explicit);
+    let shared = if rules.are_private() {
+        Credentials::ALL
+    } else {
+        shared_with(in_force, explicit)
+    };
     let flags = [
         (must_validate, MUST_VALIDATE),
         (directives.immutable(), IMMUTABLE),
@@ -199,6 +209,10 @@ fn lifetime(
         (shared.authorization, FOR_AUTHORIZATION),
         (validator, HAS_VALIDATOR),
         (operators, OPERATORS_WINDOW),
+        (
+            rules.are_private() && freshness::is_never_stale(directives),
+            NEVER_STALE,
+        ),
     ];
     Ok(Lifetime {
         response_time,

@@ -57,8 +57,9 @@ fn is_never_stored(name: &[u8]) -> bool {
 fn qualified_names(response: Fields<'_>, rules: &Rules) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
     let mut note = |directive: &[u8], argument: directives::Argument<'_>| {
-        if directive.eq_ignore_ascii_case(b"private") || directive.eq_ignore_ascii_case(b"no-cache")
-        {
+        let restricts = directive.eq_ignore_ascii_case(b"no-cache")
+            || !rules.are_private() && directive.eq_ignore_ascii_case(b"private");
+        if restricts {
             names.extend(argument.field_names().map(<[u8]>::to_vec));
         }
     };
