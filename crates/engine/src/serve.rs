@@ -414,6 +414,7 @@ pub(crate) fn answer(
     now: Time,
     outcome: Outcome,
 ) -> Response {
+    hit.count_use();
     let cache_status = CacheStatus {
         hit: true,
         ttl: Some(hit.lifetime.ttl(now).div_euclid(1000)),

@@ -34,6 +34,12 @@ impl Time {
         Self(self.0.saturating_add(span))
     }
 
+    /// The moment that lies so long before this one; the beginning of time if there is none.
+    #[must_use]
+    pub const fn before(self, span: Millis) -> Self {
+        Self::from_millis(self.as_millis().saturating_sub(span))
+    }
+
     /// How long ago `earlier` was; nothing if it lies ahead.
     pub const fn since(self, earlier: Self) -> Millis {
         self.0.saturating_sub(earlier.0)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use microcache_policy::{Detail, Millis, OriginView};
+use microcache_store::encoding::Head;
 use microcache_store::{Found, Hit, Lookup, Memory, Page, Stored, Turn, Varies};
 
 use super::Cache;
@@ -161,6 +162,14 @@ impl Cache {
             None => {}
         }
         self.purges.covers(key, stored.began)
+    }
+
+    /// Whether what a tier has is purged, though it may still lie there.
+    pub(super) fn is_purged_in_tier(&self, head: &Head) -> bool {
+        let since = Since::Moment(head.began);
+        let covered = self.rules.covers(&Named::new(&head.key, &head.tags), since);
+        covered.is_some_and(|covered| covered.strength == Strength::Hard)
+            || self.purges.covers(&head.key, head.began)
     }
 
     /// There are other variants of this key: an answer that does not say so is not for all of them.

@@ -28,7 +28,9 @@
 
 mod changes;
 mod commit;
+pub mod entries;
 pub mod flight;
+mod journal;
 mod lift;
 mod look_up;
 mod oversized;
@@ -59,6 +61,7 @@ use rules::Rules;
 pub use changes::{
     Change, ChangeKind, MAX_WATCHERS, Notice, Subject, TooManyWatchers, Watched, Watcher,
 };
+pub use purge::Purged;
 pub use rule::{Rule, Scope, Strength};
 
 pub(crate) use lift::{FoundBehind, LookedBehind, Where};
@@ -76,6 +79,8 @@ pub struct Cache {
     changes: Arc<Changes>,
     /// There is a rule that has not been swept yet.
     unswept: Notify,
+    /// Who writes the journal of rules has it.
+    journal: tokio::sync::Mutex<()>,
     clock: Clock,
 }
 
@@ -92,6 +97,7 @@ impl Cache {
             oversized: Oversized::new(),
             changes: Arc::default(),
             unswept: Notify::new(),
+            journal: tokio::sync::Mutex::default(),
             clock,
         }
     }

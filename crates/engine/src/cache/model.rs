@@ -237,7 +237,7 @@ impl World {
         match &purge {
             Purge::Key(host, path) => self.cache.purge_key(&key_of(*host, *path)),
             Purge::Rule(scope, strength) => {
-                self.cache.purge(scope.clone(), *strength);
+                self.cache.decide(scope.clone(), *strength);
             }
         }
         self.purges.push((self.step, purge));

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use microcache_policy::tags::MAX_TAGS;
 use microcache_policy::{OriginView, Time};
-use microcache_store::{Hit, Key, Removal, Stored, TagNumbers, random};
+use microcache_store::{Hit, Key, Removal, Stored, TagNumbers, TierError, random};
 use tokio::time::timeout;
 
 use super::Cache;
@@ -17,6 +18,15 @@ use super::rules::{Covered, Since};
 /// removed with it. A tier that hangs is not waited for longer.
 const REMOVAL_WAIT: Duration = Duration::from_millis(500);
 
+/// What became of a purge by rule.
+#[derive(Debug)]
+pub struct Purged {
+    /// The rule, for the other processes to apply.
+    pub rule: Rule,
+    /// Whether it outlives this process, where what is stored does.
+    pub written: Result<(), TierError>,
+}
+
 impl Cache {
     /// Forgets every response of a key. A fetch under way is still given to those who wait for
     /// it, but not stored.
@@ -26,22 +36,38 @@ impl Cache {
         });
     }
 
-    /// Purges whatever a scope names. Gives the rule, for the other processes to apply.
-    pub fn purge(&self, scope: Scope, strength: Strength) -> Rule {
+    /// Purges whatever a scope names. From now on nothing here brings that back; when this is ready, a
+    /// restart does not either.
+    pub async fn purge(&self, scope: Scope, strength: Strength) -> Purged {
+        let rule = self.decide(scope, strength);
+        let written = self.write_down(&rule).await;
+        Purged { rule, written }
+    }
+
+    /// Applies a purge that another process has decided. Says whether it is news, and whether it could be
+    /// written down.
+    pub async fn apply(&self, rule: &Rule) -> (bool, Result<(), TierError>) {
+        if !self.begin(rule) {
+            return (false, Ok(()));
+        }
+        (true, self.write_down(rule).await)
+    }
+
+    /// A purge that counts from now on.
+    pub(super) fn decide(&self, scope: Scope, strength: Strength) -> Rule {
         let rule = Rule {
             id: random::number(),
             scope,
             strength,
             at: self.clock.now(),
         };
-        self.apply(&rule);
+        self.begin(&rule);
         rule
     }
 
-    /// Applies a purge that was decided here or elsewhere. It means what was asked for before this
-    /// moment: other machines have other clocks, and what is purged too much costs a fetch. Says
-    /// whether it is news.
-    pub fn apply(&self, rule: &Rule) -> bool {
+    /// Has a purge count. It means what was asked for before this moment: other machines have other
+    /// clocks, and what is purged too much costs a fetch. Says whether it is news.
+    fn begin(&self, rule: &Rule) -> bool {
         let is_news = self.rules.add(rule.clone(), self.clock.now()).is_some();
         if is_news {
             self.changes.tell_rule(rule);
@@ -100,6 +126,22 @@ impl Cache {
             }
         };
         let _ = timeout(REMOVAL_WAIT, gone).await;
+    }
+
+    /// Purges what these scopes name, [`MAX_TAGS`] of them at most, and waits until that is written down,
+    /// or for too long.
+    pub(crate) async fn invalidate_all(&self, scopes: impl IntoIterator<Item = Scope>) {
+        let scopes = scopes.into_iter().take(MAX_TAGS);
+        let rules: Vec<_> = scopes
+            .map(|scope| self.decide(scope, Strength::Hard))
+            .collect();
+        let written = async {
+            for rule in &rules {
+                // A rule that cannot be written down counts until the process ends.
+                let _ = self.write_down(rule).await;
+            }
+        };
+        let _ = timeout(REMOVAL_WAIT, written).await;
     }
 
     /// What is stored for a request must not be used any more, wherever it lies. The fetch that has

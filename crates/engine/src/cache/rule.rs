@@ -218,6 +218,18 @@ impl<'a> Named<'a> {
         }
     }
 
+    /// Whether a scope names it.
+    pub(super) fn is_in(&self, scope: &Scope) -> bool {
+        match scope {
+            Scope::Everything => true,
+            Scope::Prefix { .. } => self.location.starts_with(&scope.prefix()),
+            scope => {
+                let wanted = scope.number();
+                self.numbers().any(|number| number == wanted)
+            }
+        }
+    }
+
     /// The numbers of all its names.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
         [self.host, self.url].into_iter().chain(self.tags.iter())

@@ -156,6 +156,15 @@ impl Rules {
         old.last().map(|(number, _)| *number)
     }
 
+    /// The number of the first soft rule after this one.
+    pub(super) fn first_soft_after(&self, number: u64) -> Option<u64> {
+        let books = self.books.read();
+        let mut later = books.live.range(number + 1..);
+        later
+            .find(|(_, live)| live.rule.strength == Strength::Soft)
+            .map(|(number, _)| *number)
+    }
+
     /// Whether none is to be held against anything.
     pub(super) fn is_empty(&self) -> bool {
         self.books.read().is_empty()

@@ -325,7 +325,7 @@ fn a_purge_by_rule_is_never_undone_by_a_fetch_that_began_before_it() {
             };
             let purge = {
                 let (cache, scope) = (Arc::clone(cache), scope.clone());
-                thread::spawn(move || cache.purge(scope, strength))
+                thread::spawn(move || cache.decide(scope, strength))
             };
             let look = {
                 let (cache, key) = (Arc::clone(cache), Arc::clone(&key));
@@ -355,7 +355,7 @@ fn a_rule_that_is_swept_and_forgotten_is_not_undone_either() {
         let purge = {
             let cache = Arc::clone(cache);
             thread::spawn(move || {
-                cache.purge(Scope::Everything, Strength::Hard);
+                cache.decide(Scope::Everything, Strength::Hard);
                 let swept = cache.rules.newest();
                 future::block_on(cache.sweep());
                 cache.rules.drop_through(swept);
@@ -383,7 +383,7 @@ fn who_comes_after_a_purge_joins_no_fetch_from_before_it() {
                 let (cache, key) = (Arc::clone(cache), Arc::clone(&key));
                 thread::spawn(move || drop(cache.enter(&key, b"", Purpose::Answer)))
             };
-            cache.purge(scope.clone(), strength);
+            cache.decide(scope.clone(), strength);
             match cache.enter(&key, b"", Purpose::Answer) {
                 Entry::Lead(after) => drop(after),
                 Entry::Join(ticket) => {

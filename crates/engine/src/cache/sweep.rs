@@ -2,20 +2,26 @@
 
 use std::time::Duration;
 
-use microcache_policy::{Millis, Time};
-use microcache_store::{Key, Revision, Stored};
+use microcache_policy::Millis;
+use microcache_store::{Key, Revision, Stored, TierError};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use super::Cache;
 use super::changes::ChangeKind;
-use super::rule::Strength;
+use super::rule::{Named, Strength};
+use super::rules::{Covered, Since};
 
 /// A rule is remembered for so long at least, swept or not: a fetch that began before it and is still
 /// under way is then judged by what the rule names, and not by its age.
 const RULES_KEPT: Millis = 600_000;
+/// One that makes stale is remembered for as long as a stale copy is of use where nobody says
+/// otherwise: what lies on a disk is fresh there, but for the rule.
+const SOFT_KEPT: Millis = 86_400_000;
 /// How often it is looked whether rules can be forgotten.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
+/// Many purges in a row are one sweep.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Keys that are looked at in one go, before others get their turn on the thread.
 const BATCH: usize = 256;
 
@@ -29,17 +35,37 @@ impl Cache {
                 let _ = timeout(LOOK_EVERY, self.unswept.notified()).await;
             }
             self.sweep().await;
-            // Many purges in a row are one sweep.
-            sleep(Duration::from_millis(100)).await;
+            sleep(PAUSE).await;
         }
     }
 
-    /// Removes what the rules so far cover, and forgets those that have been held against everything.
+    /// Removes what the rules so far cover: from memory at once, from a disk before a rule is forgotten,
+    /// which takes long and is done for many rules together.
     pub async fn sweep(&self) {
-        let swept = self.rules.newest();
-        let now = self.clock.now().as_millis();
-        let old = Time::from_millis(now.saturating_sub(RULES_KEPT));
-        let forgettable = self.rules.newest_at(old).filter(|number| *number <= swept);
+        self.sweep_memory(self.rules.newest()).await;
+        let Some(number) = self.forgettable() else {
+            return;
+        };
+        // What was on its way to a tier before these rules came is there now.
+        self.tiers.settle().await;
+        // What others share cannot be listed. There a rule counts until others need its place.
+        if self.sweep_disk().await.is_ok() && !self.tiers.is_shared() {
+            self.rules.drop_through(number);
+            // A journal that cannot be shortened is longer, and says the same.
+            let _ = self.shorten_journal().await;
+        }
+    }
+
+    /// The newest of the oldest rules that have counted for long enough.
+    fn forgettable(&self) -> Option<u64> {
+        let now = self.clock.now();
+        let hard = self.rules.newest_at(now.before(RULES_KEPT))?;
+        let soft = self.rules.newest_at(now.before(SOFT_KEPT)).unwrap_or(0);
+        let first_soft = self.rules.first_soft_after(soft);
+        Some(first_soft.map_or(hard, |first| hard.min(first - 1)))
+    }
+
+    async fn sweep_memory(&self, swept: u64) {
         for (number, (key, object)) in self.memory.entries().enumerate() {
             let is_behind = |one: &Stored| one.purges_checked() < swept;
             if object.variants().iter().any(is_behind) {
@@ -49,12 +75,37 @@ impl Cache {
                 yield_now().await;
             }
         }
-        // What lies in a tier is held against the rules when it is found there.
-        if let Some(number) = forgettable
-            && self.tiers.is_empty()
-        {
-            self.rules.drop_through(number);
+    }
+
+    async fn sweep_disk(&self) -> Result<(), TierError> {
+        let Some(tier) = self.tiers.local() else {
+            return Ok(());
+        };
+        let mut after = None;
+        while !self.rules.is_empty() {
+            let listing = tier.list(after, BATCH).await?;
+            for listed in &listing.entries {
+                let Some(head) = listed.response() else {
+                    continue;
+                };
+                let entry = Named::new(&head.key, &head.tags);
+                let covered = self.rules.covers(&entry, Since::Moment(head.began));
+                let now = self.clock.now();
+                let is_over = |covered: Covered| match covered.strength {
+                    Strength::Hard => true,
+                    // Its stale windows are over.
+                    Strength::Soft => covered.at <= now.before(SOFT_KEPT),
+                };
+                if covered.is_some_and(is_over) && tier.remove_listed(listed).await? {
+                    self.changes.tell_gone(&head.key);
+                }
+            }
+            after = listing.next;
+            if after.is_none() {
+                break;
+            }
         }
+        Ok(())
     }
 
     /// Holds every response of a key in memory against the rules.

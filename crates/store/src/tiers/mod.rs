@@ -260,6 +260,11 @@ impl Tiers {
         self.tiers.iter().find_map(|placed| placed.local.as_ref())
     }
 
+    /// Whether other processes use one of them too.
+    pub fn is_shared(&self) -> bool {
+        self.tiers.iter().any(|placed| placed.tier.is_shared())
+    }
+
     /// What the tiers have done and say of themselves.
     pub fn reports(&self) -> Vec<TierReport> {
         self.tiers.iter().map(|placed| placed.report()).collect()

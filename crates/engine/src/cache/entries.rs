@@ -1,0 +1,258 @@
+//! What there is, entry by entry, for whoever wants to see it.
+//!
+//! Nobody who serves waits for this: memory is looked at one key at a time, a tier one page at a time, and
+//! others get their turn on the thread in between. What comes or goes meanwhile may be missing.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use microcache_policy::{Millis, Time};
+use microcache_store::{EntryId, Key, Stored, TierError};
+use tokio::task::yield_now;
+
+use super::Cache;
+use super::rule::{Named, Scope};
+
+/// Keys, or entries of a tier, that are looked at in one go.
+const BATCH: usize = 256;
+/// The most entries of one page.
+pub const MAX_PAGE: usize = 1_000;
+
+/// Which entries are wanted.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Those that a purge of this would name.
+    pub scope: Scope,
+    /// Those of so many bytes at least, body and head together.
+    pub size: u64,
+    /// Those that were received so long ago at least.
+    pub age: Millis,
+    /// Those that were the answer so often at least, about.
+    pub uses: u32,
+}
+
+impl Default for Wanted {
+    /// All of them.
+    fn default() -> Self {
+        Self {
+            scope: Scope::Everything,
+            size: 0,
+            age: 0,
+            uses: 0,
+        }
+    }
+}
+
+/// Which of them come first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// In the order of their keys.
+    #[default]
+    Key,
+    /// The largest.
+    Size,
+    /// The oldest.
+    Age,
+    /// Those that were the answer most often.
+    Uses,
+}
+
+/// An entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its key.
+    pub key: Key,
+    /// What the request fields said that select it.
+    pub selection: Bytes,
+    /// The status code.
+    pub status: u16,
+    /// Its field lines.
+    pub fields: Bytes,
+    /// Bytes, body and head together.
+    pub size: u64,
+    /// Milliseconds since it was received.
+    pub age: Millis,
+    /// Milliseconds that it is still fresh; negative for how long it has been stale.
+    pub ttl: i64,
+    /// How often it was the answer since it came into memory, about.
+    pub uses: u32,
+}
+
+/// A part of what is in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// The entries, in the order that was wanted.
+    pub entries: Vec<Entry>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<Cursor>,
+}
+
+/// A place in an order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cursor {
+    rank: Reverse<u64>,
+    key: Key,
+    selection: Bytes,
+}
+
+/// A part of what a tier has.
+#[derive(Clone, Debug, Default)]
+pub struct TierPage {
+    /// The entries, in the order of their ids.
+    pub entries: Vec<Entry>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<EntryId>,
+}
+
+impl Cache {
+    /// The first entries in memory after a place in this order, [`MAX_PAGE`] at most.
+    pub async fn entries(
+        &self,
+        wanted: &Wanted,
+        order: Order,
+        after: Option<&Cursor>,
+        most: usize,
+    ) -> Page {
+        let (now, most) = (self.clock.now(), most.clamp(1, MAX_PAGE));
+        let mut first: BTreeSet<Listed> = BTreeSet::new();
+        let mut is_end = true;
+        for (number, (key, object)) in self.memory.entries().enumerate() {
+            for one in object.variants() {
+                let entry = of_stored(&key, one, now);
+                let place = entry.place(order);
+                if after.is_some_and(|after| place <= *after)
+                    || !self.is_wanted(wanted, &entry, one)
+                {
+                    continue;
+                }
+                first.insert(Listed { place, entry });
+                if first.len() > most {
+                    first.pop_last();
+                    is_end = false;
+                }
+            }
+            if number % BATCH == BATCH - 1 {
+                yield_now().await;
+            }
+        }
+        let last = first.last().map(|last| last.place.clone());
+        Page {
+            entries: first.into_iter().map(|listed| listed.entry).collect(),
+            next: last.filter(|_| !is_end),
+        }
+    }
+
+    /// The entries of the local tier after this id. One that was purged is left out, though it may still
+    /// lie there.
+    pub async fn entries_on_disk(
+        &self,
+        wanted: &Wanted,
+        after: Option<EntryId>,
+        most: usize,
+    ) -> Result<TierPage, TierError> {
+        let Some(tier) = self.tiers.local() else {
+            return Ok(TierPage::default());
+        };
+        let (now, most) = (self.clock.now(), most.clamp(1, MAX_PAGE));
+        let mut page = TierPage {
+            entries: Vec::new(),
+            next: after,
+        };
+        while page.entries.len() < most {
+            let listing = tier
+                .list(page.next, (most - page.entries.len()).min(BATCH))
+                .await?;
+            for listed in &listing.entries {
+                if let Some(head) = listed.response()
+                    && !self.is_purged_in_tier(&head)
+                    && Named::new(&head.key, &head.tags).is_in(&wanted.scope)
+                {
+                    let entry = Entry {
+                        key: head.key[..].into(),
+                        selection: head.selection.clone(),
+                        status: head.status,
+                        size: head.body_len + listed.head.len() as u64,
+                        age: now.since(head.lifetime.response_time()),
+                        ttl: head.lifetime.ttl(now),
+                        uses: 0,
+                        fields: head.fields,
+                    };
+                    let is_wanted =
+                        entry.size >= wanted.size && entry.age >= wanted.age && wanted.uses == 0;
+                    page.entries.extend(is_wanted.then_some(entry));
+                }
+            }
+            page.next = listing.next;
+            if page.next.is_none() {
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    fn is_wanted(&self, wanted: &Wanted, entry: &Entry, stored: &Stored) -> bool {
+        entry.size >= wanted.size
+            && entry.age >= wanted.age
+            && entry.uses >= wanted.uses
+            && (wanted.scope == Scope::Everything
+                || Named::new(&entry.key, &stored.tags).is_in(&wanted.scope))
+            && !self.is_purged(&entry.key, stored)
+    }
+}
+
+/// An entry and its place. Nothing else tells two of them apart.
+#[derive(Debug)]
+struct Listed {
+    place: Cursor,
+    entry: Entry,
+}
+
+impl PartialEq for Listed {
+    fn eq(&self, other: &Self) -> bool {
+        self.place == other.place
+    }
+}
+
+impl Eq for Listed {}
+
+impl PartialOrd for Listed {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Listed {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.place.cmp(&other.place)
+    }
+}
+
+impl Entry {
+    fn place(&self, order: Order) -> Cursor {
+        let rank = match order {
+            Order::Key => 0,
+            Order::Size => self.size,
+            Order::Age => self.age,
+            Order::Uses => u64::from(self.uses),
+        };
+        Cursor {
+            rank: Reverse(rank),
+            key: Key::clone(&self.key),
+            selection: self.selection.clone(),
+        }
+    }
+}
+
+fn of_stored(key: &Key, stored: &Stored, now: Time) -> Entry {
+    Entry {
+        key: Key::clone(key),
+        selection: stored.selection.clone(),
+        status: stored.status,
+        fields: stored.fields.clone(),
+        size: stored.body.len() + stored.fields.len() as u64,
+        age: now.since(stored.lifetime.response_time()),
+        ttl: stored.lifetime.ttl(now),
+        uses: stored.uses(),
+    }
+}

@@ -1,0 +1,416 @@
+//! Purges by rule, from a request's point of view: with a disk, over a restart, and in other processes.
+#![cfg(not(shuttle))]
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use microcache_engine::cache::entries::{Order, Wanted};
+use microcache_engine::cache::{ChangeKind, Notice, Rule, Scope, Strength, Subject, Watched};
+use microcache_engine::flight::FlightLimits;
+use microcache_engine::{
+    Body, BoxFuture, Engine, Found, Incoming, Origin, OriginError, OriginRequest, OriginResponse,
+    Response, Route, Served, Settings,
+};
+use microcache_policy::{Fields, FieldsBuf, Rules, Scheme};
+use microcache_store::disk::{Disk, DiskSettings};
+use microcache_store::{AnyTier, MemoryLimits, TierLimits, Tiers};
+use tokio::runtime::Handle;
+use tokio::time::sleep;
+
+const HOST: &str = "a.example";
+
+/// Answers every GET with the fields that belong to its path and the number of the request.
+#[derive(Default)]
+struct Site {
+    requests: AtomicU32,
+    pages: Mutex<Vec<(&'static str, &'static str)>>,
+}
+
+impl Origin for Site {
+    fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let pages = self.pages.lock().expect("no panic").clone();
+        let path = String::from_utf8_lossy(&request.target).into_owned();
+        let known = pages.iter().find(|(page, _)| *page == path);
+        let lines = known.map_or("", |(_, lines)| lines);
+        let asks = request.fields.fields().contains("if-none-match");
+        let confirms = asks && lines.contains("ETag");
+        let body = number.to_string();
+        let response = OriginResponse {
+            status: if confirms { 304 } else { 200 },
+            fields: FieldsBuf::from(Fields::new(lines.as_bytes())),
+            length: (!confirms).then_some(body.len() as u64),
+            body: if confirms {
+                Body::Empty
+            } else {
+                Body::Full(body.into())
+            },
+            tunnel: None,
+        };
+        Box::pin(async { Ok(response) })
+    }
+}
+
+struct World {
+    engine: Arc<Engine>,
+    site: Arc<Site>,
+}
+
+impl World {
+    fn new(pages: &[(&'static str, &'static str)], tiers: Tiers) -> Self {
+        let site = Arc::new(Site::default());
+        *site.pages.lock().expect("no panic") = pages.to_vec();
+        let settings = Settings {
+            memory: MemoryLimits {
+                capacity: 1 << 24,
+                object: 1 << 20,
+                variants: 8,
+            },
+            largest: 0,
+            fill_memory: 1 << 22,
+            slow_reader_timeout: 2_000,
+            fill_timeout: 60_000,
+            flights: FlightLimits {
+                fetches: 1000,
+                waiters: 1000,
+            },
+            hit_for_miss: 2_000,
+            remember_too_large: 60_000,
+            refresh_pause: 1_000,
+            stale_wait: 2_000,
+            wait_timeout: 60_000,
+        };
+        let route = Route {
+            name: "all".into(),
+            rules: Rules::default(),
+            pass: false,
+            collapse: true,
+            max_object: 1 << 20,
+            origin: Arc::clone(&site) as Arc<dyn Origin>,
+        };
+        let found = Found {
+            route: 0,
+            bypass: false,
+        };
+        let engine = Engine::new(settings, vec![route], Box::new(move |_| found), tiers);
+        Self {
+            engine: Arc::new(engine),
+            site,
+        }
+    }
+
+    async fn request(&self, method: Method, path: &'static str) -> Response {
+        let incoming = || Incoming {
+            method: method.clone(),
+            scheme: Scheme::Http,
+            host: Bytes::from_static(HOST.as_bytes()),
+            target: Bytes::from_static(path.as_bytes()),
+            address: "192.0.2.1".into(),
+            fields: Bytes::new(),
+            outgoing: FieldsBuf::new(),
+            body: Body::Empty,
+            length: None,
+            upgrade: false,
+            vouched: false,
+            client: None,
+            interim: None,
+        };
+        let asked = incoming();
+        let served = self
+            .engine
+            .serve(&asked.as_request(), self.engine.clock.now());
+        match served {
+            Served::Now(response) => response,
+            Served::NowAndRefresh(response, refresh) => {
+                self.engine.refresh(refresh, incoming());
+                response
+            }
+            Served::Ask(question) => Arc::clone(&self.engine).ask(question, asked).await,
+        }
+    }
+
+    /// The body of a page: the number of the request that brought it. And whether it was a hit.
+    async fn get(&self, path: &'static str) -> (String, bool) {
+        let mut response = self.request(Method::GET, path).await;
+        let hit = response.cache_status.hit;
+        let mut body = Vec::new();
+        while let Some(frame) = response.body.frame().await {
+            match frame.expect("it arrives") {
+                microcache_engine::Frame::Data(data) => body.extend_from_slice(&data),
+                microcache_engine::Frame::Trailers(_) => {}
+            }
+        }
+        (String::from_utf8(body).expect("a number"), hit)
+    }
+
+    async fn purge(&self, scope: Scope, strength: Strength) -> Rule {
+        let purged = self.engine.cache.purge(scope, strength).await;
+        purged.written.expect("it is written down");
+        purged.rule
+    }
+}
+
+fn tag(name: &'static str) -> Scope {
+    Scope::Tag(Bytes::from_static(name.as_bytes()))
+}
+
+const RED: (&str, &str) = (
+    "/red",
+    "Cache-Control: max-age=1000\r\nCache-Tag: red, colour\r\n",
+);
+const BLUE: (&str, &str) = (
+    "/blue",
+    "Cache-Control: max-age=1000\r\nSurrogate-Key: blue colour\r\nCache-Groups: \"sea\"\r\n",
+);
+const GREEN: (&str, &str) = (
+    "/green",
+    "Cache-Control: max-age=1000, stale-while-revalidate=1000\r\nxkey: green\r\nETag: \"g\"\r\n",
+);
+
+#[tokio::test]
+async fn a_purge_by_tag_takes_what_has_it_and_leaves_the_rest() {
+    let world = World::new(&[RED, BLUE, GREEN], Tiers::default());
+    for path in ["/red", "/blue", "/green"] {
+        assert!(!world.get(path).await.1);
+        assert!(world.get(path).await.1);
+    }
+    world.purge(tag("red"), Strength::Hard).await;
+    assert_eq!(world.get("/red").await, ("4".into(), false));
+    assert_eq!(world.get("/blue").await, ("2".into(), true));
+    world.purge(tag("colour"), Strength::Hard).await;
+    assert_eq!(world.get("/red").await, ("5".into(), false));
+    assert_eq!(world.get("/blue").await, ("6".into(), false));
+    assert_eq!(world.get("/green").await, ("3".into(), true));
+    world.engine.cache.sweep().await;
+    assert_eq!(world.get("/red").await, ("5".into(), true), "it is new");
+}
+
+#[tokio::test]
+async fn a_soft_purge_makes_stale_and_is_refreshed_at_once() {
+    let world = World::new(&[GREEN], Tiers::default());
+    world.get("/green").await;
+    world.purge(tag("green"), Strength::Soft).await;
+    let response = world.request(Method::GET, "/green").await;
+    assert!(response.cache_status.hit);
+    assert!(response.cache_status.ttl.is_some_and(|ttl| ttl <= 0));
+    while world.site.requests.load(Ordering::Relaxed) < 2 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    // The origin has confirmed it: it is fresh again.
+    while world.request(Method::GET, "/green").await.cache_status.ttl <= Some(0) {
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(world.get("/green").await, ("1".into(), true));
+}
+
+#[tokio::test]
+async fn an_unsafe_method_invalidates_the_groups_that_its_response_names() {
+    let pages = [
+        RED,
+        BLUE,
+        ("/order", "Cache-Group-Invalidation: \"sea\", \"none\"\r\n"),
+    ];
+    let world = World::new(&pages, Tiers::default());
+    world.get("/red").await;
+    world.get("/blue").await;
+    world.get("/order").await;
+    assert!(
+        world.get("/blue").await.1,
+        "a safe method invalidates nothing"
+    );
+    world.request(Method::POST, "/order").await;
+    assert!(!world.get("/blue").await.1);
+    assert!(world.get("/red").await.1);
+}
+
+/// A directory of the test's own, removed at its end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("microcache-purge-{}-{number}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    /// A world that keeps its pages here, as after a start.
+    async fn world(&self, pages: &[(&'static str, &'static str)]) -> World {
+        let background = Handle::current();
+        // The process before this one may take a moment to let go of it.
+        let disk = loop {
+            let settings = DiskSettings::new(&self.0, 1 << 26);
+            match Disk::open(settings, &background) {
+                Ok(disk) => break disk,
+                Err(_) => sleep(Duration::from_millis(1)).await,
+            }
+        };
+        let tiers = vec![AnyTier::Local(disk)];
+        let world = World::new(pages, Tiers::new(tiers, TierLimits::default(), &background));
+        let loaded = world.engine.cache.load_rules().await;
+        assert!(!loaded.expect("the journal is read").is_damaged);
+        world
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What one process does, in a runtime of its own that ends with it.
+fn process<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(work)
+}
+
+#[test]
+fn a_purge_outlives_the_process_and_so_does_the_rest() {
+    let directory = Directory::new();
+    process(async {
+        let world = directory.world(&[RED, BLUE]).await;
+        world.get("/red").await;
+        world.get("/blue").await;
+        world.engine.cache.settle().await;
+        world.purge(tag("red"), Strength::Hard).await;
+    });
+    process(async {
+        let world = directory.world(&[RED, BLUE]).await;
+        assert_eq!(world.engine.cache.rules().len(), 1);
+        assert_eq!(world.get("/red").await, ("1".into(), false));
+        assert_eq!(world.get("/blue").await, ("2".into(), true));
+        let wanted = Wanted::default();
+        let listed = world.engine.cache.entries_on_disk(&wanted, None, 10).await;
+        assert!(!listed.expect("the disk answers").entries.is_empty());
+    });
+}
+
+#[test]
+fn a_soft_purge_holds_for_what_lies_on_the_disk() {
+    let directory = Directory::new();
+    process(async {
+        let world = directory.world(&[GREEN]).await;
+        world.get("/green").await;
+        world.engine.cache.settle().await;
+        world.purge(tag("green"), Strength::Soft).await;
+    });
+    process(async {
+        let world = directory.world(&[GREEN]).await;
+        let response = world.request(Method::GET, "/green").await;
+        assert!(response.cache_status.hit);
+        assert!(response.cache_status.ttl.is_some_and(|ttl| ttl <= 0));
+    });
+}
+
+#[tokio::test]
+async fn a_rule_reaches_other_processes_and_counts_once() {
+    let here = World::new(&[RED, BLUE], Tiers::default());
+    let there = World::new(&[RED, BLUE], Tiers::default());
+    for world in [&here, &there] {
+        world.get("/red").await;
+        world.get("/blue").await;
+    }
+    let rule = here.purge(tag("red"), Strength::Hard).await.encode();
+    let rule = Rule::decode(&rule).expect("it is one");
+    let (is_news, written) = there.engine.cache.apply(&rule).await;
+    assert!(is_news && written.is_ok());
+    assert_eq!(there.get("/red").await, ("3".into(), false));
+    assert_eq!(there.get("/blue").await, ("2".into(), true));
+    // Told again, it does not hurt what has come since.
+    assert!(!there.engine.cache.apply(&rule).await.0);
+    assert_eq!(there.get("/red").await, ("3".into(), true));
+}
+
+#[tokio::test]
+async fn who_watches_is_told_of_what_is_stored_and_purged() {
+    let world = World::new(&[GREEN, RED], Tiers::default());
+    let cache = &world.engine.cache;
+    let mut watcher = cache.watch(Watched::Scope(tag("green"))).expect("room");
+    world.get("/red").await;
+    world.get("/green").await;
+    let mut told = async || match watcher.next().await {
+        Notice::Changed(change) => change,
+        Notice::Missed(_) => panic!("it was not slow"),
+    };
+    let stored = told().await;
+    assert_eq!(stored.kind, ChangeKind::Stored);
+    let Subject::Key { validator, .. } = &stored.subject else {
+        panic!("it is about a key")
+    };
+    assert_eq!(validator.as_deref(), Some(&b"\"g\""[..]));
+    world.purge(tag("green"), Strength::Hard).await;
+    let purged = told().await;
+    assert_eq!(purged.subject, Subject::Scope(tag("green")));
+    cache.sweep().await;
+    let gone = told().await;
+    assert_eq!(gone.kind, ChangeKind::Purged);
+    assert!(stored.number < purged.number && purged.number < gone.number);
+}
+
+#[tokio::test]
+async fn what_is_in_memory_is_listed_page_by_page() {
+    let world = World::new(&[RED, BLUE, GREEN], Tiers::default());
+    for path in ["/red", "/blue", "/green", "/green", "/green"] {
+        world.get(path).await;
+    }
+    let cache = &world.engine.cache;
+    let everything = Wanted::default();
+    let (mut after, mut keys) = (None, Vec::new());
+    loop {
+        let page = cache
+            .entries(&everything, Order::Key, after.as_ref(), 1)
+            .await;
+        keys.extend(page.entries.into_iter().map(|entry| entry.key));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(keys.len(), 3);
+    assert!(keys.is_sorted());
+    let most_used = cache
+        .entries(&everything, Order::Uses, None, 10)
+        .await
+        .entries;
+    assert_eq!(most_used[0].uses, 2);
+    assert!(String::from_utf8_lossy(&most_used[0].key).contains("/green"));
+    let coloured = Wanted {
+        scope: tag("colour"),
+        ..Wanted::default()
+    };
+    assert_eq!(
+        cache
+            .entries(&coloured, Order::Size, None, 10)
+            .await
+            .entries
+            .len(),
+        2
+    );
+    let none = Wanted {
+        age: 3_600_000,
+        ..Wanted::default()
+    };
+    assert!(
+        cache
+            .entries(&none, Order::Age, None, 10)
+            .await
+            .entries
+            .is_empty()
+    );
+    world.purge(tag("red"), Strength::Hard).await;
+    assert_eq!(
+        cache
+            .entries(&coloured, Order::Key, None, 10)
+            .await
+            .entries
+            .len(),
+        1
+    );
+}
