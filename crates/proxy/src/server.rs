@@ -187,6 +187,7 @@ impl Server {
             let _tasks_go_there = runtime.enter();
             Arc::new(Shared::start(&self.config, self.tiers, self.notices))
         };
+        runtime.block_on(load_rules(&shared));
         let (stop, stopped) = channel::channel(false);
         let mut threads = Vec::new();
         for (number, listeners) in self.listeners.into_iter().enumerate() {
@@ -221,6 +222,23 @@ impl Server {
         shared.notices.settle();
         Ok(summary(engine))
     }
+}
+
+/// Has the purges count that the process before this one left.
+async fn load_rules(shared: &Shared) {
+    let line = match shared.engine.cache.load_rules().await {
+        Ok(loaded) if loaded.is_damaged => {
+            "disk: the journal of purges was damaged and is set aside: what was purged shortly before the \
+             last process ended may be found again; purge it once more"
+                .to_owned()
+        }
+        Ok(_) => return,
+        Err(error) => format!(
+            "disk: the journal of purges cannot be read ({error}): what was purged shortly before the last \
+             process ended may be found again; purge it once more"
+        ),
+    };
+    shared.notices.say(Kind::Server, "purges", line);
 }
 
 /// Waits for the signal to stop, or for the threads to end by themselves.
