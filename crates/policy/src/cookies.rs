@@ -7,22 +7,16 @@
 
 use smallvec::SmallVec;
 
-use crate::directives::is_token;
 use crate::fields::Fields;
 use crate::impersonal::is_impersonal;
 use crate::patterns::takes;
 use crate::query::decoded;
 use crate::rules::{RequestRules, Rules};
+use crate::syntax::{is_cookie_octet, is_plain_cookie_value, is_token};
 
 /// More cookies than any browser keeps for a site are no plain field: some programs leave out what
 /// comes after their own bound.
 const MAX_PLAIN: usize = 180;
-
-/// Whether a request has a cookie that is neither harmless nor part of the key.
-pub(crate) fn are_personal(fields: Fields<'_>, rules: &Rules) -> bool {
-    let judged = Judged::of(fields, rules);
-    judged.counts || judged.is_unclear()
-}
 
 /// Whether programs could disagree on the cookies that are part of the key.
 pub(crate) fn are_unclear(fields: Fields<'_>, rules: &Rules) -> bool {
@@ -78,51 +72,77 @@ pub(crate) fn sent<'a>(
     fields: Fields<'a>,
     rules: &'a RequestRules,
 ) -> impl Iterator<Item = &'a [u8]> {
-    lines(fields, rules)
-        .flat_map(pairs)
-        .filter(|pair| !is_removed(pair, rules))
+    lines(fields, rules).flat_map(|line| sent_of(line, rules))
+}
+
+fn sent_of<'a>(line: &'a [u8], rules: &RequestRules) -> impl Iterator<Item = &'a [u8]> {
+    pairs(line).filter(|pair| !is_removed(pair, rules))
 }
 
 /// What another program could take for a cookie in one `Cookie` line.
 pub fn in_any_reading(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     pairs(line).chain(
-        line.split(|&b| !is_octet(b))
+        line.split(|&b| !is_cookie_octet(b))
             .filter(|piece| !piece.is_empty()),
     )
 }
 
 /// What the cookies of a request come to.
-struct Judged {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judged {
     /// Every program reads them alike.
     plain: bool,
     /// One of them is neither harmless nor part of the key.
     counts: bool,
     /// One of them is part of the key.
     keyed: bool,
+    /// How many there are.
+    number: usize,
+}
+
+impl Default for Judged {
+    fn default() -> Self {
+        Self {
+            plain: true,
+            counts: false,
+            keyed: false,
+            number: 0,
+        }
+    }
 }
 
 impl Judged {
     fn of(fields: Fields<'_>, rules: &Rules) -> Self {
-        let mut judged = Self {
-            plain: true,
-            counts: false,
-            keyed: false,
-        };
-        for (number, pair) in sent(fields, &rules.request).enumerate() {
-            judged.plain &= number < MAX_PLAIN;
-            if is_plain(pair) {
-                judged.note(split(pair).0, rules);
-            } else {
-                judged.plain = false;
-                let pieces = pair.split(|&b| !is_octet(b));
-                for piece in pieces.filter(|piece| !piece.is_empty()) {
-                    judged.note(split(piece).0, rules);
-                }
-                // Some take all of it for a name.
-                judged.note(split(pair).0, rules);
-            }
+        let mut judged = Self::default();
+        for line in lines(fields, &rules.request) {
+            judged.take_line(line, rules);
         }
         judged
+    }
+
+    /// Takes in the next `Cookie` line of a request. The origin has to see it.
+    pub(crate) fn take_line(&mut self, line: &[u8], rules: &Rules) {
+        for pair in sent_of(line, &rules.request) {
+            self.plain &= self.number < MAX_PLAIN;
+            self.number += 1;
+            let (name, value) = split(pair);
+            if is_token(name) && is_plain_cookie_value(value) {
+                self.note(name, rules);
+            } else {
+                self.plain = false;
+                let pieces = pair.split(|&b| !is_cookie_octet(b));
+                for piece in pieces.filter(|piece| !piece.is_empty()) {
+                    self.note(split(piece).0, rules);
+                }
+                // Some take all of it for a name.
+                self.note(name, rules);
+            }
+        }
+    }
+
+    /// Whether one of them is neither harmless nor part of the key.
+    pub(crate) const fn are_personal(&self) -> bool {
+        self.counts || self.is_unclear()
     }
 
     fn note(&mut self, name: &[u8], rules: &Rules) {
@@ -138,7 +158,7 @@ impl Judged {
         }
     }
 
-    fn is_unclear(&self) -> bool {
+    const fn is_unclear(&self) -> bool {
         self.keyed && !self.plain
     }
 }
@@ -166,7 +186,7 @@ fn is_harmless(name: &[u8], rules: &Rules) -> bool {
 }
 
 fn is_removed(pair: &[u8], rules: &RequestRules) -> bool {
-    rules.removed_cookies.matches(split(pair).0.trim_ascii())
+    !rules.removed_cookies.is_empty() && rules.removed_cookies.matches(split(pair).0.trim_ascii())
 }
 
 fn lines<'a>(fields: Fields<'a>, rules: &RequestRules) -> impl Iterator<Item = &'a [u8]> + use<'a> {
@@ -175,26 +195,21 @@ fn lines<'a>(fields: Fields<'a>, rules: &RequestRules) -> impl Iterator<Item = &
 }
 
 fn pairs(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|&b| b == b';')
-        .map(|pair| {
-            let spaces = pair.iter().take_while(|&&b| b == b' ').count();
-            &pair[spaces..]
-        })
-        .filter(|pair| !pair.is_empty())
-}
-
-fn is_plain(pair: &[u8]) -> bool {
-    let (name, value) = split(pair);
-    // Python's http.cookies, for one, gives up at a bracket.
-    is_token(name)
-        && value
-            .iter()
-            .all(|&b| is_octet(b) && !matches!(b, b'[' | b']'))
-}
-
-/// The bytes of `cookie-octet`. At all others some program ends a cookie or its value.
-fn is_octet(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !matches!(byte, b'"' | b',' | b';' | b'\\')
+    let mut rest = Some(line);
+    std::iter::from_fn(move || {
+        let line = rest?;
+        let (pair, after) = match memchr::memchr(b';', line) {
+            Some(end) => (&line[..end], Some(&line[end + 1..])),
+            None => (line, None),
+        };
+        rest = after;
+        Some(pair)
+    })
+    .map(|pair| {
+        let spaces = pair.iter().take_while(|&&b| b == b' ').count();
+        &pair[spaces..]
+    })
+    .filter(|pair| !pair.is_empty())
 }
 
 #[cfg(test)]
@@ -205,7 +220,7 @@ mod tests {
     use crate::testing::fields;
 
     fn is_personal(rules: &Rules, request: &str) -> bool {
-        are_personal(fields(request).fields(), rules)
+        Judged::of(fields(request).fields(), rules).are_personal()
     }
 
     fn counted(rules: &Rules, request: &str) -> Vec<String> {

@@ -123,7 +123,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::directives::is_token;
+    use crate::syntax::is_token;
 
     #[test]
     fn each_is_a_token_of_its_own() {

@@ -5,6 +5,7 @@
 //! none.
 
 use crate::fields::{Fields, split_list};
+use crate::syntax::is_token;
 use crate::time::Millis;
 
 /// The largest number of seconds that is told from its neighbours (RFC 9111 §1.2.2).
@@ -218,14 +219,6 @@ fn unquoted(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\"")
         .and_then(|rest| rest.strip_suffix(b"\""))
         .unwrap_or(text)
-}
-
-/// Whether these bytes are a token (RFC 9110 §5.6.2).
-pub(crate) fn is_token(text: &[u8]) -> bool {
-    !text.is_empty()
-        && text
-            .iter()
-            .all(|&b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
 /// The directives of all lines called `name`.

@@ -34,16 +34,13 @@ impl<'a> Fields<'a> {
 
     /// The values of all lines called `name`, in order.
     pub fn all(self, name: &str) -> impl Iterator<Item = &'a [u8]> + use<'a, '_> {
+        self.lines().filter_map(move |line| line.value_of(name))
+    }
+
+    /// Every line as it stands, for those who look for a few names.
+    pub(crate) fn lines(self) -> impl Iterator<Item = Line<'a>> {
         let mut rest = self.block;
-        // Most lines are others: that is seen without a search for their colon.
-        let named = move |line: &'a [u8]| {
-            let (found, value) = line.split_at_checked(name.len())?;
-            let value = value.strip_prefix(b":")?;
-            found
-                .eq_ignore_ascii_case(name.as_bytes())
-                .then(|| value.trim_ascii())
-        };
-        std::iter::from_fn(move || next_line(&mut rest)).filter_map(named)
+        std::iter::from_fn(move || next_line(&mut rest)).map(Line)
     }
 
     /// Whether a line called `name` is there.
@@ -91,6 +88,27 @@ impl<'a> IntoIterator for Fields<'a> {
     type IntoIter = Iter<'a>;
     fn into_iter(self) -> Iter<'a> {
         self.iter()
+    }
+}
+
+/// One line of a [`Fields`], its name not yet told from its value.
+#[derive(Clone, Copy)]
+pub(crate) struct Line<'a>(&'a [u8]);
+
+impl<'a> Line<'a> {
+    /// Its first byte, a letter in lower case.
+    pub(crate) fn initial(self) -> u8 {
+        self.0.first().map_or(0, u8::to_ascii_lowercase)
+    }
+
+    /// The value, if the line is called `name`. Most lines are others: that is seen without a search
+    /// for their colon.
+    pub(crate) fn value_of(self, name: &str) -> Option<&'a [u8]> {
+        let (found, value) = self.0.split_at_checked(name.len())?;
+        let value = value.strip_prefix(b":")?;
+        found
+            .eq_ignore_ascii_case(name.as_bytes())
+            .then(|| value.trim_ascii())
     }
 }
 

@@ -26,6 +26,7 @@ pub mod sign_in;
 pub mod status;
 pub mod storable;
 pub mod stored_fields;
+pub mod syntax;
 pub mod tags;
 pub mod time;
 pub mod trust;

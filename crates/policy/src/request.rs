@@ -5,12 +5,14 @@
 //! is not the client's own, and so is a reload (`no-cache`, `Pragma: no-cache`, and the `max-age=0`
 //! that browsers send for it) unless the route says otherwise.
 
+use std::mem;
+
 use http::Method;
 
 use crate::cookies;
 use crate::detail::Detail;
 use crate::directives::RequestDirectives;
-use crate::fields::{Fields, split_list};
+use crate::fields::{Fields, Line, split_list};
 use crate::hop;
 use crate::range::WantedRange;
 use crate::rules::{Reload, Rules};
@@ -106,7 +108,10 @@ impl RequestFacts {
             Credentials::default()
         } else {
             directives.max_stale = None;
-            seen.credentials
+            Credentials {
+                cookie: seen.cookies.are_personal(),
+                ..seen.credentials
+            }
         };
         let handling = if method != Method::GET && method != Method::HEAD {
             Handling::Pass(PassReason::Method)
@@ -221,7 +226,7 @@ impl RequestFacts {
 struct Seen {
     directives: RequestDirectives,
     credentials: Credentials,
-    cookie: bool,
+    cookies: cookies::Judged,
     cache_control: bool,
     pragma_no_cache: bool,
     upgrade: bool,
@@ -238,45 +243,82 @@ struct Seen {
 impl Seen {
     fn read(fields: Fields<'_>, rules: &Rules) -> Self {
         let mut seen = Self::default();
-        for (name, value) in fields {
-            seen.note(name, value, rules);
+        for line in fields.lines() {
+            seen.note(line, rules);
         }
-        seen.credentials.cookie =
-            seen.cookie && !rules.are_private() && cookies::are_personal(fields, rules);
         seen
     }
 
-    fn note(&mut self, name: &[u8], value: &[u8], rules: &Rules) {
-        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        if is("cookie") {
-            self.cookie = true;
-        } else if is("authorization") {
-            self.credentials.authorization |= !rules.request.removed_fields.matches(name);
-        } else if is("cache-control") {
-            self.cache_control = true;
-            self.directives.note_line(value);
-        } else if is("pragma") {
-            self.pragma_no_cache |=
-                split_list(value).any(|member| member.eq_ignore_ascii_case(b"no-cache"));
-        } else if is("range") {
-            self.several_ranges |= std::mem::replace(&mut self.has_range, true);
-            self.range = WantedRange::parse(value);
-        } else if is("connection") {
-            self.connection_upgrade |=
-                split_list(value).any(|option| option.eq_ignore_ascii_case(b"upgrade"));
-            self.connection_names_fields |= hop::names_fields(value);
-        } else if is("upgrade") {
-            self.upgrade = true;
-            self.upgrade_stays |= !upgrade::may_travel(value);
-        } else if is("accept") {
-            self.event_stream |= value.split(|&b| b == b',').any(is_event_stream);
-        } else {
-            self.conditional |= is("if-none-match")
-                || is("if-modified-since")
-                || is("if-match")
-                || is("if-unmodified-since");
+    /// The first letter tells most lines from those that matter here.
+    fn note(&mut self, line: Line<'_>, rules: &Rules) {
+        let is_removed = |name: &str| rules.request.removed_fields.matches(name.as_bytes());
+        match line.initial() {
+            b'a' => {
+                if let Some(value) = line.value_of("accept") {
+                    self.event_stream |= accepts_event_stream(value);
+                } else if line.value_of("authorization").is_some() {
+                    self.credentials.authorization |= !is_removed("authorization");
+                }
+            }
+            b'c' => {
+                if let Some(value) = line.value_of("cookie") {
+                    if !rules.are_private() && !is_removed("cookie") {
+                        self.cookies.take_line(value, rules);
+                    }
+                } else if let Some(value) = line.value_of("connection") {
+                    self.note_connection(value);
+                } else if let Some(value) = line.value_of("cache-control") {
+                    self.cache_control = true;
+                    self.directives.note_line(value);
+                }
+            }
+            b'i' => {
+                self.conditional |= CONDITIONS.iter().any(|name| line.value_of(name).is_some());
+            }
+            b'p' => {
+                if let Some(value) = line.value_of("pragma") {
+                    self.pragma_no_cache |=
+                        split_list(value).any(|member| member.eq_ignore_ascii_case(b"no-cache"));
+                }
+            }
+            b'r' => {
+                if let Some(value) = line.value_of("range") {
+                    self.several_ranges |= mem::replace(&mut self.has_range, true);
+                    self.range = WantedRange::parse(value);
+                }
+            }
+            b'u' => {
+                if let Some(value) = line.value_of("upgrade") {
+                    self.upgrade = true;
+                    self.upgrade_stays |= !upgrade::may_travel(value);
+                }
+            }
+            _ => {}
         }
     }
+
+    fn note_connection(&mut self, value: &[u8]) {
+        // What nearly all clients say takes nothing away.
+        if value.eq_ignore_ascii_case(b"keep-alive") {
+            return;
+        }
+        self.connection_upgrade |=
+            split_list(value).any(|option| option.eq_ignore_ascii_case(b"upgrade"));
+        self.connection_names_fields |= hop::names_fields(value);
+    }
+}
+
+/// The fields that make a request conditional.
+const CONDITIONS: [&str; 4] = [
+    "if-none-match",
+    "if-modified-since",
+    "if-match",
+    "if-unmodified-since",
+];
+
+fn accepts_event_stream(accept: &[u8]) -> bool {
+    // Most lists have no hyphen at all.
+    memchr::memchr(b'-', accept).is_some() && accept.split(|&b| b == b',').any(is_event_stream)
 }
 
 /// Whether a media type, whatever its parameters, is that of an event stream.

@@ -4,6 +4,7 @@ use crate::directives;
 use crate::fields::{Fields, FieldsBuf};
 use crate::hop::{Nominated, is_hop_by_hop};
 use crate::rules::{Rules, SetCookie};
+use crate::syntax::is_token;
 use crate::targeted;
 
 /// The fields to store with a response, in their order and case. Left out are those of one
@@ -38,7 +39,7 @@ pub fn is_stored_form(block: &[u8]) -> bool {
             return false;
         };
         let (name, value) = (&line[..colon], &line[colon..]);
-        directives::is_token(name)
+        is_token(name)
             && value
                 .iter()
                 .all(|&b| b == b'\t' || (b >= b' ' && b != 0x7f))

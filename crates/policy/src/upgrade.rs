@@ -1,6 +1,7 @@
 //! Which offers to change the protocol may travel through a cache (RFC 9110 §7.8).
 
 use crate::fields::split_list;
+use crate::syntax::is_token;
 
 /// Protocols in which more requests would follow: once client and origin speak one of them in a
 /// tunnel, no rule here applies to what is asked. The offer is one that a server may leave, so it
@@ -23,13 +24,6 @@ fn is_foreign(offer: &[u8]) -> bool {
         && !OF_REQUESTS
             .iter()
             .any(|known| name.eq_ignore_ascii_case(known))
-}
-
-fn is_token(bytes: &[u8]) -> bool {
-    !bytes.is_empty()
-        && bytes
-            .iter()
-            .all(|&b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::fields::{Fields, FieldsBuf};
 
-use super::weighted::{Weighted, read};
+use super::weighted::read;
 
 pub(super) const NAME: &str = "accept-encoding";
 
@@ -29,20 +29,28 @@ impl Codings {
             return Self::default();
         };
         // A refusal counts against any acceptance of the same coding.
-        let weight_of = |coding: &str| {
-            let named = members.iter().filter(|member| is_coding(member, coding));
-            named.map(|member| member.weight).min()
-        };
-        let others = weight_of("*");
+        let mut weights = [None; KNOWN.len()];
+        let (mut identity, mut others) = (None, None);
+        for member in &members {
+            let named = match member.token {
+                b"*" => &mut others,
+                token if token.eq_ignore_ascii_case(b"identity") => &mut identity,
+                token => match known(token).and_then(|bit| weights.get_mut(bit)) {
+                    Some(weight) => weight,
+                    None => continue,
+                },
+            };
+            *named = Some(named.map_or(member.weight, |before: u16| before.min(member.weight)));
+        }
         let mut set = Self::PRESENT;
-        for (bit, coding) in KNOWN.iter().enumerate() {
+        for (bit, named) in weights.into_iter().enumerate() {
             let unnamed = others.filter(|_| bit < COMMON);
-            if weight_of(coding).or(unnamed).unwrap_or(0) > 0 {
+            if named.or(unnamed).unwrap_or(0) > 0 {
                 set |= 1 << bit;
             }
         }
         // Acceptable unless it is refused, by name or by `*` (RFC 9110 §12.5.3).
-        if weight_of("identity").or(others) == Some(0) {
+        if identity.or(others) == Some(0) {
             set |= Self::NO_IDENTITY;
         }
         Self(set)
@@ -93,9 +101,10 @@ impl Codings {
     }
 }
 
-/// RFC 9110 §8.4.1: `x-gzip` and `x-compress` are to be taken for the same.
-fn is_coding(member: &Weighted<'_>, coding: &str) -> bool {
-    let token = match member.token {
+/// Which of the known codings a request names. RFC 9110 §8.4.1: `x-gzip` and `x-compress` are to be
+/// taken for the same.
+fn known(token: &[u8]) -> Option<usize> {
+    let token = match token {
         [b'x' | b'X', b'-', rest @ ..]
             if rest.eq_ignore_ascii_case(b"gzip") || rest.eq_ignore_ascii_case(b"compress") =>
         {
@@ -103,7 +112,9 @@ fn is_coding(member: &Weighted<'_>, coding: &str) -> bool {
         }
         token => token,
     };
-    token.eq_ignore_ascii_case(coding.as_bytes())
+    KNOWN
+        .iter()
+        .position(|known| token.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 /// What is known of the codings of one url: those that its responses had, and those that the

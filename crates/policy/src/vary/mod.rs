@@ -6,11 +6,11 @@ mod weighted;
 
 use smallvec::SmallVec;
 
-use crate::directives::is_token;
 use crate::encoding::push_component;
 use crate::fields::{Fields, FieldsBuf};
 use crate::origin_view::OriginView;
 use crate::rules::Rules;
+use crate::syntax::is_token;
 use crate::trust::Fate;
 
 pub use codings::{Codings, CodingsSeen};
@@ -28,7 +28,7 @@ pub enum Vary {
 
 /// Names of request fields: lower-case, sorted, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct VaryNames(Box<[u8]>);
+pub struct VaryNames(Box<str>);
 
 /// What a request says in the fields of some [`VaryNames`], as far as it reaches the origin. The
 /// codings that it accepts stand at the end: they are compared as [`is_selected`] says, everything
@@ -53,23 +53,22 @@ impl VaryNames {
 
     /// The form in which a store keeps them.
     pub const fn as_bytes(&self) -> &[u8] {
-        &self.0
+        self.0.as_bytes()
     }
 
     /// Reads that form. `None` if it is not one.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let names = Self(bytes.into());
+        let names = Self(std::str::from_utf8(bytes).ok()?.into());
         let sorted = names.iter().zip(names.iter().skip(1)).all(|(a, b)| a < b);
         let valid = names
             .iter()
             .all(|name| is_token(name.as_bytes()) && !name.bytes().any(|b| b.is_ascii_uppercase()));
-        (bytes.is_ascii() && sorted && valid).then_some(names)
+        (sorted && valid).then_some(names)
     }
 
     /// The names in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        let text = std::str::from_utf8(&self.0).unwrap_or_default();
-        text.split(',').filter(|_| !text.is_empty())
+        self.0.split(',').filter(|_| !self.0.is_empty())
     }
 
     /// These and the others.
@@ -96,11 +95,14 @@ impl VaryNames {
     fn sorted(mut names: Vec<&[u8]>) -> Self {
         names.sort_unstable();
         names.dedup();
-        Self(names.join(&b',').into())
+        // Tokens are ASCII.
+        let text = String::from_utf8(names.join(&b',')).unwrap_or_default();
+        Self(text.into())
     }
 
     fn has_codings(&self) -> bool {
-        self.iter().any(|name| name == codings::NAME)
+        // Mostly that is all there is.
+        *self.0 == *codings::NAME || self.iter().any(|name| name == codings::NAME)
     }
 }
 

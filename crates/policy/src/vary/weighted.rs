@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use crate::directives::is_token;
 use crate::fields::{Fields, split_list};
+use crate::syntax::is_token;
 
 /// One member, with its weight in thousandths.
 #[derive(Clone, Copy)]

@@ -1,5 +1,7 @@
 //! Which bytes may stand where: one table, one look-up per byte.
 
+use microcache_policy::syntax::is_tchar;
+
 /// RFC 9110 §5.6.2 `tchar`: methods and field names.
 pub(super) const TOKEN: u8 = 1;
 /// RFC 9110 §5.5: what a field value or reason phrase may hold, white space included.
@@ -26,7 +28,7 @@ const fn classes() -> [u8; 256] {
     while byte < 256 {
         let b = byte as u8;
         let alphanumeric = b.is_ascii_alphanumeric();
-        if alphanumeric || contains(b"!#$%&'*+-.^_`|~", b) {
+        if is_tchar(b) {
             table[byte] |= TOKEN;
         }
         if b == b'\t' || (b >= b' ' && b != 0x7f) {
