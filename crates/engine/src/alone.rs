@@ -208,6 +208,8 @@ impl Engine {
 fn request(incoming: &mut Incoming, fields: FieldsBuf) -> OriginRequest {
     OriginRequest {
         method: incoming.method.clone(),
+        scheme: incoming.scheme,
+        authority: incoming.host.clone(),
         target: incoming.target.clone(),
         fields,
         body: std::mem::replace(&mut incoming.body, Body::Empty),

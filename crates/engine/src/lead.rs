@@ -180,6 +180,8 @@ impl Engine {
             let (fields, conditional) = fill_fields(outgoing, stored.as_ref(), &route.rules);
             let request = OriginRequest {
                 method: Method::GET,
+                scheme: fetch.incoming.scheme,
+                authority: fetch.incoming.host.clone(),
                 target: fetch.incoming.target.clone(),
                 fields,
                 body: Body::Empty,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use microcache_policy::FieldsBuf;
+use microcache_policy::{FieldsBuf, Scheme};
 pub use microcache_store::tier::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -15,14 +15,18 @@ use crate::client::ClientConnection;
 use crate::interim::Interims;
 
 /// A request to the origin. Its fields are end-to-end ones, plus `Expect`, `Upgrade` and what the
-/// proxy adds; framing fields are written by the connection.
+/// proxy adds; `Host` and the framing fields are written by the connection.
 #[derive(Debug)]
 pub struct OriginRequest {
     /// The method.
     pub method: Method,
+    /// How the client reached us.
+    pub scheme: Scheme,
+    /// The host, and the port unless it is the scheme's usual one.
+    pub authority: Bytes,
     /// The raw path and query.
     pub target: Bytes,
-    /// Field lines to send, `Host` among them.
+    /// Field lines to send.
     pub fields: FieldsBuf,
     /// The body.
     pub body: Body,

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use microcache_policy::Scheme;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -13,8 +14,11 @@ use tokio::time::sleep;
 
 use crate::connection::{Activity, Connection};
 use crate::connections::Connections;
+use crate::session::Session;
 use crate::shared::Shared;
 
+/// How clients reach these listeners.
+const SCHEME: Scheme = Scheme::Http;
 /// Connections the kernel holds for us before we take them.
 const BACKLOG: i32 = 4096;
 /// How long to wait when the machine has no file descriptor left for a connection: those that were
@@ -88,8 +92,8 @@ pub(crate) async fn accept(
                 let Some(place) = place else { return };
                 let activity = Arc::new(Activity::new(shared.engine.clock.now()));
                 let known = Arc::clone(&activity);
-                let connection =
-                    Connection::new(stream, peer, Arc::clone(&shared), activity, place);
+                let session = Session::new(Arc::clone(&shared), peer, SCHEME);
+                let connection = Connection::new(stream, session, activity, place);
                 connections.spawn(known, peer.ip(), connection.serve());
             }
             Err(error) if is_exhaustion(&error) => {
@@ -152,7 +156,8 @@ fn serve_late(
         let clock = shared.engine.clock;
         if let Some(place) = shared.room.place(&clock).await {
             activity.seated(clock.now());
-            Connection::new(stream, peer, shared, activity, place)
+            let session = Session::new(shared, peer, SCHEME);
+            Connection::new(stream, session, activity, place)
                 .serve()
                 .await;
         }

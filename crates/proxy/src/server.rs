@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::connections::Connections;
 use crate::listener::{accept, bind, is_taken};
 use crate::notices::{Kind, Notices};
+use crate::session::{Finished, OnFinished};
 use crate::shared::Shared;
 use crate::tiers::{self, TierStartError};
 use crate::watch::watch;
@@ -90,6 +91,7 @@ pub struct Server {
     runtime: Runtime,
     signals: Signals,
     notices: Notices,
+    on_finished: Option<OnFinished>,
 }
 
 /// The signals to stop, and those that mean nothing yet but would end the process if nobody
@@ -169,7 +171,16 @@ impl Server {
             runtime,
             signals,
             notices,
+            on_finished: None,
         })
+    }
+
+    /// Has `tell` called once for each request, when it is over. The thread that served it serves
+    /// nobody else meanwhile.
+    #[must_use]
+    pub fn on_finished(mut self, tell: impl Fn(&Finished<'_>) + Send + Sync + 'static) -> Self {
+        self.on_finished = Some(Box::new(tell));
+        self
     }
 
     /// Where it listens.
@@ -185,7 +196,9 @@ impl Server {
         let runtime = self.runtime;
         let shared = {
             let _tasks_go_there = runtime.enter();
-            Arc::new(Shared::start(&self.config, self.tiers, self.notices))
+            let mut shared = Shared::start(&self.config, self.tiers, self.notices);
+            shared.on_finished = self.on_finished;
+            Arc::new(shared)
         };
         runtime.block_on(load_rules(&shared));
         let (stop, stopped) = channel::channel(false);

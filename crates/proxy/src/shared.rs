@@ -10,12 +10,11 @@ use microcache_store::{MemoryLimits, Tiers};
 
 use crate::config::{Cidr, ClientTimeouts, Config};
 use crate::descriptors;
-use crate::forwarding::Strangers;
 use crate::h1::Limits as HeadLimits;
 use crate::lent::Lent;
 use crate::notices::Notices;
-use crate::pseudonym::Pseudonym;
 use crate::room::Room;
+use crate::session::{OnFinished, Pseudonym, Strangers};
 use crate::upstream::Group;
 use crate::upstream::settings::GroupSettings;
 
@@ -44,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) notices: Notices,
     /// Who has said that the visitor came by TLS, and was not believed.
     pub(crate) strangers: Strangers,
+    /// Who is told of each request when it is over.
+    pub(crate) on_finished: Option<OnFinished>,
     draining: AtomicBool,
 }
 
@@ -93,6 +94,7 @@ impl Shared {
             ),
             notices,
             strangers: Strangers::default(),
+            on_finished: None,
             draining: AtomicBool::new(false),
         }
     }
@@ -122,17 +124,15 @@ pub(crate) fn largest_in_memory(config: &Config) -> u64 {
     largest.min(config.memory / 4)
 }
 
-/// The cache, with its routes to these origins and these tiers behind it.
-fn engine(config: &Config, origins: &[Arc<dyn Origin>], tiers: Tiers) -> Engine {
-    let object = config.memory / LARGEST_SHARE;
-    let largest = config.tiers.largest_on_disk();
-    let settings = Settings {
+/// The bounds of the cache.
+pub(crate) fn settings(config: &Config) -> Settings {
+    Settings {
         memory: MemoryLimits {
             capacity: config.memory,
             object: largest_in_memory(config),
             variants: config.limits.max_variants,
         },
-        largest,
+        largest: config.tiers.largest_on_disk(),
         fill_memory: fill_memory(config),
         slow_reader_timeout: config.limits.slow_reader_timeout,
         fill_timeout: config.limits.fill_timeout,
@@ -145,7 +145,13 @@ fn engine(config: &Config, origins: &[Arc<dyn Origin>], tiers: Tiers) -> Engine 
         refresh_pause: REFRESH_PAUSE,
         stale_wait: config.stale_wait,
         wait_timeout: WAIT_TIMEOUT,
-    };
+    }
+}
+
+/// The cache, with its routes to these origins and these tiers behind it.
+fn engine(config: &Config, origins: &[Arc<dyn Origin>], tiers: Tiers) -> Engine {
+    let settings = settings(config);
+    let object = (config.memory / LARGEST_SHARE).max(settings.largest);
     let routes = config
         .routes
         .iter()
@@ -154,7 +160,7 @@ fn engine(config: &Config, origins: &[Arc<dyn Origin>], tiers: Tiers) -> Engine 
             rules: route.rules.clone(),
             pass: route.pass,
             collapse: route.collapse,
-            max_object: route.max_object.unwrap_or(object.max(largest)),
+            max_object: route.max_object.unwrap_or(object),
             origin: Arc::clone(&origins[route.upstream]),
         })
         .collect();

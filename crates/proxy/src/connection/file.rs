@@ -4,34 +4,36 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use microcache_engine::{FileReader, Response};
+use microcache_engine::FileReader;
 use rustix::fs::sendfile;
 use rustix::io::{ReadWriteFlags, preadv2};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::Connection;
-use super::exchange::{Client, ReadSide};
-use super::head::Asked;
+use super::client::{Client, Ended};
+use super::exchange::ReadSide;
 use super::send::Output;
 use super::watch::Watch;
+use super::{Connection, FileAnswer};
 
 /// Sent at a time, after a look whether it can be without waiting for the disk.
 const WINDOW: u64 = 1024 * 1024;
 
 impl Connection {
     /// Sends an answer whose body lies in a file. Says whether the connection can go on.
-    pub(super) async fn send_file(
-        &mut self,
-        response: Response,
-        asked: Asked,
-        unsent: Output,
-    ) -> bool {
-        let now = self.shared.engine.clock.now();
+    pub(super) async fn send_file(&mut self, answer: FileAnswer) -> bool {
+        let FileAnswer {
+            response,
+            asked,
+            mut account,
+            unsent,
+        } = answer;
+        let shared = &self.session.shared;
+        let now = shared.engine.clock.now();
         let nothing_to_read = AtomicBool::new(true);
         let (reader, writer) = self.stream.split();
-        let timeouts = self.shared.timeouts;
+        let timeouts = shared.timeouts;
         let watch = Watch::default();
         let mut client = Client::new(writer, asked, timeouts.write, &watch);
         let reading = ReadSide {
@@ -42,11 +44,11 @@ impl Connection {
         let reading = reading.run(&mut self.input, None, &nothing_to_read);
         let answering = async {
             client.send(unsent).await?;
-            client.respond(response, now).await
+            client.respond(response, &mut account, now).await
         };
         tokio::select! {
             biased;
-            answered = answering => answered.is_ok_and(super::exchange::Ended::is_open),
+            answered = answering => answered.is_ok_and(Ended::is_open),
             () = reading => false,
         }
     }

@@ -2,10 +2,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use microcache_engine::{Body, Interim, Response, plain_response};
-use microcache_policy::{CacheStatus, Detail, Time};
-
-use crate::h1::BadRequest;
+use microcache_engine::{Body, Interim, Response};
 
 /// How the end of a response body is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,23 +80,6 @@ pub(crate) fn write_interim(out: &mut Vec<u8>, interim: &Interim) {
     write_status_line(out, interim.status);
     out.extend_from_slice(interim.fields.fields().as_block());
     out.extend_from_slice(b"\r\n");
-}
-
-/// The response to a request that cannot be read, the last one on its connection.
-pub(crate) fn refusal(bad: BadRequest, asked: Asked, now: Time) -> Bytes {
-    whole(
-        &own_page(bad.status(), bad.reason(), Detail::BadRequest, now),
-        asked,
-    )
-}
-
-/// A page of the connection's own: the engine was not asked, or gave no answer.
-pub(crate) fn own_page(status: u16, text: &str, detail: Detail, now: Time) -> Response {
-    let cache_status = CacheStatus {
-        detail: Some(detail),
-        ..CacheStatus::default()
-    };
-    plain_response(status, text, cache_status, now)
 }
 
 /// The last answer on a connection.

@@ -51,44 +51,6 @@ impl Patience {
     }
 }
 
-/// How long somebody who sends a body may still be waited for. Waiting uses it up; what arrives
-/// earns it again at the slowest rate that is accepted, but never more than there was at first. So
-/// the silent run out of it, and so do those who send a byte now and then.
-pub(crate) struct Allowance {
-    left: Duration,
-    most: Duration,
-    /// Bytes per second; 0 accepts any.
-    rate: u64,
-}
-
-impl Allowance {
-    pub(crate) fn new(most: Duration, rate: u64) -> Self {
-        Self {
-            left: most,
-            most,
-            rate,
-        }
-    }
-
-    /// How long the next piece may take.
-    pub(crate) fn left(&self) -> Duration {
-        self.left
-    }
-
-    /// So many bytes have come after so long.
-    pub(crate) fn received(&mut self, bytes: usize, waited: Duration) {
-        let nanos = (bytes as u64).saturating_mul(1_000_000_000);
-        let earned = nanos
-            .checked_div(self.rate)
-            .map_or(self.most, Duration::from_nanos);
-        self.left = self
-            .left
-            .saturating_sub(waited)
-            .saturating_add(earned)
-            .min(self.most);
-    }
-}
-
 /// The work's result, or `None` once nothing has moved in it for as long as `silence` says.
 pub(crate) async fn while_moving<T>(
     work: impl Future<Output = T>,
@@ -132,40 +94,5 @@ mod tests {
         assert_eq!(while_moving(stalling, || 10 * SECOND).await, None);
         // Timers count in milliseconds and never fire early.
         assert_eq!(start.elapsed().as_secs(), 19);
-    }
-
-    #[test]
-    fn who_keeps_the_rate_never_runs_out() {
-        let mut allowance = Allowance::new(10 * SECOND, 500);
-        for _ in 0..1000 {
-            allowance.received(4500, 9 * SECOND);
-            assert_eq!(allowance.left(), 10 * SECOND);
-        }
-    }
-
-    #[test]
-    fn who_drips_runs_out() {
-        let mut allowance = Allowance::new(10 * SECOND, 500);
-        let bytes = (1..100).find(|_| {
-            allowance.received(1, SECOND);
-            allowance.left() < SECOND
-        });
-        assert_eq!(bytes, Some(10), "the next byte comes too late");
-    }
-
-    #[test]
-    fn what_came_early_is_no_credit_for_later() {
-        let mut allowance = Allowance::new(10 * SECOND, 500);
-        allowance.received(1 << 30, Duration::ZERO);
-        assert_eq!(allowance.left(), 10 * SECOND);
-    }
-
-    #[test]
-    fn without_a_rate_only_silence_counts() {
-        let mut allowance = Allowance::new(10 * SECOND, 0);
-        for _ in 0..1000 {
-            allowance.received(1, 9 * SECOND);
-            assert_eq!(allowance.left(), 10 * SECOND);
-        }
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use microcache_engine::{
     Body, BodyError, BoxFuture, Frame, Origin, OriginError, OriginRequest, OriginResponse, Source,
 };
-use microcache_policy::FieldsBuf;
+use microcache_policy::{FieldsBuf, Scheme};
 use microcache_store::Tiers;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -16,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::{Activity, Connection};
 use crate::config::{Config, Input};
 use crate::notices::Notices;
+use crate::session::Session;
 use crate::shared::Shared;
 
 /// Answers everything but what it panics at.
@@ -73,7 +74,8 @@ async fn start() -> SocketAddr {
             let clock = shared.engine.clock;
             let place = shared.room.place(&clock).await.unwrap();
             let activity = Arc::new(Activity::new(clock.now()));
-            let connection = Connection::new(stream, peer, Arc::clone(&shared), activity, place);
+            let session = Session::new(Arc::clone(&shared), peer, Scheme::Http);
+            let connection = Connection::new(stream, session, activity, place);
             tokio::spawn(connection.serve());
         }
     });

@@ -13,7 +13,7 @@ impl Connection {
     /// Bytes both ways until both sides have ended, or neither has said anything for too long. When
     /// one side has ended, the other one may be talking to nobody, and gets less time.
     pub(super) async fn tunnel(&mut self, mut tunnel: Tunnel) {
-        let timeouts = self.shared.timeouts;
+        let timeouts = self.session.shared.timeouts;
         let early = std::mem::take(&mut self.input);
         let one_ended = AtomicBool::new(false);
         let both = async {

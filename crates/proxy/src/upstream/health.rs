@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use microcache_engine::body::Body;
 use microcache_engine::origin::{OriginError, OriginRequest, Urgency};
-use microcache_policy::FieldsBuf;
+use microcache_policy::{FieldsBuf, Scheme};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::balance::Balance;
@@ -42,10 +42,11 @@ pub(super) async fn keep_checking(
 
 async fn ask(server: &Server, check: &HealthCheck) -> Result<u16, OriginError> {
     let mut fields = FieldsBuf::new();
-    fields.push("Host", host(server));
     fields.push("User-Agent", "microcache-health-check");
     let mut request = OriginRequest {
         method: Method::GET,
+        scheme: Scheme::Http,
+        authority: authority(server).into(),
         target: Bytes::copy_from_slice(check.path.as_bytes()),
         fields,
         body: Body::Empty,
@@ -64,7 +65,7 @@ async fn ask(server: &Server, check: &HealthCheck) -> Result<u16, OriginError> {
         .map_err(|broken| broken.error)
 }
 
-fn host(server: &Server) -> String {
+fn authority(server: &Server) -> String {
     let host = &server.settings.host;
     match server.settings.port {
         80 if host.contains(':') => format!("[{host}]"),

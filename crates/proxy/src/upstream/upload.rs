@@ -287,14 +287,18 @@ impl Pieces {
 /// else, so that no field a client sent can contradict it.
 fn write_head(request: &OriginRequest, whole: u64, stream: Option<&Stream>) -> Vec<u8> {
     let block = request.fields.fields().as_block();
-    let mut out = Vec::with_capacity(block.len() + request.target.len() + 128);
+    let length = block.len() + request.target.len() + request.authority.len();
+    let mut out = Vec::with_capacity(length + 128);
     out.extend_from_slice(request.method.as_str().as_bytes());
     out.push(b' ');
     out.extend_from_slice(&request.target);
-    out.extend_from_slice(b" HTTP/1.1\r\n");
+    out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+    out.extend_from_slice(&request.authority);
+    out.extend_from_slice(b"\r\n");
     request.fields.fields().write_if(&mut out, |name, _| {
         let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
         let of_connection = match name.len() {
+            4 => is("host"),
             6 => is("expect") && stream.is_none(),
             7 => is("upgrade") && !request.upgrade,
             10 => is("connection"),
@@ -334,11 +338,13 @@ fn expects_content(method: &Method) -> bool {
 mod tests {
     use super::*;
     use microcache_engine::origin::Urgency;
-    use microcache_policy::FieldsBuf;
+    use microcache_policy::{FieldsBuf, Scheme};
 
     fn head(method: Method, fields: &[(&str, &str)], body: Body, length: Option<u64>) -> String {
         let mut request = OriginRequest {
             method,
+            scheme: Scheme::Http,
+            authority: Bytes::from_static(b"a"),
             target: Bytes::from_static(b"/a?b"),
             fields: FieldsBuf::new(),
             body,
@@ -358,7 +364,7 @@ mod tests {
     #[test]
     fn the_framing_is_ours_whatever_the_fields_say() {
         let lies = [
-            ("Host", "a"),
+            ("Host", "b"),
             ("Content-Length", "7"),
             ("Transfer-encoding", "chunked"),
             ("CONNECTION", "close"),
@@ -380,7 +386,7 @@ mod tests {
 
     #[test]
     fn an_upgrade_says_so_in_connection() {
-        let fields = [("Host", "a"), ("Upgrade", "websocket")];
+        let fields = [("Upgrade", "websocket")];
         assert_eq!(
             head(Method::GET, &fields, Body::Empty, None),
             "GET /a?b HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n"

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::Method;
 use microcache_engine::body::{Body, BodyError, Frame};
 use microcache_engine::origin::{Origin as _, OriginError, OriginRequest, OriginResponse, Urgency};
-use microcache_policy::FieldsBuf;
+use microcache_policy::{FieldsBuf, Scheme};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -111,12 +111,12 @@ impl Peer {
 }
 
 fn request(method: Method, target: &'static str) -> OriginRequest {
-    let mut fields = FieldsBuf::new();
-    fields.push("Host", "test");
     OriginRequest {
         method,
+        scheme: Scheme::Http,
+        authority: Bytes::from_static(b"test"),
         target: Bytes::from_static(target.as_bytes()),
-        fields,
+        fields: FieldsBuf::new(),
         body: Body::Empty,
         length: None,
         upgrade: false,

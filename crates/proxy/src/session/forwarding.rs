@@ -6,29 +6,31 @@ use std::sync::Arc;
 use http::Method;
 use microcache_policy::cookies::{self, Rewritten};
 use microcache_policy::{
-    Fate, Fields, FieldsBuf, MaxForwards, RequestRules, fate, hop, max_forwards,
+    Fate, Fields, FieldsBuf, MaxForwards, RequestRules, Scheme, fate, hop, max_forwards,
 };
 use parking_lot::Mutex;
 
 use crate::config::Cidr;
 
-/// Who is at the other end of a connection.
-#[derive(Debug)]
+/// Who is at the other end of a connection, and how he reached us.
+#[derive(Clone, Debug)]
 pub(crate) struct Peer {
     /// His address, as it is written in every request that goes on.
     text: Arc<str>,
     is_v6: bool,
     /// It is a proxy of the operator's.
     pub(crate) trusted: bool,
+    pub(crate) scheme: Scheme,
 }
 
 impl Peer {
-    pub(crate) fn new(address: IpAddr, trusted: &[Cidr]) -> Self {
+    pub(crate) fn new(address: IpAddr, scheme: Scheme, trusted: &[Cidr]) -> Self {
         let address = address.to_canonical();
         Self {
             text: address.to_string().into(),
             is_v6: address.is_ipv6(),
             trusted: trusted.iter().any(|range| range.contains(address)),
+            scheme,
         }
     }
 
@@ -42,7 +44,8 @@ impl Peer {
 }
 
 /// The fields to send to the origin for a request of `peer`, with those of an upgrade if it is to be
-/// passed on. Which of them travel is for [`fate`] to say.
+/// passed on; without `Host`, which is whoever writes the request's to say. Which of them travel is
+/// for [`fate`] to say.
 pub(crate) fn outgoing(
     method: &Method,
     request: Fields<'_>,
@@ -52,7 +55,6 @@ pub(crate) fn outgoing(
     rules: &RequestRules,
 ) -> FieldsBuf {
     let mut fields = FieldsBuf::with_capacity(request.as_block().len() + host.len());
-    fields.push("Host", host);
     let nominated = hop::Nominated::by(request);
     let max_forwards = max_forwards(method, request);
     let cookie = cookies::rewritten(request, rules);
@@ -116,7 +118,7 @@ const MOST_STRANGERS: usize = 8;
 impl Strangers {
     /// What to tell of a request, if it is the first of its kind from this peer.
     pub(crate) fn notice(&self, request: Fields<'_>, peer: &Peer) -> Option<String> {
-        if peer.trusted || !says_https(request) {
+        if peer.trusted || peer.scheme == Scheme::Https || !says_https(request) {
             return None;
         }
         let mut told = self.told.lock();
@@ -143,7 +145,16 @@ fn forwarding(known: Fields<'_>, host: &[u8], peer: &Peer) -> [(&'static str, Ve
     } else {
         (b"", b"")
     };
-    for part in [before, address, after, b";host=\"", host, b"\";proto=http"] {
+    let scheme = peer.scheme.as_str().as_bytes();
+    for part in [
+        before,
+        address,
+        after,
+        b";host=\"",
+        host,
+        b"\";proto=",
+        scheme,
+    ] {
         element.extend_from_slice(part);
     }
     let said = |name: &str, otherwise: &[u8]| known.get(name).unwrap_or(otherwise).to_vec();
@@ -152,7 +163,7 @@ fn forwarding(known: Fields<'_>, host: &[u8], peer: &Peer) -> [(&'static str, Ve
             "X-Forwarded-For",
             appended(known, "x-forwarded-for", address.to_vec()),
         ),
-        ("X-Forwarded-Proto", said("x-forwarded-proto", b"http")),
+        ("X-Forwarded-Proto", said("x-forwarded-proto", scheme)),
         ("X-Forwarded-Host", said("x-forwarded-host", host)),
         ("Forwarded", appended(known, "forwarded", element)),
     ]
@@ -194,7 +205,7 @@ mod tests {
             request,
             false,
             b"h",
-            &Peer::new(peer.parse().unwrap(), &trusted),
+            &Peer::new(peer.parse().unwrap(), Scheme::Http, &trusted),
             rules,
         );
         let lines: Vec<_> = std::str::from_utf8(fields.fields().as_block())
@@ -211,13 +222,29 @@ mod tests {
             "10.0.0.1",
             &["192.168.0.0/16"],
             &[
-                "Host: h",
                 "Accept: */*",
                 "X-Forwarded-For: 10.0.0.1",
                 "X-Forwarded-Proto: http",
                 "X-Forwarded-Host: h",
                 "Forwarded: for=10.0.0.1;host=\"h\";proto=http",
             ],
+        );
+    }
+
+    #[test]
+    fn the_origin_is_told_how_the_client_reached_us() {
+        let peer = Peer::new("10.0.0.1".parse().unwrap(), Scheme::Https, &[]);
+        let rules = RequestRules::default();
+        let fields = outgoing(&Method::GET, Fields::default(), false, b"h", &peer, &rules);
+        let fields = fields.fields();
+        assert_eq!(fields.get("x-forwarded-proto"), Some(&b"https"[..]));
+        let element = &b"for=10.0.0.1;host=\"h\";proto=https"[..];
+        assert_eq!(fields.get("forwarded"), Some(element));
+        let says_so = Fields::new(b"X-Forwarded-Proto: https\r\n");
+        assert_eq!(
+            Strangers::default().notice(says_so, &peer),
+            None,
+            "it is so"
         );
     }
 
@@ -236,7 +263,6 @@ mod tests {
             "10.0.0.1",
             &[],
             &[
-                "Host: h",
                 "API_key: b",
                 "Cookie: a=2; b=4",
                 "X-Forwarded-Proto: http",
@@ -249,7 +275,6 @@ mod tests {
             "10.0.0.1",
             &["10.0.0.1/32"],
             &[
-                "Host: h",
                 "Accept: */*",
                 "X-Forwarded-Proto: http",
                 "X-Forwarded-Host: h",
@@ -264,7 +289,6 @@ mod tests {
             "::1",
             &["::1/128"],
             &[
-                "Host: h",
                 "X-Forwarded-For: 6.6.6.6, ::1",
                 "X-Forwarded-Proto: https",
                 "X-Forwarded-Host: outer",
@@ -278,7 +302,7 @@ mod tests {
         let trusted = ["10.0.0.0/8".parse().unwrap()];
         let strangers = Strangers::default();
         let notice = |address: &str, block: &str| {
-            let peer = Peer::new(address.parse().unwrap(), &trusted);
+            let peer = Peer::new(address.parse().unwrap(), Scheme::Http, &trusted);
             strangers.notice(Fields::new(block.as_bytes()), &peer)
         };
         for block in [

@@ -6,10 +6,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use microcache_engine::{Outcome, Response, Served};
-use microcache_policy::{Detail, Fields, Time};
-
-use crate::connection::own_page;
+use microcache_policy::Fields;
 
 /// The name of this process.
 pub(crate) struct Pseudonym {
@@ -34,28 +31,13 @@ impl Pseudonym {
         &self.via
     }
 
-    /// The answer to a request that was sent from here, if it would need the origin: that led here.
-    /// A failure of the origin is what it is to those who sent it on, so stored copies are used.
-    pub(crate) fn answer(
-        &self,
-        request: Fields<'_>,
-        served: &Served,
-        now: Time,
-    ) -> Option<Response> {
-        let is_hit = matches!(served, Served::Now(response) if response.outcome == Outcome::Hit);
-        if is_hit || !self.is_in(request) {
-            return None;
-        }
-        if !self.said.swap(true, Ordering::Relaxed) {
-            eprintln!(
-                "microcache: a request came back to where it was sent from: an origin leads back here"
-            );
-        }
-        let text = "The way to the application leads back here.";
-        Some(own_page(502, text, Detail::Loop, now))
+    /// Whether it is to be told that an origin leads back here: the first time it was seen.
+    pub(super) fn is_first_loop(&self) -> bool {
+        !self.said.swap(true, Ordering::Relaxed)
     }
 
-    fn is_in(&self, request: Fields<'_>) -> bool {
+    /// Whether a request was sent from here.
+    pub(super) fn is_in(&self, request: Fields<'_>) -> bool {
         let name = |member: &[u8]| {
             let mut words = member.split(u8::is_ascii_whitespace);
             words

@@ -1,0 +1,195 @@
+//! Requests that can be answered at once, out of one buffer.
+
+use std::borrow::Cow;
+use std::task::Context;
+
+use bytes::Bytes;
+use http::Method;
+use microcache_engine::{Body, Response};
+use microcache_policy::{Time, upgrade};
+
+use super::head::{Asked, Ending, ending, write_head};
+use super::pending::Pending;
+use super::send::{self, Output};
+use super::{AfterSend, COPY, Connection, FileAnswer, Next};
+use crate::h1::{BadRequest, Framing, RequestHead, Target, parse_request, split_target};
+use crate::session::{Head, Reply};
+
+/// Answers to pipelined requests are collected up to this size before they are written.
+const BATCH: usize = 64 * 1024;
+
+/// Host and target.
+type Addressed<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
+/// Whether these bytes, as far as they can be read, begin a HEAD: its answers have no content.
+pub(super) fn is_head(input: &[u8]) -> bool {
+    let start = input.iter().position(|b| !b"\r\n".contains(b));
+    start.is_some_and(|start| input[start..].starts_with(b"HEAD "))
+}
+
+impl Connection {
+    /// Serves the requests in `input` as long as they are hits, and says how much of it was used.
+    pub(super) fn serve_buffer(
+        &mut self,
+        cx: &mut Context<'_>,
+        input: &[u8],
+        out: &mut Vec<u8>,
+        read_at: &mut Option<Time>,
+    ) -> (usize, Option<Next>) {
+        let now = *read_at.insert(self.session.shared.engine.clock.now());
+        let mut used = 0;
+        let mut next = None;
+        while next.is_none() && used < input.len() {
+            match parse_request(&input[used..], &self.session.shared.head_limits) {
+                Ok(None) => break,
+                Err(bad) => next = Some(Next::Refuse(bad, is_head(&input[used..]))),
+                Ok(Some((head, length))) => {
+                    used += length;
+                    self.patience.deadline = now.plus(self.session.shared.idle_millis);
+                    next = self.serve_head(cx, &head, now, out);
+                }
+            }
+            if out.len() > BATCH && next.is_none() {
+                next = self.flush(cx, out, &Bytes::new(), AfterSend::Continue);
+            }
+        }
+        if used > 0 && next.is_none() && !self.activity.answered(now) {
+            next = Some(Next::Close);
+        }
+        if !out.is_empty() {
+            // Answers that are ready go first, whatever comes next.
+            let flushed = self.flush(cx, out, &Bytes::new(), AfterSend::Continue);
+            next = match (flushed, next) {
+                (None, next) => next,
+                (Some(unsent), None) => Some(unsent),
+                (Some(Next::Send(output, _)), Some(next)) => Some(next.after(output)),
+                (Some(other), Some(_)) => Some(other),
+            };
+        }
+        (used, next)
+    }
+
+    fn serve_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &RequestHead<'_>,
+        now: Time,
+        out: &mut Vec<u8>,
+    ) -> Option<Next> {
+        let (host, target) = match self.target(head) {
+            Ok(target) => target,
+            Err(bad) => return Some(Next::Refuse(bad, head.method == b"HEAD")),
+        };
+        // The parser has seen that it is a token, which is all that a method has to be.
+        let Ok(method) = Method::from_bytes(head.method) else {
+            return Some(Next::Refuse(BadRequest::METHOD, false));
+        };
+        let has_body = !matches!(head.framing, Framing::None | Framing::Length(0));
+        let request = self.session.request(Head {
+            method: &method,
+            host: &host,
+            target: &target,
+            fields: head.fields,
+            has_body,
+            upgrade: head.upgrade && head.fields.all("upgrade").all(upgrade::may_travel),
+        });
+        let mut asked = Asked {
+            head_only: method == Method::HEAD,
+            http10: head.http10,
+            keep_alive: head.keep_alive && !self.session.shared.is_draining(),
+        };
+        let mut reply = None;
+        self.session.serve(&request, now, &mut reply);
+        if let Some(Reply::Now(response)) = &reply {
+            // An answer that leaves a request body unread must be the connection's last.
+            asked.keep_alive &= !has_body;
+            if !matches!(response.body, Body::File(_)) {
+                self.session.finished(&request, response, now);
+                return self.answer(cx, response, asked, out);
+            }
+        }
+        Some(match reply? {
+            Reply::Now(response) => Next::SendFile(Box::new(FileAnswer {
+                account: self.session.account_of(&request, &response, now),
+                response,
+                asked,
+                unsent: Output::default(),
+            })),
+            Reply::Ask(unanswered) => {
+                Next::Ask(Box::new(Pending::new(unanswered, head, has_body, asked)))
+            }
+        })
+    }
+
+    /// Host and target as the request means them, whatever its form.
+    fn target<'a>(&'a self, head: &RequestHead<'a>) -> Result<Addressed<'a>, BadRequest> {
+        let host = head
+            .host
+            .unwrap_or(self.session.shared.default_host.as_bytes());
+        // Nearly every target has this form, and the parser has seen that its bytes are right.
+        if head.target.starts_with(b"/") && head.method != b"CONNECT" {
+            return Ok((host.into(), head.target.into()));
+        }
+        match split_target(head.method, head.target)? {
+            Target::Origin(target) => Ok((host.into(), target.into())),
+            Target::Asterisk => Ok((host.into(), b"*".into())),
+            Target::Absolute {
+                authority, path, ..
+            } => Ok((authority.into(), path)),
+            Target::Authority(_) => Err(BadRequest::METHOD),
+        }
+    }
+
+    /// Puts an answer with a whole body behind those that are ready.
+    fn answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        response: &Response,
+        asked: Asked,
+        out: &mut Vec<u8>,
+    ) -> Option<Next> {
+        let ending = ending(response, asked);
+        debug_assert_eq!(ending, Ending::Counted, "a stored body has a length");
+        write_head(out, response, asked, ending);
+        let after = if asked.keep_alive {
+            AfterSend::Continue
+        } else {
+            AfterSend::Close
+        };
+        let none = Bytes::new();
+        let body = match &response.body {
+            _ if asked.head_only => &none,
+            Body::Stored(hit) => hit.body.bytes().unwrap_or(&none),
+            Body::Full(body) => body,
+            _ => &none,
+        };
+        if body.len() <= COPY {
+            out.extend_from_slice(body);
+            if after == AfterSend::Continue {
+                return None;
+            }
+            let output = Output::bytes(Bytes::copy_from_slice(out));
+            out.clear();
+            return Some(Next::Send(output, after));
+        }
+        self.flush(cx, out, body, after)
+    }
+
+    /// Writes what is ready. What the socket does not take is to be sent later.
+    fn flush(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        body: &Bytes,
+        after: AfterSend,
+    ) -> Option<Next> {
+        let rest = send::write_now(&self.stream, cx, out, body);
+        out.clear();
+        match rest {
+            Ok(None) if after == AfterSend::Continue => None,
+            Ok(None) => Some(Next::Send(Output::bytes(Bytes::new()), after)),
+            Ok(Some(rest)) => Some(Next::Send(rest, after)),
+            Err(_) => Some(Next::Close),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A request that the origin is asked about, until its answer begins.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use microcache_engine::{BoxFuture, Interim, Interims, Response};
+use tokio::sync::oneshot;
+
+use super::content::Expectation;
+use super::finished::Account;
+use super::pages;
+use crate::room::{Held, Need, TooMany};
+use crate::shared::Shared;
+
+/// A request under way. Dropping it gives the request up.
+pub(crate) struct Answering {
+    answer: BoxFuture<'static, Response>,
+    interims: Interims,
+    expectation: Option<Expectation>,
+    /// The answer, while an interim one goes first.
+    response: Option<Response>,
+    shared: Arc<Shared>,
+    account: Account,
+}
+
+/// What a client is to be told while it waits.
+pub(crate) enum Event {
+    /// This 1xx response.
+    Interim(Interim),
+    /// That its content is wanted: it waits for a 100. Then this is to be sent.
+    Continue(oneshot::Sender<()>),
+    /// The final response. Nothing comes behind it.
+    Answer(Box<Answered>),
+}
+
+/// The final response to a request.
+pub(crate) struct Answered {
+    pub(crate) response: Response,
+    /// It goes on until somebody has enough: a tunnel or an event stream.
+    pub(crate) is_endless: bool,
+    /// To be told of what is sent.
+    pub(crate) account: Account,
+    /// What it needs of the room that all share; to be kept until it is sent.
+    pub(crate) held: Held,
+}
+
+impl Answering {
+    pub(super) fn new(
+        answer: BoxFuture<'static, Response>,
+        interims: Interims,
+        expectation: Option<Expectation>,
+        shared: Arc<Shared>,
+        account: Account,
+    ) -> Self {
+        Self {
+            answer,
+            interims,
+            expectation,
+            response: None,
+            shared,
+            account,
+        }
+    }
+
+    /// What comes next. The answer is the last.
+    pub(crate) async fn next(&mut self) -> Event {
+        let response = match self.response.take() {
+            Some(response) => response,
+            None => match poll_fn(|cx| self.poll(cx)).await {
+                Ok(response) => response,
+                Err(event) => return event,
+            },
+        };
+        // One that arrived together with the answer still comes first.
+        if let Some(interim) = self.interims.take() {
+            self.response = Some(response);
+            return Event::Interim(interim);
+        }
+        Event::Answer(Box::new(self.settle(response).await))
+    }
+
+    /// The final response, or what comes before it.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response, Event>> {
+        if let Poll::Ready(interim) = self.interims.poll_next(cx) {
+            return Poll::Ready(Err(Event::Interim(interim)));
+        }
+        if let Some(Expectation { wanted, .. }) = &mut self.expectation
+            && let Poll::Ready(wanted) = Pin::new(wanted).poll(cx)
+            && let Some(Expectation { go, .. }) = self.expectation.take()
+            && wanted.is_ok()
+        {
+            return Poll::Ready(Err(Event::Continue(go)));
+        }
+        // A panic in one request is that request's alone.
+        let answer = catch_unwind(AssertUnwindSafe(|| self.answer.as_mut().poll(cx)));
+        let clock = self.shared.engine.clock;
+        answer
+            .unwrap_or_else(|_| Poll::Ready(pages::panicked(clock.now())))
+            .map(Ok)
+    }
+
+    /// Finds room for the answer, and counts it.
+    async fn settle(&mut self, mut response: Response) -> Answered {
+        let engine = &self.shared.engine;
+        let now = engine.clock.now();
+        let need = Need::of(&response);
+        let (is_endless, held) = match self.shared.room.hold(need, now).await {
+            Ok(held) => (need == Need::Tunnel, held),
+            Err(TooMany) => {
+                response = pages::too_many_streams(now);
+                (false, Held::default())
+            }
+        };
+        engine.counters.count(response.outcome);
+        let mut account = std::mem::take(&mut self.account);
+        account.answered(&response, now);
+        Answered {
+            response,
+            is_endless,
+            account,
+            held,
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The content of a request on its way from its connection to whoever wants it.
+//!
+//! The face reads the connection, the origin's exchange wants the bytes: a channel of one frame lies
+//! between them, so a slow origin slows the client down and nothing piles up.
+
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use microcache_engine::{Body, BodyError, Frame, Source};
+use microcache_policy::{Fate, FieldPatterns, RequestRules, fate};
+use tokio::sync::{mpsc, oneshot};
+
+/// What a request says of the content that follows its head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Announced {
+    /// How long it is, if it says so.
+    pub(crate) length: Option<u64>,
+    /// The client sends it when it is told to go on.
+    pub(crate) expects_continue: bool,
+}
+
+/// A step of it; `None` is the end.
+type Step = Result<Option<Frame>, BodyError>;
+
+/// The end that the origin reads from.
+struct Receiver {
+    /// Each step, and whether the end is behind it.
+    steps: mpsc::Receiver<(Step, bool)>,
+    ended: bool,
+    /// Says once that somebody wants the content: a client that expects a 100 waits for this.
+    wanted: Option<oneshot::Sender<()>>,
+}
+
+impl Source for Receiver {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        if let Some(wanted) = self.wanted.take() {
+            let _ = wanted.send(());
+        }
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let step = match ready!(self.steps.poll_recv(cx)) {
+            Some((step, is_last)) => {
+                self.ended = is_last;
+                step
+            }
+            // Half of what the client wanted to send must not pass for the whole.
+            None => Err(BodyError::Disconnected),
+        };
+        Poll::Ready(step.transpose())
+    }
+}
+
+/// The end that the face fills. To drop it before the end breaks the content off.
+pub(crate) struct Sender {
+    steps: mpsc::Sender<(Step, bool)>,
+    /// Holds the face back until the client was told to go on.
+    go: Option<oneshot::Receiver<()>>,
+    /// How long the client is waited for.
+    pub(crate) allowance: Allowance,
+    /// What the origin does not see, also behind the content.
+    rules: RequestRules,
+}
+
+/// The hold on content that is only sent when wanted.
+pub(super) struct Expectation {
+    pub(super) wanted: oneshot::Receiver<()>,
+    pub(super) go: oneshot::Sender<()>,
+}
+
+/// The two ends, and the client's expectation if it has one.
+pub(super) fn channel(
+    announced: Announced,
+    allowance: Allowance,
+    rules: &RequestRules,
+) -> (Body, Sender, Option<Expectation>) {
+    let (sender, steps) = mpsc::channel(1);
+    let (mut wanted_sender, mut expectation, mut go_receiver) = (None, None, None);
+    if announced.expects_continue {
+        let (wanted_in, wanted) = oneshot::channel();
+        let (go, go_out) = oneshot::channel();
+        wanted_sender = Some(wanted_in);
+        expectation = Some(Expectation { wanted, go });
+        go_receiver = Some(go_out);
+    }
+    let body = Body::Stream(Box::new(Receiver {
+        steps,
+        ended: false,
+        wanted: wanted_sender,
+    }));
+    let sender = Sender {
+        steps: sender,
+        go: go_receiver,
+        allowance,
+        rules: RequestRules {
+            // A trailer has no say on who asks for what, whoever may have one in the head.
+            kept_fields: FieldPatterns::default(),
+            ..rules.clone()
+        },
+    };
+    (body, sender, expectation)
+}
+
+impl Sender {
+    /// Waits until there is room for a frame. `false` if nobody wants any more, or the client was
+    /// not told to send it.
+    pub(crate) async fn ready(&mut self) -> bool {
+        if let Some(go) = self.go.take()
+            && go.await.is_err()
+        {
+            return false;
+        }
+        self.steps.reserve().await.is_ok()
+    }
+
+    /// Sends a frame, after [`Self::ready`], and says whether it is the last.
+    pub(crate) fn send(&self, mut frame: Frame, is_last: bool) {
+        if let Frame::Trailers(trailers) = &mut frame {
+            trailers.retain(|name, _| fate(name, false, &self.rules) == Fate::Travels);
+        }
+        self.step(Ok(Some(frame)), is_last);
+    }
+
+    /// There is nothing more, after [`Self::ready`].
+    pub(crate) fn end(self) {
+        self.step(Ok(None), true);
+    }
+
+    /// There will be nothing more, and it is not all, after [`Self::ready`].
+    pub(crate) fn fail(self, why: BodyError) {
+        self.step(Err(why), true);
+    }
+
+    fn step(&self, step: Step, is_last: bool) {
+        // There is room, unless nobody wants it any more.
+        let _ = self.steps.try_send((step, is_last));
+    }
+}
+
+/// How long somebody who sends content may still be waited for. Waiting uses it up; what arrives
+/// earns it again at the slowest rate that is accepted, but never more than there was at first. So
+/// the silent run out of it, and so do those who send a byte now and then.
+pub(crate) struct Allowance {
+    left: Duration,
+    most: Duration,
+    /// Bytes per second; 0 accepts any.
+    rate: u64,
+}
+
+impl Allowance {
+    pub(crate) fn new(most: Duration, rate: u64) -> Self {
+        Self {
+            left: most,
+            most,
+            rate,
+        }
+    }
+
+    /// How long the next piece may take.
+    pub(crate) fn left(&self) -> Duration {
+        self.left
+    }
+
+    /// So many bytes have come after so long.
+    pub(crate) fn received(&mut self, bytes: usize, waited: Duration) {
+        let nanos = (bytes as u64).saturating_mul(1_000_000_000);
+        let earned = nanos
+            .checked_div(self.rate)
+            .map_or(self.most, Duration::from_nanos);
+        self.left = self
+            .left
+            .saturating_sub(waited)
+            .saturating_add(earned)
+            .min(self.most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use microcache_policy::{Fields, FieldsBuf};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn data(bytes: &'static [u8]) -> Frame {
+        Frame::Data(Bytes::from_static(bytes))
+    }
+
+    /// What arrives of content that a face sends so.
+    async fn arrived(send: impl AsyncFnOnce(Sender)) -> (Vec<u8>, Option<BodyError>) {
+        let announced = Announced {
+            length: None,
+            expects_continue: false,
+        };
+        let allowance = Allowance::new(SECOND, 0);
+        let (mut body, sender, _) = channel(announced, allowance, &RequestRules::default());
+        let receive = async {
+            let mut whole = Vec::new();
+            loop {
+                match body.frame().await {
+                    Some(Ok(Frame::Data(data))) => whole.extend_from_slice(&data),
+                    Some(Ok(Frame::Trailers(trailers))) => whole.extend(trailers.into_block()),
+                    Some(Err(error)) => return (whole, Some(error)),
+                    None => return (whole, None),
+                }
+            }
+        };
+        tokio::join!(receive, send(sender)).0
+    }
+
+    #[tokio::test]
+    async fn only_what_was_sent_to_its_end_is_whole() {
+        let ended = arrived(async |mut sender| {
+            assert!(sender.ready().await);
+            sender.send(data(b"a"), false);
+            assert!(sender.ready().await);
+            sender.end();
+        });
+        assert_eq!(ended.await, (b"a".to_vec(), None));
+        let last = arrived(async |mut sender| {
+            assert!(sender.ready().await);
+            sender.send(data(b"a"), true);
+        });
+        assert_eq!(last.await, (b"a".to_vec(), None));
+        let dropped = arrived(async |mut sender| {
+            assert!(sender.ready().await);
+            sender.send(data(b"a"), false);
+        });
+        let broken = Some(BodyError::Disconnected);
+        assert_eq!(dropped.await, (b"a".to_vec(), broken));
+        let failed = arrived(async |mut sender| {
+            assert!(sender.ready().await);
+            sender.fail(BodyError::Timeout);
+        });
+        assert_eq!(failed.await, (Vec::new(), Some(BodyError::Timeout)));
+    }
+
+    #[tokio::test]
+    async fn what_the_origin_must_not_see_does_not_travel_behind_the_content_either() {
+        let trailers = arrived(async |mut sender| {
+            let block = Fields::new(b"X-Sum: 1\r\nX-Forwarded-For: 6.6.6.6\r\n");
+            assert!(sender.ready().await);
+            sender.send(Frame::Trailers(FieldsBuf::from(block)), true);
+        });
+        assert_eq!(trailers.await, (b"X-Sum: 1\r\n".to_vec(), None));
+    }
+
+    #[tokio::test]
+    async fn content_that_is_only_sent_when_wanted_waits_for_the_word() {
+        let announced = Announced {
+            length: None,
+            expects_continue: true,
+        };
+        let rules = RequestRules::default();
+        let (mut body, mut sender, expectation) =
+            channel(announced, Allowance::new(SECOND, 0), &rules);
+        let expectation = expectation.expect("it was announced");
+        let face = async {
+            assert!(sender.ready().await, "it was told to go on");
+            sender.send(data(b"a"), true);
+        };
+        let client = async {
+            expectation.wanted.await.expect("somebody reads");
+            expectation.go.send(()).expect("the face waits");
+        };
+        let (frame, (), ()) = tokio::join!(body.frame(), face, client);
+        assert!(matches!(frame, Some(Ok(Frame::Data(_)))), "{frame:?}");
+        // Nobody wants it: the client is not told to go on.
+        let (_body, mut sender, expectation) =
+            channel(announced, Allowance::new(SECOND, 0), &rules);
+        drop(expectation);
+        assert!(!sender.ready().await);
+    }
+
+    #[test]
+    fn who_keeps_the_rate_never_runs_out() {
+        let mut allowance = Allowance::new(10 * SECOND, 500);
+        for _ in 0..1000 {
+            allowance.received(4500, 9 * SECOND);
+            assert_eq!(allowance.left(), 10 * SECOND);
+        }
+    }
+
+    #[test]
+    fn who_drips_runs_out() {
+        let mut allowance = Allowance::new(10 * SECOND, 500);
+        let bytes = (1..100).find(|_| {
+            allowance.received(1, SECOND);
+            allowance.left() < SECOND
+        });
+        assert_eq!(bytes, Some(10), "the next byte comes too late");
+    }
+
+    #[test]
+    fn what_came_early_is_no_credit_for_later() {
+        let mut allowance = Allowance::new(10 * SECOND, 500);
+        allowance.received(1 << 30, Duration::ZERO);
+        assert_eq!(allowance.left(), 10 * SECOND);
+    }
+
+    #[test]
+    fn without_a_rate_only_silence_counts() {
+        let mut allowance = Allowance::new(10 * SECOND, 0);
+        for _ in 0..1000 {
+            allowance.received(1, 9 * SECOND);
+            assert_eq!(allowance.left(), 10 * SECOND);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What is known of a request when it is over: all that a line of an access log can say.
+
+use std::sync::Arc;
+
+use http::Method;
+use microcache_engine::{Body, Outcome, Request, Response};
+use microcache_policy::{CacheStatus, Fields, Time};
+
+use super::{OwnedHead, Peer};
+use crate::shared::Shared;
+
+/// Who wants to know of each request when it is over.
+pub(crate) type OnFinished = Box<dyn Fn(&Finished<'_>) + Send + Sync>;
+
+/// A request that is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished<'a> {
+    /// The address of the client.
+    pub address: &'a str,
+    /// The request; `None` if it could not be read.
+    pub request: Option<Request<'a>>,
+    /// What it was answered; `None` if the client left before.
+    pub answer: Option<FinalResponse>,
+    /// Bytes of content that were given to the connection.
+    pub bytes: u64,
+    /// When the head had been read.
+    pub began: Time,
+    /// When it was over.
+    pub ended: Time,
+}
+
+/// The final response to a request.
+#[derive(Clone, Copy, Debug)]
+pub struct FinalResponse {
+    /// The status code.
+    pub status: u16,
+    /// What the request counts as.
+    pub outcome: Outcome,
+    /// What the cache did.
+    pub cache_status: CacheStatus,
+    /// When it was known.
+    pub at: Time,
+}
+
+impl<'a> Finished<'a> {
+    /// A request that was answered in the moment it was read, with a whole body.
+    pub(super) fn at_once(request: &Request<'a>, response: &Response, now: Time) -> Self {
+        let content = match &response.body {
+            _ if *request.method == Method::HEAD => 0,
+            Body::Stored(hit) => hit.body.len(),
+            Body::Full(bytes) => bytes.len() as u64,
+            _ => 0,
+        };
+        Self {
+            address: request.address,
+            request: Some(*request),
+            answer: Some(FinalResponse::of(response, now)),
+            bytes: content,
+            began: now,
+            ended: now,
+        }
+    }
+
+    /// A request that could not be read, and was answered with this page.
+    pub(super) fn refused(peer: &'a Peer, page: &Response, now: Time) -> Self {
+        Self {
+            address: peer.address(),
+            request: None,
+            answer: Some(FinalResponse::of(page, now)),
+            bytes: page.length.unwrap_or_default(),
+            began: now,
+            ended: now,
+        }
+    }
+}
+
+impl FinalResponse {
+    fn of(response: &Response, at: Time) -> Self {
+        Self {
+            status: response.status,
+            outcome: response.outcome,
+            cache_status: response.cache_status,
+            at,
+        }
+    }
+}
+
+/// A request that takes longer. When it is dropped the request is over, however it ended: that is
+/// told once. Empty if nobody wants to know.
+#[derive(Default)]
+pub(crate) struct Account(Option<Box<Open>>);
+
+struct Open {
+    shared: Arc<Shared>,
+    head: OwnedHead,
+    peer: Peer,
+    answer: Option<FinalResponse>,
+    bytes: u64,
+    began: Time,
+}
+
+impl Account {
+    pub(super) fn open(
+        shared: &Arc<Shared>,
+        of: impl FnOnce() -> (OwnedHead, Peer),
+        began: Time,
+    ) -> Self {
+        Self(shared.on_finished.as_ref().map(|_| {
+            let (head, peer) = of();
+            Box::new(Open {
+                shared: Arc::clone(shared),
+                head,
+                peer,
+                answer: None,
+                bytes: 0,
+                began,
+            })
+        }))
+    }
+
+    /// The request has this answer; the last one counts.
+    pub(crate) fn answered(&mut self, response: &Response, now: Time) {
+        if let Some(open) = &mut self.0 {
+            open.answer = Some(FinalResponse::of(response, now));
+        }
+    }
+
+    /// So much content was given to the connection.
+    pub(crate) fn sent(&mut self, bytes: u64) {
+        if let Some(open) = &mut self.0 {
+            open.bytes += bytes;
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let Some(tell) = &self.shared.on_finished else {
+            return;
+        };
+        let head = &self.head;
+        let request = Request {
+            method: &head.method,
+            scheme: self.peer.scheme,
+            host: &head.host,
+            target: &head.target,
+            fields: Fields::new(&head.fields),
+            address: self.peer.address(),
+            has_body: head.has_body,
+            upgrade: head.upgrade,
+            vouched: self.peer.trusted,
+            signed_in: false,
+        };
+        tell(&Finished {
+            address: self.peer.address(),
+            request: Some(request),
+            answer: self.answer,
+            bytes: self.bytes,
+            began: self.began,
+            ended: self.shared.engine.clock.now(),
+        });
+    }
+}

@@ -1,0 +1,297 @@
+//! What every protocol owes a request, between a connection and the engine.
+//!
+//! A face reads requests off a connection, has them answered here, and writes the answers; HTTP/1
+//! (`crate::connection`) is one. Nothing here knows a socket, how messages are framed, or whether a
+//! connection goes on.
+
+mod answering;
+mod content;
+mod finished;
+mod forwarding;
+mod last_hop;
+pub(crate) mod pages;
+mod pseudonym;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::Method;
+use microcache_engine::{
+    Body, ClientConnection, Incoming, Interims, Outcome, Question, Refresh, Request, Response,
+    Served,
+};
+use microcache_policy::key::normal_host;
+use microcache_policy::{Fields, RequestRules, Scheme, Time};
+
+use crate::notices::Kind;
+use crate::shared::Shared;
+pub(crate) use answering::{Answered, Answering, Event};
+pub(crate) use content::{Allowance, Announced, Sender as ContentSender};
+pub(crate) use finished::{Account, OnFinished};
+pub use finished::{FinalResponse, Finished};
+use forwarding::outgoing;
+pub(crate) use forwarding::{Peer, Strangers};
+pub(crate) use pseudonym::Pseudonym;
+
+/// What the requests of one connection have in common.
+pub(crate) struct Session {
+    pub(crate) shared: Arc<Shared>,
+    peer: Peer,
+    /// What the origin's side keeps for this client alone, once something was asked of it.
+    client: Option<Arc<ClientConnection>>,
+}
+
+/// A request head as a face has read it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) host: &'a [u8],
+    /// The raw path and query.
+    pub(crate) target: &'a [u8],
+    pub(crate) fields: Fields<'a>,
+    /// Content follows.
+    pub(crate) has_body: bool,
+    /// The client wants to leave HTTP, for a protocol that may travel.
+    pub(crate) upgrade: bool,
+}
+
+/// The same, copied out of the buffer that it was read into.
+#[derive(Clone, Debug)]
+struct OwnedHead {
+    method: Method,
+    host: Bytes,
+    target: Bytes,
+    fields: Bytes,
+    has_body: bool,
+    upgrade: bool,
+}
+
+/// What a request gets without waiting.
+pub(crate) enum Reply {
+    /// This answer. Its body is whole, or lies in a file.
+    Now(Response),
+    /// Nothing yet: it has to be taken to the origin, with [`Session::ask`].
+    Ask(Unanswered),
+}
+
+/// A request that the origin has to be asked about.
+pub(crate) struct Unanswered {
+    question: Question,
+    head: OwnedHead,
+    began: Time,
+}
+
+impl Session {
+    /// For a connection from this address, on which requests come by this scheme.
+    pub(crate) fn new(shared: Arc<Shared>, address: SocketAddr, scheme: Scheme) -> Self {
+        Self {
+            peer: Peer::new(address.ip(), scheme, &shared.trusted_proxies),
+            client: None,
+            shared,
+        }
+    }
+
+    /// A request of this connection.
+    pub(crate) fn request<'a>(&'a self, head: Head<'a>) -> Request<'a> {
+        Request {
+            method: head.method,
+            scheme: self.peer.scheme,
+            host: head.host,
+            target: head.target,
+            fields: head.fields,
+            address: self.peer.address(),
+            has_body: head.has_body,
+            upgrade: head.upgrade,
+            vouched: self.peer.trusted,
+            signed_in: self.client.as_ref().is_some_and(|c| c.is_signed_in()),
+        }
+    }
+
+    /// Answers a request if that needs no waiting. Whoever writes the answer says how it ended, with
+    /// [`Self::finished`] or an [`Account`].
+    ///
+    /// The reply is put where it is to be read from: to hand it on by value is a good part of what a
+    /// hit costs.
+    pub(crate) fn serve(&self, request: &Request<'_>, now: Time, reply: &mut Option<Reply>) {
+        let engine = &self.shared.engine;
+        // A panic in one request is that request's alone.
+        let served = catch_unwind(AssertUnwindSafe(|| {
+            *reply = Some(match engine.serve(request, now) {
+                Served::Now(response) if response.outcome == Outcome::Hit => Reply::Now(response),
+                served => self.beyond_hits(served, request, now),
+            });
+        }));
+        if served.is_err() {
+            *reply = Some(Reply::Now(pages::panicked(now)));
+        }
+        if let Some(Reply::Now(response)) = reply {
+            engine.counters.count(response.outcome);
+        }
+    }
+
+    /// What is owed to a request before the origin is asked about it.
+    fn beyond_hits(&self, served: Served, request: &Request<'_>, now: Time) -> Reply {
+        if let Some(page) = self.loop_detected(request.fields, now) {
+            return Reply::Now(page);
+        }
+        match served {
+            Served::Now(response) => Reply::Now(response),
+            Served::NowAndRefresh(response, refresh) => {
+                self.refresh(refresh, request);
+                Reply::Now(response)
+            }
+            Served::Ask(question) => match last_hop::answer(request, now) {
+                Some(response) => Reply::Now(response),
+                None => Reply::Ask(Unanswered {
+                    question,
+                    head: OwnedHead::copied(request),
+                    began: now,
+                }),
+            },
+        }
+    }
+
+    /// The page for a request that cannot be read.
+    pub(crate) fn refuse(&self, status: u16, reason: &str) -> Response {
+        let now = self.shared.engine.clock.now();
+        let page = pages::refused(status, reason, now);
+        self.shared.engine.counters.count(page.outcome);
+        if let Some(tell) = &self.shared.on_finished {
+            tell(&Finished::refused(&self.peer, &page, now));
+        }
+        page
+    }
+
+    /// Takes a request to the origin, with the content that it has announced. Whoever reads the
+    /// content off the connection gives it to the [`ContentSender`].
+    pub(crate) fn ask(
+        &mut self,
+        unanswered: Unanswered,
+        announced: Option<Announced>,
+    ) -> (Answering, Option<ContentSender>) {
+        let Unanswered {
+            question,
+            head,
+            began,
+        } = unanswered;
+        let engine = &self.shared.engine;
+        let rules = &engine.rules(question.route()).request;
+        let (body, sender, expectation) = match announced {
+            None => (Body::Empty, None, None),
+            Some(announced) => {
+                let timeouts = &self.shared.timeouts;
+                let allowance = Allowance::new(timeouts.body, timeouts.body_rate);
+                let (body, sender, expectation) = content::channel(announced, allowance, rules);
+                (body, Some(sender), expectation)
+            }
+        };
+        let account = self.account(|| head.clone(), began);
+        let interims = Interims::default();
+        let mut incoming = self.incoming(head, rules, body);
+        incoming.length = announced.and_then(|announced| announced.length);
+        incoming.interim = Some(interims.clone());
+        incoming.client = Some(Arc::clone(self.client.get_or_insert_default()));
+        let answer = Arc::clone(&self.shared.engine).ask(question, incoming);
+        let shared = Arc::clone(&self.shared);
+        let answering = Answering::new(Box::pin(answer), interims, expectation, shared, account);
+        (answering, sender)
+    }
+
+    /// The request was answered, and with that it is over.
+    pub(crate) fn finished(&self, request: &Request<'_>, response: &Response, now: Time) {
+        if let Some(tell) = &self.shared.on_finished {
+            tell(&Finished::at_once(request, response, now));
+        }
+    }
+
+    /// The same for an answer that is still to be sent.
+    pub(crate) fn account_of(
+        &self,
+        request: &Request<'_>,
+        response: &Response,
+        now: Time,
+    ) -> Account {
+        let mut account = self.account(|| OwnedHead::copied(request), now);
+        account.answered(response, now);
+        account
+    }
+
+    fn account(&self, head: impl FnOnce() -> OwnedHead, began: Time) -> Account {
+        Account::open(&self.shared, || (head(), self.peer.clone()), began)
+    }
+
+    /// The answer to a request that was sent from here, and that is no hit: that led here. A failure of
+    /// the origin is what it is to those who sent it on, so stored copies are used.
+    fn loop_detected(&self, fields: Fields<'_>, now: Time) -> Option<Response> {
+        if !self.shared.pseudonym.is_in(fields) {
+            return None;
+        }
+        if self.shared.pseudonym.is_first_loop() {
+            eprintln!(
+                "microcache: a request came back to where it was sent from: an origin leads back here"
+            );
+        }
+        Some(pages::leads_back(now))
+    }
+
+    fn refresh(&self, refresh: Refresh, request: &Request<'_>) {
+        let rules = &self.shared.engine.rules(refresh.route()).request;
+        let incoming = self.incoming(OwnedHead::copied(request), rules, Body::Empty);
+        self.shared.engine.refresh(refresh, incoming);
+    }
+
+    /// What the engine needs to ask the origin, on behalf of nobody yet.
+    fn incoming(&self, head: OwnedHead, rules: &RequestRules, body: Body) -> Incoming {
+        let fields = Fields::new(&head.fields);
+        let mut outgoing = outgoing(
+            &head.method,
+            fields,
+            head.upgrade,
+            &head.host,
+            &self.peer,
+            rules,
+        );
+        outgoing.push("Via", self.shared.pseudonym.via());
+        if let Some(line) = self.shared.strangers.notice(fields, &self.peer) {
+            self.shared.notices.say(Kind::Server, "", line);
+        }
+        Incoming {
+            outgoing,
+            method: head.method,
+            scheme: self.peer.scheme,
+            host: head.host,
+            target: head.target,
+            fields: head.fields,
+            address: self.peer.shared_address(),
+            body,
+            length: None,
+            upgrade: head.upgrade,
+            vouched: self.peer.trusted,
+            client: None,
+            interim: None,
+        }
+    }
+}
+
+impl OwnedHead {
+    /// One allocation for all of it but the host, which goes on as it is keyed.
+    fn copied(request: &Request<'_>) -> Self {
+        let fields = request.fields.as_block();
+        let mut all = BytesMut::with_capacity(fields.len() + request.target.len());
+        all.extend_from_slice(fields);
+        all.extend_from_slice(request.target);
+        let mut all = all.freeze();
+        Self {
+            method: request.method.clone(),
+            fields: all.split_to(fields.len()),
+            host: normal_host(request.scheme, request.host).into(),
+            target: all,
+            has_body: request.has_body,
+            upgrade: request.upgrade,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The session without a wire: what its faces can rely on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use microcache_engine::{
+    BoxFuture, Engine, Frame, Interim, Origin, OriginError, OriginRequest, OriginResponse,
+};
+use microcache_policy::FieldsBuf;
+use microcache_store::Tiers;
+use parking_lot::Mutex;
+
+use super::*;
+use crate::config::{Config, Input};
+use crate::notices::Notices;
+use crate::shared::settings;
+
+/// Remembers what it was asked. Sends a hint first, and reads what it is sent.
+#[derive(Default)]
+struct Echo {
+    asked: Mutex<Vec<String>>,
+}
+
+impl Origin for Echo {
+    fn fetch(
+        &self,
+        mut request: OriginRequest,
+    ) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
+        Box::pin(async move {
+            let authority = String::from_utf8_lossy(&request.authority).into_owned();
+            let target = String::from_utf8_lossy(&request.target).into_owned();
+            let url = format!("{}://{authority}{target}", request.scheme.as_str());
+            self.asked.lock().push(format!("{} {url}", request.method));
+            assert_ne!(target, "/panic", "this panic is part of a test");
+            if let Some(interims) = &request.interim {
+                interims.push(Interim {
+                    status: 103,
+                    fields: FieldsBuf::new(),
+                });
+            }
+            let mut body = Vec::new();
+            while let Some(frame) = request.body.frame().await {
+                match frame.map_err(OriginError::RequestBody)? {
+                    Frame::Data(data) => body.extend_from_slice(&data),
+                    Frame::Trailers(_) => {}
+                }
+            }
+            let mut fields = FieldsBuf::new();
+            fields.push("Cache-Control", "max-age=100");
+            Ok(OriginResponse {
+                status: 200,
+                fields,
+                length: Some(body.len() as u64),
+                body: Body::Full(body.into()),
+                tunnel: None,
+            })
+        })
+    }
+}
+
+/// A cache before an [`Echo`], and one line for each request that is over.
+struct World {
+    config: Config,
+    shared: Shared,
+    origin: Arc<Echo>,
+    over: Arc<Mutex<Vec<String>>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let config = Config::read(Input {
+            urls: &["http://localhost:3000".to_owned()],
+            ..Input::default()
+        });
+        let config = config.expect("the configuration is right");
+        let origin = Arc::new(Echo::default());
+        let mut shared = Shared::before(
+            &[Arc::clone(&origin) as Arc<dyn Origin>],
+            &config,
+            Tiers::default(),
+            Notices::silent(),
+        );
+        let over: Arc<Mutex<Vec<String>>> = Arc::default();
+        let lines = Arc::clone(&over);
+        shared.on_finished = Some(Box::new(move |finished| lines.lock().push(line(finished))));
+        Self {
+            config,
+            shared,
+            origin,
+            over,
+        }
+    }
+
+    /// One session for each scheme.
+    fn sessions(self) -> (Session, Session, Arc<Echo>, Arc<Mutex<Vec<String>>>) {
+        let address = "192.0.2.1:1234".parse().expect("an address");
+        let shared = Arc::new(self.shared);
+        (
+            Session::new(Arc::clone(&shared), address, Scheme::Http),
+            Session::new(shared, address, Scheme::Https),
+            self.origin,
+            self.over,
+        )
+    }
+}
+
+fn line(finished: &Finished<'_>) -> String {
+    let method = finished.request.map(|request| request.method.as_str());
+    let target = finished.request.map(|request| request.target);
+    let target = String::from_utf8_lossy(target.unwrap_or_default());
+    let answer = finished
+        .answer
+        .map(|answer| format!("{} {}", answer.status, answer.outcome.as_str()));
+    let answer = answer.unwrap_or_else(|| "no answer".to_owned());
+    let method = method.unwrap_or_default();
+    let bytes = finished.bytes;
+    format!("{} {method} {target} {answer} {bytes}", finished.address)
+}
+
+fn head<'a>(method: &'a Method, target: &'a str, fields: &'a str) -> Head<'a> {
+    Head {
+        method,
+        host: b"a",
+        target: target.as_bytes(),
+        fields: Fields::new(fields.as_bytes()),
+        has_body: false,
+        upgrade: false,
+    }
+}
+
+fn reply(session: &Session, request: &Request<'_>, now: Time) -> Reply {
+    let mut reply = None;
+    session.serve(request, now, &mut reply);
+    reply.expect("every request gets one")
+}
+
+/// What a face without a wire gets: the status, or what came before it.
+async fn told(session: &mut Session, head: &Head<'_>) -> Vec<u16> {
+    let now = session.shared.engine.clock.now();
+    let request = session.request(*head);
+    let unanswered = match reply(session, &request, now) {
+        Reply::Now(response) => {
+            session.finished(&request, &response, now);
+            return vec![response.status];
+        }
+        Reply::Ask(unanswered) => unanswered,
+    };
+    let (mut answering, _) = session.ask(unanswered, None);
+    let mut told = Vec::new();
+    loop {
+        match answering.next().await {
+            Event::Interim(interim) => told.push(interim.status),
+            Event::Continue(_) => told.push(100),
+            Event::Answer(mut answered) => {
+                told.push(answered.response.status);
+                while let Some(Ok(Frame::Data(data))) = answered.response.body.frame().await {
+                    answered.account.sent(data.len() as u64);
+                }
+                return told;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_request_is_over_once() {
+    let (mut session, _, _, over) = World::new().sessions();
+    let get = Method::GET;
+    assert_eq!(told(&mut session, &head(&get, "/", "")).await, [103, 200]);
+    assert_eq!(told(&mut session, &head(&get, "/", "")).await, [200]);
+    assert_eq!(told(&mut session, &head(&get, "/panic", "")).await, [500]);
+    let last = head(&Method::TRACE, "/", "Max-Forwards: 0\r\n");
+    assert_eq!(told(&mut session, &last).await, [200]);
+    assert_eq!(session.refuse(431, "too much").status, 431);
+    // A client that leaves before the answer.
+    let now = session.shared.engine.clock.now();
+    if let Reply::Ask(unanswered) = reply(&session, &session.request(head(&get, "/left", "")), now)
+    {
+        drop(session.ask(unanswered, None));
+    }
+    let over = over.lock();
+    let lines: Vec<_> = over.iter().map(String::as_str).collect();
+    let expected = [
+        "192.0.2.1 GET / 200 miss 0",
+        "192.0.2.1 GET / 200 hit 0",
+        "192.0.2.1 GET /panic 500 error 39",
+        "192.0.2.1 TRACE / 200 pass 37",
+        "192.0.2.1   431 error 9",
+        "192.0.2.1 GET /left no answer 0",
+    ];
+    assert_eq!(lines, expected);
+    let counters = &session.shared.engine.counters;
+    let counted: u64 = Outcome::ALL.iter().map(|&one| counters.of(one)).sum();
+    assert_eq!(counted, 5, "all that were answered");
+}
+
+#[tokio::test]
+async fn the_scheme_is_the_connections_and_goes_to_the_origin() {
+    let (mut plain, mut tls, origin, _) = World::new().sessions();
+    let get = Method::GET;
+    assert_eq!(told(&mut plain, &head(&get, "/", "")).await, [103, 200]);
+    // By the other scheme it is another resource.
+    assert_eq!(told(&mut tls, &head(&get, "/", "")).await, [103, 200]);
+    assert_eq!(told(&mut tls, &head(&get, "/", "")).await, [200]);
+    let asked = origin.asked.lock();
+    assert_eq!(*asked, ["GET http://a/", "GET https://a/"]);
+}
+
+#[tokio::test]
+async fn content_is_asked_for_when_somebody_wants_it_and_broken_content_is_the_clients_fault() {
+    let (mut session, _, _, over) = World::new().sessions();
+    for breaks_off in [false, true] {
+        let mut post = head(&Method::POST, "/", "Expect: 100-continue\r\n");
+        post.has_body = true;
+        let now = session.shared.engine.clock.now();
+        let Reply::Ask(unanswered) = reply(&session, &session.request(post), now) else {
+            panic!("nobody but the application can answer it");
+        };
+        let announced = Announced {
+            length: None,
+            expects_continue: true,
+        };
+        let (mut answering, content) = session.ask(unanswered, Some(announced));
+        let mut content = content.expect("it was announced");
+        let sending = async {
+            assert!(content.ready().await);
+            content.send(Frame::Data(Bytes::from_static(b"abc")), false);
+            if !breaks_off {
+                assert!(content.ready().await);
+                content.end();
+            }
+        };
+        let continued = AtomicUsize::new(0);
+        let answer = async {
+            loop {
+                match answering.next().await {
+                    Event::Interim(_) => {}
+                    Event::Continue(go) => {
+                        continued.fetch_add(1, Ordering::Relaxed);
+                        go.send(()).expect("the content waits for it");
+                    }
+                    Event::Answer(answered) => return answered.response,
+                }
+            }
+        };
+        let ((), response) = tokio::join!(sending, answer);
+        assert_eq!(continued.into_inner(), 1);
+        let expected = if breaks_off { 400 } else { 200 };
+        assert_eq!(response.status, expected);
+    }
+    assert_eq!(over.lock().len(), 2);
+}
+
+#[test]
+fn a_fault_in_the_cache_is_one_requests_500() {
+    let mut world = World::new();
+    let (routes, find) = (
+        Vec::new(),
+        Box::new(|_: &Request<'_>| panic!("a test's panic")),
+    );
+    let settings = settings(&world.config);
+    world.shared.engine = Arc::new(Engine::new(settings, routes, find, Tiers::default()));
+    let (session, ..) = world.sessions();
+    let now = session.shared.engine.clock.now();
+    let request = session.request(head(&Method::GET, "/", ""));
+    let Reply::Now(response) = reply(&session, &request, now) else {
+        panic!("there is nobody to ask");
+    };
+    assert_eq!(response.status, 500);
+    assert_eq!(session.shared.engine.counters.of(Outcome::Error), 1);
+}
