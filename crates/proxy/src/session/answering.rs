@@ -107,13 +107,12 @@ impl Answering {
         let engine = &self.shared.engine;
         let now = engine.clock.now();
         let need = Need::of(&response);
-        let (is_endless, held) = match self.shared.room.hold(need, now).await {
-            Ok(held) => (need == Need::Tunnel, held),
-            Err(TooMany) => {
-                response = pages::too_many_streams(now);
-                (false, Held::default())
-            }
-        };
+        let held = self.shared.room.hold(need, now).await;
+        let is_endless = need == Need::Tunnel && held.is_ok();
+        let held = held.unwrap_or_else(|TooMany| {
+            response = pages::too_many_streams(now);
+            Held::default()
+        });
         engine.counters.count(response.outcome);
         let mut account = std::mem::take(&mut self.account);
         account.answered(&response, now);
