@@ -7,7 +7,7 @@ use crate::session::{Announced, Unanswered};
 
 /// A request that is under way.
 pub(super) struct Pending {
-    pub(super) unanswered: Unanswered,
+    pub(super) unanswered: Box<Unanswered>,
     /// `None`: there is no body.
     pub(super) framing: Framing,
     pub(super) expects_continue: bool,
@@ -18,7 +18,7 @@ pub(super) struct Pending {
 
 impl Pending {
     pub(super) fn new(
-        unanswered: Unanswered,
+        unanswered: Box<Unanswered>,
         head: &RequestHead<'_>,
         has_body: bool,
         asked: Asked,

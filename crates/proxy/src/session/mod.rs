@@ -75,7 +75,7 @@ pub(crate) enum Reply {
     /// This answer. Its body is whole, or lies in a file.
     Now(Response),
     /// Nothing yet: it has to be taken to the origin, with [`Session::ask`].
-    Ask(Unanswered),
+    Ask(Box<Unanswered>),
 }
 
 /// A request that the origin has to be asked about.
@@ -146,11 +146,11 @@ impl Session {
             }
             Served::Ask(question) => match last_hop::answer(request, now) {
                 Some(response) => Reply::Now(response),
-                None => Reply::Ask(Unanswered {
+                None => Reply::Ask(Box::new(Unanswered {
                     question,
                     head: OwnedHead::copied(request),
                     began: now,
-                }),
+                })),
             },
         }
     }
@@ -170,14 +170,14 @@ impl Session {
     /// content off the connection gives it to the [`ContentSender`].
     pub(crate) fn ask(
         &mut self,
-        unanswered: Unanswered,
+        unanswered: Box<Unanswered>,
         announced: Option<Announced>,
     ) -> (Answering, Option<ContentSender>) {
         let Unanswered {
             question,
             head,
             began,
-        } = unanswered;
+        } = *unanswered;
         let engine = &self.shared.engine;
         let rules = &engine.rules(question.route()).request;
         let (body, sender, expectation) = match announced {
