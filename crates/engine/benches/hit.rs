@@ -1,12 +1,17 @@
-//! What a hit costs in [`Engine::serve`]: route, facts, key, look-up, verdict, answer.
+//! What a hit costs in [`Engine::serve`]: route, facts, key, look-up, verdict, answer; and what a miss
+//! does, from the look-up until the response is stored and read.
 
 mod support;
 
+use std::future::Future;
 use std::hint::black_box;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use http::Method;
+use microcache_engine::cache::{Scope, Strength};
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::{
     Body, BoxFuture, Engine, Found, Incoming, Origin, OriginError, OriginRequest, OriginResponse,
@@ -109,12 +114,21 @@ fn engine(codings: &[&str]) -> Arc<Engine> {
 
 /// Has the page fetched and stored for a request with these fields.
 fn store(engine: &Arc<Engine>, fields: &str) {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let target = Bytes::from_static(TARGET);
+    runtime
+        .expect("a runtime")
+        .block_on(fetch(engine, target, fields));
+}
+
+/// Has a page fetched and stored, and reads it to its end.
+async fn fetch(engine: &Arc<Engine>, target: Bytes, fields: &str) {
     let fields = ["Host: www.example.com\r\n", fields].concat();
     let incoming = Incoming {
         method: Method::GET,
         scheme: Scheme::Http,
         host: Bytes::from_static(HOST),
-        target: Bytes::from_static(TARGET),
+        target,
         outgoing: FieldsBuf::from(Fields::new(fields.as_bytes())),
         fields: fields.into(),
         address: CLIENT.into(),
@@ -125,17 +139,41 @@ fn store(engine: &Arc<Engine>, fields: &str) {
         client: None,
         interim: None,
     };
+    let now = engine.clock.now();
+    let Served::Ask(question) = engine.serve(&incoming.as_request(), now) else {
+        panic!("it is not stored yet")
+    };
+    let mut response = Arc::clone(engine).ask(question, incoming).await;
+    while let Some(frame) = response.body.frame().await {
+        frame.expect("the body arrives");
+    }
+}
+
+/// Every request one for another page, which is fetched and stored.
+fn misses() -> Box<dyn FnMut()> {
+    let engine = engine(&[]);
     let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime").block_on(async {
-        let now = engine.clock.now();
-        let Served::Ask(question) = engine.serve(&incoming.as_request(), now) else {
-            panic!("it is not stored yet")
-        };
-        let mut response = Arc::clone(engine).ask(question, incoming).await;
-        while let Some(frame) = response.body.frame().await {
-            frame.expect("the body arrives");
+    let (runtime, mut number) = (runtime.expect("a runtime"), 0_u32);
+    Box::new(move || {
+        number += 1;
+        let target = format!("/articles/{number:08}").into();
+        runtime.block_on(fetch(&engine, target, PLAIN_FIELDS));
+    })
+}
+
+/// A cache in which purges of other things are still to be held against what is stored.
+fn with_rules() -> Arc<Engine> {
+    let engine = engine(&[]);
+    for number in 0..100 {
+        let tag = Scope::Tag(format!("tag-{number}").into());
+        let host = Scope::prefixed("www.example.com".into(), format!("/{number}/").into());
+        for scope in [tag, host] {
+            let purged = pin!(engine.cache.purge(scope, Strength::Hard));
+            let done = purged.poll(&mut Context::from_waker(Waker::noop()));
+            assert!(done.is_ready(), "there is no disk to wait for");
         }
-    });
+    }
+    engine
 }
 
 /// One request after the other, this many seconds after the response was received.
@@ -174,6 +212,10 @@ const CASES: &[Case] = &[
         prepare: || round(engine(&[]), PLAIN_FIELDS, 1, 200),
     },
     Case {
+        name: "fresh hit, 200 purges by rule",
+        prepare: || round(with_rules(), PLAIN_FIELDS, 1, 200),
+    },
+    Case {
         name: "fresh hit, fields of a browser",
         prepare: || round(engine(&[]), BROWSER_FIELDS, 1, 200),
     },
@@ -202,8 +244,12 @@ const CASES: &[Case] = &[
         name: "stale hit, refreshed by another",
         prepare: || round(engine(&[]), PLAIN_FIELDS, 61, 200),
     },
+    Case {
+        name: "1 KB miss, stored",
+        prepare: misses,
+    },
 ];
 
 fn main() {
-    support::main("A hit in `Engine::serve`", CASES);
+    support::main("A hit, and a miss, in the engine", CASES);
 }
