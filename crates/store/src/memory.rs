@@ -75,6 +75,7 @@ impl Object {
 
     /// The response that a request selects, the latest if there are several; the object again if
     /// there is none.
+    #[inline]
     pub fn select(self: Arc<Self>, request: &OriginView<'_>, now: Time) -> Result<Hit, Arc<Self>> {
         let mut selects = Selects::by(request, &self.notes);
         let index = self.variants.iter().rposition(|one| selects.one(one));
@@ -227,6 +228,7 @@ impl Memory {
     }
 
     /// What is known about a key.
+    #[inline]
     pub fn get(&self, key: &[u8]) -> Option<Arc<Object>> {
         self.cache.get(key)
     }

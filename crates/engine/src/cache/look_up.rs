@@ -48,6 +48,7 @@ impl Known {
 
 impl Cache {
     /// What memory has for a request.
+    #[inline]
     pub(crate) fn look_up(&self, key: &[u8], request: &OriginView<'_>, now: Time) -> Known {
         let Some(object) = self.memory.get(key) else {
             return Known::Nothing;
@@ -71,6 +72,7 @@ impl Cache {
 
     /// What is left of what memory has for a request, after the purges by rule that came since anybody
     /// looked.
+    #[cold]
     fn held_against_rules(
         &self,
         hit: Hit,
