@@ -159,11 +159,7 @@ impl Content {
 
 fn not_modified_fields(stored: Fields<'_>) -> Bytes {
     let mut kept = FieldsBuf::with_capacity(stored.as_block().len());
-    for (name, value) in stored {
-        if not_modified_keeps(name) {
-            kept.push(name, value);
-        }
-    }
+    kept.extend_if(stored, |name, _| not_modified_keeps(name));
     kept.into_block().into()
 }
 

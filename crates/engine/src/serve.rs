@@ -203,7 +203,6 @@ impl Engine {
             return pass(Forward::Bypass, None);
         }
         let together = match facts.handling() {
-            _ if request.upgrade => return pass(Forward::Bypass, Some(Detail::Upgrade)),
             Handling::Pass(why) => return pass(forward(why), Some(why.detail())),
             Handling::Credentialed => false,
             Handling::Cache => true,
@@ -361,7 +360,9 @@ impl Engine {
 /// What a request asks for on a route with these rules.
 fn facts_of(request: &Request<'_>, rules: &Rules) -> RequestFacts {
     let facts = RequestFacts::read(request.method, request.fields, request.has_body, rules);
-    if request.signed_in {
+    if request.upgrade {
+        facts.upgrading()
+    } else if request.signed_in {
         facts.signed_in()
     } else {
         facts
@@ -402,6 +403,7 @@ fn only_if_cached(forward: Forward, now: Time) -> Response {
 fn forward(why: PassReason) -> Forward {
     match why {
         PassReason::Method => Forward::Method,
+        PassReason::Upgrade => Forward::Bypass,
         _ => Forward::Request,
     }
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::fields::{Fields, FieldsBuf};
+use crate::fields::{Fields, FieldsBuf, is_one_of, split_list};
 
 /// Fields that never travel further, named in `Connection` or not.
 const HOP_BY_HOP: &[&str] = &[
@@ -90,7 +90,7 @@ impl<'a> Nominated<'a> {
 /// Whether a `Connection` value names a field that would be removed: the origin then sees another
 /// request than the cache does.
 pub(crate) fn names_fields(connection: &[u8]) -> bool {
-    crate::fields::split_list(connection).any(is_removable)
+    split_list(connection).any(is_removable)
 }
 
 /// Whether `name` is one of those that never travel further.
@@ -108,12 +108,6 @@ fn is_protected(name: &[u8]) -> bool {
     const TARGETED: &[u8] = b"-cache-control";
     let ending = &name[name.len().saturating_sub(TARGETED.len())..];
     is_one_of(name, PROTECTED) || ending.eq_ignore_ascii_case(TARGETED)
-}
-
-fn is_one_of(name: &[u8], names: &[&str]) -> bool {
-    names
-        .iter()
-        .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
 }
 
 #[cfg(test)]

@@ -261,7 +261,7 @@ pub(crate) fn without_default_port(scheme: Scheme, host: &[u8]) -> &[u8] {
 }
 
 /// Divides a target at its first `?`.
-pub(crate) fn split_query(path_and_query: &[u8]) -> (&[u8], Option<&[u8]>) {
+pub fn split_query(path_and_query: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memchr(b'?', path_and_query) {
         Some(mark) => (&path_and_query[..mark], Some(&path_and_query[mark + 1..])),
         None => (path_and_query, None),
@@ -460,6 +460,16 @@ mod tests {
         assert_eq!(url_of(b"h\xff\xff\xff\xffabc"), None);
     }
 
+    /// Expects requests for one target to have keys of their own.
+    fn check_all_differ(rules: &KeyRules, requests: &[&str]) {
+        for (i, one) in requests.iter().enumerate() {
+            for (j, other) in requests.iter().enumerate() {
+                let same = key_of(rules, "/", one) == key_of(rules, "/", other);
+                assert_eq!(same, i == j, "{one:?} {other:?}");
+            }
+        }
+    }
+
     #[test]
     fn components_cannot_pass_for_each_other() {
         let rules = KeyRules {
@@ -479,12 +489,7 @@ mod tests {
             "Cookie: c=1; c=2",
             "Cookie: c=1c2",
         ];
-        for (i, one) in requests.iter().enumerate() {
-            for (j, other) in requests.iter().enumerate() {
-                let same = key_of(&rules, "/", one) == key_of(&rules, "/", other);
-                assert_eq!(same, i == j, "{one:?} {other:?}");
-            }
-        }
+        check_all_differ(&rules, &requests);
         assert_eq!(
             key_of(&rules, "/", "Cookie: d=1; c=2"),
             key_of(&rules, "/", "cookie: e=3\nCookie:c=2")
@@ -596,12 +601,7 @@ mod tests {
             "Cookie: x=1, c_a=1",
             "Cookie: c_a=\"1\"",
         ];
-        for (i, one) in requests.iter().enumerate() {
-            for (j, other) in requests.iter().enumerate() {
-                let same = key_of(&rules, "/", one) == key_of(&rules, "/", other);
-                assert_eq!(same, i == j, "{one:?} {other:?}");
-            }
-        }
+        check_all_differ(&rules, &requests);
         assert_eq!(
             key_of(&rules, "/", "X-C-B: 1\nx-c-A: 2\nCookie: c_b=1; d=2; c_a=3"),
             key_of(&rules, "/", "x-c-a: 2\nx-c-b: 1\nCookie: c_a=3; c_b=1")

@@ -59,7 +59,7 @@ pub use origin_view::{OriginView, goes_with_fill};
 pub use patterns::{FieldPatterns, Patterns};
 pub use precondition::{Precondition, not_modified_keeps, precondition};
 pub use range::{RangeVerdict, range};
-pub use request::{Credentials, Handling, PassReason, RequestFacts};
+pub use request::{Credentials, Handling, PassReason, RequestFacts, is_event_stream};
 pub use reuse::{Reuse, Why, in_use_until, is_origin_failure, is_refusal, on_error, reuse};
 pub use rules::{
     CacheKind, CookiePatterns, KeyRules, Query, Reload, RequestRules, Rules, SetCookie, TagField,

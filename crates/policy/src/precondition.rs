@@ -2,7 +2,7 @@
 
 use crate::date;
 use crate::etag::{self, EntityTag};
-use crate::fields::Fields;
+use crate::fields::{Fields, is_one_of};
 use crate::request::RequestFacts;
 use crate::time::Time;
 
@@ -70,9 +70,7 @@ pub fn not_modified_keeps(name: &[u8]) -> bool {
         "trailer",
         "transfer-encoding",
     ];
-    !REPRESENTATION
-        .iter()
-        .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
+    !is_one_of(name, &REPRESENTATION)
 }
 
 /// Whether a list of entity tags holds one that `matches`, or `*`; `None` if there is no such

@@ -17,7 +17,6 @@ use crate::hop;
 use crate::range::WantedRange;
 use crate::rules::{Reload, Rules};
 use crate::time::Millis;
-use crate::upgrade;
 
 /// How a request goes through the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,8 +116,6 @@ impl RequestFacts {
             Handling::Pass(PassReason::Method)
         } else if has_body {
             Handling::Pass(PassReason::Body)
-        } else if seen.upgrade && !seen.upgrade_stays && seen.connection_upgrade {
-            Handling::Pass(PassReason::Upgrade)
         } else if seen.event_stream {
             Handling::Pass(PassReason::EventStream)
         } else if seen.connection_names_fields {
@@ -146,6 +143,14 @@ impl RequestFacts {
     #[must_use]
     pub const fn signed_in(mut self) -> Self {
         self.signed_in = true;
+        self
+    }
+
+    /// The same of a request that asks for another protocol
+    /// ([`upgrade::is_asked_for`](crate::upgrade::is_asked_for)).
+    #[must_use]
+    pub const fn upgrading(mut self) -> Self {
+        self.handling = Handling::Pass(PassReason::Upgrade);
         self
     }
 
@@ -229,9 +234,6 @@ struct Seen {
     cookies: cookies::Judged,
     cache_control: bool,
     pragma_no_cache: bool,
-    upgrade: bool,
-    upgrade_stays: bool,
-    connection_upgrade: bool,
     connection_names_fields: bool,
     event_stream: bool,
     conditional: bool,
@@ -266,7 +268,9 @@ impl Seen {
                         self.cookies.take_line(value, rules);
                     }
                 } else if let Some(value) = line.value_of("connection") {
-                    self.note_connection(value);
+                    // What nearly all clients say takes nothing away.
+                    self.connection_names_fields |=
+                        !value.eq_ignore_ascii_case(b"keep-alive") && hop::names_fields(value);
                 } else if let Some(value) = line.value_of("cache-control") {
                     self.cache_control = true;
                     self.directives.note_line(value);
@@ -287,24 +291,8 @@ impl Seen {
                     self.range = WantedRange::parse(value);
                 }
             }
-            b'u' => {
-                if let Some(value) = line.value_of("upgrade") {
-                    self.upgrade = true;
-                    self.upgrade_stays |= !upgrade::may_travel(value);
-                }
-            }
             _ => {}
         }
-    }
-
-    fn note_connection(&mut self, value: &[u8]) {
-        // What nearly all clients say takes nothing away.
-        if value.eq_ignore_ascii_case(b"keep-alive") {
-            return;
-        }
-        self.connection_upgrade |=
-            split_list(value).any(|option| option.eq_ignore_ascii_case(b"upgrade"));
-        self.connection_names_fields |= hop::names_fields(value);
     }
 }
 
@@ -317,13 +305,16 @@ const CONDITIONS: [&str; 4] = [
 ];
 
 fn accepts_event_stream(accept: &[u8]) -> bool {
-    // Most lists have no hyphen at all.
-    memchr::memchr(b'-', accept).is_some() && accept.split(|&b| b == b',').any(is_event_stream)
+    // Most lists are too short, or have no hyphen at all.
+    accept.len() >= EVENT_STREAM.len()
+        && memchr::memchr(b'-', accept).is_some()
+        && accept.split(|&b| b == b',').any(is_event_stream)
 }
+
+const EVENT_STREAM: &[u8] = b"text/event-stream";
 
 /// Whether a media type, whatever its parameters, is that of an event stream.
 pub fn is_event_stream(media_type: &[u8]) -> bool {
-    const EVENT_STREAM: &[u8] = b"text/event-stream";
     media_type
         .trim_ascii_start()
         .split_at_checked(EVENT_STREAM.len())

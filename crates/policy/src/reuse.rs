@@ -32,19 +32,6 @@ pub enum Why {
     Reload,
 }
 
-impl Why {
-    /// A token for the `detail` of `Cache-Status`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::NoCache => "no-cache",
-            Self::MaxAge => "max-age",
-            Self::MinFresh => "min-fresh",
-            Self::Reload => "reload",
-        }
-    }
-}
-
 /// Decides. A client that names `max-age` or `min-fresh` gets no stale answer (§5.2.1.1); without
 /// either, the stale window counts.
 pub fn reuse(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> Reuse {

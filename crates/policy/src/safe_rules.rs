@@ -13,12 +13,18 @@ use crate::storable::NotStorable;
 use crate::stored_fields::fields_to_store;
 use crate::testing::{RECEIVED, fields, get, judge, lifetime, view};
 use crate::trust::only_from_trusted_peers;
+use crate::upgrade;
 use crate::validate::is_conditional_field;
 use crate::vary::{self, Selection, Vary};
 
 fn handling(method: &Method, request: &str, has_body: bool) -> Handling {
     let request = fields(request);
-    RequestFacts::read(method, request.fields(), has_body, &Rules::default()).handling()
+    let facts = RequestFacts::read(method, request.fields(), has_body, &Rules::default());
+    if upgrade::is_asked_for(request.fields()) {
+        facts.upgrading().handling()
+    } else {
+        facts.handling()
+    }
 }
 
 fn refused(request: &str, status: u16, response: &str) -> Option<NotStorable> {

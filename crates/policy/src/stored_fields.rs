@@ -1,7 +1,7 @@
 //! Which fields of a response are stored (RFC 9111 §3.1).
 
 use crate::directives;
-use crate::fields::{Fields, FieldsBuf};
+use crate::fields::{Fields, FieldsBuf, is_one_of};
 use crate::hop::{Nominated, is_hop_by_hop};
 use crate::rules::{Rules, SetCookie};
 use crate::syntax::is_token;
@@ -49,9 +49,7 @@ pub fn is_stored_form(block: &[u8]) -> bool {
 }
 
 fn is_never_stored(name: &[u8]) -> bool {
-    ["age", "content-length", "trailer"]
-        .iter()
-        .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
+    is_one_of(name, &["age", "content-length", "trailer"])
 }
 
 /// The names in `private="…"` and `no-cache="…"` (RFC 9111 §5.2.2.4, §5.2.2.7).

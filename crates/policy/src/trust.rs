@@ -1,7 +1,7 @@
 //! What becomes of a request's fields on their way to the origin: the one place that says which of
 //! them travel.
 
-use crate::fields::Fields;
+use crate::fields::{Fields, is_one_of};
 use crate::hop::is_hop_by_hop;
 use crate::rules::RequestRules;
 
@@ -44,9 +44,7 @@ pub fn is_rewritten(name: &[u8]) -> bool {
         "x-forwarded-host",
         "x-forwarded-proto",
     ];
-    REWRITTEN
-        .iter()
-        .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
+    is_one_of(name, &REWRITTEN)
 }
 
 /// The lines that drive the answer of an origin only because somebody is believed: a trusted peer,
@@ -172,12 +170,6 @@ fn is_address(name: &[u8]) -> bool {
     ADDRESSES
         .iter()
         .any(|one| name.len() == one.len() && name.iter().zip(one.bytes()).all(same))
-}
-
-fn is_one_of(name: &[u8], names: &[&str]) -> bool {
-    names
-        .iter()
-        .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
 }
 
 fn begins_with_one_of(name: &[u8], beginnings: &[&str]) -> bool {

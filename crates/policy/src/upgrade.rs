@@ -1,6 +1,6 @@
 //! Which offers to change the protocol may travel through a cache (RFC 9110 §7.8).
 
-use crate::fields::split_list;
+use crate::fields::{Fields, split_list};
 use crate::syntax::is_token;
 
 /// Protocols in which more requests would follow: once client and origin speak one of them in a
@@ -8,9 +8,18 @@ use crate::syntax::is_token;
 /// is left.
 const OF_REQUESTS: [&[u8]; 6] = [b"h2c", b"h2", b"h3", b"http", b"https", b"tls"];
 
+/// Whether a request with these fields asks to leave HTTP for a protocol that may be spoken through
+/// here. If not, its offer stays here, and it is a request like any other. In HTTP/1.0 there is no such
+/// offer, and whoever reads heads knows that.
+pub fn is_asked_for(request: Fields<'_>) -> bool {
+    let says_so = |option: &[u8]| option.eq_ignore_ascii_case(b"upgrade");
+    let mut offers = request.all("upgrade").peekable();
+    offers.peek().is_some() && offers.all(may_travel) && request.members("connection").any(says_so)
+}
+
 /// Whether all that a value of `Upgrade` offers may be passed on: other protocols than HTTP, each
 /// written as the grammar has it, so that no other program finds another one in it.
-pub fn may_travel(upgrade: &[u8]) -> bool {
+fn may_travel(upgrade: &[u8]) -> bool {
     let mut offers = split_list(upgrade).peekable();
     offers.peek().is_some() && offers.all(is_foreign)
 }

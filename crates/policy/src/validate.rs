@@ -1,7 +1,7 @@
 //! Validation with the origin: what to ask, and what its answer changes (RFC 9111 §3.2, §4.3).
 
 use crate::etag::EntityTag;
-use crate::fields::{Fields, FieldsBuf};
+use crate::fields::{Fields, FieldsBuf, is_one_of};
 use crate::hop;
 use crate::request::RequestFacts;
 use crate::rules::{Rules, SetCookie};
@@ -39,9 +39,7 @@ pub fn is_conditional_field(name: &[u8]) -> bool {
         "range",
         "request-range",
     ];
-    CONDITIONAL
-        .iter()
-        .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
+    is_one_of(name, &CONDITIONAL)
 }
 
 /// Whether a 304 speaks of this stored response (§4.3.4). One without any validator answers the
@@ -166,9 +164,7 @@ fn describes_framing(name: &[u8]) -> bool {
         "content-range",
         "transfer-encoding",
     ];
-    FRAMING
-        .iter()
-        .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
+    is_one_of(name, &FRAMING)
 }
 
 #[cfg(test)]

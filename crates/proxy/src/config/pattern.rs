@@ -167,14 +167,6 @@ fn without_port(host: &[u8]) -> &[u8] {
     }
 }
 
-/// The path, and the query if there is one.
-pub(super) fn split_path(path_and_query: &[u8]) -> (&[u8], Option<&[u8]>) {
-    match memchr::memchr(b'?', path_and_query) {
-        Some(at) => (&path_and_query[..at], Some(&path_and_query[at + 1..])),
-        None => (path_and_query, None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,10 +1,11 @@
 //! Routes: which requests, and what holds for them.
 
 use http::Method;
+use microcache_policy::key::split_query;
 use microcache_policy::patterns::takes;
 use microcache_policy::{Fields, Rules, cookies, query};
 
-use super::pattern::{Glob, HostPattern, split_path};
+use super::pattern::{Glob, HostPattern};
 
 /// What holds for the requests it matches.
 #[derive(Clone, Debug)]
@@ -77,7 +78,7 @@ impl Matcher {
         if self.paths.is_empty() {
             return true;
         }
-        let (path, _) = split_path(path_and_query);
+        let (path, _) = split_query(path_and_query);
         self.paths.iter().any(|pattern| pattern.matches(path))
     }
 }
@@ -115,7 +116,7 @@ impl Condition {
                 .flat_map(cookies::in_any_reading)
                 .any(|pair| self.is_cookie(pair.trim_ascii())),
             Part::Query => {
-                let (_, query) = split_path(path_and_query);
+                let (_, query) = split_query(path_and_query);
                 query
                     .into_iter()
                     .flat_map(query::parameters)

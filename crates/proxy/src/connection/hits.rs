@@ -92,7 +92,7 @@ impl Connection {
             target: &target,
             fields: head.fields,
             has_body,
-            upgrade: head.upgrade && head.fields.all("upgrade").all(upgrade::may_travel),
+            upgrade: head.upgrade && upgrade::is_asked_for(head.fields),
         });
         let mut asked = Asked {
             head_only: method == Method::HEAD,

@@ -2,6 +2,7 @@
 
 use http::Method;
 use microcache_engine::{Body, Outcome, Request, Response};
+use microcache_policy::fields::is_one_of;
 use microcache_policy::{CacheStatus, Detail, FieldsBuf, MaxForwards, Time, date, max_forwards};
 
 /// What TRACE gives back: the way of the request, and nothing that a proxy on this way may have
@@ -42,10 +43,7 @@ pub(crate) fn answer(request: &Request<'_>, now: Time) -> Option<Response> {
 fn reflection(request: &Request<'_>) -> Vec<u8> {
     let mut seen = FieldsBuf::new();
     for (name, value) in request.fields {
-        if TRACED
-            .iter()
-            .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
-        {
+        if is_one_of(name, &TRACED) {
             seen.push(name, value);
         }
     }

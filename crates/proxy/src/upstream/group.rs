@@ -9,7 +9,7 @@ use microcache_engine::body::Body;
 use microcache_engine::origin::{
     BoxFuture, Origin, OriginError, OriginRequest, OriginResponse, Tunnel,
 };
-use microcache_policy::Fields;
+use microcache_policy::is_event_stream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
@@ -341,7 +341,8 @@ impl Group {
             return Ok(response);
         }
         let mut silence = self.settings.between_bytes_timeout;
-        if is_event_stream(response.fields.fields()) {
+        let media_type = response.fields.fields().get("content-type");
+        if media_type.is_some_and(is_event_stream) {
             silence = self.settings.event_stream_timeout;
             // Nor is a stream that may never end.
             exchange.permit = None;
@@ -372,15 +373,6 @@ fn whole_body(connection: &mut Connection, framing: Framing) -> Option<Body> {
     };
     bytes::Buf::advance(&mut connection.buf, length);
     Some(body)
-}
-
-fn is_event_stream(fields: Fields<'_>) -> bool {
-    fields.get("content-type").is_some_and(|value| {
-        let essence = value.split(|&b| b == b';').next().unwrap_or_default();
-        essence
-            .trim_ascii()
-            .eq_ignore_ascii_case(b"text/event-stream")
-    })
 }
 
 impl Origin for Group {
