@@ -145,6 +145,16 @@ impl LocalTier for Slow {
         Some(Box::new(SlowSpool(self.clone(), Vec::new())))
     }
 
+    fn renew(
+        &self,
+        _: EntryId,
+        _: Entry,
+        _: Bytes,
+        _: Duration,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(async { Ok(Put::Refused) })
+    }
+
     fn list(&self, _: Option<EntryId>, _: usize) -> BoxFuture<'_, Result<Listing, TierError>> {
         Box::pin(async { Err(TierError::Down) })
     }

@@ -80,7 +80,7 @@ pub struct Head {
     pub fields: Bytes,
     /// When the request was sent that brought it.
     pub began: Time,
-    body_sum: u64,
+    pub(crate) body_sum: u64,
     /// By what it may be purged together with others.
     pub tags: TagNumbers,
     generation: u64,

@@ -213,6 +213,17 @@ pub trait LocalTier: Tier {
     /// such now.
     fn spool(&self) -> Option<Box<dyn Spool>>;
 
+    /// Puts another head in place of the one of an entry, whose body stays, for `expires` at most; not
+    /// if it has been removed, or another has come in its place. At any moment there is the old entry or
+    /// the new one.
+    fn renew(
+        &self,
+        id: EntryId,
+        from: Entry,
+        head: Bytes,
+        expires: Duration,
+    ) -> BoxFuture<'_, Result<Put, TierError>>;
+
     /// What is kept under the ids after this one, in their order: at most so many, and perhaps fewer,
     /// so that it does not take long.
     fn list(

@@ -326,6 +326,30 @@ impl Files {
         }
     }
 
+    /// Whether an entry was removed since then, or is on its way out.
+    pub(super) fn was_removed(&self, id: EntryId, began: Token) -> bool {
+        let state = self.state.lock();
+        let is_known = state.index.get(id).is_some() || !state.is_complete;
+        !is_known || state.condemned.contains_key(&id) || state.removals.since(began.0, id)
+    }
+
+    /// Notes that an entry has another head now, unless it was removed meanwhile. For who holds the
+    /// stripe.
+    pub(super) fn was_renewed(&self, known: Known, began: Token, head: &Bytes) {
+        let id = known.id;
+        let mut state = self.state.lock();
+        let is_gone = state.is_complete && state.index.get(id).is_none();
+        if !(is_gone || state.condemned.contains_key(&id) || state.removals.since(began.0, id)) {
+            state.index.insert(known);
+            state.open.renew(id, head);
+        }
+    }
+
+    /// Keeps files of this id from getting or losing their name, or another head.
+    pub(super) fn share(&self, id: EntryId) -> RwLockReadGuard<'_, ()> {
+        self.stripe_of(id).read()
+    }
+
     /// Keeps files of this id from getting or losing their name, unless that is happening now.
     pub(super) fn try_share(&self, id: EntryId) -> Option<RwLockReadGuard<'_, ()>> {
         self.stripe_of(id).try_read()

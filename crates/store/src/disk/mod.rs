@@ -19,6 +19,7 @@ mod lock;
 mod open;
 mod read;
 mod removals;
+mod renew;
 mod spool;
 mod state;
 mod write;
@@ -39,6 +40,7 @@ use self::crew::Crew;
 use self::files::{Files, Lookup};
 use self::format::Flaw;
 use self::health::Health;
+use self::renew::{Renewal, Renewed};
 use self::spool::DiskSpool;
 use crate::tier::{
     BoxFuture, Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, Put, Spool,
@@ -332,6 +334,33 @@ impl LocalTier for Disk {
         let place = Arc::clone(&self.spools).try_acquire_owned().ok()?;
         let (files, writing) = (Arc::clone(&self.files), Arc::clone(&self.writing));
         Some(Box::new(DiskSpool::new(files, writing, place)))
+    }
+
+    fn renew(
+        &self,
+        id: EntryId,
+        from: Entry,
+        head: Bytes,
+        expires: Duration,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        let began = self.files.now();
+        let files = Arc::clone(&self.files);
+        let job = move || {
+            let renewal = Renewal {
+                id,
+                from,
+                head,
+                expires: expiry::after(expires),
+                began,
+            };
+            match renew::renew(&files, &renewal) {
+                Ok(Renewed::Done) => Ok(Put::Stored),
+                Ok(Renewed::NotThere) | Err(Failure::Removed) => Ok(Put::ClaimLost),
+                Err(Failure::NoRoom | Failure::TooLarge) => Ok(Put::Refused),
+                Err(failure) => Err(failure),
+            }
+        };
+        Box::pin(self.writing.run(job))
     }
 
     fn list(

@@ -60,6 +60,13 @@ impl OpenFiles {
         true
     }
 
+    /// The entry has another head now.
+    pub(super) fn renew(&mut self, id: EntryId, head: &Bytes) {
+        if let Some(open) = self.entries.get_mut(&id) {
+            open.head = head.clone();
+        }
+    }
+
     /// Counts a file that is open without being kept here.
     pub(super) fn lend(&mut self, body: &Arc<FileBody>) {
         self.lent.push(Arc::downgrade(body));

@@ -15,6 +15,7 @@ use super::expiry::is_over;
 use super::files::Files;
 use super::format::{self, Flaw, Prefix};
 use super::index::Known;
+use super::renew::SECOND;
 use super::write::HEAD_ROOM;
 use crate::content::{BLOCK, Content, FileBody};
 use crate::tier::{Entry, EntryId, Token};
@@ -49,7 +50,16 @@ pub(super) fn read(files: &Files, id: EntryId, asked: Token) -> Result<Option<En
         file: &file,
         flags: ReadWriteFlags::empty(),
     };
-    let read = Opened::new(source, id, files.settings.inline).and_then(|opened| match opened {
+    let inline = files.settings.inline;
+    let opened = match Opened::new(source, id, inline) {
+        // Its head may have been about to be renewed: nobody does that now.
+        Err(Failure::Flaw(_)) | Ok(None) => {
+            let _shared = files.share(id);
+            Opened::new(source, id, inline)
+        }
+        opened => opened,
+    };
+    let read = opened.and_then(|opened| match opened {
         Some(opened) => opened.entry(files, asked).map(Some),
         None => Ok(None),
     });
@@ -95,6 +105,9 @@ pub(super) struct Opened<'a> {
     file_len: u64,
     pub(super) prefix: Prefix,
     pub(super) head: Bytes,
+    /// The head is the one that was written later, in the second place: see [`super::renew`].
+    pub(super) is_second: bool,
+    seal: u64,
     /// The beginning of the file, or all of it.
     opening: Bytes,
 }
@@ -124,28 +137,34 @@ impl<'a> Opened<'a> {
             OPENING
         };
         let opening = source.read_at(0, wanted as usize)?;
-        let prefix = Prefix::decode(&opening, file_len).map_err(Failure::Flaw)?;
-        if prefix.id != id {
-            return Err(Failure::Flaw(Flaw::Id));
-        }
-        let head = if prefix.head().end <= opening.len() {
-            opening.slice(prefix.head())
-        } else {
-            source.read_at(Prefix::LEN as u64, prefix.head_len as usize)?
+        let first = Headed::read(source, &opening, 0, id, file_len);
+        let second = match &first {
+            Ok(first) if !first.has_second_place() => None,
+            Ok(_) | Err(Failure::Flaw(_)) if file_len > HEAD_ROOM as u64 => {
+                Headed::second(source, &opening, id, file_len)?
+            }
+            _ => None,
         };
-        prefix.check_head(&opening, &head).map_err(Failure::Flaw)?;
+        let is_second = second.is_some();
+        let Headed { prefix, head, seal } = second.map_or(first, Ok)?;
         Ok((!is_over(prefix.expires)).then_some(Self {
             source,
             file_len,
             prefix,
             head,
+            is_second,
+            seal,
             opening,
         }))
     }
 
     /// The checksum that this head has had since it was written, and no other one.
-    pub(super) fn seal(&self) -> u64 {
-        Prefix::seal(&self.opening)
+    pub(super) const fn seal(&self) -> u64 {
+        self.seal
+    }
+
+    pub(super) const fn file_len(&self) -> u64 {
+        self.file_len
     }
 
     fn entry(self, files: &Files, asked: Token) -> Result<Answer, Failure> {
@@ -204,6 +223,60 @@ impl<'a> Opened<'a> {
     }
 }
 
+/// A prefix and its head.
+struct Headed {
+    prefix: Prefix,
+    head: Bytes,
+    seal: u64,
+}
+
+impl Headed {
+    /// Those at `offset`, where `opening` has been read.
+    fn read(
+        source: Source<'_>,
+        opening: &Bytes,
+        offset: usize,
+        id: EntryId,
+        file_len: u64,
+    ) -> Result<Self, Failure> {
+        let prefix = Prefix::decode(opening, file_len).map_err(Failure::Flaw)?;
+        if prefix.id != id {
+            return Err(Failure::Flaw(Flaw::Id));
+        }
+        let head = if prefix.head().end <= opening.len() {
+            opening.slice(prefix.head())
+        } else {
+            source.read_at((offset + Prefix::LEN) as u64, prefix.head_len as usize)?
+        };
+        prefix.check_head(opening, &head).map_err(Failure::Flaw)?;
+        let seal = Prefix::seal(opening);
+        Ok(Self { prefix, head, seal })
+    }
+
+    /// Whether there may be another head in the room before the body.
+    const fn has_second_place(&self) -> bool {
+        self.prefix.body_offset as usize >= HEAD_ROOM && self.prefix.head().end <= SECOND
+    }
+
+    /// Those in the second place, if there is something whole. `beginning` was read of the file.
+    fn second(
+        source: Source<'_>,
+        beginning: &Bytes,
+        id: EntryId,
+        file_len: u64,
+    ) -> Result<Option<Self>, Failure> {
+        let opening = match beginning.get(SECOND..HEAD_ROOM) {
+            Some(_) => beginning.slice(SECOND..HEAD_ROOM),
+            None => source.read_at(SECOND as u64, OPENING as usize)?,
+        };
+        match Self::read(source, &opening, SECOND, id, file_len) {
+            Ok(headed) if headed.prefix.body_offset as usize >= HEAD_ROOM => Ok(Some(headed)),
+            Ok(_) | Err(Failure::Flaw(_)) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
 /// The body in its file, with the checksums that [`Opened::sums`] gave.
 pub(super) fn in_file(
     file: File,
@@ -233,6 +306,13 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
         Err(Errno::PERM) => rustix::fs::open(path, HOW - OFlags::NOATIME, Mode::empty())?,
         opened => opened?,
     };
+    Ok(file.into())
+}
+
+/// The same for who gives it another head.
+pub(super) fn open_to_write(path: &Path) -> io::Result<File> {
+    let how = HOW - OFlags::NOATIME;
+    let file = rustix::fs::open(path, how | OFlags::RDWR, Mode::empty())?;
     Ok(file.into())
 }
 

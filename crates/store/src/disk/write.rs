@@ -26,6 +26,10 @@ const PIECE: usize = 1024 * 1024;
 /// becomes a hole, which takes no room.
 pub(super) const HEAD_ROOM: usize = 64 * 1024;
 
+/// From this size on there is room before a body, so that its head can be renewed where it is. Of
+/// smaller ones the file is written anew.
+const IN_PLACE_FROM: u64 = 1024 * 1024;
+
 /// Writes an entry. A body that is not answered from memory later stays open.
 pub(super) fn write(
     files: &Arc<Files>,
@@ -34,7 +38,14 @@ pub(super) fn write(
     expires: u64,
     began: Token,
 ) -> Result<(), Failure> {
-    let mut draft = Draft::begin(files, Prefix::LEN + entry.head.len())?;
+    let opening = Prefix::LEN + entry.head.len();
+    let is_renewed_in_place = entry.body.len() >= IN_PLACE_FROM;
+    let body_offset = if is_renewed_in_place {
+        HEAD_ROOM.max(opening)
+    } else {
+        opening
+    };
+    let mut draft = Draft::begin(files, body_offset)?;
     match (&entry.body, entry.body.file()) {
         (Content::Bytes(bytes), _) => draft.append(bytes)?,
         (_, None) => return Err(Failure::Source(ErrorKind::NotFound.into())),

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::lanes::{Job, Lanes};
 use super::placed::{Placed, decode};
 use crate::content::Content;
-use crate::encoding::{Record, Varies, checksum, encode, encode_varies};
+use crate::encoding::{Head, Record, Varies, checksum, encode, encode_varies};
 use crate::memory::Hit;
 use crate::random;
 use crate::stored::Stored;
@@ -182,13 +182,35 @@ impl Placed {
             return Ok(Put::ClaimLost);
         };
         let Some(body) = response.body.bytes() else {
-            return Ok(Put::Refused);
+            return self.renew(id, storing).await;
         };
         let entry = Entry {
             head: encode(key, response, body.len() as u64, checksum(body)),
             body: response.body.clone(),
         };
         self.tier.put(id, entry, *expires, token).await
+    }
+
+    /// What lies in a file of this tier stays there, and gets the response's head, if it is still the
+    /// response's body.
+    async fn renew(&self, id: EntryId, storing: &Storing) -> Result<Put, TierError> {
+        let Storing { key, response, .. } = storing;
+        let (Some(local), Some(body)) = (&self.local, response.file()) else {
+            return Ok(Put::Refused);
+        };
+        let Got::Entry(entry) = self.tier.get(id, None).await? else {
+            return Ok(Put::ClaimLost);
+        };
+        let old = Head::decode(&entry.head);
+        let is_it = match (&old, entry.body.file()) {
+            (Ok(old), Some(lying)) => old.key == key[..] && body.is_same_as(&lying),
+            _ => false,
+        };
+        let (true, Ok(old)) = (is_it, old) else {
+            return Ok(Put::ClaimLost);
+        };
+        let head = encode(key, response, old.body_len, old.body_sum);
+        local.renew(id, entry, head, storing.expires).await
     }
 
     /// The id that a response is to be stored under, and the claim that is left for it. The

@@ -204,10 +204,10 @@ impl Tiers {
             let claimed = claimed
                 .as_mut()
                 .filter(|claimed| Arc::ptr_eq(&claimed.tier, placed));
-            // What lies in a file is on disk already.
-            let wanted = expires > 0
-                && response.body.bytes().is_some()
-                && (claimed.is_some() || !placed.tier.is_shared());
+            // What lies in a file is on disk already, and gets another head there.
+            let has_body = response.body.bytes().is_some()
+                || placed.local.is_some() && response.file().is_some();
+            let wanted = expires > 0 && has_body && (claimed.is_some() || !placed.tier.is_shared());
             if !wanted || !placed.has_room(charged, self.limits.queue) {
                 continue;
             }

@@ -325,6 +325,16 @@ mod tests {
             Some(Box::new(SlowSpool(Arc::clone(&self.0), Vec::new())))
         }
 
+        fn renew(
+            &self,
+            _: EntryId,
+            _: Entry,
+            _: Bytes,
+            _: Duration,
+        ) -> BoxFuture<'_, Result<Put, TierError>> {
+            Box::pin(async { Ok(Put::Refused) })
+        }
+
         fn list(&self, _: Option<EntryId>, _: usize) -> BoxFuture<'_, Result<Listing, TierError>> {
             Box::pin(async { Err(TierError::Down) })
         }

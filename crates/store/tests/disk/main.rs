@@ -2,10 +2,11 @@
 
 mod journal;
 mod list;
+mod renew;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;

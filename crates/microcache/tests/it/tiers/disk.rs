@@ -187,6 +187,54 @@ fn bodies_too_large_for_memory_are_read_from_disk_in_whole_and_in_part() {
     assert_eq!((origin.count("/known"), origin.count("/unknown")), asked);
 }
 
+/// One lies on the disk alone. The other is in memory too, and after a restart it is sent from its file.
+#[test]
+fn what_was_confirmed_is_fresh_after_a_restart_and_its_body_is_not_fetched_again() {
+    let (origin, folder) = (Origin::start(), Folder::new());
+    let bodies = [
+        ("/large", noise(300_000, 21)),
+        ("/small", noise(40_000, 22)),
+    ];
+    for (target, body) in &bodies {
+        let first = Reply::new(200)
+            .with_all(&["Cache-Control: max-age=0", "ETag: \"a\""])
+            .body(body);
+        let confirmed = Reply::new(304).with_all(&[
+            "Cache-Control: max-age=1000",
+            "ETag: \"a\"",
+            "X-Confirmed: yes",
+        ]);
+        origin.on(target).reply(first).reply(confirmed);
+    }
+    let flags = [
+        "--memory",
+        "1MiB",
+        "--disk",
+        &folder.disk(),
+        "--stale-while-revalidate",
+        "0s",
+    ];
+    let proxy = Proxy::start(&origin, &flags);
+    for (target, body) in &bodies {
+        assert!(proxy.get(target).body == *body);
+    }
+    end(proxy);
+    let proxy = Proxy::start(&origin, &flags);
+    for (target, body) in &bodies {
+        let confirmed = proxy.get(target);
+        assert!(confirmed.body == *body, "{target}");
+        assert_eq!(confirmed.cache().get("fwd-status"), Some("304"), "{target}");
+    }
+    end(proxy);
+    let proxy = Proxy::start(&origin, &flags);
+    for (target, body) in &bodies {
+        let found = proxy.get(target);
+        assert_found(&found, "disk", body);
+        assert_eq!(found.field("x-confirmed"), Some("yes"), "{target}");
+        assert_eq!(origin.count(target), 2, "{target}");
+    }
+}
+
 #[test]
 fn a_large_body_that_breaks_off_is_not_kept() {
     let (origin, folder) = (Origin::start(), Folder::new());
