@@ -38,10 +38,6 @@ pub enum Corrupt {
 
 /// What a tier keeps under one id.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a record is taken apart where it is made, and most are responses"
-)]
 pub enum Record {
     /// A response.
     Response(Stored),
@@ -59,6 +55,8 @@ pub struct Varies {
     pub generation: u64,
     /// When the request was sent that brought it.
     pub began: Time,
+    /// How long the record is kept. Variants that are to be found for longer have it renewed.
+    pub until: Time,
 }
 
 /// What a head says, before its body is there.
@@ -109,7 +107,9 @@ pub fn encode_varies(key: &[u8], varies: &Varies) -> Bytes {
         varies.began.as_millis(),
         varies.generation,
     ];
-    let parts = [key, varies.names.as_bytes(), &[], &[], &[]];
+    // It has no selection of its own.
+    let until = varies.until.as_millis().to_le_bytes();
+    let parts = [key, varies.names.as_bytes(), &until, &[], &[]];
     assemble(VARIES, numbers, [0; Lifetime::ENCODED_LEN], parts)
 }
 
@@ -222,6 +222,12 @@ impl Head {
                 names: self.vary,
                 generation: self.generation,
                 began: self.began,
+                until: self
+                    .selection
+                    .first_chunk()
+                    .map_or_else(Time::default, |until| {
+                        Time::from_millis(u64::from_le_bytes(*until))
+                    }),
             }));
         }
         let stored = Stored::new(
@@ -289,6 +295,7 @@ mod tests {
             names: VaryNames::default(),
             generation: 42,
             began: Time::from_secs(7),
+            until: Time::from_secs(8),
         };
         let head = Head::decode(&encode_varies(b"key", &varies)).unwrap();
         assert_eq!(head.key, &b"key"[..]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use microcache_policy::{VaryNames, vary};
+use microcache_policy::{Time, VaryNames, vary};
 use tokio::sync::oneshot;
 
 use super::lanes::{Job, Lanes};
@@ -14,7 +14,13 @@ use crate::encoding::{Head, Record, Varies, checksum, encode, encode_varies};
 use crate::memory::Hit;
 use crate::random;
 use crate::stored::Stored;
-use crate::tier::{Entry, EntryId, Got, Put, TierError, Token};
+use crate::tier::{Claim, Entry, EntryId, Got, Put, TierError, Token};
+
+/// The record that says what a key varies on is kept for so much longer than the variant for which it
+/// is written, so that the next ones need not all prolong it.
+const VARIES_LONGER: Duration = Duration::from_mins(1);
+/// How long that may take; the next one tries again.
+const PROLONGING: Duration = Duration::from_secs(1);
 
 /// A response on its way into the tier.
 #[derive(Debug)]
@@ -235,6 +241,11 @@ impl Placed {
             (Some(varies), on_variant) if varies.names == response.vary => {
                 let id = variant(varies.generation);
                 let is_good = claim.is_none() || on_variant == Some(id);
+                if is_good && varies.until < response.lifetime.usable_until() {
+                    let prolonged = self.prolong(key, &varies, response, expires).await;
+                    // Where that fails, the variant is only found for less long.
+                    let _ = self.counted(prolonged);
+                }
                 Ok(is_good.then_some((id, token)))
             }
             // The origin varies on something else now: whoever comes next begins anew.
@@ -252,15 +263,56 @@ impl Placed {
                     // Two processes must not give their variants the same.
                     generation: random::number(),
                     began: response.began,
+                    until: varies_until(response),
                 };
-                let entry = Entry {
-                    head: encode_varies(key, &varies),
-                    body: Content::default(),
-                };
-                let put = self.tier.put(base, entry, expires, token).await?;
+                let put = self.put_varies(key, &varies, expires, token).await?;
                 Ok((put == Put::Stored).then(|| (variant(varies.generation), None)))
             }
         }
+    }
+
+    /// Has the record that says what a key varies on kept for as long as a variant that hangs on it. Its
+    /// generation stays; and if it is removed meanwhile, or another one has come, so does that.
+    async fn prolong(
+        &self,
+        key: &[u8],
+        known: &Varies,
+        response: &Stored,
+        expires: Duration,
+    ) -> Result<(), TierError> {
+        let base = EntryId::of(key);
+        let Claim::Mine(token) = self.tier.claim(base, PROLONGING).await? else {
+            // Somebody is at it.
+            return Ok(());
+        };
+        // What the claim is for was not looked at before it was given.
+        let varies = match self.varies(base, key).await {
+            Ok(Some(now)) if now == *known => Varies {
+                until: varies_until(response),
+                ..now
+            },
+            _ => return self.tier.release(base, token).await,
+        };
+        let put = self.put_varies(key, &varies, expires, Some(token)).await?;
+        if put == Put::Refused {
+            self.tier.release(base, token).await?;
+        }
+        Ok(())
+    }
+
+    async fn put_varies(
+        &self,
+        key: &[u8],
+        varies: &Varies,
+        expires: Duration,
+        token: Option<Token>,
+    ) -> Result<Put, TierError> {
+        let entry = Entry {
+            head: encode_varies(key, varies),
+            body: Content::default(),
+        };
+        let expires = expires.saturating_add(VARIES_LONGER);
+        self.tier.put(EntryId::of(key), entry, expires, token).await
     }
 
     /// What the key varies on.
@@ -307,6 +359,11 @@ impl Drop for Worker<'_> {
     }
 }
 
+fn varies_until(response: &Stored) -> Time {
+    let longer = VARIES_LONGER.as_millis() as u64;
+    response.lifetime.usable_until().plus(longer)
+}
+
 /// Whether a response names in its own `Vary` all that it counts as varying on.
 fn names_all(response: &Stored) -> bool {
     let named = vary::of_response(response.fields(), &[]).names();
@@ -318,7 +375,7 @@ mod tests {
     use std::collections::HashMap;
 
     use microcache_policy::vary::VaryNames;
-    use microcache_policy::{Lifetime, Time};
+    use microcache_policy::{Fields, Lifetime};
     use parking_lot::Mutex;
     use tokio::runtime::Handle;
     use tokio::sync::Semaphore;
@@ -326,7 +383,7 @@ mod tests {
 
     use super::*;
     use crate::memory::Memory;
-    use crate::tier::{AnyTier, BoxFuture, Claim, Tier, TierStats};
+    use crate::tier::{AnyTier, BoxFuture, Tier, TierStats};
     use crate::tiers::{Claimed, TierLimits, Tiers};
 
     /// Says what it was asked for. What concerns an id that hangs goes on when it is let.
@@ -335,6 +392,7 @@ mod tests {
         hanging: HashMap<EntryId, Semaphore>,
         begun: Mutex<Vec<Did>>,
         records: Mutex<HashMap<EntryId, Entry>>,
+        kept_for: Mutex<HashMap<EntryId, Duration>>,
     }
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -372,7 +430,7 @@ mod tests {
         }
 
         fn claim(&self, _: EntryId, _: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
-            Box::pin(async { Ok(Claim::Theirs) })
+            Box::pin(async { Ok(Claim::Mine(Token(1))) })
         }
 
         fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
@@ -384,12 +442,13 @@ mod tests {
             &self,
             id: EntryId,
             entry: Entry,
-            _: Duration,
+            expires: Duration,
             _: Option<Token>,
         ) -> BoxFuture<'_, Result<Put, TierError>> {
             Box::pin(async move {
                 self.turn(Did::Put(id), id).await;
                 self.records.lock().insert(id, entry);
+                self.kept_for.lock().insert(id, expires);
                 Ok(Put::Stored)
             })
         }
@@ -426,16 +485,22 @@ mod tests {
     }
 
     fn response() -> Hit {
+        variant(VaryNames::default(), b"", 9000)
+    }
+
+    /// A response that is fresh for so many seconds from now on.
+    fn variant(vary: VaryNames, selection: &[u8], seconds: u64) -> Hit {
         let mut lifetime = [0; Lifetime::ENCODED_LEN];
-        // It came at the beginning of time, and is fresh for long enough.
-        lifetime[16..24].copy_from_slice(&10_000_000_u64.to_le_bytes());
+        // It came at the beginning of time.
+        let fresh_for = NOW.as_millis() + seconds * 1000;
+        lifetime[16..24].copy_from_slice(&fresh_for.to_le_bytes());
         Memory::hold(Stored::new(
             200,
-            b"",
+            b"Vary: A\r\n",
             bytes::Bytes::from_static(b"body").into(),
             Lifetime::from_bytes(&lifetime).expect("a lifetime"),
-            VaryNames::default(),
-            b"",
+            vary,
+            selection,
             NOW,
         ))
     }
@@ -520,5 +585,40 @@ mod tests {
             assert!(removal.is_complete().await);
         }
         assert!(tiers.remove(b"other").is_complete().await);
+    }
+
+    #[tokio::test]
+    async fn a_variant_that_lasts_longer_is_found_for_as_long() {
+        let (tiers, tier) = tiers(&[]);
+        let vary = || vary::of_response(Fields::new(b"Vary: A\r\n"), &[]).names();
+        let base = || {
+            let entry = tier.records.lock()[&id("key")].clone();
+            match decode(entry, b"key") {
+                Ok(Some(Record::Varies(varies))) => varies,
+                other => panic!("{other:?}"),
+            }
+        };
+        let kept_for = || tier.kept_for.lock()[&id("key")].as_secs();
+        let mut first = None;
+        for (selection, seconds, at_least) in [
+            (b"a", 10, 10),
+            (b"b", 5000, 5000),
+            (b"c", 20, 5000),
+            (b"d", 5030, 5030),
+        ] {
+            tiers.store(b"key", &variant(vary(), selection, seconds), None, NOW);
+            tiers.settle().await;
+            assert!(kept_for() >= at_least, "{seconds}");
+            let generation = *first.get_or_insert(base().generation);
+            assert_eq!(base().generation, generation);
+            let found = EntryId::of_variant(b"key", selection, generation);
+            assert_eq!(tier.kept_for.lock()[&found].as_secs(), seconds);
+        }
+        let writes = tier
+            .begun()
+            .iter()
+            .filter(|did| **did == Did::Put(id("key")))
+            .count();
+        assert_eq!(writes, 2, "not for each of them");
     }
 }
