@@ -49,6 +49,36 @@ fn unsafe_methods_end_the_target() {
 }
 
 #[test]
+fn an_answer_ends_the_groups_that_it_names() {
+    for (method, status, ends) in [
+        ("POST", 200, true),
+        ("POST", 500, false),
+        ("GET", 200, false),
+    ] {
+        let origin = Origin::start();
+        let proxy = exact(&origin);
+        for (target, groups) in [
+            ("/in", "Cache-Groups: \"a\", \"b\""),
+            ("/other", "Cache-Groups: \"A\""),
+            ("/tagged", "Cache-Tag: a"),
+        ] {
+            let reply = Reply::new(200).with(FRESH).with(groups);
+            origin.on(target).reply(reply.body("x"));
+            proxy.get(target);
+            proxy.get(target).assert_hit();
+        }
+        let names = Reply::new(status).with("Cache-Group-Invalidation: \"a\";x");
+        origin
+            .on("/change")
+            .reply(names.with("Cache-Control: no-store").body(""));
+        proxy.send(method, "/change", &["Content-Length: 0"]);
+        let expected: &[&str] = if ends { &["/in"] } else { &[] };
+        let gone = ended(&proxy, &["/in", "/other", "/tagged"]);
+        assert_eq!(gone, expected, "{method} {status}");
+    }
+}
+
+#[test]
 fn a_failure_ends_nothing() {
     for status in [400, 403, 404, 500, 503] {
         assert!(
