@@ -32,7 +32,8 @@ const MAX_ROUNDS: usize = 4;
 impl Engine {
     /// Answers a request that [`Engine::serve`] could not.
     pub async fn ask(self: Arc<Self>, question: Question, mut incoming: Incoming) -> Response {
-        match question {
+        let engine = Arc::clone(&self);
+        let response = match question {
             Question::Alone(question) => {
                 if question.key.is_some() {
                     self.tell_what_is_keyed(question.why.route, &mut incoming);
@@ -43,7 +44,9 @@ impl Engine {
                 self.tell_what_is_keyed(question.why.route, &mut incoming);
                 self.ask_together(question, incoming).await
             }
-        }
+        };
+        engine.counters.count(response.outcome);
+        response
     }
 
     /// Leads the fetch that others want too, or waits for it. If that comes to nothing for this request,
@@ -78,7 +81,7 @@ impl Engine {
                 Next::Alone => break,
                 Next::LookAgain | Next::LookForAnother => {}
             }
-            match self.serve(&incoming.as_request(), self.clock.now()) {
+            match self.look_and_judge(&incoming.as_request(), self.clock.now()) {
                 // Whoever asks next after the pause renews it.
                 Served::Now(response) | Served::NowAndRefresh(response, _) => return response,
                 Served::Ask(Question::Alone(alone)) => {
@@ -117,7 +120,7 @@ impl Engine {
         // The fetch of somebody else may have ended since the look.
         if self.has_newer(&question.wanted, &view)
             && let Served::Now(response) | Served::NowAndRefresh(response, _) =
-                self.serve(&incoming.as_request(), self.clock.now())
+                self.look_and_judge(&incoming.as_request(), self.clock.now())
         {
             leader.tell(Progress::LookAgain);
             return Some(response);

@@ -71,9 +71,16 @@ impl Counters {
         }
     }
 
-    /// Counts a request.
+    /// Counts a request that the engine knows nothing of, or that it ran into a fault with. All others it
+    /// counts itself.
     pub fn count(&self, outcome: Outcome) {
         self.cell().outcomes[outcome as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A request that was counted has come to something else.
+    pub fn count_instead(&self, outcome: Outcome, counted: Outcome) {
+        self.cell().outcomes[counted as usize].fetch_sub(1, Ordering::Relaxed);
+        self.count(outcome);
     }
 
     /// Counts a request to the origin.
@@ -92,10 +99,11 @@ impl Counters {
     }
 
     fn sum(&self, counter: impl Fn(&Cell) -> &AtomicU64) -> u64 {
+        // What one thread has counted another one may have taken back.
         self.cells
             .iter()
             .map(|cell| counter(cell).load(Ordering::Relaxed))
-            .sum()
+            .fold(0, u64::wrapping_add)
     }
 
     fn cell(&self) -> &Cell {

@@ -184,6 +184,15 @@ impl Engine {
 
     /// Answers a request from memory, or says what to ask the origin.
     pub fn serve(&self, request: &Request<'_>, now: Time) -> Served {
+        let served = self.look_and_judge(request, now);
+        if let Served::Now(response) | Served::NowAndRefresh(response, _) = &served {
+            self.counters.count(response.outcome);
+        }
+        served
+    }
+
+    /// The same for a request that is counted when it is answered.
+    pub(crate) fn look_and_judge(&self, request: &Request<'_>, now: Time) -> Served {
         let found = (self.find)(request);
         let route = &self.routes[found.route];
         let facts = facts_of(request, &route.rules);

@@ -96,13 +96,16 @@ impl Answering {
         }
         // A panic in one request is that request's alone.
         let answer = catch_unwind(AssertUnwindSafe(|| self.answer.as_mut().poll(cx)));
-        let clock = self.shared.engine.clock;
-        answer
-            .unwrap_or_else(|_| Poll::Ready(pages::panicked(clock.now())))
-            .map(Ok)
+        let engine = &self.shared.engine;
+        let panicked = |_| {
+            let page = pages::panicked(engine.clock.now());
+            engine.counters.count(page.outcome);
+            Poll::Ready(page)
+        };
+        answer.unwrap_or_else(panicked).map(Ok)
     }
 
-    /// Finds room for the answer, and counts it.
+    /// Finds room for the answer.
     async fn settle(&mut self, mut response: Response) -> Answered {
         let engine = &self.shared.engine;
         let now = engine.clock.now();
@@ -110,10 +113,13 @@ impl Answering {
         let held = self.shared.room.hold(need, now).await;
         let is_endless = need == Need::Tunnel && held.is_ok();
         let held = held.unwrap_or_else(|TooMany| {
-            response = pages::too_many_streams(now);
+            let page = pages::too_many_streams(now);
+            engine
+                .counters
+                .count_instead(page.outcome, response.outcome);
+            response = page;
             Held::default()
         });
-        engine.counters.count(response.outcome);
         let mut account = std::mem::take(&mut self.account);
         account.answered(&response, now);
         Answered {

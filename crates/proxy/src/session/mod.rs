@@ -126,16 +126,22 @@ impl Session {
             });
         }));
         if served.is_err() {
-            *reply = Some(Reply::Now(pages::panicked(now)));
-        }
-        if let Some(Reply::Now(response)) = reply {
-            engine.counters.count(response.outcome);
+            let page = pages::panicked(now);
+            engine.counters.count(page.outcome);
+            *reply = Some(Reply::Now(page));
         }
     }
 
     /// What is owed to a request before the origin is asked about it.
     fn beyond_hits(&self, served: Served, request: &Request<'_>, now: Time) -> Reply {
+        let counters = &self.shared.engine.counters;
         if let Some(page) = self.loop_detected(request.fields, now) {
+            match served {
+                Served::Now(answer) | Served::NowAndRefresh(answer, _) => {
+                    counters.count_instead(page.outcome, answer.outcome);
+                }
+                Served::Ask(_) => counters.count(page.outcome),
+            }
             return Reply::Now(page);
         }
         match served {
@@ -145,7 +151,10 @@ impl Session {
                 Reply::Now(response)
             }
             Served::Ask(question) => match last_hop::answer(request, now) {
-                Some(response) => Reply::Now(response),
+                Some(response) => {
+                    counters.count(response.outcome);
+                    Reply::Now(response)
+                }
                 None => Reply::Ask(Box::new(Unanswered {
                     question,
                     head: OwnedHead::copied(request),
