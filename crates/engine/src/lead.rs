@@ -239,7 +239,7 @@ impl Engine {
             Storable::Yes(lifetime) => {
                 let confirmed = Memory::hold(renewed(lifetime));
                 if confirmed.vary != stored.vary && confirmed.file().is_some() {
-                    // What lies in a file is not written again, and would still be selected as before.
+                    // What lies in a file would stay where the old selection leads.
                     self.cache.forget_in_tiers(key);
                 }
                 let copy = confirmed.with_lifetime(lifetime);
