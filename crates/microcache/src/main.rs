@@ -63,7 +63,7 @@ fn serve(start: &Start) -> Result<ExitCode, ServerError> {
     };
     warn(&config);
     let notices = Notices::new(|line| tell(&format!("microcache: {line}\n")));
-    let server = Server::bind(config.clone(), notices)?;
+    let server = Server::bind(config.clone(), notices)?.start()?;
     tell(&banner::started(&config, server.addresses()));
     let summary = server.run()?;
     tell(&banner::stopped(&summary));

@@ -18,5 +18,5 @@ mod watch;
 
 pub use microcache_store::TierReport;
 pub use notices::Notices;
-pub use server::{Server, ServerError, Summary};
+pub use server::{Server, ServerError, Started, Summary};
 pub use session::{FinalResponse, Finished};

@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Failure(&'static str),
     /// A server or a tier is down, or in order again.
     Standing,
-    /// The queue before a group of servers is full.
+    /// A bound was met: the queue before a group of servers, connections, tunnels.
     Busy,
 }
 

@@ -16,9 +16,10 @@ use microcache_engine::{Body, Clock, Response};
 use microcache_policy::{Millis, Time};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::connections::{Connections, Idle};
+use crate::notices::{Kind, Notices};
 
 /// An address gives one of so many of its connections at a time, so that looking for them is not
 /// done for each.
@@ -30,8 +31,6 @@ const GIVES_WAY_AFTER: Millis = 200;
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How long a tunnel waits for the descriptor of a connection that was told to go.
 const DESCRIPTOR_WAIT: Duration = Duration::from_secs(1);
-/// What is said of a lack of room is said at most this often.
-const TOLD_EVERY: Duration = Duration::from_mins(1);
 /// An unfinished body up to this size has the place with the origin that it began with.
 const LARGEST_PAGE: u64 = 1024 * 1024;
 /// Tunnels and event streams may be one in so many of all descriptors, and take twice that.
@@ -45,8 +44,7 @@ pub(crate) struct Room {
     /// How many tunnels there may be, for the log.
     max_tunnels: usize,
     threads: Mutex<Vec<Arc<Connections>>>,
-    full: Seldom,
-    refused: Seldom,
+    notices: Notices,
 }
 
 /// What a connection holds.
@@ -83,6 +81,7 @@ impl Room {
         descriptors: usize,
         max_connections: Option<usize>,
         max_tunnels: Option<usize>,
+        notices: Notices,
     ) -> Self {
         let connections = max_connections.unwrap_or(descriptors).min(descriptors);
         let tunnels = max_tunnels.unwrap_or((descriptors / TUNNELS_SHARE).max(1));
@@ -93,8 +92,7 @@ impl Room {
             tunnels: Arc::new(Semaphore::new(tunnels)),
             max_tunnels: tunnels,
             threads: Mutex::default(),
-            full: Seldom::default(),
-            refused: Seldom::default(),
+            notices,
         }
     }
 
@@ -109,11 +107,8 @@ impl Room {
         if let Some(place) = self.free_place() {
             return Some(place);
         }
-        if self.full.is_due() {
-            eprintln!(
-                "microcache: no room for another connection: idle ones are closed (max_connections, file descriptors)"
-            );
-        }
+        let line = "no room for another connection: idle ones are closed (max_connections, file descriptors)";
+        self.notices.say(Kind::Busy, "connections", line);
         let mut place = pin!(async {
             Some(Place {
                 _connection: Arc::clone(&self.connections).acquire_owned().await.ok()?,
@@ -147,12 +142,11 @@ impl Room {
                 _tunnel: None,
             }),
             Need::Tunnel => self.hold_tunnel(now).await.ok_or_else(|| {
-                if self.refused.is_due() {
-                    let most = self.max_tunnels;
-                    eprintln!(
-                        "microcache: a tunnel or an event stream was refused: there are too many, or no descriptors (max_tunnels is {most})"
-                    );
-                }
+                let line = format!(
+                    "a tunnel or an event stream was refused: there are too many, or no descriptors (max_tunnels is {})",
+                    self.max_tunnels
+                );
+                self.notices.say(Kind::Busy, "tunnels", line);
                 TooMany
             }),
         }
@@ -238,22 +232,6 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Something that is said now and then, however often there is a reason.
-#[derive(Default)]
-struct Seldom(Mutex<Option<Instant>>);
-
-impl Seldom {
-    fn is_due(&self) -> bool {
-        let now = Instant::now();
-        let mut last = self.0.lock();
-        let due = last.is_none_or(|last| now.duration_since(last) >= TOLD_EVERY);
-        if due {
-            *last = Some(now);
-        }
-        due
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::pending;
@@ -273,7 +251,7 @@ mod tests {
 
     /// Connections of one thread: address, since when, and what they do.
     async fn check(all: &[(&str, u64, State)], dismissed: Option<usize>) {
-        let room = Room::new(all.len(), None, None);
+        let room = Room::new(all.len(), None, None, Notices::silent());
         let connections = Arc::new(Connections::default());
         room.add(&connections);
         let mut activities = Vec::new();
@@ -338,7 +316,7 @@ mod tests {
 
     #[tokio::test]
     async fn tunnels_are_bounded_and_take_two_descriptors() {
-        let room = Room::new(4, Some(3), Some(2));
+        let room = Room::new(4, Some(3), Some(2), Notices::silent());
         let one = room.free_place().unwrap();
         let first = room.hold_tunnel(NOW).await.unwrap();
         let other = room.free_place().unwrap();

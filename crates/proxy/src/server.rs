@@ -80,18 +80,23 @@ pub struct Summary {
     pub tiers: Vec<TierReport>,
 }
 
-/// A server that holds its addresses and does not serve yet.
+/// A server that holds its addresses.
 pub struct Server {
     addresses: Vec<SocketAddr>,
     /// For every thread its listeners.
     listeners: Vec<Vec<TcpListener>>,
     config: Config,
+    notices: Notices,
+    on_finished: Option<OnFinished>,
+}
+
+/// A server with everything that it serves from, which does not serve yet.
+pub struct Started {
+    server: Server,
     tiers: Tiers,
     /// Waits for signals, and looks after the origins' names and health.
     runtime: Runtime,
     signals: Signals,
-    notices: Notices,
-    on_finished: Option<OnFinished>,
 }
 
 /// The signals to stop, and those that mean nothing yet but would end the process if nobody
@@ -154,22 +159,10 @@ impl Server {
             }
             addresses.push(address);
         }
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(ServerError::Thread)?;
-        let signals = {
-            let _of_this = runtime.enter();
-            Signals::listen().map_err(ServerError::Thread)?
-        };
-        let tiers = runtime.block_on(tiers::start(&config, runtime.handle(), &notices))?;
         Ok(Self {
             addresses,
             listeners,
             config,
-            tiers,
-            runtime,
-            signals,
             notices,
             on_finished: None,
         })
@@ -183,27 +176,54 @@ impl Server {
         self
     }
 
+    /// Takes up the tiers. What they do in the background, and signals, are looked after from now on.
+    pub fn start(self) -> Result<Started, ServerError> {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ServerError::Thread)?;
+        let signals = {
+            let _of_this = runtime.enter();
+            Signals::listen().map_err(ServerError::Thread)?
+        };
+        let background = runtime.handle();
+        let tiers = runtime.block_on(tiers::start(&self.config, background, &self.notices))?;
+        Ok(Started {
+            server: self,
+            tiers,
+            runtime,
+            signals,
+        })
+    }
+}
+
+impl Started {
     /// Where it listens.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+        &self.server.addresses
     }
 
     /// Serves until SIGTERM or SIGINT, then finishes the requests under way. A second signal ends
     /// it at once.
     pub fn run(self) -> Result<Summary, ServerError> {
-        let drain = self.config.timeouts.drain;
-        let drain_streams = self.config.timeouts.drain_streams;
-        let runtime = self.runtime;
+        let Self {
+            server,
+            tiers,
+            runtime,
+            signals,
+        } = self;
+        let drain = server.config.timeouts.drain;
+        let drain_streams = server.config.timeouts.drain_streams;
         let shared = {
             let _tasks_go_there = runtime.enter();
-            let mut shared = Shared::start(&self.config, self.tiers, self.notices);
-            shared.on_finished = self.on_finished;
+            let mut shared = Shared::start(&server.config, tiers, server.notices);
+            shared.on_finished = server.on_finished;
             Arc::new(shared)
         };
         runtime.block_on(load_rules(&shared));
         let (stop, stopped) = channel::channel(false);
         let mut threads = Vec::new();
-        for (number, listeners) in self.listeners.into_iter().enumerate() {
+        for (number, listeners) in server.listeners.into_iter().enumerate() {
             let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
             let thread = thread::Builder::new()
                 .name(format!("serve-{number}"))
@@ -214,7 +234,7 @@ impl Server {
         drop(stopped);
         runtime.block_on(async {
             tokio::select! {
-                () = wait_for_stop(&shared, &stop, self.signals) => {}
+                () = wait_for_stop(&shared, &stop, signals) => {}
                 () = watch(&shared.engine, &shared.notices) => {}
                 () = shared.engine.cache.keep_swept() => {}
             }

@@ -87,6 +87,7 @@ impl Shared {
                 descriptors::for_clients(config),
                 config.limits.max_connections,
                 config.limits.max_tunnels,
+                notices.clone(),
             ),
             lent: Lent::new(
                 fill_memory(config),

@@ -239,11 +239,8 @@ impl Session {
         if !self.shared.pseudonym.is_in(fields) {
             return None;
         }
-        if self.shared.pseudonym.is_first_loop() {
-            eprintln!(
-                "microcache: a request came back to where it was sent from: an origin leads back here"
-            );
-        }
+        let line = "a request came back to where it was sent from: an origin leads back here";
+        self.shared.notices.say(Kind::Failure("loop"), "", line);
         Some(pages::leads_back(now))
     }
 

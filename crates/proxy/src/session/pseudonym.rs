@@ -4,7 +4,6 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use microcache_policy::Fields;
 
@@ -12,7 +11,6 @@ use microcache_policy::Fields;
 pub(crate) struct Pseudonym {
     /// The protocol and the name, as they are written.
     via: String,
-    said: AtomicBool,
 }
 
 impl Pseudonym {
@@ -22,18 +20,12 @@ impl Pseudonym {
         let half = || RandomState::new().hash_one(0);
         Self {
             via: format!("1.1 microcache-{:016x}{:016x}", half(), half()),
-            said: AtomicBool::new(false),
         }
     }
 
     /// What is added to `Via`.
     pub(crate) fn via(&self) -> &str {
         &self.via
-    }
-
-    /// Whether it is to be told that an origin leads back here: the first time it was seen.
-    pub(super) fn is_first_loop(&self) -> bool {
-        !self.said.swap(true, Ordering::Relaxed)
     }
 
     /// Whether a request was sent from here.
