@@ -20,18 +20,13 @@ pub(crate) use budget::Budget;
 use budget::Charge;
 
 use crate::body::{BodyError, Frame};
+use crate::pace::{FREE, PROGRESS};
 use crate::sync::{Mutex, Place, Wakers, wake};
 
 /// How far the fastest reader of an unstorable body may be ahead of the slowest.
 const WINDOW: u64 = 1024 * 1024;
-/// How far it may be in any case; so much of each body is outside the budget, and what is this
-/// small can always be stored.
-const FREE: u64 = 32 * 1024;
 /// What a chunk costs beside its bytes.
 const CHUNK_COST: u64 = 64;
-/// A reader for whom others wait is too slow if it takes less than this while they wait for as long
-/// as is allowed.
-const PROGRESS: u64 = 128 * 1024;
 /// A reader who has taken nothing for so long has stalled, and gives way where what readers are behind
 /// with has to become less.
 const STALLED: Duration = Duration::from_millis(500);

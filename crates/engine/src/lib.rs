@@ -17,6 +17,7 @@ mod lead;
 mod message;
 pub mod origin;
 pub mod outcome;
+pub mod pace;
 mod page;
 mod respond;
 pub mod serve;

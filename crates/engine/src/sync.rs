@@ -3,6 +3,8 @@
 
 use std::task::Waker;
 
+use slab::Slab;
+
 #[cfg(not(shuttle))]
 pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock};
 #[cfg(not(shuttle))]
@@ -47,19 +49,10 @@ mod under_shuttle {
     }
 }
 
-/// Tasks that wait for the same thing.
+/// Tasks that wait for the same thing. Each has a place, and a waker there while it waits.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers {
-    slots: Vec<Slot>,
-    vacant: Vec<usize>,
-}
-
-#[derive(Debug)]
-enum Slot {
-    Vacant,
-    /// Taken by someone who is not waiting at the moment.
-    Idle,
-    Waiting(Waker),
+    places: Slab<Option<Waker>>,
 }
 
 /// A place among the [`Wakers`].
@@ -76,56 +69,37 @@ impl Place {
 impl Wakers {
     /// Takes a place. Give it back with [`Self::leave`].
     pub(crate) fn take_place(&mut self) -> Place {
-        if let Some(place) = self.vacant.pop() {
-            self.slots[place] = Slot::Idle;
-            return Place(place);
-        }
-        self.slots.push(Slot::Idle);
-        Place(self.slots.len() - 1)
+        Place(self.places.insert(None))
     }
 
     /// Waits at `place` for the next [`Self::take_all`].
     pub(crate) fn wait(&mut self, place: Place, waker: &Waker) {
-        match &mut self.slots[place.0] {
-            Slot::Waiting(known) => known.clone_from(waker),
-            slot => *slot = Slot::Waiting(waker.clone()),
+        match &mut self.places[place.0] {
+            Some(known) => known.clone_from(waker),
+            vacant => *vacant = Some(waker.clone()),
         }
     }
 
     /// Gives a place back.
     pub(crate) fn leave(&mut self, place: Place) {
-        self.slots[place.0] = Slot::Vacant;
-        self.vacant.push(place.0);
+        self.places.remove(place.0);
     }
 
     /// How many places are taken.
     pub(crate) fn taken(&self) -> usize {
-        self.slots.len() - self.vacant.len()
+        self.places.len()
     }
 
     /// The places that are taken.
     pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
-        self.slots
-            .iter()
-            .enumerate()
-            .filter(|(_, slot)| !matches!(slot, Slot::Vacant))
-            .map(|(place, _)| Place(place))
+        self.places.iter().map(|(place, _)| Place(place))
     }
 
     /// Everyone who waits, to be woken when the lock is free again.
     #[must_use]
     pub(crate) fn take_all(&mut self) -> Vec<Waker> {
-        self.slots
-            .iter_mut()
-            .filter_map(|slot| match std::mem::replace(slot, Slot::Idle) {
-                Slot::Waiting(waker) => Some(waker),
-                Slot::Vacant => {
-                    *slot = Slot::Vacant;
-                    None
-                }
-                Slot::Idle => None,
-            })
-            .collect()
+        let waiting = self.places.iter_mut();
+        waiting.filter_map(|(_, waker)| waker.take()).collect()
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use microcache_policy::Time;
 use parking_lot::Mutex;
+use slab::Slab;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
@@ -20,15 +21,9 @@ pub(crate) const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// The connections of one thread.
 #[derive(Default)]
 pub(crate) struct Connections {
-    open: Mutex<Seats>,
+    open: Mutex<Slab<Seat>>,
     /// Woken when the last one has left.
     empty: Notify,
-}
-
-#[derive(Default)]
-struct Seats {
-    seats: Vec<Option<Seat>>,
-    vacant: Vec<usize>,
 }
 
 struct Seat {
@@ -69,19 +64,16 @@ impl Connections {
         work: impl Future<Output = ()> + Send + 'static,
     ) {
         let mut open = self.open.lock();
-        let at = open.vacant.pop().unwrap_or_else(|| {
-            open.seats.push(None);
-            open.seats.len() - 1
-        });
+        let vacant = open.vacant_entry();
         let leave = Leave {
             connections: Arc::clone(self),
-            at,
+            at: vacant.key(),
         };
         let task = tokio::spawn(async move {
             let _leave = leave;
             work.await;
         });
-        open.seats[at] = Some(Seat {
+        vacant.insert(Seat {
             task: task.abort_handle(),
             activity,
             address,
@@ -90,7 +82,7 @@ impl Connections {
 
     /// Calls `see` with the address of each, and with those that wait for a request.
     pub(crate) fn each(&self, mut see: impl FnMut(IpAddr, Option<Idle>)) {
-        for seat in self.open.lock().seats.iter().flatten() {
+        for (_, seat) in self.open.lock().iter() {
             let idle = match seat.activity.doing() {
                 Doing::Idle { since, answered } => Some(Idle {
                     address: seat.address,
@@ -135,8 +127,8 @@ impl Connections {
 
     fn close(&self, which: impl Fn(Doing) -> bool) {
         let open = self.open.lock();
-        let chosen = open.seats.iter().flatten();
-        let chosen = chosen.filter(|seat| which(seat.activity.doing()));
+        let seats = open.iter().map(|(_, seat)| seat);
+        let chosen = seats.filter(|seat| which(seat.activity.doing()));
         let tasks: Vec<_> = chosen.map(|seat| seat.task.clone()).collect();
         drop(open);
         tasks.iter().for_each(AbortHandle::abort);
@@ -153,12 +145,6 @@ impl Connections {
     }
 }
 
-impl Seats {
-    fn is_empty(&self) -> bool {
-        self.vacant.len() == self.seats.len()
-    }
-}
-
 struct Leave {
     connections: Arc<Connections>,
     at: usize,
@@ -167,8 +153,7 @@ struct Leave {
 impl Drop for Leave {
     fn drop(&mut self) {
         let mut open = self.connections.open.lock();
-        open.seats[self.at] = None;
-        open.vacant.push(self.at);
+        open.remove(self.at);
         if open.is_empty() {
             self.connections.empty.notify_one();
         }

@@ -7,10 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// So much of each answer is outside the bound.
-const FREE: u64 = 32 * 1024;
-/// What a client has to take in the time that a slow reader is given.
-const PROGRESS: u64 = 128 * 1024;
+use microcache_engine::pace::{FREE, PROGRESS};
 
 /// All that is lent.
 #[derive(Debug)]

@@ -21,14 +21,13 @@ mod time;
 mod unsure;
 pub mod value;
 
-use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use tokio::runtime::Handle;
 
 use crate::content::{Content, FileBody};
@@ -216,7 +215,7 @@ impl Tier for Memcached {
             for server in &self.servers {
                 removals.push(Box::pin(server.remove(id)));
             }
-            all(removals).await;
+            join_all(removals).await;
             Ok(())
         })
     }
@@ -260,17 +259,4 @@ fn read_file(file: &FileBody) -> io::Result<Bytes> {
         bytes.extend_from_slice(&file.read_block(number)?);
     }
     Ok(bytes.into())
-}
-
-/// Waits for all of them at once.
-async fn all(mut futures: Vec<BoxFuture<'_, ()>>) {
-    poll_fn(|cx| {
-        futures.retain_mut(|future| future.as_mut().poll(cx).is_pending());
-        if futures.is_empty() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    })
-    .await;
 }
