@@ -81,7 +81,7 @@ impl Engine {
                 Next::Alone => break,
                 Next::LookAgain | Next::LookForAnother => {}
             }
-            match self.look_and_judge(&incoming.as_request(), self.clock.now()) {
+            match self.look_once_more(&incoming) {
                 // Whoever asks next after the pause renews it.
                 Served::Now(response) | Served::NowAndRefresh(response, _) => return response,
                 Served::Ask(Question::Alone(alone)) => {
@@ -108,6 +108,15 @@ impl Engine {
         self.alone_or_stale(Alone { why, key }, incoming).await
     }
 
+    /// What [`Engine::serve`] says by now. The request is counted when it is answered.
+    fn look_once_more(&self, incoming: &Incoming) -> Served {
+        let served = self.serve(&incoming.as_request(), self.clock.now());
+        if let Served::Now(response) | Served::NowAndRefresh(response, _) = &served {
+            self.counters.take_back(response.outcome);
+        }
+        served
+    }
+
     /// Leads the fetch of what is wanted. `None` if the whole is too large to be kept, and the client
     /// wants a part: it asks for that by itself.
     async fn ask_for_all(
@@ -120,7 +129,7 @@ impl Engine {
         // The fetch of somebody else may have ended since the look.
         if self.has_newer(&question.wanted, &view)
             && let Served::Now(response) | Served::NowAndRefresh(response, _) =
-                self.look_and_judge(&incoming.as_request(), self.clock.now())
+                self.look_once_more(incoming)
         {
             leader.tell(Progress::LookAgain);
             return Some(response);

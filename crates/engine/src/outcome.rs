@@ -79,8 +79,13 @@ impl Counters {
 
     /// A request that was counted has come to something else.
     pub fn count_instead(&self, outcome: Outcome, counted: Outcome) {
-        self.cell().outcomes[counted as usize].fetch_sub(1, Ordering::Relaxed);
+        self.take_back(counted);
         self.count(outcome);
+    }
+
+    /// A request that was counted is not answered yet.
+    pub(crate) fn take_back(&self, counted: Outcome) {
+        self.cell().outcomes[counted as usize].fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Counts a request to the origin.

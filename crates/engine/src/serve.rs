@@ -184,15 +184,6 @@ impl Engine {
 
     /// Answers a request from memory, or says what to ask the origin.
     pub fn serve(&self, request: &Request<'_>, now: Time) -> Served {
-        let served = self.look_and_judge(request, now);
-        if let Served::Now(response) | Served::NowAndRefresh(response, _) = &served {
-            self.counters.count(response.outcome);
-        }
-        served
-    }
-
-    /// The same for a request that is counted when it is answered.
-    pub(crate) fn look_and_judge(&self, request: &Request<'_>, now: Time) -> Served {
         let found = (self.find)(request);
         let route = &self.routes[found.route];
         let facts = facts_of(request, &route.rules);
@@ -226,6 +217,7 @@ impl Engine {
         let (known, forward) = match known {
             Known::Response(hit) => match reuse(&hit.lifetime, &facts, now) {
                 Reuse::Fresh => {
+                    self.counters.count(Outcome::Hit);
                     return Served::Now(answer(hit, request, &facts, now, Outcome::Hit));
                 }
                 Reuse::Stale => {
@@ -281,11 +273,13 @@ impl Engine {
             && !matches!(known, Known::Response(_))
             && let Some(response) = self.at_hand(look, now)
         {
+            self.counters.count(response.outcome);
             return Served::Now(response);
         }
 
         // 5. The origin has to be asked: together with everyone who wants the same, or alone.
         if facts.only_if_cached() {
+            self.counters.count(Outcome::Error);
             return Served::Now(only_if_cached(forward, now));
         }
         let why = WhyAsked {
@@ -326,6 +320,7 @@ impl Engine {
         facts: &RequestFacts,
         now: Time,
     ) -> Served {
+        self.counters.count(Outcome::Stale);
         if !hit.claim_refresh(now, self.settings.refresh_pause) {
             return Served::Now(answer(hit, request, facts, now, Outcome::Stale));
         }
