@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use microcache_policy::FieldsBuf;
+use microcache_store::Stored;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 pub(crate) use budget::Budget;
@@ -226,11 +228,19 @@ impl Fill {
         self.finish(end);
     }
 
-    /// The whole body in one piece of exactly its size.
+    /// The whole body. One that came in one small piece is that piece: whoever keeps it copies it to
+    /// where the head is. Else it is a piece of exactly its size.
     pub(crate) fn collect(&self) -> Bytes {
-        let state = self.state.lock();
-        let mut whole = BytesMut::with_capacity(state.received as usize);
-        for chunk in &state.chunks {
+        // Its readers do not wait for the copy.
+        let chunks: SmallVec<[Bytes; 4]> = self.state.lock().chunks.iter().cloned().collect();
+        if let [whole] = &chunks[..]
+            && whole.len() <= Stored::COMPACT
+        {
+            return whole.clone();
+        }
+        let length = chunks.iter().map(Bytes::len).sum();
+        let mut whole = BytesMut::with_capacity(length);
+        for chunk in &chunks {
             whole.extend_from_slice(chunk);
         }
         whole.freeze()

@@ -92,15 +92,21 @@ impl<'a> Tags<'a> {
 /// would miss it.
 pub fn of_response<'a>(response: Fields<'a>, rules: &Rules) -> Result<Tags<'a>, TooManyTags> {
     let mut tags = Tags::default();
-    for field in &rules.tag_fields {
-        for value in response.all(&field.name) {
-            for name in field.separator.split(value) {
-                tags.add(TagKind::Tag, Cow::Borrowed(name))?;
+    let mut has_groups = false;
+    // One pass: most responses have neither.
+    for (name, value) in response {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        has_groups |= is("cache-groups");
+        for field in rules.tag_fields.iter().filter(|field| is(&field.name)) {
+            for tag in field.separator.split(value) {
+                tags.add(TagKind::Tag, Cow::Borrowed(tag))?;
             }
         }
     }
-    for name in strings(response, "cache-groups") {
-        tags.add(TagKind::Group, Cow::Owned(name))?;
+    if has_groups {
+        for name in strings(response, "cache-groups") {
+            tags.add(TagKind::Group, Cow::Owned(name))?;
+        }
     }
     Ok(tags)
 }
@@ -202,7 +208,7 @@ mod tests {
             ("Surrogate-Key: a  b\tc,d", &["a", "b", "c,d"]),
             ("xkey: a b,c, d ,e", &["a", "b", "c", "d", "e"]),
             ("Cache-Tag: a, A, a\nxkey: a b", &["a", "A", "b"]),
-            ("xkey: b\nCache-Tag: a\nSurrogate-Key: c", &["a", "c", "b"]),
+            ("xkey: b\nCache-Tag: a\nSurrogate-Key: c", &["b", "a", "c"]),
             ("X-Tags: a", &[]),
         ] {
             check(&Rules::default(), response, expected);
@@ -223,7 +229,7 @@ mod tests {
             ..Rules::default()
         };
         let response = "Cache-Tag: a\nedge-tags: b c,d\nx-magento-tags: e f,g\nCache-Groups: \"h\"";
-        check(&rules, response, &["e f", "g", "b", "c,d", "<h>"]);
+        check(&rules, response, &["b", "c,d", "e f", "g", "<h>"]);
         let none = Rules {
             tag_fields: Vec::new(),
             ..Rules::default()

@@ -57,7 +57,7 @@ impl Refresh {
 
 impl Stored {
     /// Bodies up to this size share one allocation with their fields: one cache miss less per hit.
-    const COMPACT: usize = 16 * 1024;
+    pub const COMPACT: usize = 16 * 1024;
     /// Uses are told apart that lie further apart than this. A use within the same tick writes nothing.
     const TICK: Millis = 16;
 
