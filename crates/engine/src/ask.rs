@@ -13,7 +13,7 @@ use microcache_store::Hit;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::cache::flight::{Answer, Entry, Failure, Leader, Progress, Purpose};
+use crate::cache::flight::{Answer, Entry, Failure, Leader, Progress};
 use crate::failure::failed;
 use crate::lead::Fetch;
 use crate::message::{Incoming, Response};
@@ -59,7 +59,7 @@ impl Engine {
         let mut before = Before::default();
         for _ in 0..MAX_ROUNDS {
             let entered = self.clock.now();
-            let told = match self.enter(&question.wanted, Purpose::Answer) {
+            let told = match self.enter(&question.wanted, &Urgency::Client) {
                 Entry::Full => break,
                 Entry::Lead(leader) => {
                     if let Some(response) = self.ask_for_all(leader, &question, &incoming).await {
@@ -205,17 +205,18 @@ impl Engine {
             wanted,
         } = refresh;
         self.tell_what_is_keyed(route, &mut incoming);
-        if let Entry::Lead(leader) = self.enter(&wanted, Purpose::Refresh) {
-            let now = self.clock.now();
-            let refreshing = wanted.stored.as_ref().map(|hit| Urgency::Refresh {
-                demand: Arc::clone(hit.demand()),
-                left: Duration::from_millis(in_use_until(&hit.lifetime).since(now)),
-            });
+        let now = self.clock.now();
+        let refreshing = wanted.stored.as_ref().map(|hit| Urgency::Refresh {
+            demand: Arc::clone(hit.demand()),
+            left: Duration::from_millis(in_use_until(&hit.lifetime).since(now)),
+        });
+        let urgency = refreshing.unwrap_or(Urgency::Client);
+        if let Entry::Lead(leader) = self.enter(&wanted, &urgency) {
             let fetch = Fetch {
                 route,
                 facts: facts.as_fill(),
                 stored: wanted.stored,
-                urgency: refreshing.unwrap_or(Urgency::Client),
+                urgency,
                 incoming: Arc::new(incoming),
                 asker: None,
             };
@@ -231,8 +232,8 @@ impl Engine {
         }
     }
 
-    fn enter(&self, wanted: &Wanted, purpose: Purpose) -> Entry {
-        self.cache.enter(&wanted.key, &wanted.selection, purpose)
+    fn enter(&self, wanted: &Wanted, urgency: &Urgency) -> Entry {
+        self.cache.enter(&wanted.key, &wanted.selection, urgency)
     }
 
     /// Whether memory has something newer than what was known when the fetch was wanted.

@@ -19,7 +19,7 @@ use super::rule::Named;
 use super::rules::{Rules as PurgeRules, Since};
 use crate::fill::Fill;
 use crate::message::Asker;
-use crate::origin::OriginError;
+use crate::origin::{OriginError, Urgency};
 use crate::sync::{Mutex, MutexGuard, Place, Wakers, wake};
 
 /// How far a fetch has come, as those who wait for it see it.
@@ -157,7 +157,8 @@ struct Alone {
 struct Flight {
     /// What the selecting fields said when it began; `None` for a fetch that nobody can join.
     selection: Option<Bytes>,
-    purpose: Purpose,
+    /// A stale copy is the answer meanwhile.
+    is_refresh: bool,
     began: Instant,
     /// The number of the newest purge by rule when it began.
     since: u64,
@@ -174,15 +175,6 @@ struct State {
     closed: bool,
     /// What the fields say that its answer varies on, if that turned out to be others.
     answers: Option<Bytes>,
-}
-
-/// What a fetch is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// Somebody waits for the answer.
-    Answer,
-    /// A stale copy is the answer meanwhile.
-    Refresh,
 }
 
 /// What a request that wants to fetch is told.
@@ -212,7 +204,7 @@ impl Flights {
     }
 
     /// Leads the fetch of `key` and `selection`, or joins the one there is.
-    pub fn enter(self: &Arc<Self>, key: &Key, selection: &[u8], purpose: Purpose) -> Entry {
+    pub fn enter(self: &Arc<Self>, key: &Key, selection: &[u8], urgency: &Urgency) -> Entry {
         let mut shard = self.shard(key);
         if let Some(flight) = self.joinable(&mut shard, key, selection) {
             let waiting = flight.state.lock().waiters.taken();
@@ -227,7 +219,7 @@ impl Flights {
         }
         shard.joinable += 1;
         let selection = Some(Bytes::copy_from_slice(selection));
-        let flight = Flight::new(selection, purpose, self.rules.newest());
+        let flight = Flight::new(selection, urgency, self.rules.newest());
         Entry::Lead(self.start(&mut shard, key, flight))
     }
 
@@ -235,7 +227,7 @@ impl Flights {
     pub fn is_refreshing(&self, key: &[u8], selection: &[u8]) -> bool {
         let mut shard = self.shard(key);
         let flight = self.joinable(&mut shard, key, selection);
-        flight.is_some_and(|flight| flight.purpose == Purpose::Refresh)
+        flight.is_some_and(|flight| flight.is_refresh)
     }
 
     /// How many purges there were of `key` and those in its shard: for who looks at something that
@@ -344,7 +336,7 @@ impl Lone {
         let alone = shard.alone.get(&self.key);
         let is_purged = alone.is_none_or(|alone| alone.purges != self.purges);
         (!is_purged).then(|| {
-            let flight = Flight::new(None, Purpose::Answer, self.since);
+            let flight = Flight::new(None, &Urgency::Client, self.since);
             self.flights.start(&mut shard, &self.key, flight)
         })
     }
@@ -389,10 +381,10 @@ impl Flight {
         rules.covers(&Named::new(key, tags), since).is_some() || rules.has_dropped_since(self.since)
     }
 
-    fn new(selection: Option<Bytes>, purpose: Purpose, since: u64) -> Arc<Self> {
+    fn new(selection: Option<Bytes>, urgency: &Urgency, since: u64) -> Arc<Self> {
         Arc::new(Self {
             selection,
-            purpose,
+            is_refresh: matches!(urgency, Urgency::Refresh { .. }),
             began: Instant::now(),
             since,
             state: Mutex::new(State::default()),

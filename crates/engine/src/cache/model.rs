@@ -13,9 +13,10 @@ use microcache_policy::{
 };
 use microcache_store::{Content, Hit, Key, MemoryLimits, Stored, Tiers};
 
-use super::flight::{Entry, FlightLimits, Leader, Purpose};
+use super::flight::{Entry, FlightLimits, Leader};
 use super::{Cache, ChangeKind, Scope, Strength, tag_numbers};
 use crate::clock::Clock;
+use crate::origin::Urgency;
 
 const HOSTS: [&str; 2] = ["a.example", "b.example"];
 const PATHS: [&str; 4] = ["/", "/news/1", "/news/2", "/shop?x=1"];
@@ -184,7 +185,7 @@ impl World {
 
     fn begin(&mut self) {
         let page = Page::any(&mut self.chance);
-        let entered = self.cache.enter(&page.key(), b"", Purpose::Answer);
+        let entered = self.cache.enter(&page.key(), b"", &Urgency::Client);
         if let Entry::Lead(leader) = entered {
             self.leading.push((self.fetches.len(), leader));
             self.fetches.push(Fetch {

@@ -13,9 +13,10 @@ use microcache_policy::{
 };
 use microcache_store::{Key, MemoryLimits, Stored, Tiers};
 
-use super::flight::{Entry, Failure, FlightLimits, Flights, Leader, Progress, Purpose};
+use super::flight::{Entry, Failure, FlightLimits, Flights, Leader, Progress};
 use super::{Cache, ChangeKind, Scope, Strength, tag_numbers};
 use crate::clock::Clock;
+use crate::origin::Urgency;
 
 const RUNS: usize = 3_000;
 const KEY: &[u8] = b"key";
@@ -58,7 +59,7 @@ fn in_threads(
 
 /// Leads or waits; a joiner that never hears anything hangs here, and shuttle says so.
 fn enter(flights: &Arc<Flights>, lead: impl FnOnce(Leader)) -> Option<Progress> {
-    match flights.enter(&key(), b"", Purpose::Answer) {
+    match flights.enter(&key(), b"", &Urgency::Client) {
         Entry::Lead(leader) => {
             lead(leader);
             None
@@ -123,7 +124,7 @@ fn a_leader_that_vanishes_is_a_failure() {
 fn a_purge_is_never_undone_by_a_fetch_that_began_before_it() {
     check(|flights| {
         let stored = Arc::new(Mutex::new(true));
-        let Entry::Lead(leader) = flights.enter(&key(), b"", Purpose::Answer) else {
+        let Entry::Lead(leader) = flights.enter(&key(), b"", &Urgency::Client) else {
             panic!("nobody else is there");
         };
         let keeps = Arc::clone(&stored);
@@ -204,7 +205,7 @@ fn after_a_refusal_one_of_those_who_waited_leads() {
 fn a_waiter_that_leaves_takes_nothing_along() {
     check(|flights| {
         in_threads(flights, 3, |flights| {
-            match flights.enter(&key(), b"", Purpose::Answer) {
+            match flights.enter(&key(), b"", &Urgency::Client) {
                 Entry::Lead(leader) => leader.tell(Progress::Released),
                 Entry::Join(ticket) => drop(ticket),
                 Entry::Full => panic!("no bound is near"),
@@ -313,7 +314,7 @@ fn a_purge_by_rule_is_never_undone_by_a_fetch_that_began_before_it() {
     for (scope, strength) in purges() {
         check_cache(move |cache| {
             let (key, stored) = page();
-            let Entry::Lead(leader) = cache.enter(&key, b"", Purpose::Answer) else {
+            let Entry::Lead(leader) = cache.enter(&key, b"", &Urgency::Client) else {
                 panic!("nobody else is there")
             };
             let fetch = {
@@ -343,7 +344,7 @@ fn a_purge_by_rule_is_never_undone_by_a_fetch_that_began_before_it() {
 fn a_rule_that_is_swept_and_forgotten_is_not_undone_either() {
     check_cache(|cache| {
         let (key, stored) = page();
-        let Entry::Lead(leader) = cache.enter(&key, b"", Purpose::Answer) else {
+        let Entry::Lead(leader) = cache.enter(&key, b"", &Urgency::Client) else {
             panic!("nobody else is there")
         };
         let fetch = {
@@ -376,15 +377,15 @@ fn who_comes_after_a_purge_joins_no_fetch_from_before_it() {
         }
         check_cache(move |cache| {
             let (key, _) = page();
-            let Entry::Lead(before) = cache.enter(&key, b"", Purpose::Answer) else {
+            let Entry::Lead(before) = cache.enter(&key, b"", &Urgency::Client) else {
                 panic!("nobody else is there")
             };
             let other = {
                 let (cache, key) = (Arc::clone(cache), Arc::clone(&key));
-                thread::spawn(move || drop(cache.enter(&key, b"", Purpose::Answer)))
+                thread::spawn(move || drop(cache.enter(&key, b"", &Urgency::Client)))
             };
             cache.decide(scope.clone(), strength);
-            match cache.enter(&key, b"", Purpose::Answer) {
+            match cache.enter(&key, b"", &Urgency::Client) {
                 Entry::Lead(after) => drop(after),
                 Entry::Join(ticket) => {
                     // The other one leads, and has begun after the purge.
