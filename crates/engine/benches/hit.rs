@@ -143,7 +143,8 @@ async fn fetch(engine: &Arc<Engine>, target: Bytes, fields: &str) {
     let Served::Ask(question) = engine.serve(&incoming.as_request(), now) else {
         panic!("it is not stored yet")
     };
-    let mut response = Arc::clone(engine).ask(question, incoming).await;
+    let answer = Arc::clone(engine).ask(question, incoming).await;
+    let mut response = answer.expect("the origin answers");
     while let Some(frame) = response.body.frame().await {
         frame.expect("the body arrives");
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::body::Body;
 use crate::cache::ChangeKind;
 use crate::cache::flight::{Failure, Lone};
-use crate::failure::failed;
+use crate::failure::NoResponse;
 use crate::keep::{complete, judge};
 use crate::lead::fill_fields;
 use crate::message::{Incoming, Response};
@@ -29,7 +29,7 @@ impl Engine {
         self: Arc<Self>,
         question: Alone,
         incoming: Incoming,
-    ) -> Response {
+    ) -> Result<Response, NoResponse> {
         let Some(key) = &question.key else {
             return self.alone(question, incoming).await;
         };
@@ -47,9 +47,10 @@ impl Engine {
         let answer = tokio::spawn(Arc::clone(&self).alone(question, incoming));
         let copy = || self.stale_copy(&wish, Detail::OriginSlow);
         match self.or_stale(answer, (Instant::now(), None), copy).await {
-            Waited::Told(Ok(response)) | Waited::Stale(response) => response,
+            Waited::Told(Ok(answer)) => answer,
+            Waited::Stale(response) => Ok(response),
             Waited::Told(Err(_)) | Waited::TooLong => {
-                failed(&Failure::Abandoned, why.forward, self.clock.now())
+                Err(NoResponse::new(Failure::Abandoned, why.forward))
             }
         }
     }
@@ -61,7 +62,7 @@ impl Engine {
         self: Arc<Self>,
         question: Alone,
         mut incoming: Incoming,
-    ) -> Response {
+    ) -> Result<Response, NoResponse> {
         let Alone { why, key } = question;
         let route = &self.routes[why.route];
         let request_time = self.clock.now();
@@ -80,12 +81,12 @@ impl Engine {
             && let Some(key) = &key
             && let Some(copy) = self.copy_alone(&why, key, &incoming, &failure).await
         {
-            return copy;
+            return Ok(copy);
         }
         let mut response = match answer {
             Ok(response) => response,
             Err(error) => {
-                return failed(&Failure::Origin(error), why.forward, self.clock.now());
+                return Err(NoResponse::new(Failure::Origin(error), why.forward));
             }
         };
         let now = self.clock.now();
@@ -121,10 +122,10 @@ impl Engine {
                     async move { engine.fill(leader, &filling, body, number, None).await },
                 );
                 let fields = Fields::new(&incoming.fields);
-                return copy.respond(fields, &facts, now, cache_status);
+                return Ok(copy.respond(fields, &facts, now, cache_status));
             }
         }
-        passed_on(response, &facts, cache_status, Outcome::Pass)
+        Ok(passed_on(response, &facts, cache_status, Outcome::Pass))
     }
 
     /// The answer from a copy that may be used because the origin failed.

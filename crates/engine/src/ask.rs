@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::cache::flight::{Answer, Entry, Failure, Leader, Progress};
-use crate::failure::failed;
+use crate::failure::NoResponse;
 use crate::lead::Fetch;
 use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, Urgency};
@@ -31,9 +31,13 @@ const MAX_ROUNDS: usize = 4;
 
 impl Engine {
     /// Answers a request that [`Engine::serve`] could not.
-    pub async fn ask(self: Arc<Self>, question: Question, mut incoming: Incoming) -> Response {
+    pub async fn ask(
+        self: Arc<Self>,
+        question: Question,
+        mut incoming: Incoming,
+    ) -> Result<Response, NoResponse> {
         let engine = Arc::clone(&self);
-        let response = match question {
+        let answer = match question {
             Question::Alone(question) => {
                 if question.key.is_some() {
                     self.tell_what_is_keyed(question.why.route, &mut incoming);
@@ -45,13 +49,18 @@ impl Engine {
                 self.ask_together(question, incoming).await
             }
         };
-        engine.counters.count(response.outcome);
-        response
+        let outcome = answer.as_ref().map(|response| response.outcome);
+        engine.counters.count(outcome.unwrap_or(Outcome::Error));
+        answer
     }
 
     /// Leads the fetch that others want too, or waits for it. If that comes to nothing for this request,
     /// it goes alone.
-    async fn ask_together(self: Arc<Self>, mut question: Together, incoming: Incoming) -> Response {
+    async fn ask_together(
+        self: Arc<Self>,
+        mut question: Together,
+        incoming: Incoming,
+    ) -> Result<Response, NoResponse> {
         let forward = question.why.forward;
         let mut key = Some(Arc::clone(&question.wanted.key));
         let incoming = Arc::new(incoming);
@@ -62,8 +71,8 @@ impl Engine {
             let told = match self.enter(&question.wanted, &Urgency::Client) {
                 Entry::Full => break,
                 Entry::Lead(leader) => {
-                    if let Some(response) = self.ask_for_all(leader, &question, &incoming).await {
-                        return response;
+                    if let Some(answer) = self.ask_for_all(leader, &question, &incoming).await {
+                        return answer;
                     }
                     question.why.detail = Some(Detail::TooLarge);
                     break;
@@ -77,13 +86,14 @@ impl Engine {
             let next = self.next(told, entered, &question, &incoming, &mut before);
             let only_for_another = matches!(next, Next::LookForAnother);
             match next {
-                Next::Answer(response) => return *response,
+                Next::Answer(answer) => return *answer,
                 Next::Alone => break,
                 Next::LookAgain | Next::LookForAnother => {}
             }
             match self.look_once_more(&incoming) {
                 // Whoever asks next after the pause renews it.
-                Served::Now(response) | Served::NowAndRefresh(response, _) => return response,
+                Served::Now(response) | Served::NowAndRefresh(response, _) => return Ok(response),
+                Served::Failed(failed) => return Err(failed),
                 Served::Ask(Question::Alone(alone)) => {
                     question.why = alone.why;
                     key = alone.key;
@@ -111,8 +121,12 @@ impl Engine {
     /// What [`Engine::serve`] says by now. The request is counted when it is answered.
     fn look_once_more(&self, incoming: &Incoming) -> Served {
         let served = self.serve(&incoming.as_request(), self.clock.now());
-        if let Served::Now(response) | Served::NowAndRefresh(response, _) = &served {
-            self.counters.take_back(response.outcome);
+        match &served {
+            Served::Now(response) | Served::NowAndRefresh(response, _) => {
+                self.counters.take_back(response.outcome);
+            }
+            Served::Failed(_) => self.counters.take_back(Outcome::Error),
+            Served::Ask(_) => {}
         }
         served
     }
@@ -124,7 +138,7 @@ impl Engine {
         leader: Leader,
         question: &Together,
         incoming: &Arc<Incoming>,
-    ) -> Option<Response> {
+    ) -> Option<Result<Response, NoResponse>> {
         let view = incoming.origin_view(self.rules(question.why.route));
         // The fetch of somebody else may have ended since the look.
         if self.has_newer(&question.wanted, &view)
@@ -132,16 +146,16 @@ impl Engine {
                 self.look_once_more(incoming)
         {
             leader.tell(Progress::LookAgain);
-            return Some(response);
+            return Some(Ok(response));
         }
         let verdict = self.start_fetch(leader, question, incoming);
         let copy = || self.copy_for(question, incoming, None, Detail::OriginSlow);
         match self.or_stale(verdict, (Instant::now(), None), copy).await {
-            Waited::Stale(response) => Some(response),
+            Waited::Stale(response) => Some(Ok(response)),
             Waited::Told(Ok(verdict)) => self.answer_leader(question, incoming, verdict),
             Waited::Told(Err(_)) | Waited::TooLong => {
-                let failure = Failure::Abandoned;
-                Some(failed(&failure, question.why.forward, self.clock.now()))
+                let forward = question.why.forward;
+                Some(Err(NoResponse::new(Failure::Abandoned, forward)))
             }
         }
     }
@@ -161,7 +175,7 @@ impl Engine {
                 // It is judged as it was when it came, or when this request came to wait: that
                 // somebody is told of it a moment later makes it no older.
                 match self.share(&answer, since.max(entered), question, incoming) {
-                    Shared::Response(response) => return Next::Answer(response),
+                    Shared::Response(response) => return Next::answer(*response),
                     Shared::NotForThisRequest => return Next::Alone,
                     Shared::LookAgain => return Next::LookAgain,
                 }
@@ -184,14 +198,13 @@ impl Engine {
                     // It may be due to what those sent who asked, and not to what this one does.
                     Next::Alone
                 } else {
-                    Next::answer(failed(&failure, question.why.forward, self.clock.now()))
+                    Next::failed(failure, question)
                 };
                 (copy, otherwise)
             }
             Waited::Told(Progress::Waiting) | Waited::TooLong => {
                 let timeout = Failure::Origin(OriginError::Timeout);
-                let response = failed(&timeout, question.why.forward, self.clock.now());
-                (Some(response), Next::Alone)
+                return Next::failed(timeout, question);
             }
         };
         response.map_or(otherwise, Next::answer)
@@ -269,14 +282,14 @@ impl Engine {
         question: &Together,
         incoming: &Incoming,
         verdict: Verdict,
-    ) -> Option<Response> {
+    ) -> Option<Result<Response, NoResponse>> {
         let facts = question.why.facts;
         let mut cache_status = CacheStatus {
             fwd: Some(question.why.forward),
             detail: question.why.detail,
             ..CacheStatus::default()
         };
-        Some(match verdict {
+        Some(Ok(match verdict {
             Verdict::Storable(copy) => {
                 let now = self.clock.now();
                 copy.respond(Fields::new(&incoming.fields), &facts, now, cache_status)
@@ -303,18 +316,17 @@ impl Engine {
             }) => {
                 let why = failure.detail();
                 if let Some(copy) = self.copy_for(question, incoming, stale.as_ref(), why) {
-                    return Some(copy);
+                    return Some(Ok(copy));
                 }
-                match page {
-                    Some((page, why)) => {
-                        cache_status.detail = Some(why);
-                        passed_on(page, &facts, cache_status, Outcome::Miss)
-                    }
-                    None => failed(&failure, question.why.forward, self.clock.now()),
-                }
+                let Some((page, why)) = page else {
+                    let forward = question.why.forward;
+                    return Some(Err(NoResponse::new(failure, forward)));
+                };
+                cache_status.detail = Some(why);
+                passed_on(page, &facts, cache_status, Outcome::Miss)
             }
             Verdict::TooLarge => return None,
-        })
+        }))
     }
 
     fn confirmed(
@@ -417,7 +429,7 @@ struct Before {
 
 /// What somebody who waited does.
 enum Next {
-    Answer(Box<Response>),
+    Answer(Box<Result<Response, NoResponse>>),
     /// Asks again, together with the others.
     LookAgain,
     /// The same, if that is for another fetch than the one it waited for, whose answer was not to be
@@ -428,7 +440,12 @@ enum Next {
 
 impl Next {
     fn answer(response: Response) -> Self {
-        Self::Answer(Box::new(response))
+        Self::Answer(Box::new(Ok(response)))
+    }
+
+    fn failed(cause: Failure, question: &Together) -> Self {
+        let failed = NoResponse::new(cause, question.why.forward);
+        Self::Answer(Box::new(Err(failed)))
     }
 }
 

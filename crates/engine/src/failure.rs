@@ -1,12 +1,9 @@
-//! What the client is told when the origin gave no proper answer.
+//! A request that got no response, and why: for whoever tells the client.
 
-use microcache_policy::{CacheStatus, Detail, Forward, Time};
+use microcache_policy::{CacheStatus, Detail, Forward};
 
-use crate::body::BodyError;
 use crate::cache::flight::Failure;
-use crate::message::Response;
 use crate::origin::OriginError;
-use crate::respond::plain;
 
 impl Failure {
     /// Whether the origin may well answer others: an error, garbage, or a connection that it drops
@@ -17,6 +14,7 @@ impl Failure {
             Self::Origin(error) => {
                 matches!(error, OriginError::Disconnected | OriginError::Malformed(_))
             }
+            Self::OnlyIfCached => false,
         }
     }
 
@@ -31,36 +29,61 @@ impl Failure {
             Self::Origin(OriginError::RequestBody(_)) => Detail::RequestBody,
             Self::Status(_) => Detail::OriginError,
             Self::Abandoned => Detail::FetchAbandoned,
+            Self::OnlyIfCached => Detail::OnlyIfCached,
         }
     }
 }
 
-/// An error of our own, where nothing better is to be had.
-pub(crate) fn failed(failure: &Failure, forward: Forward, now: Time) -> Response {
-    let (status, text) = match failure {
-        Failure::Origin(OriginError::Busy) => (
-            503,
-            "The application is at its limit. Please try again in a moment.",
-        ),
-        Failure::Origin(OriginError::Connect(_)) => (502, "The application cannot be reached."),
-        Failure::Origin(OriginError::Down) => (
-            503,
-            "The application is not available. Please try again in a moment.",
-        ),
-        Failure::Origin(OriginError::Timeout) => (504, "The application did not answer in time."),
-        Failure::Origin(OriginError::RequestBody(BodyError::Timeout)) => {
-            (408, "The request body did not arrive in time.")
+/// A request that got no response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the request got no response")]
+pub struct NoResponse {
+    /// What the cache did.
+    pub cache_status: CacheStatus,
+    /// Why there is none.
+    #[source]
+    pub cause: Failure,
+}
+
+impl NoResponse {
+    /// For a request that went on for this reason.
+    pub(crate) fn new(cause: Failure, forward: Forward) -> Self {
+        let cache_status = CacheStatus {
+            fwd: Some(forward),
+            detail: Some(cause.detail()),
+            ..CacheStatus::default()
+        };
+        Self {
+            cache_status,
+            cause,
         }
-        Failure::Origin(OriginError::RequestBody(_)) => (400, "The request body was malformed."),
-        Failure::Status(_) | Failure::Origin(_) => {
-            (502, "The application did not give a proper answer.")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+    use crate::body::BodyError;
+
+    #[test]
+    fn a_failure_tells_its_causes_down_to_the_first() {
+        let body = OriginError::RequestBody(BodyError::Timeout);
+        let failure = NoResponse::new(Failure::Origin(body), Forward::Method);
+        let mut told = Vec::new();
+        let mut next: Option<&dyn Error> = Some(&failure);
+        while let Some(error) = next {
+            told.push(error.to_string());
+            next = error.source();
         }
-        Failure::Abandoned => (500, "This request failed. The others go on."),
-    };
-    let cache_status = CacheStatus {
-        fwd: Some(forward),
-        detail: Some(failure.detail()),
-        ..CacheStatus::default()
-    };
-    plain(status, text, cache_status, now)
+        let expected = [
+            "the request got no response",
+            "the origin could not answer",
+            "the request body failed",
+            "the body stalled",
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(failure.cache_status.detail, Some(Detail::RequestBody));
+    }
 }

@@ -26,9 +26,11 @@ mod sync;
 mod verdict;
 
 pub use body::{Body, BodyError, Frame, Source};
+pub use cache::flight::Failure;
 pub use cache::{Cache, flight};
 pub use client::ClientConnection;
 pub use clock::Clock;
+pub use failure::NoResponse;
 pub use file::FileReader;
 pub use fill::FillReader;
 pub use interim::{Interim, Interims};
@@ -37,5 +39,4 @@ pub use origin::{
     BoxFuture, Duplex, Origin, OriginError, OriginRequest, OriginResponse, Tunnel, Urgency,
 };
 pub use outcome::{Counters, Outcome};
-pub use respond::plain as plain_response;
 pub use serve::{Engine, Found, Question, Refresh, Route, Served, Settings};

@@ -114,8 +114,8 @@ pub enum OriginError {
     #[error("no healthy server")]
     Down,
     /// The client's own request body failed on its way.
-    #[error("the request body failed: {0}")]
-    RequestBody(BodyError),
+    #[error("the request body failed")]
+    RequestBody(#[source] BodyError),
 }
 
 /// Whoever answers what the cache cannot.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use microcache_policy::range::{RangeVerdict, range};
 use microcache_policy::status::CacheStatus;
 use microcache_policy::validate::{Precondition, not_modified_keeps, precondition};
-use microcache_policy::{Fields, FieldsBuf, Lifetime, RequestFacts, Time, date};
+use microcache_policy::{Fields, FieldsBuf, Lifetime, RequestFacts, Time};
 use microcache_store::Hit;
 
 use crate::body::Body;
@@ -190,27 +190,5 @@ pub(crate) fn passed_on(
         },
         tunnel: origin.tunnel,
         outcome,
-    }
-}
-
-/// A short plain page of our own.
-pub fn plain(status: u16, text: &str, cache_status: CacheStatus, now: Time) -> Response {
-    let mut fields = FieldsBuf::new();
-    fields.push("Date", date::format(now));
-    fields.push("Content-Type", "text/plain; charset=utf-8");
-    fields.push("Cache-Control", "no-store");
-    if status == 503 {
-        fields.push("Retry-After", "1");
-    }
-    let body = Bytes::from(format!("{text}\n"));
-    Response {
-        status,
-        fields: Some(fields.into_block().into()),
-        age: None,
-        cache_status,
-        length: Some(body.len() as u64),
-        body: Body::Full(body),
-        tunnel: None,
-        outcome: Outcome::Error,
     }
 }

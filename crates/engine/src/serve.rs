@@ -13,14 +13,15 @@ use microcache_policy::status::{CacheStatus, Forward};
 use microcache_policy::{Detail, Millis, OriginView, RequestFacts, Rules, Selection, Time};
 use microcache_store::{Hit, Key, MemoryLimits, Tiers};
 
-use crate::cache::flight::FlightLimits;
+use crate::cache::flight::{Failure, FlightLimits};
 use crate::cache::{Cache, Known};
 use crate::clock::Clock;
+use crate::failure::NoResponse;
 use crate::fill::Budget;
 use crate::message::{Request, Response};
 use crate::origin::Origin;
 use crate::outcome::{Counters, Outcome};
-use crate::respond::{Reusable, plain};
+use crate::respond::Reusable;
 
 /// What the operator says for some requests.
 pub struct Route {
@@ -102,6 +103,8 @@ pub enum Served {
     NowAndRefresh(Response, Refresh),
     /// The origin must be asked.
     Ask(Question),
+    /// No response.
+    Failed(NoResponse),
 }
 
 /// A request that the cache could not answer.
@@ -280,7 +283,7 @@ impl Engine {
         // 5. The origin has to be asked: together with everyone who wants the same, or alone.
         if facts.only_if_cached() {
             self.counters.count(Outcome::Error);
-            return Served::Now(only_if_cached(forward, now));
+            return Served::Failed(NoResponse::new(Failure::OnlyIfCached, forward));
         }
         let why = WhyAsked {
             route: look.route,
@@ -392,16 +395,6 @@ pub(crate) struct Look<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) view: &'a OriginView<'a>,
     pub(crate) facts: &'a RequestFacts,
-}
-
-fn only_if_cached(forward: Forward, now: Time) -> Response {
-    let cache_status = CacheStatus {
-        fwd: Some(forward),
-        detail: Some(Detail::OnlyIfCached),
-        ..CacheStatus::default()
-    };
-    let text = "This response is not in the cache, and the request wanted no other.";
-    plain(504, text, cache_status, now)
 }
 
 fn forward(why: PassReason) -> Forward {

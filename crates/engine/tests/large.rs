@@ -269,7 +269,11 @@ async fn get(engine: &Arc<Engine>) -> Response {
     };
     match engine.serve(&incoming.as_request(), engine.clock.now()) {
         Served::Now(response) | Served::NowAndRefresh(response, _) => response,
-        Served::Ask(question) => Arc::clone(engine).ask(question, incoming).await,
+        Served::Ask(question) => {
+            let answer = Arc::clone(engine).ask(question, incoming).await;
+            answer.expect("there is a response")
+        }
+        Served::Failed(failed) => panic!("{failed:?}"),
     }
 }
 

@@ -140,7 +140,8 @@ fn look(engine: &Engine, fields: &str) -> (Question, Incoming) {
 type Asking = Pin<Box<dyn Future<Output = Response>>>;
 
 fn ask(engine: &Arc<Engine>, (question, incoming): (Question, Incoming)) -> Asking {
-    Box::pin(Arc::clone(engine).ask(question, incoming))
+    let answer = Arc::clone(engine).ask(question, incoming);
+    Box::pin(async { answer.await.expect("there is a response") })
 }
 
 /// One step. The test says who takes it when; nobody has to be woken.

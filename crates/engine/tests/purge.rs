@@ -129,7 +129,11 @@ impl World {
                 self.engine.refresh(refresh, incoming());
                 response
             }
-            Served::Ask(question) => Arc::clone(&self.engine).ask(question, asked).await,
+            Served::Ask(question) => {
+                let answer = Arc::clone(&self.engine).ask(question, asked).await;
+                answer.expect("there is a response")
+            }
+            Served::Failed(failed) => panic!("{failed:?}"),
         }
     }
 

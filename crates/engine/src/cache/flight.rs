@@ -41,14 +41,20 @@ pub enum Progress {
 }
 
 /// Why a fetch brought nothing to share.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The origin could not be asked, or did not answer properly.
-    Origin(OriginError),
+    #[error("the origin could not answer")]
+    Origin(#[from] OriginError),
     /// It answered with a server error.
+    #[error("the origin answered with status {0}")]
     Status(u16),
     /// The fetch was given up.
+    #[error("the fetch was given up")]
     Abandoned,
+    /// The request wanted nothing but a stored response, and there is none that it may have.
+    #[error("nothing usable is stored, and the request wanted nothing else")]
+    OnlyIfCached,
 }
 
 /// An answer for everyone.

@@ -8,9 +8,12 @@ use bytes::Bytes;
 use http::Method;
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::{
-    Body, Engine, Found, Frame, Incoming, Request, Response, Route, Served, Settings,
+    Body, Engine, Failure, Found, Frame, Incoming, NoResponse, Outcome, Request, Response, Route,
+    Served, Settings,
 };
-use microcache_policy::{Fields, FieldsBuf, Rules, Scheme, hop, only_from_trusted_peers};
+use microcache_policy::{
+    Fields, FieldsBuf, Rules, Scheme, Time, date, hop, only_from_trusted_peers,
+};
 use microcache_store::{MemoryLimits, Tiers};
 use tokio::time::{sleep, timeout};
 
@@ -281,12 +284,37 @@ async fn answer(engine: Arc<Engine>, asked: Asked, manner: Manner) -> Got {
             engine.refresh(refresh, incoming);
             response
         }
-        Served::Ask(question) => engine.ask(question, incoming).await,
+        Served::Ask(question) => {
+            let answer = Arc::clone(&engine).ask(question, incoming).await;
+            answer.unwrap_or_else(|failed| page(&failed, engine.clock.now()))
+        }
+        Served::Failed(failed) => page(&failed, engine.clock.now()),
     };
     if let Manner::Stalls(time) = manner {
         sleep(Duration::from_millis(time)).await;
     }
     got(response).await
+}
+
+/// What a client is told that gets no response.
+fn page(failed: &NoResponse, now: Time) -> Response {
+    let mut fields = FieldsBuf::new();
+    fields.push("Date", date::format(now));
+    fields.push("Cache-Control", "no-store");
+    let status = match failed.cause {
+        Failure::OnlyIfCached => 504,
+        _ => 502,
+    };
+    Response {
+        status,
+        fields: Some(fields.into_block().into()),
+        age: None,
+        cache_status: failed.cache_status,
+        length: Some(0),
+        body: Body::Empty,
+        tunnel: None,
+        outcome: Outcome::Error,
+    }
 }
 
 async fn got(mut response: Response) -> Got {

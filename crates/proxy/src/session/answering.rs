@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use microcache_engine::{BoxFuture, Interim, Interims, Response};
+use microcache_engine::{BoxFuture, Interim, Interims, NoResponse, Response};
 use tokio::sync::oneshot;
 
 use super::content::Expectation;
@@ -17,7 +17,7 @@ use crate::shared::Shared;
 
 /// A request under way. Dropping it gives the request up.
 pub(crate) struct Answering {
-    answer: BoxFuture<'static, Response>,
+    answer: BoxFuture<'static, Result<Response, NoResponse>>,
     interims: Interims,
     expectation: Option<Expectation>,
     /// The answer, while an interim one goes first.
@@ -49,7 +49,7 @@ pub(crate) struct Answered {
 
 impl Answering {
     pub(super) fn new(
-        answer: BoxFuture<'static, Response>,
+        answer: BoxFuture<'static, Result<Response, NoResponse>>,
         interims: Interims,
         expectation: Option<Expectation>,
         shared: Arc<Shared>,
@@ -97,12 +97,13 @@ impl Answering {
         // A panic in one request is that request's alone.
         let answer = catch_unwind(AssertUnwindSafe(|| self.answer.as_mut().poll(cx)));
         let engine = &self.shared.engine;
-        let panicked = |_| {
+        let Ok(answer) = answer else {
             let page = pages::panicked(engine.clock.now());
             engine.counters.count(page.outcome);
-            Poll::Ready(page)
+            return Poll::Ready(Ok(page));
         };
-        answer.unwrap_or_else(panicked).map(Ok)
+        let page = |failed| pages::failed(&failed, engine.clock.now());
+        answer.map(|answer| Ok(answer.unwrap_or_else(page)))
     }
 
     /// Finds room for the answer.

@@ -141,11 +141,14 @@ impl Session {
                     counters.count_instead(page.outcome, answer.outcome);
                 }
                 Served::Ask(_) => counters.count(page.outcome),
+                // It counts as the same.
+                Served::Failed(_) => {}
             }
             return Reply::Now(page);
         }
         match served {
             Served::Now(response) => Reply::Now(response),
+            Served::Failed(failed) => Reply::Now(pages::failed(&failed, now)),
             Served::NowAndRefresh(response, refresh) => {
                 self.refresh(refresh, request);
                 Reply::Now(response)
