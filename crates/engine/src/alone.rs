@@ -47,9 +47,9 @@ impl Engine {
         let answer = tokio::spawn(Arc::clone(&self).alone(question, incoming));
         let copy = || self.stale_copy(&wish, Detail::OriginSlow);
         match self.or_stale(answer, (Instant::now(), None), copy).await {
-            Waited::Told(Ok(answer)) => answer,
+            Waited::Done(Ok(answer)) => answer,
             Waited::Stale(response) => Ok(response),
-            Waited::Told(Err(_)) | Waited::TooLong => {
+            Waited::Done(Err(_)) | Waited::TooLong => {
                 Err(NoResponse::new(Failure::Abandoned, why.forward))
             }
         }

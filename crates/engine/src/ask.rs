@@ -152,8 +152,8 @@ impl Engine {
         let copy = || self.copy_for(question, incoming, None, Detail::OriginSlow);
         match self.or_stale(verdict, (Instant::now(), None), copy).await {
             Waited::Stale(response) => Some(Ok(response)),
-            Waited::Told(Ok(verdict)) => self.answer_leader(question, incoming, verdict),
-            Waited::Told(Err(_)) | Waited::TooLong => {
+            Waited::Done(Ok(verdict)) => self.answer_leader(question, incoming, verdict),
+            Waited::Done(Err(_)) | Waited::TooLong => {
                 let forward = question.why.forward;
                 Some(Err(NoResponse::new(Failure::Abandoned, forward)))
             }
@@ -171,7 +171,7 @@ impl Engine {
     ) -> Next {
         let (response, otherwise) = match told {
             Waited::Stale(response) => (Some(response), Next::Alone),
-            Waited::Told(Progress::Answer(answer, since)) => {
+            Waited::Done(Progress::Answer(answer, since)) => {
                 // It is judged as it was when it came, or when this request came to wait: that
                 // somebody is told of it a moment later makes it no older.
                 match self.share(&answer, since.max(entered), question, incoming) {
@@ -180,17 +180,17 @@ impl Engine {
                     Shared::LookAgain => return Next::LookAgain,
                 }
             }
-            Waited::Told(Progress::LookAgain) => return Next::LookAgain,
-            Waited::Told(Progress::Released) => return Next::LookForAnother,
+            Waited::Done(Progress::LookAgain) => return Next::LookAgain,
+            Waited::Done(Progress::Released) => return Next::LookForAnother,
             // One client's request must not disperse the others: one of them asks for all, once.
-            Waited::Told(Progress::Refused) if !mem::replace(&mut before.refused, true) => {
+            Waited::Done(Progress::Refused) if !mem::replace(&mut before.refused, true) => {
                 return Next::LookAgain;
             }
-            Waited::Told(Progress::Refused) => {
+            Waited::Done(Progress::Refused) => {
                 let copy = self.copy_for(question, incoming, None, Detail::Refused);
                 (copy, Next::Alone)
             }
-            Waited::Told(Progress::Failed(failure, stale)) => {
+            Waited::Done(Progress::Failed(failure, stale)) => {
                 let copy = self.copy_for(question, incoming, stale.as_ref(), failure.detail());
                 let otherwise = if !mem::replace(&mut before.failed, true) {
                     Next::LookAgain
@@ -202,7 +202,7 @@ impl Engine {
                 };
                 (copy, otherwise)
             }
-            Waited::Told(Progress::Waiting) | Waited::TooLong => {
+            Waited::Done(Progress::Waiting) | Waited::TooLong => {
                 let timeout = Failure::Origin(OriginError::Timeout);
                 return Next::failed(timeout, question);
             }

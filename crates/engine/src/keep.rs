@@ -119,7 +119,7 @@ impl Engine {
         mut claimed: Option<Claimed>,
     ) {
         let (fill, route) = (&filling.fill, &self.routes[route]);
-        let _told = Told(fill);
+        let _ending = EndOfBody(fill);
         let limit = self.object_limit(route);
         let deadline = self.clock.now().plus(self.settings.fill_timeout);
         let mut keeping = Keeping::InMemory;
@@ -290,9 +290,9 @@ struct Whole<'a> {
 }
 
 /// Readers of a body are told of its end, even if whoever fetches it ends by a panic.
-struct Told<'a>(&'a Arc<Fill>);
+struct EndOfBody<'a>(&'a Arc<Fill>);
 
-impl Drop for Told<'_> {
+impl Drop for EndOfBody<'_> {
     fn drop(&mut self) {
         self.0.finish(Err(BodyError::Disconnected));
     }

@@ -25,7 +25,7 @@ pub(crate) struct Wish<'a> {
 
 /// What became of waiting.
 pub(crate) enum Waited<T> {
-    Told(T),
+    Done(T),
     /// It took longer than visitors wait where there is a copy.
     Stale(Response),
     TooLong,
@@ -67,7 +67,7 @@ impl Engine {
         loop {
             let until = deadline.map_or(next, |deadline| deadline.min(next));
             if let Ok(told) = timeout_at(until, &mut told).await {
-                return Waited::Told(told);
+                return Waited::Done(told);
             }
             if let Some(response) = copy() {
                 return Waited::Stale(response);

@@ -185,7 +185,7 @@ impl Connection {
                         Poll::Ready(Ok(length)) => &scratch[..length],
                         Poll::Pending => {
                             let now = now.unwrap_or_else(|| self.session.shared.engine.clock.now());
-                            ready!(self.patience.poll_over(cx, now));
+                            ready!(self.patience.poll_expired(cx, now));
                             return Poll::Ready(if self.input.is_empty() {
                                 Next::Close
                             } else {

@@ -35,7 +35,7 @@ impl Patience {
     }
 
     /// Resolves when the client has used its time up.
-    pub(super) fn poll_over(&mut self, cx: &mut Context<'_>, now: Time) -> Poll<()> {
+    pub(super) fn poll_expired(&mut self, cx: &mut Context<'_>, now: Time) -> Poll<()> {
         if now >= self.deadline {
             return Poll::Ready(());
         }

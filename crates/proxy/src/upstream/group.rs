@@ -19,7 +19,7 @@ use super::balance::{Balance, Standing};
 use super::connection::Connection;
 use super::exchange::{Answer, Question, exchange};
 use super::health;
-use super::owner::{Asker, Own, Owner};
+use super::owner::{Asker, KeptConnection, Owner};
 use super::pool::Pool;
 use super::queue::{Full, Permit, Queue};
 use super::resolve::Endpoints;
@@ -133,7 +133,7 @@ impl Group {
     async fn ask(&self, mut request: OriginRequest) -> Result<OriginResponse, OriginError> {
         let (permit, mut upload) = self.admit(&mut request).await?;
         let question = Question::of(&mut request);
-        if let Some(own) = Own::of(&request, &self.settings.name) {
+        if let Some(own) = KeptConnection::of(&request, &self.settings.name) {
             return self
                 .ask_own(own, &mut request, permit, upload, question)
                 .await;
@@ -188,13 +188,13 @@ impl Group {
     /// The answer on the client's own connection, and on no other.
     async fn ask_own(
         &self,
-        own: Own,
+        own: KeptConnection,
         request: &mut OriginRequest,
         permit: Permit,
         mut upload: Upload,
         question: Question,
     ) -> Result<OriginResponse, OriginError> {
-        let Own {
+        let KeptConnection {
             server,
             mut connection,
             seat,

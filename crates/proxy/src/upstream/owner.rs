@@ -14,7 +14,7 @@ use super::group::Server;
 
 /// A connection that is kept for one client, with that client's connection. No other is as good for
 /// what he sends: there it would not be his.
-pub(super) struct Own {
+pub(super) struct KeptConnection {
     pub(super) server: Arc<Server>,
     pub(super) connection: Connection,
     /// One of the connections that may be kept so.
@@ -36,7 +36,7 @@ pub(super) enum Owner {
     Nobody,
 }
 
-impl Own {
+impl KeptConnection {
     /// The connection that this group keeps for the client that sends this request. One that has
     /// ended meanwhile is forgotten: then he is a stranger to the server again, as he would be
     /// without a proxy.
@@ -78,7 +78,7 @@ impl Owner {
             Self::Everyone => server.idle.put(connection),
             Self::Client(client, group, seat) => {
                 connection.rest();
-                let own = Own {
+                let own = KeptConnection {
                     server,
                     connection,
                     seat,

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, FsWord, Mode, ResolveFlags, openat2, statfs};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::files::Files;
-use super::read::{HOW, Opened, Source, in_file};
+use super::read::{Opened, READ_ONLY, Source, in_file};
 use super::state::DISK_BLOCK;
 use super::write::HEAD_ROOM;
 use crate::content::BLOCK;
@@ -27,7 +27,7 @@ const F2FS: FsWord = 0xF2F5_2010;
 /// Larger bodies are not read and checked here: others are waiting for this thread.
 const LARGEST: u64 = BLOCK;
 /// What a file may have beside its body: a head, and before a body that came first a hole.
-const BESIDE: u64 = 2 * HEAD_ROOM as u64;
+const ROOM_FOR_HEADS: u64 = 2 * HEAD_ROOM as u64;
 
 /// How the files of a directory are read without waiting.
 pub(super) struct AtHand {
@@ -56,7 +56,7 @@ impl AtHand {
     }
 
     fn open(&self, path: &Path) -> Option<File> {
-        let opened = openat2(CWD, path, HOW, Mode::empty(), ResolveFlags::CACHED);
+        let opened = openat2(CWD, path, READ_ONLY, Mode::empty(), ResolveFlags::CACHED);
         opened
             .map_err(|error| self.note(error))
             .ok()
@@ -74,7 +74,7 @@ impl AtHand {
 
 /// The entry in a file of so many blocks, if it can be had without waiting.
 pub(super) fn read(files: &Files, id: EntryId, blocks: u32) -> Option<Entry> {
-    if u64::from(blocks) * DISK_BLOCK > LARGEST + BESIDE {
+    if u64::from(blocks) * DISK_BLOCK > LARGEST + ROOM_FOR_HEADS {
         return None;
     }
     let flags = files.at_hand.flags()?;

@@ -294,16 +294,16 @@ pub(super) fn in_file(
 /// How files are opened. Whoever put something else in place of ours shall not make us wait for it,
 /// or follow it. The time of the last access would be written to the disk at every look: here it is
 /// always before the time of the last change, which is when the entry expires.
-pub(super) const HOW: OFlags = OFlags::RDONLY
+pub(super) const READ_ONLY: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOATIME);
 
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    let file = match rustix::fs::open(path, HOW, Mode::empty()) {
+    let file = match rustix::fs::open(path, READ_ONLY, Mode::empty()) {
         // The file is another user's, who lets us read it.
-        Err(Errno::PERM) => rustix::fs::open(path, HOW - OFlags::NOATIME, Mode::empty())?,
+        Err(Errno::PERM) => rustix::fs::open(path, READ_ONLY - OFlags::NOATIME, Mode::empty())?,
         opened => opened?,
     };
     Ok(file.into())
@@ -311,7 +311,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 
 /// The same for who gives it another head.
 pub(super) fn open_to_write(path: &Path) -> io::Result<File> {
-    let how = HOW - OFlags::NOATIME;
+    let how = READ_ONLY - OFlags::NOATIME;
     let file = rustix::fs::open(path, how | OFlags::RDWR, Mode::empty())?;
     Ok(file.into())
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use microcache_policy::OriginView;
 
-use super::placed::Placed;
+use super::in_use::TierInUse;
 use super::variant::Variant;
 use super::{Found, Tiers};
 use crate::encoding::{Head, Record};
@@ -28,7 +28,7 @@ impl Tiers {
     }
 }
 
-fn response(tier: &Placed, key: &[u8], request: &OriginView<'_>) -> Option<(Stored, EntryId)> {
+fn response(tier: &TierInUse, key: &[u8], request: &OriginView<'_>) -> Option<(Stored, EntryId)> {
     let id = EntryId::of(key);
     let varies = match record(tier, id, key)? {
         Record::Response(stored) => return stored.vary.is_empty().then_some((stored, id)),
@@ -39,7 +39,7 @@ fn response(tier: &Placed, key: &[u8], request: &OriginView<'_>) -> Option<(Stor
     Some((stored, variant.id))
 }
 
-fn record(tier: &Placed, id: EntryId, key: &[u8]) -> Option<Record> {
+fn record(tier: &TierInUse, id: EntryId, key: &[u8]) -> Option<Record> {
     let entry = tier.local.as_ref()?.at_hand(id)?;
     let head = Head::decode(&entry.head).ok()?;
     let record = (head.key[..] == *key).then(|| head.with_checked_body(entry.body))?;

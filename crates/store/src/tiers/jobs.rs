@@ -7,8 +7,8 @@ use std::time::Duration;
 use microcache_policy::{Time, VaryNames, vary};
 use tokio::sync::oneshot;
 
+use super::in_use::{TierInUse, decode};
 use super::lanes::{Job, Lanes};
-use super::placed::{Placed, decode};
 use crate::content::Content;
 use crate::encoding::{Head, Record, Varies, checksum, encode, encode_varies};
 use crate::memory::Hit;
@@ -32,7 +32,7 @@ pub(super) struct Storing {
     pub(super) charged: u64,
 }
 
-impl Placed {
+impl TierInUse {
     /// Has a response written.
     pub(super) fn ask_to_store(self: &Arc<Self>, storing: Storing) {
         let lane = EntryId::of(&storing.key);
@@ -565,8 +565,8 @@ mod tests {
         assert_eq!(of_key, [put, remove, put]);
         let released = Did::Release(id("variant"), 7);
         assert!(tier.begun().contains(&released), "nobody waits for it");
-        let placed = &tiers.tiers[0];
-        assert_eq!(placed.queued.load(Ordering::Relaxed), 0);
+        let in_use = &tiers.tiers[0];
+        assert_eq!(in_use.queued.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]

@@ -1,9 +1,9 @@
 //! The tiers in use: asked in their order on a miss of memory, written to in the background.
 
 mod at_hand;
+mod in_use;
 mod jobs;
 mod lanes;
-mod placed;
 mod report;
 mod spooling;
 mod variant;
@@ -20,9 +20,9 @@ use crate::memory::Hit;
 use crate::stored::Stored;
 use crate::tier::{AnyTier, EntryId, LocalTier, Page, Token};
 
+use in_use::TierInUse;
 use jobs::Storing;
 pub use lanes::REMOVALS_WAITING;
-use placed::Placed;
 pub use report::{LATENCIES, TierReport};
 pub use spooling::Spooling;
 
@@ -52,7 +52,7 @@ impl Default for TierLimits {
 /// All tiers behind memory.
 #[derive(Debug, Default)]
 pub struct Tiers {
-    tiers: Box<[Arc<Placed>]>,
+    tiers: Box<[Arc<TierInUse>]>,
     limits: TierLimits,
 }
 
@@ -70,7 +70,7 @@ pub enum Lookup {
 pub struct Found {
     /// The response.
     pub stored: Stored,
-    tier: Arc<Placed>,
+    tier: Arc<TierInUse>,
     id: EntryId,
 }
 
@@ -100,7 +100,7 @@ pub enum Turn {
 /// The right to bring what others wait for. Given back when it is dropped unused.
 #[derive(Debug)]
 pub struct Claimed {
-    tier: Arc<Placed>,
+    tier: Arc<TierInUse>,
     id: EntryId,
     token: Option<Token>,
 }
@@ -111,7 +111,7 @@ impl Tiers {
         Self {
             tiers: tiers
                 .into_iter()
-                .map(|tier| Placed::new(tier, background))
+                .map(|tier| TierInUse::new(tier, background))
                 .collect(),
             limits,
         }
@@ -144,20 +144,20 @@ impl Tiers {
 
     /// The same where other processes may have put it.
     pub async fn find_shared(&self, key: &[u8], request: &OriginView<'_>) -> Lookup {
-        let shared = self.tiers.iter().filter(|placed| placed.tier.is_shared());
+        let shared = self.tiers.iter().filter(|in_use| in_use.tier.is_shared());
         Self::find_in(shared, Some(self.limits.claim), key, request).await
     }
 
     async fn find_in(
-        tiers: impl Iterator<Item = &Arc<Placed>>,
+        tiers: impl Iterator<Item = &Arc<TierInUse>>,
         claim: Option<Duration>,
         key: &[u8],
         request: &OriginView<'_>,
     ) -> Lookup {
         let (mut turn, mut others) = (Turn::Free, None);
-        for placed in tiers {
-            let claim = claim.filter(|_| placed.tier.is_shared());
-            match placed.find(key, request, claim).await {
+        for in_use in tiers {
+            let claim = claim.filter(|_| in_use.tier.is_shared());
+            match in_use.find(key, request, claim).await {
                 Ok(Lookup::Missing(one, varies)) => {
                     if !matches!(one, Turn::Free) {
                         turn = one;
@@ -174,8 +174,8 @@ impl Tiers {
 
     /// The page that an application itself keeps behind memory for what a request asks.
     pub async fn page(&self, host: &[u8], target: &[u8]) -> Option<Page> {
-        for placed in &self.tiers {
-            if let Some(page) = placed.page(host, target).await {
+        for in_use in &self.tiers {
+            if let Some(page) = in_use.page(host, target).await {
                 return Some(page);
             }
         }
@@ -184,13 +184,13 @@ impl Tiers {
 
     /// Whose turn it is to renew what was found.
     pub async fn turn_to_renew(&self, found: &Found) -> Turn {
-        let placed = &found.tier;
-        if !placed.tier.is_shared() {
+        let in_use = &found.tier;
+        if !in_use.tier.is_shared() {
             return Turn::Free;
         }
-        let claim = placed.tier.claim(found.id, self.limits.claim).await;
-        match placed.counted(claim) {
-            Ok(claim) => placed.turn(found.id, claim),
+        let claim = in_use.tier.claim(found.id, self.limits.claim).await;
+        match in_use.counted(claim) {
+            Ok(claim) => in_use.turn(found.id, claim),
             Err(_) => Turn::Free,
         }
     }
@@ -200,18 +200,18 @@ impl Tiers {
     pub fn store(&self, key: &[u8], response: &Hit, mut claimed: Option<Claimed>, now: Time) {
         let expires = response.lifetime.usable_until().since(now);
         let charged = (key.len() + response.heap_size()) as u64;
-        for placed in &self.tiers {
+        for in_use in &self.tiers {
             let claimed = claimed
                 .as_mut()
-                .filter(|claimed| Arc::ptr_eq(&claimed.tier, placed));
+                .filter(|claimed| Arc::ptr_eq(&claimed.tier, in_use));
             // What lies in a file is on disk already, and gets another head there.
             let has_body = response.body.bytes().is_some()
-                || placed.local.is_some() && response.file().is_some();
-            let wanted = expires > 0 && has_body && (claimed.is_some() || !placed.tier.is_shared());
-            if !wanted || !placed.has_room(charged, self.limits.queue) {
+                || in_use.local.is_some() && response.file().is_some();
+            let wanted = expires > 0 && has_body && (claimed.is_some() || !in_use.tier.is_shared());
+            if !wanted || !in_use.has_room(charged, self.limits.queue) {
                 continue;
             }
-            placed.ask_to_store(Storing {
+            in_use.ask_to_store(Storing {
                 key: key.into(),
                 response: response.clone(),
                 expires: Duration::from_millis(expires),
@@ -226,7 +226,7 @@ impl Tiers {
     pub fn remove(&self, key: &[u8]) -> Removal {
         // Variants cannot be found without the record that says what they vary on.
         let id = EntryId::of(key);
-        Removal(self.tiers.iter().map(|placed| placed.remove(id)).collect())
+        Removal(self.tiers.iter().map(|in_use| in_use.remove(id)).collect())
     }
 
     /// Has one response of a key removed from every tier: the one that varies on these fields, where
@@ -234,40 +234,40 @@ impl Tiers {
     #[must_use]
     pub fn remove_variant(&self, key: &[u8], names: &VaryNames, selection: &[u8]) -> bool {
         let mut all = true;
-        for placed in &self.tiers {
-            all &= placed.ask_to_remove_variant(key, names, selection);
+        for in_use in &self.tiers {
+            all &= in_use.ask_to_remove_variant(key, names, selection);
         }
         all
     }
 
     /// Waits until the tiers have nothing left to do.
     pub async fn settle(&self) {
-        for placed in &self.tiers {
-            placed.settle().await;
+        for in_use in &self.tiers {
+            in_use.settle().await;
         }
     }
 
     /// A place for a body that is too large for memory, if a tier takes such.
     pub fn spool(&self) -> Option<Spooling> {
-        self.tiers.iter().find_map(|placed| {
-            let spool = placed.local.as_ref()?.spool()?;
-            Some(Spooling::begin(placed, spool, self.limits.spool_queue))
+        self.tiers.iter().find_map(|in_use| {
+            let spool = in_use.local.as_ref()?.spool()?;
+            Some(Spooling::begin(in_use, spool, self.limits.spool_queue))
         })
     }
 
     /// The tier that is this process's alone, if there is one.
     pub fn local(&self) -> Option<&Arc<dyn LocalTier>> {
-        self.tiers.iter().find_map(|placed| placed.local.as_ref())
+        self.tiers.iter().find_map(|in_use| in_use.local.as_ref())
     }
 
     /// Whether other processes use one of them too.
     pub fn is_shared(&self) -> bool {
-        self.tiers.iter().any(|placed| placed.tier.is_shared())
+        self.tiers.iter().any(|in_use| in_use.tier.is_shared())
     }
 
     /// What the tiers have done and say of themselves.
     pub fn reports(&self) -> Vec<TierReport> {
-        self.tiers.iter().map(|placed| placed.report()).collect()
+        self.tiers.iter().map(|in_use| in_use.report()).collect()
     }
 }
 

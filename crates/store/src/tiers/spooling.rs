@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::placed::Placed;
+use super::in_use::TierInUse;
 use crate::encoding::encode;
 use crate::stored::Stored;
 use crate::tier::{EntryId, Spool, TierError};
@@ -50,7 +50,7 @@ struct End {
 
 impl Spooling {
     /// `limit` bounds what waits to be written of all bodies on their way into the tier.
-    pub(super) fn begin(tier: &Arc<Placed>, spool: Box<dyn Spool>, limit: u64) -> Self {
+    pub(super) fn begin(tier: &Arc<TierInUse>, spool: Box<dyn Spool>, limit: u64) -> Self {
         let (steps, coming) = unbounded_channel();
         let task = tier
             .background
@@ -117,7 +117,11 @@ impl Drop for Spooling {
 }
 
 /// Writes what comes. At the first failure it ends, and nothing more is taken.
-async fn write(tier: Arc<Placed>, mut spool: Box<dyn Spool>, mut coming: UnboundedReceiver<Step>) {
+async fn write(
+    tier: Arc<TierInUse>,
+    mut spool: Box<dyn Spool>,
+    mut coming: UnboundedReceiver<Step>,
+) {
     let (mut length, mut sum) = (0, Xxh3::new());
     while let Some(step) = coming.recv().await {
         match step {
@@ -141,7 +145,7 @@ async fn write(tier: Arc<Placed>, mut spool: Box<dyn Spool>, mut coming: Unbound
 impl End {
     async fn keep(
         self,
-        tier: &Placed,
+        tier: &TierInUse,
         spool: Box<dyn Spool>,
         length: u64,
         sum: u64,
@@ -162,7 +166,7 @@ impl End {
 
 /// What of a body waits to be written.
 struct Waiting {
-    tier: Arc<Placed>,
+    tier: Arc<TierInUse>,
     limit: u64,
     bytes: AtomicU64,
     fewer: Notify,

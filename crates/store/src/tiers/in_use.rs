@@ -18,7 +18,7 @@ use crate::tier::{AnyTier, Claim, Entry, EntryId, Got, LocalTier, Page, Tier, Ti
 
 /// A tier in its place: with its queue of things to write and the counts of what it did.
 #[derive(Debug)]
-pub(super) struct Placed {
+pub(super) struct TierInUse {
     pub(super) tier: Arc<dyn Tier>,
     /// The same, if it is this process's alone.
     pub(super) local: Option<Arc<dyn LocalTier>>,
@@ -53,7 +53,7 @@ impl Counters {
     }
 }
 
-impl Placed {
+impl TierInUse {
     /// Writing to it happens on `background`.
     pub(super) fn new(tier: AnyTier, background: &Handle) -> Arc<Self> {
         let (tier, local): (Arc<dyn Tier>, _) = match tier {
