@@ -50,12 +50,7 @@ fn preconditions(request: Fields<'_>, facts: &RequestFacts, stored: Fields<'_>) 
     }
 }
 
-fn parts_lie_within(
-    request: Fields<'_>,
-    facts: &RequestFacts,
-    stored: Fields<'_>,
-    length: u64,
-) {
+fn parts_lie_within(request: Fields<'_>, facts: &RequestFacts, stored: Fields<'_>, length: u64) {
     match range(request, facts, 200, stored, length, NOW) {
         RangeVerdict::Full => {}
         RangeVerdict::Part { first, last } => {

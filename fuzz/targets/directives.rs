@@ -71,12 +71,7 @@ fn all_rules() -> [Rules; 3] {
 }
 
 /// Nothing that is private to someone, or forbidden to keep, is kept.
-fn may_be_stored(
-    request: Fields<'_>,
-    facts: &RequestFacts,
-    response: Fields<'_>,
-    rules: &Rules,
-) {
+fn may_be_stored(request: Fields<'_>, facts: &RequestFacts, response: Fields<'_>, rules: &Rules) {
     assert!(!matches!(facts.handling(), Handling::Pass(_)));
     assert!(!response.contains("set-cookie"));
     let targeted = rules.targeted.iter().any(|name| response.contains(name));
