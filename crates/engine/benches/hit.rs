@@ -1,6 +1,8 @@
 //! What a hit costs in [`Engine::serve`]: route, facts, key, look-up, verdict, answer; and what a miss
 //! does, from the look-up until the response is stored and read.
 
+#[path = "../tests/support/mod.rs"]
+mod engine;
 mod support;
 
 use std::future::Future;
@@ -12,19 +14,17 @@ use std::task::{Context, Waker};
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::cache::{Scope, Strength};
-use microcache_engine::flight::FlightLimits;
 use microcache_engine::{
-    Body, BoxFuture, Engine, Found, Incoming, Origin, OriginError, OriginRequest, OriginResponse,
-    Request, Route, Served, Settings,
+    Body, BoxFuture, Engine, Origin, OriginError, OriginRequest, OriginResponse, Request, Served,
+    Settings,
 };
 use microcache_policy::{Fields, FieldsBuf, Rules, Scheme};
-use microcache_store::{MemoryLimits, Tiers};
+use microcache_store::Tiers;
 use support::{BROWSER_FIELDS, Case};
 use tokio::runtime::Builder;
 
-const HOST: &[u8] = b"www.example.com";
+const HOST: &str = "www.example.com";
 const TARGET: &[u8] = b"/articles/2026/a-page-worth-caching?page=2";
-const CLIENT: &str = "192.0.2.1";
 /// Fields that are enough for a request of curl or of a load generator.
 const PLAIN_FIELDS: &str = "User-Agent: curl/8.14.1\r\nAccept: */*\r\n";
 const RESPONSE_FIELDS: &str = "\
@@ -65,44 +65,16 @@ impl Origin for Page {
 /// A cache with the page under [`TARGET`], in as many variants as there are codings.
 fn engine(codings: &[&str]) -> Arc<Engine> {
     let settings = Settings {
-        memory: MemoryLimits {
-            capacity: 64 << 20,
-            object: 4 << 20,
-            variants: 16,
-        },
-        largest: 0,
-        fill_memory: 16 << 20,
-        slow_reader_timeout: 2_000,
-        fill_timeout: 60_000,
-        flights: FlightLimits {
-            fetches: 1024,
-            waiters: 1024,
-        },
-        hit_for_miss: 2_000,
-        remember_too_large: 600_000,
         refresh_pause: 3_600_000,
-        stale_wait: 2_000,
-        wait_timeout: 30_000,
+        ..engine::settings()
     };
     let more_fields = if codings.is_empty() {
         ""
     } else {
         "Vary: Accept-Encoding\r\n"
     };
-    let route = Route {
-        name: "all".to_owned(),
-        rules: Rules::default(),
-        pass: false,
-        collapse: true,
-        max_object: 4 << 20,
-        origin: Arc::new(Page(more_fields)),
-    };
-    let find = |_: &Request<'_>| Found {
-        route: 0,
-        bypass: false,
-    };
-    let engine = Engine::new(settings, vec![route], Box::new(find), Tiers::default());
-    let engine = Arc::new(engine);
+    let route = engine::route(Arc::new(Page(more_fields)), Rules::default());
+    let engine = engine::engine(settings, route, Tiers::default());
     if codings.is_empty() {
         store(&engine, "");
     }
@@ -124,21 +96,8 @@ fn store(engine: &Arc<Engine>, fields: &str) {
 /// Has a page fetched and stored, and reads it to its end.
 async fn fetch(engine: &Arc<Engine>, target: Bytes, fields: &str) {
     let fields = ["Host: www.example.com\r\n", fields].concat();
-    let incoming = Incoming {
-        method: Method::GET,
-        scheme: Scheme::Http,
-        host: Bytes::from_static(HOST),
-        target,
-        outgoing: FieldsBuf::from(Fields::new(fields.as_bytes())),
-        fields: fields.into(),
-        address: CLIENT.into(),
-        body: Body::Empty,
-        length: None,
-        upgrade: false,
-        vouched: false,
-        client: None,
-        interim: None,
-    };
+    let fields = FieldsBuf::from(Fields::new(fields.as_bytes()));
+    let incoming = engine::incoming(Method::GET, HOST, target, fields);
     let now = engine.clock.now();
     let Served::Ask(question) = engine.serve(&incoming.as_request(), now) else {
         panic!("it is not stored yet")
@@ -186,10 +145,10 @@ fn round(engine: Arc<Engine>, fields: &str, after: u64, status: u16) -> Box<dyn 
         let request = Request {
             method: &Method::GET,
             scheme: Scheme::Http,
-            host: HOST,
+            host: HOST.as_bytes(),
             target: TARGET,
             fields: Fields::new(fields.as_bytes()),
-            address: CLIENT,
+            address: engine::CLIENT,
             has_body: false,
             upgrade: false,
             vouched: false,

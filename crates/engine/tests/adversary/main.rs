@@ -15,6 +15,8 @@ mod checks;
 mod model;
 mod origin;
 mod shrink;
+#[path = "../support/mod.rs"]
+mod support;
 mod world;
 
 use model::Chance;

@@ -4,21 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::Method;
-use microcache_engine::flight::FlightLimits;
 use microcache_engine::{
-    Body, Engine, Failure, Found, Frame, Incoming, NoResponse, Outcome, Request, Response, Route,
-    Served, Settings,
+    Body, Engine, Failure, Frame, Incoming, NoResponse, Outcome, Response, Route, Served, Settings,
 };
-use microcache_policy::{
-    Fields, FieldsBuf, Rules, Scheme, Time, date, hop, only_from_trusted_peers,
-};
+use microcache_policy::{Fields, FieldsBuf, Rules, Time, date, hop, only_from_trusted_peers};
 use microcache_store::{MemoryLimits, Tiers};
 use tokio::time::{sleep, timeout};
 
 use super::model::{Asked, Chance, HOST, Lines, Page, honest, hostile};
 use super::origin::{Seen, World};
+use super::support;
 
 /// The largest body that is kept. The largest pages are larger.
 pub(crate) const LARGEST: usize = 64 * 1024;
@@ -229,42 +225,18 @@ async fn talk(plan: &Plan) -> Log {
 fn engine(world: &Arc<World>) -> Arc<Engine> {
     let settings = Settings {
         memory: MemoryLimits {
-            capacity: 64 << 20,
             object: LARGEST as u64,
             variants: VARIANTS,
+            ..support::settings().memory
         },
-        largest: 0,
-        fill_memory: 16 << 20,
-        fill_timeout: 60_000,
-        flights: FlightLimits {
-            fetches: 1_024,
-            waiters: 1_024,
-        },
-        hit_for_miss: 2_000,
-        refresh_pause: 1_000,
-        stale_wait: 2_000,
-        wait_timeout: 60_000,
         slow_reader_timeout: 10_000,
-        remember_too_large: 60_000,
+        ..support::settings()
     };
     let route = Route {
-        name: "all".to_owned(),
-        rules: Rules::default(),
-        pass: false,
-        collapse: true,
         max_object: LARGEST as u64,
-        origin: Arc::clone(world) as Arc<_>,
+        ..support::route(Arc::clone(world) as Arc<_>, Rules::default())
     };
-    let find = |_: &Request<'_>| Found {
-        route: 0,
-        bypass: false,
-    };
-    Arc::new(Engine::new(
-        settings,
-        vec![route],
-        Box::new(find),
-        Tiers::default(),
-    ))
+    support::engine(settings, route, Tiers::default())
 }
 
 async fn ask(engine: Arc<Engine>, asked: Asked, manner: Manner) -> Option<Got> {
@@ -357,20 +329,13 @@ fn incoming(asked: &Asked) -> Incoming {
     } else {
         Body::Empty
     };
+    let method = Method::from_bytes(asked.method.as_bytes()).expect("a method");
+    let outgoing = outgoing(fields.fields());
     Incoming {
-        method: Method::from_bytes(asked.method.as_bytes()).expect("a method"),
-        scheme: Scheme::Http,
-        host: HOST.into(),
-        target: asked.target.clone().into(),
-        address: "192.0.2.1".into(),
-        client: None,
-        outgoing: outgoing(fields.fields()),
-        fields: Bytes::from(fields.into_block()),
+        outgoing,
         length: asked.has_body.then_some(4),
         body,
-        upgrade: false,
-        vouched: false,
-        interim: None,
+        ..support::incoming(method, HOST, asked.target.clone().into(), fields)
     }
 }
 
@@ -381,6 +346,6 @@ fn outgoing(request: Fields<'_>) -> FieldsBuf {
     fields.extend_if(request, |name, _| {
         !nominated.stays_behind(name) && !only_from_trusted_peers(name)
     });
-    fields.push("X-Forwarded-For", "192.0.2.1");
+    fields.push("X-Forwarded-For", support::CLIENT);
     fields
 }

@@ -1,6 +1,5 @@
 //! Nobody asks the origin for what somebody else has just brought, or is bringing. An origin that
 //! answers when it is told to, and requests that take their steps when they are told to.
-#![cfg(not(shuttle))]
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,18 +7,19 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::Method;
-use microcache_engine::flight::FlightLimits;
 use microcache_engine::{
-    Body, BoxFuture, Engine, Found, Incoming, Origin, OriginError, OriginRequest, OriginResponse,
-    Question, Response, Route, Served, Settings,
+    Body, BodyError, BoxFuture, Engine, Frame, Incoming, Origin, OriginError, OriginRequest,
+    OriginResponse, Question, Response, Served, Source,
 };
-use microcache_policy::{FieldsBuf, Rules, Scheme};
-use microcache_store::{MemoryLimits, Tiers};
+use microcache_policy::Rules;
+use microcache_store::Tiers;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::advance;
+
+use crate::asking::{fields_of, incoming};
+use crate::support;
 
 type Asked = oneshot::Sender<OriginResponse>;
 
@@ -56,81 +56,16 @@ impl Scripted {
     }
 }
 
-fn fields_of(lines: &str) -> FieldsBuf {
-    let mut fields = FieldsBuf::new();
-    for line in lines.lines() {
-        let (name, value) = line.split_once(": ").unwrap();
-        fields.push(name, value);
-    }
-    fields
-}
-
 fn engine() -> (Arc<Engine>, Arc<Scripted>) {
     let origin = Arc::new(Scripted::default());
-    let settings = Settings {
-        memory: MemoryLimits {
-            capacity: 1 << 24,
-            object: 1 << 20,
-            variants: 8,
-        },
-        largest: 0,
-        fill_memory: 1 << 22,
-        slow_reader_timeout: 2_000,
-        fill_timeout: 60_000,
-        flights: FlightLimits {
-            fetches: 1000,
-            waiters: 1000,
-        },
-        hit_for_miss: 2_000,
-        remember_too_large: 60_000,
-        refresh_pause: 1_000,
-        stale_wait: 2_000,
-        wait_timeout: 60_000,
-    };
-    let route = Route {
-        name: "all".into(),
-        rules: Rules::default(),
-        pass: false,
-        collapse: true,
-        max_object: 1 << 20,
-        origin: Arc::clone(&origin) as Arc<dyn Origin>,
-    };
-    let found = Found {
-        route: 0,
-        bypass: false,
-    };
-    let engine = Engine::new(
-        settings,
-        vec![route],
-        Box::new(move |_| found),
-        Tiers::default(),
-    );
-    (Arc::new(engine), origin)
-}
-
-/// A GET with these fields.
-fn incoming(fields: &str) -> Incoming {
-    let fields = fields_of(fields);
-    Incoming {
-        method: Method::GET,
-        scheme: Scheme::Http,
-        host: Bytes::from_static(b"example.com"),
-        target: Bytes::from_static(b"/"),
-        address: "192.0.2.1".into(),
-        fields: fields.fields().as_block().to_vec().into(),
-        outgoing: fields,
-        body: Body::Empty,
-        length: None,
-        upgrade: false,
-        vouched: false,
-        client: None,
-        interim: None,
-    }
+    let route = support::route(Arc::clone(&origin) as Arc<_>, Rules::default());
+    let engine = support::engine(support::settings(), route, Tiers::default());
+    (engine, origin)
 }
 
 /// A request that the cache cannot answer, from the look-up on.
 fn look(engine: &Engine, fields: &str) -> (Question, Incoming) {
-    let incoming = incoming(fields);
+    let incoming = incoming(&Method::GET, "/", fields);
     match engine.serve(&incoming.as_request(), engine.clock.now()) {
         Served::Ask(question) => (question, incoming),
         _ => panic!("it is in the cache"),
@@ -187,7 +122,7 @@ async fn who_knows_what_the_answer_varies_on_waits_for_it_too() {
     settle().await;
     // The body never ends, so that the fetch is under way when the next one comes.
     let (body, _end) = endless();
-    let fields = "Cache-Control: max-age=10\nVary: X-Lang";
+    let fields = "Cache-Control: max-age=10\r\nVary: X-Lang";
     origin.answer(fields, body).await;
     assert!(step(&mut first).is_some());
     let mut same = ask(&engine, look(&engine, "X-Lang: a"));
@@ -217,11 +152,8 @@ async fn who_is_told_late_gets_what_was_good_when_it_came() {
 /// A body that says nothing, and does not end.
 fn endless() -> (Body, oneshot::Sender<()>) {
     struct Endless(oneshot::Receiver<()>);
-    impl microcache_engine::Source for Endless {
-        fn poll_frame(
-            &mut self,
-            cx: &mut Context<'_>,
-        ) -> Poll<Option<Result<microcache_engine::Frame, microcache_engine::BodyError>>> {
+    impl Source for Endless {
+        fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
             Pin::new(&mut self.0).poll(cx).map(|_| None)
         }
     }

@@ -1,5 +1,4 @@
 //! Purges by rule, from a request's point of view: with a disk, over a restart, and in other processes.
-#![cfg(not(shuttle))]
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,18 +9,17 @@ use bytes::Bytes;
 use http::Method;
 use microcache_engine::cache::entries::{Order, Wanted};
 use microcache_engine::cache::{ChangeKind, Notice, Rule, Scope, Strength, Subject, Watched};
-use microcache_engine::flight::FlightLimits;
 use microcache_engine::{
-    Body, BoxFuture, Engine, Found, Incoming, Origin, OriginError, OriginRequest, OriginResponse,
-    Response, Route, Served, Settings,
+    Body, BoxFuture, Engine, Origin, OriginError, OriginRequest, OriginResponse, Response,
 };
-use microcache_policy::{Fields, FieldsBuf, Rules, Scheme};
+use microcache_policy::{Fields, FieldsBuf, Rules};
 use microcache_store::disk::{Disk, DiskSettings};
-use microcache_store::{AnyTier, MemoryLimits, TierLimits, Tiers};
+use microcache_store::{AnyTier, TierLimits, Tiers};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
-const HOST: &str = "a.example";
+use crate::asking::{ask, read};
+use crate::support;
 
 /// Answers every GET with the fields that belong to its path and the number of the request.
 #[derive(Default)]
@@ -64,90 +62,20 @@ impl World {
     fn new(pages: &[(&'static str, &'static str)], tiers: Tiers) -> Self {
         let site = Arc::new(Site::default());
         *site.pages.lock().expect("no panic") = pages.to_vec();
-        let settings = Settings {
-            memory: MemoryLimits {
-                capacity: 1 << 24,
-                object: 1 << 20,
-                variants: 8,
-            },
-            largest: 0,
-            fill_memory: 1 << 22,
-            slow_reader_timeout: 2_000,
-            fill_timeout: 60_000,
-            flights: FlightLimits {
-                fetches: 1000,
-                waiters: 1000,
-            },
-            hit_for_miss: 2_000,
-            remember_too_large: 60_000,
-            refresh_pause: 1_000,
-            stale_wait: 2_000,
-            wait_timeout: 60_000,
-        };
-        let route = Route {
-            name: "all".into(),
-            rules: Rules::default(),
-            pass: false,
-            collapse: true,
-            max_object: 1 << 20,
-            origin: Arc::clone(&site) as Arc<dyn Origin>,
-        };
-        let found = Found {
-            route: 0,
-            bypass: false,
-        };
-        let engine = Engine::new(settings, vec![route], Box::new(move |_| found), tiers);
-        Self {
-            engine: Arc::new(engine),
-            site,
-        }
+        let route = support::route(Arc::clone(&site) as Arc<_>, Rules::default());
+        let engine = support::engine(support::settings(), route, tiers);
+        Self { engine, site }
     }
 
-    async fn request(&self, method: Method, path: &'static str) -> Response {
-        let incoming = || Incoming {
-            method: method.clone(),
-            scheme: Scheme::Http,
-            host: Bytes::from_static(HOST.as_bytes()),
-            target: Bytes::from_static(path.as_bytes()),
-            address: "192.0.2.1".into(),
-            fields: Bytes::new(),
-            outgoing: FieldsBuf::new(),
-            body: Body::Empty,
-            length: None,
-            upgrade: false,
-            vouched: false,
-            client: None,
-            interim: None,
-        };
-        let asked = incoming();
-        let served = self
-            .engine
-            .serve(&asked.as_request(), self.engine.clock.now());
-        match served {
-            Served::Now(response) => response,
-            Served::NowAndRefresh(response, refresh) => {
-                self.engine.refresh(refresh, incoming());
-                response
-            }
-            Served::Ask(question) => {
-                let answer = Arc::clone(&self.engine).ask(question, asked).await;
-                answer.expect("there is a response")
-            }
-            Served::Failed(failed) => panic!("{failed:?}"),
-        }
+    async fn request(&self, method: Method, path: &str) -> Response {
+        ask(&self.engine, &method, path, "").await
     }
 
     /// The body of a page: the number of the request that brought it. And whether it was a hit.
-    async fn get(&self, path: &'static str) -> (String, bool) {
-        let mut response = self.request(Method::GET, path).await;
+    async fn get(&self, path: &str) -> (String, bool) {
+        let response = self.request(Method::GET, path).await;
         let hit = response.cache_status.hit;
-        let mut body = Vec::new();
-        while let Some(frame) = response.body.frame().await {
-            match frame.expect("it arrives") {
-                microcache_engine::Frame::Data(data) => body.extend_from_slice(&data),
-                microcache_engine::Frame::Trailers(_) => {}
-            }
-        }
+        let body = read(response).await;
         (String::from_utf8(body).expect("a number"), hit)
     }
 

@@ -1,6 +1,5 @@
 //! Bodies that are too large for memory and go to a tier while they arrive. The tier is as slow as
 //! the test wants it: nobody who reads such a body waits for it.
-#![cfg(not(shuttle))]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,10 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use microcache_engine::flight::FlightLimits;
 use microcache_engine::{
-    Body, BodyError, BoxFuture, Engine, Found, Frame, Incoming, Origin, OriginError, OriginRequest,
-    OriginResponse, Response, Route, Served, Settings, Source,
+    Body, BodyError, BoxFuture, Engine, Frame, Origin, OriginError, OriginRequest, OriginResponse,
+    Response, Settings, Source,
 };
 use microcache_policy::{Fields, FieldsBuf, Rules, Scheme, key};
 use microcache_store::tier::{Spool, Tier, TierError, TierStats, Token};
@@ -22,6 +20,9 @@ use microcache_store::{
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
+
+use crate::asking::{HOST, ask, read};
+use crate::support;
 
 /// Memory takes bodies of so many bytes here.
 const LARGEST_IN_MEMORY: u64 = 1 << 16;
@@ -215,77 +216,25 @@ fn engine(tier: &Slow) -> (Arc<Engine>, Arc<Application>) {
     let origin = Arc::new(Application::default());
     let settings = Settings {
         memory: MemoryLimits {
-            capacity: 1 << 20,
             object: LARGEST_IN_MEMORY,
-            variants: 8,
+            ..support::settings().memory
         },
         largest: 1 << 30,
-        fill_memory: 1 << 22,
-        slow_reader_timeout: 2_000,
-        fill_timeout: 60_000,
-        flights: FlightLimits {
-            fetches: 1000,
-            waiters: 1000,
-        },
-        hit_for_miss: 2_000,
-        remember_too_large: 60_000,
-        refresh_pause: 1_000,
-        stale_wait: 2_000,
-        wait_timeout: 60_000,
+        ..support::settings()
     };
-    let route = Route {
-        name: "all".into(),
-        rules: Rules::default(),
-        pass: false,
-        collapse: true,
-        max_object: 1 << 30,
-        origin: Arc::clone(&origin) as Arc<dyn Origin>,
-    };
-    let found = Found {
-        route: 0,
-        bypass: false,
-    };
+    let route = support::route(Arc::clone(&origin) as Arc<_>, Rules::default());
     let local = AnyTier::Local(Arc::new(tier.clone()));
     let tiers = Tiers::new(vec![local], TierLimits::default(), &Handle::current());
-    let engine = Engine::new(settings, vec![route], Box::new(move |_| found), tiers);
-    (Arc::new(engine), origin)
+    (support::engine(settings, route, tiers), origin)
 }
 
 async fn get(engine: &Arc<Engine>) -> Response {
-    let incoming = Incoming {
-        method: Method::GET,
-        scheme: Scheme::Http,
-        host: Bytes::from_static(b"example.com"),
-        target: Bytes::from_static(b"/"),
-        address: "192.0.2.1".into(),
-        fields: Bytes::new(),
-        outgoing: FieldsBuf::new(),
-        body: Body::Empty,
-        length: None,
-        upgrade: false,
-        vouched: false,
-        client: None,
-        interim: None,
-    };
-    match engine.serve(&incoming.as_request(), engine.clock.now()) {
-        Served::Now(response) | Served::NowAndRefresh(response, _) => response,
-        Served::Ask(question) => {
-            let answer = Arc::clone(engine).ask(question, incoming).await;
-            answer.expect("there is a response")
-        }
-        Served::Failed(failed) => panic!("{failed:?}"),
-    }
+    ask(engine, &Method::GET, "/", "").await
 }
 
 /// How much of a body there is, to its end.
-async fn read(mut response: Response) -> usize {
-    let mut length = 0;
-    while let Some(frame) = response.body.frame().await {
-        if let Frame::Data(bytes) = frame.expect("it does not break off") {
-            length += bytes.len();
-        }
-    }
-    length
+async fn length(response: Response) -> usize {
+    read(response).await.len()
 }
 
 /// Lets everything go on as far as it can.
@@ -298,9 +247,9 @@ async fn settle() {
 #[tokio::test(start_paused = true)]
 async fn a_tier_that_never_writes_keeps_no_reader_waiting() {
     let (engine, origin) = engine(&Slow::new(0, 0));
-    assert_eq!(read(get(&engine).await).await, PIECE * PIECES);
+    assert_eq!(length(get(&engine).await).await, PIECE * PIECES);
     // It is not known whether it is going to be kept: after a while the next one asks for himself.
-    assert_eq!(read(get(&engine).await).await, PIECE * PIECES);
+    assert_eq!(length(get(&engine).await).await, PIECE * PIECES);
     assert_eq!(origin.asked(), 2);
 }
 
@@ -308,10 +257,10 @@ async fn a_tier_that_never_writes_keeps_no_reader_waiting() {
 async fn who_comes_before_the_name_is_there_gets_what_was_stored() {
     let tier = Slow::new(usize::MAX >> 4, 0);
     let (engine, origin) = engine(&tier);
-    assert_eq!(read(get(&engine).await).await, PIECE * PIECES);
+    assert_eq!(length(get(&engine).await).await, PIECE * PIECES);
     let next = tokio::spawn({
         let engine = Arc::clone(&engine);
-        async move { read(get(&engine).await).await }
+        async move { length(get(&engine).await).await }
     });
     settle().await;
     assert!(!next.is_finished(), "it waits for the name");
@@ -324,23 +273,16 @@ async fn who_comes_before_the_name_is_there_gets_what_was_stored() {
 async fn what_is_purged_before_its_name_is_there_does_not_come_back() {
     let tier = Slow::new(usize::MAX >> 4, 0);
     let (engine, origin) = engine(&tier);
-    assert_eq!(read(get(&engine).await).await, PIECE * PIECES);
+    assert_eq!(length(get(&engine).await).await, PIECE * PIECES);
     settle().await;
-    let fields = Fields::new(b"");
-    let key = key::build(
-        Scheme::Http,
-        b"example.com",
-        b"/",
-        fields,
-        false,
-        &Rules::default(),
-    );
+    let (fields, rules) = (Fields::default(), Rules::default());
+    let key = key::build(Scheme::Http, HOST.as_bytes(), b"/", fields, false, &rules);
     engine.cache.purge_key(&key);
     settle().await;
     assert!(tier.removed.lock().unwrap().contains(&EntryId::of(&key)));
     tier.names.add_permits(2);
     settle().await;
     assert!(tier.records.lock().unwrap().is_empty());
-    assert_eq!(read(get(&engine).await).await, PIECE * PIECES);
+    assert_eq!(length(get(&engine).await).await, PIECE * PIECES);
     assert_eq!(origin.asked(), 2);
 }

@@ -1,0 +1,60 @@
+//! A request's way through the engine, as a connection takes it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Method;
+use microcache_engine::{Engine, Frame, Incoming, Response, Served};
+use microcache_policy::{Fields, FieldsBuf};
+
+use crate::support;
+
+pub(crate) const HOST: &str = "a.example";
+
+/// A request of that host, with these field lines.
+pub(crate) fn incoming(method: &Method, target: &str, fields: &str) -> Incoming {
+    let target = Bytes::copy_from_slice(target.as_bytes());
+    support::incoming(method.clone(), HOST, target, fields_of(fields))
+}
+
+/// Field lines, each but the last with CRLF behind it.
+pub(crate) fn fields_of(lines: &str) -> FieldsBuf {
+    let mut block = lines.as_bytes().to_vec();
+    if !block.is_empty() {
+        block.extend_from_slice(b"\r\n");
+    }
+    FieldsBuf::from(Fields::new(&block))
+}
+
+/// The response to a request. What should be refreshed is, meanwhile.
+pub(crate) async fn ask(
+    engine: &Arc<Engine>,
+    method: &Method,
+    target: &str,
+    fields: &str,
+) -> Response {
+    let asked = incoming(method, target, fields);
+    match engine.serve(&asked.as_request(), engine.clock.now()) {
+        Served::Now(response) => response,
+        Served::NowAndRefresh(response, refresh) => {
+            engine.refresh(refresh, incoming(method, target, fields));
+            response
+        }
+        Served::Ask(question) => {
+            let answer = Arc::clone(engine).ask(question, asked).await;
+            answer.expect("there is a response")
+        }
+        Served::Failed(failed) => panic!("{failed:?}"),
+    }
+}
+
+/// A whole body.
+pub(crate) async fn read(mut response: Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Some(frame) = response.body.frame().await {
+        if let Frame::Data(data) = frame.expect("it does not break off") {
+            body.extend_from_slice(&data);
+        }
+    }
+    body
+}

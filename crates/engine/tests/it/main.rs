@@ -1,0 +1,9 @@
+//! The engine as its callers see it, with origins and tiers that do as the test says.
+#![cfg(not(shuttle))]
+
+mod asking;
+mod large;
+mod once;
+mod purge;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,83 @@
+//! An engine for tests: one route to one origin, and requests from one client.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Method;
+use microcache_engine::flight::FlightLimits;
+use microcache_engine::{Body, Engine, Found, Incoming, Origin, Request, Route, Settings};
+use microcache_policy::{FieldsBuf, Rules, Scheme};
+use microcache_store::{MemoryLimits, Tiers};
+
+/// The only client there is.
+pub(crate) const CLIENT: &str = "192.0.2.1";
+
+/// Bounds that no test comes near without changing them.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        memory: MemoryLimits {
+            capacity: 64 << 20,
+            object: 4 << 20,
+            variants: 8,
+        },
+        largest: 0,
+        fill_memory: 16 << 20,
+        slow_reader_timeout: 2_000,
+        fill_timeout: 60_000,
+        flights: FlightLimits {
+            fetches: 1024,
+            waiters: 1024,
+        },
+        hit_for_miss: 2_000,
+        remember_too_large: 60_000,
+        refresh_pause: 1_000,
+        stale_wait: 2_000,
+        wait_timeout: 60_000,
+    }
+}
+
+/// All requests go to this origin, under these rules.
+pub(crate) fn route(origin: Arc<dyn Origin>, rules: Rules) -> Route {
+    Route {
+        name: "all".to_owned(),
+        rules,
+        pass: false,
+        collapse: true,
+        max_object: 1 << 30,
+        origin,
+    }
+}
+
+/// An empty cache with this route and these tiers.
+pub(crate) fn engine(settings: Settings, route: Route, tiers: Tiers) -> Arc<Engine> {
+    let find = |_: &Request<'_>| Found {
+        route: 0,
+        bypass: false,
+    };
+    let engine = Engine::new(settings, vec![route], Box::new(find), tiers);
+    Arc::new(engine)
+}
+
+/// A request without a body, whose fields are sent on as they are.
+pub(crate) fn incoming(
+    method: Method,
+    host: &'static str,
+    target: Bytes,
+    fields: FieldsBuf,
+) -> Incoming {
+    Incoming {
+        method,
+        scheme: Scheme::Http,
+        host: Bytes::from_static(host.as_bytes()),
+        target,
+        address: CLIENT.into(),
+        fields: Bytes::copy_from_slice(fields.fields().as_block()),
+        outgoing: fields,
+        body: Body::Empty,
+        length: None,
+        upgrade: false,
+        vouched: false,
+        client: None,
+        interim: None,
+    }
+}
