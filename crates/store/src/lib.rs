@@ -23,6 +23,6 @@ pub use stored::Stored;
 pub use tags::TagNumbers;
 pub use tier::{
     AnyTier, Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, Page, Put,
-    Tier, TierError, TierStats, Token,
+    SharedTier, Tier, TierError, TierStats, Token,
 };
 pub use tiers::{Claimed, Found, Lookup, Removal, Spooling, TierLimits, TierReport, Tiers, Turn};

@@ -66,13 +66,13 @@ pub struct Entry {
     pub body: Content,
 }
 
-/// What a tier has under an id.
+/// What a shared tier has under an id, for who would bring what is not there.
 #[derive(Debug)]
 pub enum Got {
     /// This.
     Entry(Entry),
-    /// Nothing; and whether the caller is the one to bring it, if it wanted to know.
-    Missing(Option<Claim>),
+    /// Nothing; and whether the caller is the one to bring it.
+    Missing(Claim),
 }
 
 /// Who of all nodes that share a tier asks the origin.
@@ -94,8 +94,9 @@ pub struct Token(pub u64);
 pub enum Put {
     /// It is there.
     Stored,
-    /// The claim it was stored with is gone.
-    ClaimLost,
+    /// It is not stored: it was removed while this was on its way, something else has come in its
+    /// place, or the claim is gone.
+    Superseded,
     /// It is larger than the tier takes, or the tier is full of better things.
     Refused,
 }
@@ -154,19 +155,8 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// How reports call it: `disk`, `memcached`, `redis`.
     fn name(&self) -> &'static str;
 
-    /// Whether other processes use it too, so that a fetch is worth claiming.
-    fn is_shared(&self) -> bool;
-
-    /// What is kept under an id. With `claim`, a caller who finds nothing is told whether it is the
-    /// one to bring it: one caller at a time, until it stores, releases, or the time is over.
-    fn get(&self, id: EntryId, claim: Option<Duration>) -> BoxFuture<'_, Result<Got, TierError>>;
-
-    /// Claims the renewal of what is kept under an id: one caller at a time, until it stores,
-    /// releases, or the time is over.
-    fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>>;
-
-    /// Gives a claim back without storing anything.
-    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>>;
+    /// What is kept under an id.
+    fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>>;
 
     /// Keeps a record, for `expires` at most.
     fn put(
@@ -174,21 +164,10 @@ pub trait Tier: Send + Sync + fmt::Debug {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-        token: Option<Token>,
     ) -> BoxFuture<'_, Result<Put, TierError>>;
 
     /// Forgets a record, and every claim on it.
     fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>>;
-
-    /// The page that an application keeps there itself for what a request asks. `None` if such are
-    /// not looked for.
-    fn page(
-        &self,
-        _host: &[u8],
-        _target: &[u8],
-    ) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
-        None
-    }
 
     /// Its state.
     fn stats(&self) -> TierStats;
@@ -200,7 +179,65 @@ pub enum AnyTier {
     /// This process's alone.
     Local(Arc<dyn LocalTier>),
     /// Other processes use it too.
-    Shared(Arc<dyn Tier>),
+    Shared(Arc<dyn SharedTier>),
+}
+
+impl AnyTier {
+    /// What every tier does.
+    pub fn tier(&self) -> &dyn Tier {
+        match self {
+            Self::Local(local) => &**local,
+            Self::Shared(shared) => &**shared,
+        }
+    }
+
+    /// What only one does that is this process's alone.
+    pub const fn local(&self) -> Option<&Arc<dyn LocalTier>> {
+        match self {
+            Self::Local(local) => Some(local),
+            Self::Shared(_) => None,
+        }
+    }
+
+    /// What only one does that other processes use too.
+    pub const fn shared(&self) -> Option<&Arc<dyn SharedTier>> {
+        match self {
+            Self::Local(_) => None,
+            Self::Shared(shared) => Some(shared),
+        }
+    }
+}
+
+/// A tier that other processes use too: a fetch is worth claiming, so that one of them asks the
+/// origin for all.
+pub trait SharedTier: Tier {
+    /// What is kept under an id. A caller who finds nothing is told whether it is the one to bring
+    /// it: one caller at a time, until it stores, releases, or the time is over.
+    fn get_or_claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Got, TierError>>;
+
+    /// Claims the renewal of what is kept under an id: one caller at a time, until it stores,
+    /// releases, or the time is over.
+    fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>>;
+
+    /// Gives a claim back without storing anything.
+    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>>;
+
+    /// Keeps a record, for `expires` at most, if the claim still stands, and ends the claim.
+    fn put_claimed(
+        &self,
+        id: EntryId,
+        entry: Entry,
+        expires: Duration,
+        token: Token,
+    ) -> BoxFuture<'_, Result<Put, TierError>>;
+
+    /// The page that an application keeps there itself for what a request asks. `None` if such are
+    /// not looked for.
+    fn page(
+        &self,
+        host: &[u8],
+        target: &[u8],
+    ) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>>;
 }
 
 /// A tier that is this process's alone and has what it keeps at home: a disk.

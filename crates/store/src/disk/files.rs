@@ -20,11 +20,12 @@ use super::index::Known;
 use super::journal::Journal;
 use super::layout::{self, Layout};
 use super::lock::Lock;
+use super::removals::Moment;
 use super::state::{Forgotten, Size, State, Step};
 use super::write::Draft;
 use super::{DiskError, DiskSettings, Failure};
 use crate::content::FileBody;
-use crate::tier::{Entry, EntryId, Token};
+use crate::tier::{Entry, EntryId};
 
 const STRIPES: usize = 64;
 /// So many entries leave for one step of a new one; if that is not enough, it is not stored.
@@ -83,10 +84,10 @@ impl Files {
         })
     }
 
-    /// What is known of an id, and a token that stands for now.
-    pub(super) fn look_up(&self, id: EntryId) -> (Lookup, Token) {
+    /// What is known of an id, and when that was.
+    pub(super) fn look_up(&self, id: EntryId) -> (Lookup, Moment) {
         let mut state = self.state.lock();
-        let token = Token(state.removals.now());
+        let asked = state.removals.now();
         let lookup = match state.index.get(id) {
             Some(known) if is_over(u64::from(known.expires)) => Lookup::Missing,
             None if state.is_complete => Lookup::Missing,
@@ -97,17 +98,17 @@ impl Files {
                 open.map_or(Lookup::Closed(known.blocks), Lookup::Open)
             }
         };
-        (lookup, token)
+        (lookup, asked)
     }
 
-    pub(super) fn now(&self) -> Token {
-        Token(self.state.lock().removals.now())
+    pub(super) fn now(&self) -> Moment {
+        self.state.lock().removals.now()
     }
 
     /// Notes that a file that nobody knew of was found.
-    pub(super) fn found(&self, known: Known, asked: Token) {
+    pub(super) fn found(&self, known: Known, asked: Moment) {
         let mut state = self.state.lock();
-        if !state.is_settled(known.id) && !state.removals.since(asked.0, known.id) {
+        if !state.is_settled(known.id) && !state.removals.since(asked, known.id) {
             state.index.insert(known);
         }
     }
@@ -170,7 +171,7 @@ impl Files {
         mut draft: Draft,
         id: EntryId,
         expires: u64,
-        began: Token,
+        began: Moment,
         open: Option<(Bytes, Arc<FileBody>)>,
     ) -> Result<(), Failure> {
         let _stripe = self.stripe(id);
@@ -327,19 +328,19 @@ impl Files {
     }
 
     /// Whether an entry was removed since then, or is on its way out.
-    pub(super) fn was_removed(&self, id: EntryId, began: Token) -> bool {
+    pub(super) fn was_removed(&self, id: EntryId, began: Moment) -> bool {
         let state = self.state.lock();
         let is_known = state.index.get(id).is_some() || !state.is_complete;
-        !is_known || state.condemned.contains_key(&id) || state.removals.since(began.0, id)
+        !is_known || state.condemned.contains_key(&id) || state.removals.since(began, id)
     }
 
     /// Notes that an entry has another head now, unless it was removed meanwhile. For who holds the
     /// stripe.
-    pub(super) fn was_renewed(&self, known: Known, began: Token, head: &Bytes) {
+    pub(super) fn was_renewed(&self, known: Known, began: Moment, head: &Bytes) {
         let id = known.id;
         let mut state = self.state.lock();
         let is_gone = state.is_complete && state.index.get(id).is_none();
-        if !(is_gone || state.condemned.contains_key(&id) || state.removals.since(began.0, id)) {
+        if !(is_gone || state.condemned.contains_key(&id) || state.removals.since(began, id)) {
             state.index.insert(known);
             state.open.renew(id, head);
         }

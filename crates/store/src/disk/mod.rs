@@ -40,11 +40,12 @@ use self::crew::Crew;
 use self::files::{Files, Lookup};
 use self::format::Flaw;
 use self::health::Health;
+use self::removals::Moment;
 use self::renew::{Renewal, Renewed};
 use self::spool::DiskSpool;
 use crate::tier::{
-    BoxFuture, Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, Put, Spool,
-    Tier, TierError, TierStats, Token,
+    BoxFuture, Entry, EntryId, JournalRecords, Listed, Listing, LocalTier, Put, Spool, Tier,
+    TierError, TierStats,
 };
 
 pub use self::journal::JOURNAL_LIMIT;
@@ -200,7 +201,7 @@ impl Disk {
         self.files.complete().await;
     }
 
-    async fn read(&self, id: EntryId, asked: Token) -> Result<Option<Entry>, TierError> {
+    async fn read(&self, id: EntryId, asked: Moment) -> Result<Option<Entry>, TierError> {
         let files = Arc::clone(&self.files);
         let read = self
             .reading
@@ -217,7 +218,7 @@ impl Disk {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-        began: Token,
+        began: Moment,
     ) -> Result<Put, TierError> {
         if entry.body.len() > self.files.settings.max_object {
             return Ok(Put::Refused);
@@ -225,7 +226,7 @@ impl Disk {
         let files = Arc::clone(&self.files);
         let job = move || match write::write(&files, id, &entry, expiry::after(expires), began) {
             Ok(()) => Ok(Put::Stored),
-            Err(Failure::Removed) => Ok(Put::ClaimLost),
+            Err(Failure::Removed) => Ok(Put::Superseded),
             Err(Failure::NoRoom | Failure::TooLarge) => Ok(Put::Refused),
             Err(failure) => Err(failure),
         };
@@ -238,29 +239,15 @@ impl Tier for Disk {
         "disk"
     }
 
-    fn is_shared(&self) -> bool {
-        false
-    }
-
-    fn get(&self, id: EntryId, claim: Option<Duration>) -> BoxFuture<'_, Result<Got, TierError>> {
+    fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>> {
         Box::pin(async move {
-            let (lookup, token) = self.files.look_up(id);
-            let entry = match lookup {
-                Lookup::Missing => None,
-                Lookup::Open(entry) => Some(entry),
-                Lookup::Closed(_) | Lookup::Unknown => self.read(id, token).await?,
-            };
-            let missing = Got::Missing(claim.map(|_| Claim::Mine(token)));
-            Ok(entry.map_or(missing, Got::Entry))
+            let (lookup, asked) = self.files.look_up(id);
+            match lookup {
+                Lookup::Missing => Ok(None),
+                Lookup::Open(entry) => Ok(Some(entry)),
+                Lookup::Closed(_) | Lookup::Unknown => self.read(id, asked).await,
+            }
         })
-    }
-
-    fn claim(&self, _: EntryId, _: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
-        Box::pin(async { Ok(Claim::Mine(self.files.now())) })
-    }
-
-    fn release(&self, _: EntryId, _: Token) -> BoxFuture<'_, Result<(), TierError>> {
-        Box::pin(async { Ok(()) })
     }
 
     fn put(
@@ -268,9 +255,8 @@ impl Tier for Disk {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-        token: Option<Token>,
     ) -> BoxFuture<'_, Result<Put, TierError>> {
-        let began = token.unwrap_or_else(|| self.files.now());
+        let began = self.files.now();
         Box::pin(async move {
             let put = self.write(id, entry, expires, began).await;
             if let Ok(Put::Refused) = put {
@@ -355,7 +341,7 @@ impl LocalTier for Disk {
             };
             match renew::renew(&files, &renewal) {
                 Ok(Renewed::Done) => Ok(Put::Stored),
-                Ok(Renewed::NotThere) | Err(Failure::Removed) => Ok(Put::ClaimLost),
+                Ok(Renewed::NotThere) | Err(Failure::Removed) => Ok(Put::Superseded),
                 Err(Failure::NoRoom | Failure::TooLarge) => Ok(Put::Refused),
                 Err(failure) => Err(failure),
             }

@@ -15,10 +15,11 @@ use super::expiry::is_over;
 use super::files::Files;
 use super::format::{self, Flaw, Prefix};
 use super::index::Known;
+use super::removals::Moment;
 use super::renew::SECOND;
 use super::write::HEAD_ROOM;
 use crate::content::{BLOCK, Content, FileBody};
-use crate::tier::{Entry, EntryId, Token};
+use crate::tier::{Entry, EntryId};
 
 /// Of a file whose body stays in it, so much is read first. It nearly always has all of the head.
 const OPENING: u64 = 8 * 1024;
@@ -31,7 +32,7 @@ const UNBROKEN: u64 = HEAD_ROOM as u64;
 const WHOLE: u64 = 8 * 1024 * 1024;
 
 /// Reads an entry. What is not as it should be is removed.
-pub(super) fn read(files: &Files, id: EntryId, asked: Token) -> Result<Option<Entry>, Failure> {
+pub(super) fn read(files: &Files, id: EntryId, asked: Moment) -> Result<Option<Entry>, Failure> {
     let path = files.layout.entry(id);
     let file = match open(&path) {
         Ok(file) => file,
@@ -167,7 +168,7 @@ impl<'a> Opened<'a> {
         self.file_len
     }
 
-    fn entry(self, files: &Files, asked: Token) -> Result<Answer, Failure> {
+    fn entry(self, files: &Files, asked: Moment) -> Result<Answer, Failure> {
         let id = self.prefix.id;
         let known = Known::new(id, self.file_len, self.prefix.expires);
         files.found(known.ok_or(Failure::Flaw(Flaw::Length))?, asked);

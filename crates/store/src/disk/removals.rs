@@ -7,6 +7,10 @@ use crate::tier::EntryId;
 /// So many are remembered.
 const REMEMBERED: usize = 4096;
 
+/// A moment, as far as removals go: how many there had been.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment(u64);
+
 /// The latest removals, numbered.
 #[derive(Default)]
 pub(super) struct Removals {
@@ -15,9 +19,9 @@ pub(super) struct Removals {
 }
 
 impl Removals {
-    /// How many there have been: the time, as far as removals go.
-    pub(super) const fn now(&self) -> u64 {
-        self.count
+    /// This moment.
+    pub(super) const fn now(&self) -> Moment {
+        Moment(self.count)
     }
 
     pub(super) fn note(&mut self, id: EntryId) {
@@ -30,8 +34,8 @@ impl Removals {
 
     /// Whether this id may have been removed since then. Of what is longer ago than it can
     /// remember, it says yes.
-    pub(super) fn since(&self, then: u64, id: EntryId) -> bool {
-        let since = self.count.saturating_sub(then);
+    pub(super) fn since(&self, then: Moment, id: EntryId) -> bool {
+        let since = self.count.saturating_sub(then.0);
         since > self.latest.len() as u64
             || self
                 .latest
@@ -61,7 +65,7 @@ mod tests {
     fn what_is_forgotten_counts_as_removed() {
         let mut removals = Removals::default();
         (0..=REMEMBERED).for_each(|_| removals.note(EntryId::of(b"others")));
-        assert!(removals.since(0, EntryId::of(b"one")));
-        assert!(!removals.since(1, EntryId::of(b"one")));
+        assert!(removals.since(Moment(0), EntryId::of(b"one")));
+        assert!(!removals.since(Moment(1), EntryId::of(b"one")));
     }
 }

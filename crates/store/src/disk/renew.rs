@@ -19,8 +19,9 @@ use super::files::Files;
 use super::format::Prefix;
 use super::index::Known;
 use super::read::{self, Opened, Source};
+use super::removals::Moment;
 use super::write::{self, HEAD_ROOM};
-use crate::tier::{Entry, EntryId, Token};
+use crate::tier::{Entry, EntryId};
 
 /// Where the second place begins.
 pub(super) const SECOND: usize = HEAD_ROOM / 2;
@@ -33,7 +34,7 @@ pub(super) struct Renewal {
     pub(super) head: Bytes,
     /// In seconds since 1970.
     pub(super) expires: u64,
-    pub(super) began: Token,
+    pub(super) began: Moment,
 }
 
 /// What became of it.

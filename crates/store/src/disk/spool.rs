@@ -9,9 +9,10 @@ use super::Failure;
 use super::crew::Crew;
 use super::expiry;
 use super::files::Files;
+use super::removals::Moment;
 use super::write::Draft;
 use crate::content::Content;
-use crate::tier::{BoxFuture, EntryId, Spool, TierError, Token};
+use crate::tier::{BoxFuture, EntryId, Spool, TierError};
 
 /// Pieces are gathered until there are so many bytes of them.
 const GATHER: usize = 512 * 1024;
@@ -20,7 +21,7 @@ const GATHER: usize = 512 * 1024;
 pub(super) struct DiskSpool {
     files: Arc<Files>,
     writing: Arc<Crew>,
-    began: Token,
+    began: Moment,
     stage: Stage,
     pieces: Vec<Bytes>,
     gathered: usize,

@@ -7,10 +7,10 @@ use bytes::Bytes;
 
 use super::index::{Index, Known};
 use super::open::{OpenFile, OpenFiles};
-use super::removals::Removals;
+use super::removals::{Moment, Removals};
 use super::{DiskSettings, Failure};
 use crate::content::FileBody;
-use crate::tier::{EntryId, Token};
+use crate::tier::EntryId;
 
 /// What a file takes is counted in blocks of this size, as most disks do.
 pub(super) const DISK_BLOCK: u64 = 4096;
@@ -142,10 +142,10 @@ impl State {
     pub(super) fn announce(
         &mut self,
         known: Known,
-        began: Token,
+        began: Moment,
         open: Option<(Bytes, Arc<FileBody>)>,
     ) -> Result<Option<OpenFile>, Failure> {
-        if self.removals.since(began.0, known.id) {
+        if self.removals.since(began, known.id) {
             return Err(Failure::Removed);
         }
         self.acquit(known.id);

@@ -16,9 +16,10 @@ use bytes::Bytes;
 use super::Failure;
 use super::files::Files;
 use super::format::{self, Prefix, Sums};
+use super::removals::Moment;
 use super::state::blocks;
 use crate::content::{Content, FileBody};
-use crate::tier::{Entry, EntryId, Token};
+use crate::tier::{Entry, EntryId};
 
 /// So much is written, and room made for it, in one go.
 const PIECE: usize = 1024 * 1024;
@@ -36,7 +37,7 @@ pub(super) fn write(
     id: EntryId,
     entry: &Entry,
     expires: u64,
-    began: Token,
+    began: Moment,
 ) -> Result<(), Failure> {
     let opening = Prefix::LEN + entry.head.len();
     let is_renewed_in_place = entry.body.len() >= IN_PLACE_FROM;
@@ -119,7 +120,7 @@ impl Draft {
         id: EntryId,
         head: &Bytes,
         expires: u64,
-        began: Token,
+        began: Moment,
     ) -> Result<Arc<FileBody>, Failure> {
         if Prefix::LEN + head.len() > self.body_offset {
             return Err(Failure::TooLarge);

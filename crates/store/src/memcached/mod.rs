@@ -32,7 +32,7 @@ use tokio::runtime::Handle;
 
 use crate::content::{Content, FileBody};
 use crate::tier::{
-    BoxFuture, Claim, Entry, EntryId, Got, Page, Put, Tier, TierError, TierStats, Token,
+    BoxFuture, Claim, Entry, EntryId, Got, Page, Put, SharedTier, Tier, TierError, TierStats, Token,
 };
 use claims::Grant;
 pub use pages::{InvalidPageKey, PageKey, Pages};
@@ -136,15 +136,37 @@ impl Memcached {
         expires: Duration,
         grant: Option<Grant>,
     ) -> Result<Put, TierError> {
+        let put = self.try_to_store(id, entry, expires, grant).await;
+        if put == Ok(Put::Refused) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        put
+    }
+
+    async fn try_to_store(
+        &self,
+        id: EntryId,
+        entry: Entry,
+        expires: Duration,
+        grant: Option<Grant>,
+    ) -> Result<Put, TierError> {
         let record = self.record(id)?;
         if grant.is_some_and(|grant| grant.server != record.index) {
-            return Ok(Put::ClaimLost);
+            return Ok(Put::Superseded);
         }
         if entry.body.len() > self.max_object {
             return Ok(Put::Refused);
         }
         let body = self.in_memory(entry.body).await?;
         record.put(entry.head, body, expires, grant).await
+    }
+
+    /// Counts what turned out to be no record.
+    fn noted<T>(&self, got: Result<T, TierError>) -> Result<T, TierError> {
+        if matches!(got, Err(TierError::Corrupt(_))) {
+            self.corrupt.fetch_add(1, Ordering::Relaxed);
+        }
+        got
     }
 
     async fn in_memory(&self, body: Content) -> Result<Bytes, TierError> {
@@ -164,31 +186,8 @@ impl Tier for Memcached {
         "memcached"
     }
 
-    fn is_shared(&self) -> bool {
-        true
-    }
-
-    fn get(&self, id: EntryId, claim: Option<Duration>) -> BoxFuture<'_, Result<Got, TierError>> {
-        Box::pin(async move {
-            let got = self.record(id)?.get(claim).await;
-            if matches!(got, Err(TierError::Corrupt(_))) {
-                self.corrupt.fetch_add(1, Ordering::Relaxed);
-            }
-            got
-        })
-    }
-
-    fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
-        Box::pin(async move { self.record(id)?.claim(hold).await })
-    }
-
-    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
-        Box::pin(async move {
-            let grant = Grant::from(token);
-            let server = self.servers.get(grant.server).ok_or(TierError::Down)?;
-            let record = self.record_at(id, grant.server, server);
-            record.release(grant).await
-        })
+    fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>> {
+        Box::pin(async move { self.noted(self.record(id)?.get().await) })
     }
 
     fn put(
@@ -196,15 +195,8 @@ impl Tier for Memcached {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-        token: Option<Token>,
     ) -> BoxFuture<'_, Result<Put, TierError>> {
-        Box::pin(async move {
-            let put = self.store(id, entry, expires, token.map(Grant::from)).await;
-            if put == Ok(Put::Refused) {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-            }
-            put
-        })
+        Box::pin(self.store(id, entry, expires, None))
     }
 
     /// From all servers: while one was lost, the record may have been kept on another. What cannot
@@ -218,20 +210,6 @@ impl Tier for Memcached {
             join_all(removals).await;
             Ok(())
         })
-    }
-
-    fn page(
-        &self,
-        host: &[u8],
-        target: &[u8],
-    ) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
-        let pages = self.pages.as_ref()?;
-        let key = pages.key.of(host, target)?;
-        let content_type = pages.content_type(target).to_owned();
-        Some(Box::pin(async move {
-            let body = self.body_at(&key).await?;
-            Ok(body.map(|body| Page { body, content_type }))
-        }))
     }
 
     fn stats(&self) -> TierStats {
@@ -250,6 +228,49 @@ impl Tier for Memcached {
             }
         }
         stats
+    }
+}
+
+impl SharedTier for Memcached {
+    fn get_or_claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Got, TierError>> {
+        Box::pin(async move { self.noted(self.record(id)?.get_or_claim(hold).await) })
+    }
+
+    fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
+        Box::pin(async move { self.record(id)?.claim(hold).await })
+    }
+
+    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(async move {
+            let grant = Grant::from(token);
+            let server = self.servers.get(grant.server).ok_or(TierError::Down)?;
+            let record = self.record_at(id, grant.server, server);
+            record.release(grant).await
+        })
+    }
+
+    fn put_claimed(
+        &self,
+        id: EntryId,
+        entry: Entry,
+        expires: Duration,
+        token: Token,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(self.store(id, entry, expires, Some(token.into())))
+    }
+
+    fn page(
+        &self,
+        host: &[u8],
+        target: &[u8],
+    ) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
+        let pages = self.pages.as_ref()?;
+        let key = pages.key.of(host, target)?;
+        let content_type = pages.content_type(target).to_owned();
+        Some(Box::pin(async move {
+            let body = self.body_at(&key).await?;
+            Ok(body.map(|body| Page { body, content_type }))
+        }))
     }
 }
 

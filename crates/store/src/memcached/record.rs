@@ -37,8 +37,27 @@ enum Look {
 }
 
 impl Record<'_> {
-    /// What there is; with `claim`, whoever finds nothing is told whether to bring it.
-    pub(super) async fn get(&self, claim: Option<Duration>) -> Result<Got, TierError> {
+    /// What there is.
+    pub(super) async fn get(&self) -> Result<Option<Entry>, TierError> {
+        Ok(match self.look(None).await? {
+            Look::Entry(entry) => Some(entry),
+            _ => None,
+        })
+    }
+
+    /// The same, and whoever finds nothing is told whether to bring it.
+    pub(super) async fn get_or_claim(&self, hold: Duration) -> Result<Got, TierError> {
+        match self.look(Some(hold)).await? {
+            Look::Entry(entry) => Ok(Got::Entry(entry)),
+            Look::Nothing(claim) => Ok(Got::Missing(claim)),
+            Look::Useless | Look::Damaged => {
+                let key = keys::record(self.id);
+                Err(TierError::Failed(format!("{key} cannot be claimed")))
+            }
+        }
+    }
+
+    async fn look(&self, claim: Option<Duration>) -> Result<Look, TierError> {
         let key = keys::record(self.id);
         let purpose = claim.map(|_| Purpose::Fill);
         let claim = claim.map(time::expiry);
@@ -53,16 +72,15 @@ impl Record<'_> {
             };
             let number = item.number;
             match self.look_at(item).await? {
-                Look::Entry(entry) => return Ok(Got::Entry(entry)),
-                Look::Nothing(answer) => return Ok(Got::Missing(claim.map(|_| answer))),
                 Look::Useless => {
                     self.ask(Request::default().delete(&key, Some(number)))
                         .await?;
                 }
                 Look::Damaged => return Err(self.discard(Some(number)).await),
+                look @ (Look::Entry(_) | Look::Nothing(_)) => return Ok(look),
             }
         }
-        Ok(Got::Missing(None))
+        Ok(Look::Useless)
     }
 
     async fn look_at(&self, item: Item) -> Result<Look, TierError> {
@@ -185,7 +203,7 @@ impl Record<'_> {
         };
         match self.ask(request).await? {
             Answer::Done(_) => {}
-            Answer::Changed | Answer::Missing => return Ok(Put::ClaimLost),
+            Answer::Changed | Answer::Missing => return Ok(Put::Superseded),
             Answer::Refused(_) => return Ok(Put::Refused),
             other => return Err(other.is_unexpected()),
         }

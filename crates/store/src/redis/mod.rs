@@ -35,7 +35,9 @@ use self::removals::Removals;
 use self::scripts::{CLAIM_IF_MISSING, RELEASE, STORE_IF_CLAIMED, Script};
 use self::servers::Servers;
 use crate::random;
-use crate::tier::{BoxFuture, Claim, Entry, EntryId, Got, Put, Tier, TierError, TierStats, Token};
+use crate::tier::{
+    BoxFuture, Claim, Entry, EntryId, Got, Page, Put, SharedTier, Tier, TierError, TierStats, Token,
+};
 
 /// A Redis or Valkey server, or a cluster of them.
 pub struct Redis {
@@ -103,20 +105,8 @@ impl Tier for Redis {
         "redis"
     }
 
-    fn is_shared(&self) -> bool {
-        true
-    }
-
-    fn get(&self, id: EntryId, claim: Option<Duration>) -> BoxFuture<'_, Result<Got, TierError>> {
-        Box::pin(self.shared.get(id, claim))
-    }
-
-    fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
-        Box::pin(self.shared.claim(id, hold))
-    }
-
-    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
-        Box::pin(self.shared.release(id, token))
+    fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>> {
+        Box::pin(self.shared.get(id))
     }
 
     /// A body in a file is refused: whoever has it there has a disk nearer than this.
@@ -125,9 +115,8 @@ impl Tier for Redis {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-        token: Option<Token>,
     ) -> BoxFuture<'_, Result<Put, TierError>> {
-        Box::pin(async move { self.shared.put(id, &entry, expires, token).await })
+        Box::pin(async move { self.shared.put(id, &entry, expires, None).await })
     }
 
     /// An error means not yet: the removal is remembered, and until it is delivered this process
@@ -153,34 +142,73 @@ impl Tier for Redis {
     }
 }
 
+impl SharedTier for Redis {
+    fn get_or_claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Got, TierError>> {
+        Box::pin(self.shared.get_or_claim(id, hold))
+    }
+
+    fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
+        Box::pin(self.shared.claim(id, hold))
+    }
+
+    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(self.shared.release(id, token))
+    }
+
+    fn put_claimed(
+        &self,
+        id: EntryId,
+        entry: Entry,
+        expires: Duration,
+        token: Token,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(async move { self.shared.put(id, &entry, expires, Some(token)).await })
+    }
+
+    /// Applications keep their pages in memcached.
+    fn page(&self, _: &[u8], _: &[u8]) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
+        None
+    }
+}
+
 impl Shared {
-    async fn get(self: &Arc<Self>, id: EntryId, claim: Option<Duration>) -> Result<Got, TierError> {
-        let deadline = Instant::now() + self.settings.deadline;
-        // One byte more than is taken, so that what is too long shows, and is not read.
-        let most = record::ENVELOPE + self.settings.max_object;
+    async fn get(&self, id: EntryId) -> Result<Option<Entry>, TierError> {
+        self.get_within(id, Instant::now() + self.settings.deadline)
+            .await
+    }
+
+    async fn get_within(&self, id: EntryId, deadline: Instant) -> Result<Option<Entry>, TierError> {
         let mut read = redis::cmd("GETRANGE");
-        read.arg(entry_key(id)).arg(0).arg(most);
+        read.arg(entry_key(id)).arg(0).arg(self.most());
         let found = self.ask(id, &read, deadline).await;
-        if let Some(got) = self.found(id, found)? {
-            return Ok(got);
+        self.found(id, found)
+    }
+
+    async fn get_or_claim(self: &Arc<Self>, id: EntryId, hold: Duration) -> Result<Got, TierError> {
+        let deadline = Instant::now() + self.settings.deadline;
+        if let Some(entry) = self.get_within(id, deadline).await? {
+            return Ok(Got::Entry(entry));
         }
-        let Some(hold) = claim else {
-            return Ok(Got::Missing(None));
-        };
         // Asks again whether it is there, because somebody may have stored it between the two.
         let token = Token(random::number());
         let attempt = Attempt::new(self, id, token);
-        let arguments = [number(token.0), millis(hold), number(most)];
+        let arguments = [number(token.0), millis(hold), number(self.most())];
         let claimed = self.call(&CLAIM_IF_MISSING, id, &arguments, deadline).await;
         attempt.settle(&claimed);
         if let Ok(Value::Int(mine)) = claimed {
-            return Ok(Got::Missing(Some(claim_of(mine == 1, token))));
+            return Ok(Got::Missing(claim_of(mine == 1, token)));
         }
-        Ok(self.found(id, claimed)?.unwrap_or(Got::Missing(None)))
+        let neither = || TierError::Failed("neither a record nor a claim".to_owned());
+        self.found(id, claimed)?.map(Got::Entry).ok_or_else(neither)
+    }
+
+    /// The last byte that is read of a record: one more than is taken, so that what is too long shows.
+    const fn most(&self) -> u64 {
+        record::ENVELOPE + self.settings.max_object
     }
 
     /// What a read brought, if it brought anything.
-    fn found(&self, id: EntryId, reply: Result<Value, Fault>) -> Result<Option<Got>, TierError> {
+    fn found(&self, id: EntryId, reply: Result<Value, Fault>) -> Result<Option<Entry>, TierError> {
         let value = match reply.map_err(|fault| self.error(id, fault))? {
             Value::BulkString(value) => value,
             Value::Nil => return Ok(None),
@@ -189,14 +217,14 @@ impl Shared {
         if value.is_empty() {
             return Ok(None);
         }
-        if value.len() as u64 > record::ENVELOPE + self.settings.max_object {
+        if value.len() as u64 > self.most() {
             // Another process may have a higher bound: this is no reason to remove it.
             return Err(TierError::Failed(
                 "larger than what is read here".to_owned(),
             ));
         }
         match record::decode(Bytes::from(value)) {
-            Some(entry) => Ok(Some(Got::Entry(entry))),
+            Some(entry) => Ok(Some(entry)),
             None => Err(self.damaged(id, "truncated")),
         }
     }
@@ -253,7 +281,7 @@ impl Shared {
             self.ask(id, &store, deadline).await
         };
         match stored {
-            Ok(Value::Int(0)) => Ok(Put::ClaimLost),
+            Ok(Value::Int(0)) => Ok(Put::Superseded),
             Ok(_) => Ok(Put::Stored),
             Err(fault) if fault.is_full() => Ok(self.refuse()),
             Err(fault) => Err(self.error(id, fault)),

@@ -40,7 +40,7 @@ fn response(tier: &TierInUse, key: &[u8], request: &OriginView<'_>) -> Option<(S
 }
 
 fn record(tier: &TierInUse, id: EntryId, key: &[u8]) -> Option<Record> {
-    let entry = tier.local.as_ref()?.at_hand(id)?;
+    let entry = tier.tier.local()?.at_hand(id)?;
     let head = Head::decode(&entry.head).ok()?;
     let record = (head.key[..] == *key).then(|| head.with_checked_body(entry.body))?;
     record.ok()

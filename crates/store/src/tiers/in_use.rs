@@ -14,14 +14,12 @@ use super::variant::Variant;
 use super::{Claimed, Found, Lookup, Turn};
 use crate::encoding::{Corrupt, Head, Record};
 use crate::stored::Stored;
-use crate::tier::{AnyTier, Claim, Entry, EntryId, Got, LocalTier, Page, Tier, TierError};
+use crate::tier::{AnyTier, Claim, Entry, EntryId, Got, Page, TierError};
 
 /// A tier in its place: with its queue of things to write and the counts of what it did.
 #[derive(Debug)]
 pub(super) struct TierInUse {
-    pub(super) tier: Arc<dyn Tier>,
-    /// The same, if it is this process's alone.
-    pub(super) local: Option<Arc<dyn LocalTier>>,
+    pub(super) tier: AnyTier,
     pub(super) lanes: Lanes,
     /// Bytes of records that wait to be written.
     pub(super) queued: AtomicU64,
@@ -56,13 +54,8 @@ impl Counters {
 impl TierInUse {
     /// Writing to it happens on `background`.
     pub(super) fn new(tier: AnyTier, background: &Handle) -> Arc<Self> {
-        let (tier, local): (Arc<dyn Tier>, _) = match tier {
-            AnyTier::Local(local) => (Arc::clone(&local) as _, Some(local)),
-            AnyTier::Shared(shared) => (shared, None),
-        };
         Arc::new(Self {
             tier,
-            local,
             lanes: Lanes::default(),
             queued: AtomicU64::new(0),
             spooled: AtomicU64::new(0),
@@ -70,6 +63,11 @@ impl TierInUse {
             background: background.clone(),
             counters: Counters::default(),
         })
+    }
+
+    /// Whether other processes use it too.
+    pub(super) const fn is_shared(&self) -> bool {
+        self.tier.shared().is_some()
     }
 
     /// Charges so many bytes to the queue if it may hold them, else counts that they were dropped.
@@ -103,6 +101,8 @@ impl TierInUse {
         self.counters.written.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The response of a key that a request selects. With `claim`, who finds nothing in a tier that is
+    /// shared learns whose turn it is to bring it.
     pub(super) async fn find(
         self: &Arc<Self>,
         key: &[u8],
@@ -124,7 +124,7 @@ impl TierInUse {
 
     /// The page that an application keeps there itself, if such are looked for.
     pub(super) async fn page(&self, host: &[u8], target: &[u8]) -> Option<Page> {
-        let asked = self.tier.page(host, target)?;
+        let asked = self.tier.shared()?.page(host, target)?;
         let began = Instant::now();
         let page = asked.await;
         self.counters.note_latency(began.elapsed());
@@ -179,10 +179,17 @@ impl TierInUse {
         key: &[u8],
         claim: Option<Duration>,
     ) -> Result<(Option<Record>, Turn), TierError> {
-        let entry = match self.counted(self.tier.get(id, claim).await)? {
-            Got::Entry(entry) => entry,
-            Got::Missing(Some(claim)) => return Ok((None, self.turn(id, claim))),
-            Got::Missing(None) => return Ok((None, Turn::Free)),
+        let entry = match (claim, self.tier.shared()) {
+            (Some(hold), Some(shared)) => {
+                match self.counted(shared.get_or_claim(id, hold).await)? {
+                    Got::Entry(entry) => entry,
+                    Got::Missing(claim) => return Ok((None, self.turn(id, claim))),
+                }
+            }
+            _ => match self.counted(self.tier.tier().get(id).await)? {
+                Some(entry) => entry,
+                None => return Ok((None, Turn::Free)),
+            },
         };
         match decode(entry, key) {
             Ok(record) => Ok((record, Turn::Free)),
@@ -219,9 +226,10 @@ impl TierInUse {
     pub(super) fn report(&self) -> TierReport {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
-        let stats = self.tier.stats();
+        let tier = self.tier.tier();
+        let stats = tier.stats();
         TierReport {
-            name: self.tier.name(),
+            name: tier.name(),
             hits: read(&counters.hits),
             misses: read(&counters.misses),
             errors: read(&counters.errors),

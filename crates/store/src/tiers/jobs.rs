@@ -14,7 +14,7 @@ use crate::encoding::{Head, Record, Varies, checksum, encode, encode_varies};
 use crate::memory::Hit;
 use crate::random;
 use crate::stored::Stored;
-use crate::tier::{Claim, Entry, EntryId, Got, Put, TierError, Token};
+use crate::tier::{AnyTier, Claim, Entry, EntryId, Put, TierError, Token};
 
 /// The record that says what a key varies on is kept for so much longer than the variant for which it
 /// is written, so that the next ones need not all prolong it.
@@ -127,12 +127,12 @@ impl TierInUse {
                 self.queued.fetch_sub(storing.charged, Ordering::Release);
                 match self.counted(stored) {
                     Ok(Put::Stored) => self.note_written(),
-                    Ok(Put::ClaimLost) => {}
+                    Ok(Put::Superseded) => {}
                     Ok(Put::Refused) | Err(_) => self.release(storing.claim).await,
                 }
             }
             Job::Remove(id, told) => {
-                let removed = self.counted(self.tier.remove(id).await).is_ok();
+                let removed = self.counted(self.tier.tier().remove(id).await).is_ok();
                 for told in told {
                     let _ = told.send(removed);
                 }
@@ -151,8 +151,8 @@ impl TierInUse {
 
     /// Nobody shall wait for what does not come.
     async fn release(&self, claim: Option<(EntryId, Token)>) {
-        if let Some((id, token)) = claim {
-            let _ = self.counted(self.tier.release(id, token).await);
+        if let (Some((id, token)), Some(shared)) = (claim, self.tier.shared()) {
+            let _ = self.counted(shared.release(id, token).await);
         }
     }
 
@@ -170,7 +170,7 @@ impl TierInUse {
             }
             _ => base,
         };
-        self.tier.remove(id).await
+        self.tier.tier().remove(id).await
     }
 
     async fn store(&self, storing: &Storing) -> Result<Put, TierError> {
@@ -182,10 +182,8 @@ impl TierInUse {
             ..
         } = storing;
         let Some((id, token)) = self.id_for(key, response, *expires, *claim).await? else {
-            if let Some((id, token)) = *claim {
-                self.tier.release(id, token).await?;
-            }
-            return Ok(Put::ClaimLost);
+            self.release(*claim).await;
+            return Ok(Put::Superseded);
         };
         let Some(body) = response.body.bytes() else {
             return self.renew(id, storing).await;
@@ -194,18 +192,32 @@ impl TierInUse {
             head: encode(key, response, body.len() as u64, checksum(body)),
             body: response.body.clone(),
         };
-        self.tier.put(id, entry, *expires, token).await
+        self.put(id, entry, *expires, token).await
+    }
+
+    /// With the claim, if there is one.
+    async fn put(
+        &self,
+        id: EntryId,
+        entry: Entry,
+        expires: Duration,
+        token: Option<Token>,
+    ) -> Result<Put, TierError> {
+        match (token, self.tier.shared()) {
+            (Some(token), Some(shared)) => shared.put_claimed(id, entry, expires, token).await,
+            _ => self.tier.tier().put(id, entry, expires).await,
+        }
     }
 
     /// What lies in a file of this tier stays there, and gets the response's head, if it is still the
     /// response's body.
     async fn renew(&self, id: EntryId, storing: &Storing) -> Result<Put, TierError> {
         let Storing { key, response, .. } = storing;
-        let (Some(local), Some(body)) = (&self.local, response.file()) else {
+        let (Some(local), Some(body)) = (self.tier.local(), response.file()) else {
             return Ok(Put::Refused);
         };
-        let Got::Entry(entry) = self.tier.get(id, None).await? else {
-            return Ok(Put::ClaimLost);
+        let Some(entry) = local.get(id).await? else {
+            return Ok(Put::Superseded);
         };
         let old = Head::decode(&entry.head);
         let is_it = match (&old, entry.body.file()) {
@@ -213,7 +225,7 @@ impl TierInUse {
             _ => false,
         };
         let (true, Ok(old)) = (is_it, old) else {
-            return Ok(Put::ClaimLost);
+            return Ok(Put::Superseded);
         };
         let head = encode(key, response, old.body_len, old.body_sum);
         local.renew(id, entry, head, storing.expires).await
@@ -250,7 +262,7 @@ impl TierInUse {
             }
             // The origin varies on something else now: whoever comes next begins anew.
             (Some(_), Some(_)) => {
-                self.tier.remove(base).await?;
+                self.tier.tier().remove(base).await?;
                 Ok(None)
             }
             (None, Some(_)) => Ok(None),
@@ -281,21 +293,35 @@ impl TierInUse {
         expires: Duration,
     ) -> Result<(), TierError> {
         let base = EntryId::of(key);
-        let Claim::Mine(token) = self.tier.claim(base, PROLONGING).await? else {
+        let until = varies_until(response);
+        let longer = |varies: Varies| Varies { until, ..varies };
+        let shared = match &self.tier {
+            AnyTier::Shared(shared) => shared,
+            AnyTier::Local(local) => {
+                let Some(entry) = local.get(base).await? else {
+                    return Ok(());
+                };
+                let is_it = matches!(decode(entry.clone(), key), Ok(Some(Record::Varies(now))) if now == *known);
+                if is_it {
+                    let head = encode_varies(key, &longer(known.clone()));
+                    let expires = expires.saturating_add(VARIES_LONGER);
+                    local.renew(base, entry, head, expires).await?;
+                }
+                return Ok(());
+            }
+        };
+        let Claim::Mine(token) = shared.claim(base, PROLONGING).await? else {
             // Somebody is at it.
             return Ok(());
         };
         // What the claim is for was not looked at before it was given.
         let varies = match self.varies(base, key).await {
-            Ok(Some(now)) if now == *known => Varies {
-                until: varies_until(response),
-                ..now
-            },
-            _ => return self.tier.release(base, token).await,
+            Ok(Some(now)) if now == *known => longer(now),
+            _ => return shared.release(base, token).await,
         };
         let put = self.put_varies(key, &varies, expires, Some(token)).await?;
         if put == Put::Refused {
-            self.tier.release(base, token).await?;
+            shared.release(base, token).await?;
         }
         Ok(())
     }
@@ -312,12 +338,12 @@ impl TierInUse {
             body: Content::default(),
         };
         let expires = expires.saturating_add(VARIES_LONGER);
-        self.tier.put(EntryId::of(key), entry, expires, token).await
+        self.put(EntryId::of(key), entry, expires, token).await
     }
 
     /// What the key varies on.
     async fn varies(&self, base: EntryId, key: &[u8]) -> Result<Option<Varies>, TierError> {
-        let Got::Entry(entry) = self.tier.get(base, None).await? else {
+        let Some(entry) = self.tier.tier().get(base).await? else {
             return Ok(None);
         };
         Ok(match decode(entry, key) {
@@ -372,99 +398,15 @@ fn names_all(response: &Stored) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use microcache_policy::vary::VaryNames;
     use microcache_policy::{Fields, Lifetime};
-    use parking_lot::Mutex;
     use tokio::runtime::Handle;
-    use tokio::sync::Semaphore;
     use tokio::task::yield_now;
 
     use super::*;
     use crate::memory::Memory;
-    use crate::tier::{AnyTier, BoxFuture, Tier, TierStats};
+    use crate::tiers::scripted::{Did, ScriptedTier};
     use crate::tiers::{Claimed, TierLimits, Tiers};
-
-    /// Says what it was asked for. What concerns an id that hangs goes on when it is let.
-    #[derive(Debug, Default)]
-    struct Scripted {
-        hanging: HashMap<EntryId, Semaphore>,
-        begun: Mutex<Vec<Did>>,
-        records: Mutex<HashMap<EntryId, Entry>>,
-        kept_for: Mutex<HashMap<EntryId, Duration>>,
-    }
-
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    enum Did {
-        Put(EntryId),
-        Remove(EntryId),
-        Release(EntryId, u64),
-    }
-
-    impl Scripted {
-        async fn turn(&self, did: Did, id: EntryId) {
-            self.begun.lock().push(did);
-            if let Some(hanging) = self.hanging.get(&id) {
-                hanging.acquire().await.expect("it is open").forget();
-            }
-        }
-
-        fn begun(&self) -> Vec<Did> {
-            self.begun.lock().clone()
-        }
-    }
-
-    impl Tier for Scripted {
-        fn name(&self) -> &'static str {
-            "scripted"
-        }
-
-        fn is_shared(&self) -> bool {
-            false
-        }
-
-        fn get(&self, id: EntryId, _: Option<Duration>) -> BoxFuture<'_, Result<Got, TierError>> {
-            let entry = self.records.lock().get(&id).cloned();
-            Box::pin(async { Ok(entry.map_or(Got::Missing(None), Got::Entry)) })
-        }
-
-        fn claim(&self, _: EntryId, _: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
-            Box::pin(async { Ok(Claim::Mine(Token(1))) })
-        }
-
-        fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
-            self.begun.lock().push(Did::Release(id, token.0));
-            Box::pin(async { Ok(()) })
-        }
-
-        fn put(
-            &self,
-            id: EntryId,
-            entry: Entry,
-            expires: Duration,
-            _: Option<Token>,
-        ) -> BoxFuture<'_, Result<Put, TierError>> {
-            Box::pin(async move {
-                self.turn(Did::Put(id), id).await;
-                self.records.lock().insert(id, entry);
-                self.kept_for.lock().insert(id, expires);
-                Ok(Put::Stored)
-            })
-        }
-
-        fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
-            Box::pin(async move {
-                self.turn(Did::Remove(id), id).await;
-                self.records.lock().remove(&id);
-                Ok(())
-            })
-        }
-
-        fn stats(&self) -> TierStats {
-            TierStats::default()
-        }
-    }
 
     const NOW: Time = Time::from_secs(1000);
 
@@ -473,15 +415,13 @@ mod tests {
     }
 
     /// A tier in which these keys hang.
-    fn tiers(hanging: &[&str]) -> (Tiers, Arc<Scripted>) {
-        let hanging = hanging.iter().map(|key| (id(key), Semaphore::new(0)));
-        let tier = Arc::new(Scripted {
-            hanging: hanging.collect(),
-            ..Scripted::default()
-        });
-        let shared = AnyTier::Shared(Arc::clone(&tier) as _);
-        let tiers = Tiers::new(vec![shared], TierLimits::default(), &Handle::current());
-        (tiers, tier)
+    fn tiers(hanging: &[&str]) -> (Tiers, ScriptedTier) {
+        let tier = ScriptedTier::hanging(hanging.iter().map(|key| id(key)));
+        (behind(AnyTier::Local(Arc::new(tier.clone()))), tier)
+    }
+
+    fn behind(tier: AnyTier) -> Tiers {
+        Tiers::new(vec![tier], TierLimits::default(), &Handle::current())
     }
 
     fn response() -> Hit {
@@ -532,39 +472,43 @@ mod tests {
             assert!(tier.begun().contains(&did), "{did:?}");
         }
         assert_eq!(tier.begun().len(), 3, "one after the other");
-        tier.hanging[&id("slow")].add_permits(2);
+        tier.let_go_on(id("slow"), 2);
         tiers.settle().await;
         assert_eq!(tiers.reports()[0].written, 3);
     }
 
     #[tokio::test]
     async fn a_removal_takes_what_waits_with_it() {
-        let (tiers, tier) = tiers(&["key"]);
-        store(&tiers, "key", None);
-        go_on().await;
-        let claimed = Claimed {
-            tier: Arc::clone(&tiers.tiers[0]),
-            id: id("variant"),
-            token: Some(Token(7)),
+        let tier = ScriptedTier::hanging([id("key")]);
+        let tiers = behind(AnyTier::Shared(Arc::new(tier.clone())));
+        let claimed = |name, token| {
+            Some(Claimed {
+                tier: Arc::clone(&tiers.tiers[0]),
+                id: id(name),
+                token: Some(Token(token)),
+            })
         };
-        store(&tiers, "key", Some(claimed));
-        store(&tiers, "key", None);
+        store(&tiers, "key", claimed("key", 1));
+        go_on().await;
+        store(&tiers, "key", claimed("variant", 7));
+        store(&tiers, "key", claimed("key", 2));
         let removals = [tiers.remove(b"key"), tiers.remove(b"key")];
-        store(&tiers, "key", None);
-        tier.hanging[&id("key")].add_permits(3);
+        store(&tiers, "key", claimed("key", 3));
+        tier.let_go_on(id("key"), 3);
         for removal in removals {
             assert!(removal.is_complete().await);
         }
         tiers.settle().await;
         let (put, remove) = (Did::Put(id("key")), Did::Remove(id("key")));
-        let of_key: Vec<_> = tier
+        let (released, of_key): (Vec<_>, Vec<_>) = tier
             .begun()
             .into_iter()
-            .filter(|did| !matches!(did, Did::Release(..)))
-            .collect();
+            .partition(|did| matches!(did, Did::Release(..)));
         assert_eq!(of_key, [put, remove, put]);
-        let released = Did::Release(id("variant"), 7);
-        assert!(tier.begun().contains(&released), "nobody waits for it");
+        let variant = Did::Release(id("variant"), Token(7));
+        assert!(released.contains(&variant), "nobody waits for it");
+        assert!(released.contains(&Did::Release(id("key"), Token(2))));
+        assert_eq!(released.len(), 2, "the others were stored with");
         let in_use = &tiers.tiers[0];
         assert_eq!(in_use.queued.load(Ordering::Relaxed), 0);
     }
@@ -580,7 +524,7 @@ mod tests {
         assert!(!tiers.remove(b"other").is_complete().await);
         assert!(!tiers.remove_variant(b"other", &VaryNames::default(), b""));
         assert_eq!(tiers.reports()[0].not_removed, 2);
-        tier.hanging[&id("key")].add_permits(2);
+        tier.let_go_on(id("key"), 2);
         for removal in waiting {
             assert!(removal.is_complete().await);
         }
@@ -592,13 +536,13 @@ mod tests {
         let (tiers, tier) = tiers(&[]);
         let vary = || vary::of_response(Fields::new(b"Vary: A\r\n"), &[]).names();
         let base = || {
-            let entry = tier.records.lock()[&id("key")].clone();
+            let (entry, _) = tier.record(id("key")).expect("it is there");
             match decode(entry, b"key") {
                 Ok(Some(Record::Varies(varies))) => varies,
                 other => panic!("{other:?}"),
             }
         };
-        let kept_for = || tier.kept_for.lock()[&id("key")].as_secs();
+        let kept_for = |id| tier.record(id).expect("it is there").1.as_secs();
         let mut first = None;
         for (selection, seconds, at_least) in [
             (b"a", 10, 10),
@@ -608,17 +552,15 @@ mod tests {
         ] {
             tiers.store(b"key", &variant(vary(), selection, seconds), None, NOW);
             tiers.settle().await;
-            assert!(kept_for() >= at_least, "{seconds}");
+            assert!(kept_for(id("key")) >= at_least, "{seconds}");
             let generation = *first.get_or_insert(base().generation);
             assert_eq!(base().generation, generation);
             let found = EntryId::of_variant(b"key", selection, generation);
-            assert_eq!(tier.kept_for.lock()[&found].as_secs(), seconds);
+            assert_eq!(kept_for(found), seconds);
         }
-        let writes = tier
-            .begun()
-            .iter()
-            .filter(|did| **did == Did::Put(id("key")))
-            .count();
+        let written = [Did::Put(id("key")), Did::Renew(id("key"))];
+        let writes = tier.begun().into_iter();
+        let writes = writes.filter(|did| written.contains(did)).count();
         assert_eq!(writes, 2, "not for each of them");
     }
 }

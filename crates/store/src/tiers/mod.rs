@@ -5,6 +5,8 @@ mod in_use;
 mod jobs;
 mod lanes;
 mod report;
+#[cfg(any(test, feature = "scripted-tier"))]
+pub mod scripted;
 mod spooling;
 mod variant;
 
@@ -77,12 +79,12 @@ pub struct Found {
 impl Found {
     /// The name of the tier it comes from.
     pub fn tier(&self) -> &'static str {
-        self.tier.tier.name()
+        self.tier.tier.tier().name()
     }
 
     /// Whether other processes use that tier too.
     pub fn is_shared(&self) -> bool {
-        self.tier.tier.is_shared()
+        self.tier.is_shared()
     }
 }
 
@@ -144,7 +146,7 @@ impl Tiers {
 
     /// The same where other processes may have put it.
     pub async fn find_shared(&self, key: &[u8], request: &OriginView<'_>) -> Lookup {
-        let shared = self.tiers.iter().filter(|in_use| in_use.tier.is_shared());
+        let shared = self.tiers.iter().filter(|in_use| in_use.is_shared());
         Self::find_in(shared, Some(self.limits.claim), key, request).await
     }
 
@@ -156,7 +158,6 @@ impl Tiers {
     ) -> Lookup {
         let (mut turn, mut others) = (Turn::Free, None);
         for in_use in tiers {
-            let claim = claim.filter(|_| in_use.tier.is_shared());
             match in_use.find(key, request, claim).await {
                 Ok(Lookup::Missing(one, varies)) => {
                     if !matches!(one, Turn::Free) {
@@ -185,10 +186,10 @@ impl Tiers {
     /// Whose turn it is to renew what was found.
     pub async fn turn_to_renew(&self, found: &Found) -> Turn {
         let in_use = &found.tier;
-        if !in_use.tier.is_shared() {
+        let Some(shared) = in_use.tier.shared() else {
             return Turn::Free;
-        }
-        let claim = in_use.tier.claim(found.id, self.limits.claim).await;
+        };
+        let claim = shared.claim(found.id, self.limits.claim).await;
         match in_use.counted(claim) {
             Ok(claim) => in_use.turn(found.id, claim),
             Err(_) => Turn::Free,
@@ -205,9 +206,9 @@ impl Tiers {
                 .as_mut()
                 .filter(|claimed| Arc::ptr_eq(&claimed.tier, in_use));
             // What lies in a file is on disk already, and gets another head there.
-            let has_body = response.body.bytes().is_some()
-                || in_use.local.is_some() && response.file().is_some();
-            let wanted = expires > 0 && has_body && (claimed.is_some() || !in_use.tier.is_shared());
+            let has_body =
+                response.body.bytes().is_some() || !in_use.is_shared() && response.file().is_some();
+            let wanted = expires > 0 && has_body && (claimed.is_some() || !in_use.is_shared());
             if !wanted || !in_use.has_room(charged, self.limits.queue) {
                 continue;
             }
@@ -250,19 +251,19 @@ impl Tiers {
     /// A place for a body that is too large for memory, if a tier takes such.
     pub fn spool(&self) -> Option<Spooling> {
         self.tiers.iter().find_map(|in_use| {
-            let spool = in_use.local.as_ref()?.spool()?;
+            let spool = in_use.tier.local()?.spool()?;
             Some(Spooling::begin(in_use, spool, self.limits.spool_queue))
         })
     }
 
     /// The tier that is this process's alone, if there is one.
     pub fn local(&self) -> Option<&Arc<dyn LocalTier>> {
-        self.tiers.iter().find_map(|in_use| in_use.local.as_ref())
+        self.tiers.iter().find_map(|in_use| in_use.tier.local())
     }
 
     /// Whether other processes use one of them too.
     pub fn is_shared(&self) -> bool {
-        self.tiers.iter().any(|in_use| in_use.tier.is_shared())
+        self.tiers.iter().any(|in_use| in_use.is_shared())
     }
 
     /// What the tiers have done and say of themselves.

@@ -268,130 +268,22 @@ mod tests {
 
     use super::*;
     use crate::content::Content;
-    use crate::tier::{
-        AnyTier, BoxFuture, Claim, Entry, Got, JournalRecords, Listed, Listing, LocalTier, Put,
-        Tier, TierStats, Token,
-    };
+    use crate::tier::AnyTier;
+    use crate::tiers::scripted::ScriptedTier;
     use crate::tiers::{TierLimits, Tiers};
 
     const LIMIT: u64 = 1000;
 
-    /// A tier that takes nothing but large bodies, a piece for each permit.
-    #[derive(Clone, Debug)]
-    struct Slow(Arc<Semaphore>);
-
-    impl Tier for Slow {
-        fn name(&self) -> &'static str {
-            "slow"
-        }
-
-        fn is_shared(&self) -> bool {
-            false
-        }
-
-        fn get(&self, _: EntryId, _: Option<Duration>) -> BoxFuture<'_, Result<Got, TierError>> {
-            Box::pin(async { Ok(Got::Missing(None)) })
-        }
-
-        fn claim(&self, _: EntryId, _: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
-            Box::pin(async { Err(TierError::Down) })
-        }
-
-        fn release(&self, _: EntryId, _: Token) -> BoxFuture<'_, Result<(), TierError>> {
-            Box::pin(async { Ok(()) })
-        }
-
-        fn put(
-            &self,
-            _: EntryId,
-            _: Entry,
-            _: Duration,
-            _: Option<Token>,
-        ) -> BoxFuture<'_, Result<Put, TierError>> {
-            Box::pin(async { Ok(Put::Refused) })
-        }
-
-        fn remove(&self, _: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
-            Box::pin(async { Ok(()) })
-        }
-
-        fn stats(&self) -> TierStats {
-            TierStats::default()
-        }
-    }
-
-    impl LocalTier for Slow {
-        fn at_hand(&self, _: EntryId) -> Option<Entry> {
-            None
-        }
-
-        fn spool(&self) -> Option<Box<dyn Spool>> {
-            Some(Box::new(SlowSpool(Arc::clone(&self.0), Vec::new())))
-        }
-
-        fn renew(
-            &self,
-            _: EntryId,
-            _: Entry,
-            _: Bytes,
-            _: Duration,
-        ) -> BoxFuture<'_, Result<Put, TierError>> {
-            Box::pin(async { Ok(Put::Refused) })
-        }
-
-        fn list(&self, _: Option<EntryId>, _: usize) -> BoxFuture<'_, Result<Listing, TierError>> {
-            Box::pin(async { Err(TierError::Down) })
-        }
-
-        fn remove_listed<'a>(&'a self, _: &'a Listed) -> BoxFuture<'a, Result<bool, TierError>> {
-            Box::pin(async { Err(TierError::Down) })
-        }
-
-        fn load_journal(&self) -> BoxFuture<'_, Result<JournalRecords, TierError>> {
-            Box::pin(async { Err(TierError::Down) })
-        }
-
-        fn append_to_journal(&self, _: Bytes) -> BoxFuture<'_, Result<(), TierError>> {
-            Box::pin(async { Err(TierError::Down) })
-        }
-
-        fn replace_journal(&self, _: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>> {
-            Box::pin(async { Err(TierError::Down) })
-        }
-    }
-
-    struct SlowSpool(Arc<Semaphore>, Vec<u8>);
-
-    impl Spool for SlowSpool {
-        fn write(&mut self, chunk: Bytes) -> BoxFuture<'_, Result<(), TierError>> {
-            Box::pin(async move {
-                match self.0.acquire().await {
-                    Ok(permit) => permit.forget(),
-                    Err(_) => return Err(TierError::Failed("no space".into())),
-                }
-                self.1.extend_from_slice(&chunk);
-                Ok(())
-            })
-        }
-
-        fn finish(
-            self: Box<Self>,
-            _: EntryId,
-            _: Bytes,
-            _: Duration,
-        ) -> BoxFuture<'static, Result<Content, TierError>> {
-            Box::pin(async move { Ok(Content::Bytes(self.1.into())) })
-        }
-    }
-
+    /// A tier that takes a piece of a large body for each permit.
     fn tiers() -> (Tiers, Arc<Semaphore>) {
-        let writes = Arc::new(Semaphore::new(0));
+        let tier = ScriptedTier::new(0, 10);
+        let writes = Arc::clone(&tier.writes);
         let limits = TierLimits {
             spool_queue: LIMIT,
             ..TierLimits::default()
         };
-        let slow = AnyTier::Local(Arc::new(Slow(Arc::clone(&writes))));
-        (Tiers::new(vec![slow], limits, &Handle::current()), writes)
+        let local = AnyTier::Local(Arc::new(tier));
+        (Tiers::new(vec![local], limits, &Handle::current()), writes)
     }
 
     fn begin(tiers: &Tiers) -> Spooling {

@@ -15,9 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use microcache_store::disk::{Disk, DiskError, DiskSettings};
-use microcache_store::{
-    Claim, Content, Entry, EntryId, Got, LocalTier, Put, Tier, TierError, Token,
-};
+use microcache_store::{Content, Entry, EntryId, LocalTier, Put, Tier, TierError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
@@ -113,7 +111,7 @@ impl Place {
             head: Bytes::copy_from_slice(head),
             body: body.into(),
         };
-        self.runtime.block_on(disk.put(id(key), entry, HOUR, None))
+        self.runtime.block_on(disk.put(id(key), entry, HOUR))
     }
 
     fn get(&self, disk: &Disk, key: &str) -> Option<Entry> {
@@ -121,13 +119,7 @@ impl Place {
     }
 
     fn try_get(&self, disk: &Disk, key: &str) -> Result<Option<Entry>, TierError> {
-        Ok(match self.runtime.block_on(disk.get(id(key), None))? {
-            Got::Entry(entry) => Some(entry),
-            Got::Missing(claim) => {
-                assert_eq!(claim, None, "nobody asked for one");
-                None
-            }
-        })
+        self.runtime.block_on(disk.get(id(key)))
     }
 
     fn path(&self, key: &str) -> PathBuf {
@@ -325,10 +317,13 @@ fn a_removal_holds_and_so_it_does_after_a_restart() {
 fn what_began_before_a_removal_is_not_stored_after_it() {
     let place = Place::new();
     let disk = place.open(place.settings(8 * MIB));
-    let claimed = place.runtime.block_on(disk.get(id("one"), Some(HOUR)));
-    let Ok(Got::Missing(Some(Claim::Mine(token)))) = claimed else {
-        panic!("{claimed:?}");
+    let empty = || Entry {
+        head: Bytes::new(),
+        body: Content::default(),
     };
+    // They begin now, and are done later.
+    let one = disk.put(id("one"), empty(), HOUR);
+    let other = disk.put(id("other"), empty(), HOUR);
     let mut spool = disk.spool().expect("room for one");
     place
         .runtime
@@ -338,27 +333,15 @@ fn what_began_before_a_removal_is_not_stored_after_it() {
         .runtime
         .block_on(disk.remove(id("one")))
         .expect("a removal");
-    let put = |key, token: Token| {
-        let entry = Entry {
-            head: Bytes::new(),
-            body: Content::default(),
-        };
-        place
-            .runtime
-            .block_on(disk.put(id(key), entry, HOUR, Some(token)))
-    };
-    assert_eq!(put("one", token), Ok(Put::ClaimLost));
-    assert_eq!(put("other", token), Ok(Put::Stored));
+    let put = |put| place.runtime.block_on(put);
+    assert_eq!(put(one), Ok(Put::Superseded));
+    assert_eq!(put(other), Ok(Put::Stored));
     let spooled = place
         .runtime
         .block_on(spool.finish(id("one"), Bytes::new(), HOUR));
     assert!(matches!(spooled, Err(TierError::Failed(_))), "{spooled:?}");
     assert!(place.get(&disk, "one").is_none());
-    let claim = place.runtime.block_on(disk.claim(id("one"), HOUR));
-    let Ok(Claim::Mine(token)) = claim else {
-        panic!("{claim:?}");
-    };
-    assert_eq!(put("one", token), Ok(Put::Stored));
+    assert_eq!(put(disk.put(id("one"), empty(), HOUR)), Ok(Put::Stored));
     assert_eq!(place.temporaries(), 0);
 }
 
@@ -664,7 +647,7 @@ fn what_is_over_leaves_by_itself() {
         head: Bytes::new(),
         body: Content::default(),
     };
-    let put = disk.put(id("one"), entry, Duration::ZERO, None);
+    let put = disk.put(id("one"), entry, Duration::ZERO);
     assert_eq!(place.runtime.block_on(put), Ok(Put::Stored));
     place.put(&disk, "two", b"", body(1, 10));
     place.wait_until("the end of it", || disk.stats().entries == Some(1));
@@ -682,7 +665,7 @@ fn forever_is_long_enough() {
         head: Bytes::new(),
         body: Content::default(),
     };
-    let put = disk.put(id("one"), entry, Duration::MAX, None);
+    let put = disk.put(id("one"), entry, Duration::MAX);
     assert_eq!(place.runtime.block_on(put), Ok(Put::Stored));
     assert!(place.get(&disk, "one").is_some());
 }
@@ -985,7 +968,7 @@ fn write_until_killed(place: &Place) -> ! {
                     let _ = spool.write(contents).await;
                     drop(spool.finish(id(&key), head, HOUR).await);
                 }
-                _ => drop(disk.put(id(&key), entry, HOUR, None).await),
+                _ => drop(disk.put(id(&key), entry, HOUR).await),
             }
         });
     }

@@ -40,7 +40,7 @@ fn a_large_body_stays_and_has_another_head() {
         assert_eq!(place.head_of(&disk, "key", &body), head);
         assert_eq!(
             place.renew(&disk, "key", &from, "an old one"),
-            Put::ClaimLost
+            Put::Superseded
         );
     }
     let after = fs::metadata(place.path("key")).unwrap();
@@ -98,7 +98,7 @@ fn what_was_removed_is_not_renewed() {
             .runtime
             .block_on(disk.remove(id("key")))
             .expect("it is removed");
-        assert_eq!(place.renew(&disk, "key", &from, "new"), Put::ClaimLost);
+        assert_eq!(place.renew(&disk, "key", &from, "new"), Put::Superseded);
         assert!(place.get(&disk, "key").is_none());
         // One that has begun before.
         place.put(&disk, "key", b"old", body(1, length));
@@ -109,7 +109,7 @@ fn what_was_removed_is_not_renewed() {
             .block_on(disk.remove(id("key")))
             .expect("it is removed");
         let renewed = place.runtime.block_on(renewal);
-        assert_eq!(renewed, Ok(Put::ClaimLost));
+        assert_eq!(renewed, Ok(Put::Superseded));
         assert!(place.get(&disk, "key").is_none());
         assert!(!place.path("key").exists());
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use microcache_store::{Claim, Got, Put, Tier};
+use microcache_store::{Claim, Got, Put, SharedTier, Tier};
 
 use crate::node::Node;
 use crate::pool::{HOLD, LONG, Pool, entry, eventually, found, id, is_missing, mine, patient};
@@ -15,27 +15,27 @@ async fn of_all_who_find_nothing_one_brings_it() {
         let id = id(number);
         let [a, b, c, d] = &pools;
         let asked = tokio::join!(
-            a.get(id, Some(HOLD)),
-            b.get(id, Some(HOLD)),
-            c.get(id, Some(HOLD)),
-            d.get(id, Some(HOLD)),
+            a.get_or_claim(id, HOLD),
+            b.get_or_claim(id, HOLD),
+            c.get_or_claim(id, HOLD),
+            d.get_or_claim(id, HOLD),
         );
         let mut tokens = Vec::new();
         for answer in [asked.0, asked.1, asked.2, asked.3] {
             match answer {
-                Ok(Got::Missing(Some(Claim::Mine(token)))) => tokens.push(token),
-                Ok(Got::Missing(Some(Claim::Theirs))) => {}
+                Ok(Got::Missing(Claim::Mine(token))) => tokens.push(token),
+                Ok(Got::Missing(Claim::Theirs)) => {}
                 other => panic!("{other:?}"),
             }
         }
         assert_eq!(tokens.len(), 1);
-        let got = a.get(id, None).await;
-        assert!(matches!(got, Ok(Got::Missing(None))), "{got:?}");
+        let got = a.get(id).await;
+        assert!(matches!(got, Ok(None)), "{got:?}");
         let stored = a
-            .put(id, entry(b"head", b"body"), LONG, Some(tokens[0]))
+            .put_claimed(id, entry(b"head", b"body"), LONG, tokens[0])
             .await;
         assert_eq!(stored, Ok(Put::Stored));
-        assert!(found(d.get(id, Some(HOLD)).await).is_some());
+        assert!(found(d.get_or_claim(id, HOLD).await).is_some());
     }
 }
 
@@ -44,9 +44,7 @@ async fn of_all_who_find_it_stale_one_renews_it() {
     let node = Node::start();
     let (one, other) = (Pool::new([&node], patient()), Pool::new([&node], patient()));
     let id = id(1);
-    one.put(id, entry(b"head", b"old"), LONG, None)
-        .await
-        .unwrap();
+    one.put(id, entry(b"head", b"old"), LONG).await.unwrap();
     for round in 0..3 {
         let (a, b) = tokio::join!(one.claim(id, HOLD), other.claim(id, HOLD));
         let (winner, token, loser) = match (a.unwrap(), b.unwrap()) {
@@ -55,14 +53,14 @@ async fn of_all_who_find_it_stale_one_renews_it() {
             both => panic!("{both:?}"),
         };
         assert!(
-            found(loser.get(id, Some(HOLD)).await).is_some(),
+            found(loser.get_or_claim(id, HOLD).await).is_some(),
             "stale, but there"
         );
         if round == 1 {
             winner.release(id, token).await.unwrap();
         } else {
             let stored = winner
-                .put(id, entry(b"head", b"new"), LONG, Some(token))
+                .put_claimed(id, entry(b"head", b"new"), LONG, token)
                 .await;
             assert_eq!(stored, Ok(Put::Stored));
         }
@@ -71,7 +69,7 @@ async fn of_all_who_find_it_stale_one_renews_it() {
         eventually("the lock is gone", || !node.has(&lock)).await;
     }
     assert_eq!(
-        found(one.get(id, None).await),
+        found(one.get(id).await),
         Some((b"head".to_vec(), b"new".to_vec()))
     );
 }
@@ -83,34 +81,31 @@ async fn a_purge_after_the_claim_wins() {
     for large in [false, true] {
         let body = vec![1; if large { 2_000_000 } else { 10 }];
         let id = id(usize::from(large));
-        let token = mine(filler.get(id, Some(HOLD)).await);
+        let token = mine(filler.get_or_claim(id, HOLD).await);
         purger.remove(id).await.unwrap();
         let stored = filler
-            .put(id, entry(b"head", &body), LONG, Some(token))
+            .put_claimed(id, entry(b"head", &body), LONG, token)
             .await;
-        assert_eq!(stored, Ok(Put::ClaimLost));
-        assert!(is_missing(&filler.get(id, None).await));
+        assert_eq!(stored, Ok(Put::Superseded));
+        assert!(is_missing(&filler.get(id).await));
 
-        filler
-            .put(id, entry(b"head", &body), LONG, None)
-            .await
-            .unwrap();
+        filler.put(id, entry(b"head", &body), LONG).await.unwrap();
         let Ok(Claim::Mine(token)) = filler.claim(id, HOLD).await else {
             panic!("not mine");
         };
         purger.remove(id).await.unwrap();
         // Somebody else was quicker to bring a new one.
-        let newer = mine(purger.get(id, Some(HOLD)).await);
+        let newer = mine(purger.get_or_claim(id, HOLD).await);
         purger
-            .put(id, entry(b"head", b"newer"), LONG, Some(newer))
+            .put_claimed(id, entry(b"head", b"newer"), LONG, newer)
             .await
             .unwrap();
         let stored = filler
-            .put(id, entry(b"head", &body), LONG, Some(token))
+            .put_claimed(id, entry(b"head", &body), LONG, token)
             .await;
-        assert_eq!(stored, Ok(Put::ClaimLost));
+        assert_eq!(stored, Ok(Put::Superseded));
         assert_eq!(
-            found(filler.get(id, None).await),
+            found(filler.get(id).await),
             Some((b"head".to_vec(), b"newer".to_vec()))
         );
     }
@@ -121,10 +116,10 @@ async fn a_claim_that_is_given_back_is_free() {
     let node = Node::start();
     let pool = Pool::new([&node], patient());
     let id = id(1);
-    let token = mine(pool.get(id, Some(HOLD)).await);
+    let token = mine(pool.get_or_claim(id, HOLD).await);
     assert!(matches!(
-        pool.get(id, Some(HOLD)).await,
-        Ok(Got::Missing(Some(Claim::Theirs)))
+        pool.get_or_claim(id, HOLD).await,
+        Ok(Got::Missing(Claim::Theirs))
     ));
     assert!(matches!(pool.claim(id, HOLD).await, Ok(Claim::Theirs)));
     pool.release(id, token).await.unwrap();
@@ -134,16 +129,16 @@ async fn a_claim_that_is_given_back_is_free() {
         panic!("not mine");
     };
     assert!(matches!(
-        pool.get(id, Some(HOLD)).await,
-        Ok(Got::Missing(Some(Claim::Theirs)))
+        pool.get_or_claim(id, HOLD).await,
+        Ok(Got::Missing(Claim::Theirs))
     ));
     let stored = pool
-        .put(id, entry(b"head", b"body"), LONG, Some(token))
+        .put_claimed(id, entry(b"head", b"body"), LONG, token)
         .await;
     assert_eq!(stored, Ok(Put::Stored));
     // What is stored is not taken away by giving back an old claim.
     pool.release(id, token).await.unwrap();
-    assert!(found(pool.get(id, None).await).is_some());
+    assert!(found(pool.get(id).await).is_some());
     // Nor does anything of the fill stand in the way of a renewal.
     assert!(matches!(pool.claim(id, HOLD).await, Ok(Claim::Mine(_))));
 }
@@ -153,11 +148,11 @@ async fn the_claim_of_a_winner_that_died_runs_out() {
     let node = Node::start();
     let pool = Pool::new([&node], patient());
     let (fill, renewal) = (id(1), id(2));
-    pool.put(renewal, entry(b"head", b"body"), LONG, None)
+    pool.put(renewal, entry(b"head", b"body"), LONG)
         .await
         .unwrap();
     let hold = Duration::from_secs(1);
-    let lost = mine(pool.get(fill, Some(hold)).await);
+    let lost = mine(pool.get_or_claim(fill, hold).await);
     assert!(matches!(
         pool.claim(renewal, hold).await,
         Ok(Claim::Mine(_))
@@ -166,7 +161,7 @@ async fn the_claim_of_a_winner_that_died_runs_out() {
     let (mut fill_again, mut renewal_again) = (None, None);
     while fill_again.is_none() || renewal_again.is_none() {
         assert!(begun.elapsed() < Duration::from_secs(20), "held for ever");
-        if let Ok(Got::Missing(Some(Claim::Mine(token)))) = pool.get(fill, Some(HOLD)).await {
+        if let Ok(Got::Missing(Claim::Mine(token))) = pool.get_or_claim(fill, HOLD).await {
             assert!(begun.elapsed() >= hold, "it was still held");
             fill_again = Some(token);
         }
@@ -177,11 +172,11 @@ async fn the_claim_of_a_winner_that_died_runs_out() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let late = pool
-        .put(fill, entry(b"head", b"late"), LONG, Some(lost))
+        .put_claimed(fill, entry(b"head", b"late"), LONG, lost)
         .await;
-    assert_eq!(late, Ok(Put::ClaimLost));
+    assert_eq!(late, Ok(Put::Superseded));
     let stored = pool
-        .put(fill, entry(b"head", b"body"), LONG, fill_again)
+        .put_claimed(fill, entry(b"head", b"body"), LONG, fill_again.unwrap())
         .await;
     assert_eq!(stored, Ok(Put::Stored));
 }

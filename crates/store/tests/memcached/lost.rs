@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use microcache_store::memcached::{MemcachedSettings, WhenLost};
-use microcache_store::{Claim, Got, Put, Tier, TierError};
+use microcache_store::{Claim, Got, Put, SharedTier, Tier, TierError};
 
 use crate::node::Node;
 use crate::pool::{HOLD, LONG, Pool, entry, eventually, found, id, is_missing, mine, quick};
@@ -14,17 +14,17 @@ async fn a_killed_server_costs_its_keys_and_returns() {
     let mut nodes = [Node::start(), Node::start(), Node::start(), Node::start()];
     let pool = Pool::new(&nodes, quick());
     for number in 0..KEYS {
-        let stored = pool.put(id(number), entry(b"h", b"b"), LONG, None).await;
+        let stored = pool.put(id(number), entry(b"h", b"b"), LONG).await;
         assert_eq!(stored, Ok(Put::Stored));
     }
     nodes[2].kill();
     let mut hits = 0;
     for number in 0..KEYS {
-        match pool.get(id(number), None).await {
-            Ok(Got::Entry(_)) => hits += 1,
-            Ok(Got::Missing(_)) | Err(_) => {
+        match pool.get(id(number)).await {
+            Ok(Some(_)) => hits += 1,
+            Ok(None) | Err(_) => {
                 // What was lost is kept by the next server, once this one is known to be lost.
-                let _ = pool.put(id(number), entry(b"h", b"b"), LONG, None).await;
+                let _ = pool.put(id(number), entry(b"h", b"b"), LONG).await;
             }
         }
     }
@@ -36,17 +36,17 @@ async fn a_killed_server_costs_its_keys_and_returns() {
         "{line}"
     );
     for number in 0..KEYS {
-        if is_missing(&pool.get(id(number), None).await) {
-            let stored = pool.put(id(number), entry(b"h", b"b"), LONG, None).await;
+        if is_missing(&pool.get(id(number)).await) {
+            let stored = pool.put(id(number), entry(b"h", b"b"), LONG).await;
             assert_eq!(stored, Ok(Put::Stored));
         }
-        assert!(found(pool.get(id(number), None).await).is_some());
+        assert!(found(pool.get(id(number)).await).is_some());
     }
     nodes[2].restart();
     eventually("the server is back", || pool.stats().degraded.is_empty()).await;
     let mut hits = 0;
     for number in 0..KEYS {
-        hits += usize::from(found(pool.get(id(number), None).await).is_some());
+        hits += usize::from(found(pool.get(id(number)).await).is_some());
     }
     assert!(
         (KEYS / 2..KEYS).contains(&hits),
@@ -66,7 +66,7 @@ async fn keys_of_a_lost_server_can_stay_misses() {
     eventually("the server is missed", || pool.stats().degraded.len() == 1).await;
     let mut down = 0;
     for number in 0..100 {
-        match pool.put(id(number), entry(b"h", b"b"), LONG, None).await {
+        match pool.put(id(number), entry(b"h", b"b"), LONG).await {
             Ok(Put::Stored) => {}
             Err(TierError::Down) => down += 1,
             other => panic!("{other:?}"),
@@ -79,13 +79,13 @@ async fn keys_of_a_lost_server_can_stay_misses() {
 async fn a_server_that_hangs_is_left_out_after_its_deadline() {
     let node = Node::start();
     let pool = Pool::new([&node], quick());
-    pool.put(id(1), entry(b"head", b"body"), LONG, None)
+    pool.put(id(1), entry(b"head", b"body"), LONG)
         .await
         .unwrap();
     node.stop();
     let mut late = 0;
     loop {
-        match pool.get(id(1), None).await {
+        match pool.get(id(1)).await {
             Err(TierError::Timeout) => late += 1,
             Err(TierError::Failed(_)) => {}
             Err(TierError::Down) => break,
@@ -98,7 +98,7 @@ async fn a_server_that_hangs_is_left_out_after_its_deadline() {
     node.resume();
     eventually("the server is back", || pool.stats().degraded.is_empty()).await;
     assert!(
-        found(pool.get(id(1), None).await).is_some(),
+        found(pool.get(id(1)).await).is_some(),
         "it had not forgotten"
     );
 }
@@ -113,18 +113,15 @@ async fn a_claim_that_was_given_too_late_is_not_waited_for() {
         ..quick()
     };
     let pool = Pool::new([&node], patient_with_failures);
-    let stored = pool.put(id(2), entry(b"h", b"b"), LONG, None).await;
+    let stored = pool.put(id(2), entry(b"h", b"b"), LONG).await;
     assert_eq!(stored, Ok(Put::Stored));
     node.stop();
-    assert!(pool.get(id(1), Some(HOLD)).await.is_err());
+    assert!(pool.get_or_claim(id(1), HOLD).await.is_err());
     assert!(pool.claim(id(2), HOLD).await.is_err());
     node.resume();
     eventually("the server is back", || pool.stats().degraded.is_empty()).await;
-    let got = pool.get(id(1), Some(HOLD)).await;
-    assert!(
-        matches!(got, Ok(Got::Missing(Some(Claim::Mine(_))))),
-        "{got:?}"
-    );
+    let got = pool.get_or_claim(id(1), HOLD).await;
+    assert!(matches!(got, Ok(Got::Missing(Claim::Mine(_)))), "{got:?}");
     let first = pool.claim(id(2), HOLD).await;
     let second = pool.claim(id(2), HOLD).await;
     let is_mine = |claim: &_| matches!(claim, Ok(Claim::Mine(_)));
@@ -136,7 +133,7 @@ async fn a_removal_that_a_server_missed_comes_before_everything_else() {
     let nodes = [Node::start(), Node::start()];
     let pool = Pool::new(&nodes, quick());
     for number in 0..40 {
-        pool.put(id(number), entry(b"head", b"body"), LONG, None)
+        pool.put(id(number), entry(b"head", b"body"), LONG)
             .await
             .unwrap();
     }
@@ -149,12 +146,12 @@ async fn a_removal_that_a_server_missed_comes_before_everything_else() {
     eventually("the server is back", || pool.stats().degraded.is_empty()).await;
     for number in 0..20 {
         assert!(
-            is_missing(&pool.get(id(number), None).await),
+            is_missing(&pool.get(id(number)).await),
             "{number} was removed"
         );
     }
     for number in 20..40 {
-        assert!(found(pool.get(id(number), None).await).is_some());
+        assert!(found(pool.get(id(number)).await).is_some());
     }
 }
 
@@ -166,7 +163,7 @@ async fn a_server_that_missed_too_much_has_to_be_restarted() {
         ..quick()
     };
     let pool = Pool::new([&node], settings);
-    pool.put(id(1), entry(b"head", b"body"), LONG, None)
+    pool.put(id(1), entry(b"head", b"body"), LONG)
         .await
         .unwrap();
     eventually("it was looked at", || pool.stats().entries.is_some()).await;
@@ -182,14 +179,14 @@ async fn a_server_that_missed_too_much_has_to_be_restarted() {
             .any(|line| line.contains("until it is restarted"))
     })
     .await;
-    assert_eq!(pool.get(id(1), None).await.err(), Some(TierError::Down));
+    assert_eq!(pool.get(id(1)).await.err(), Some(TierError::Down));
     node.kill();
     // It counts the seconds since its start from two on, and only a start that was certainly after
     // the last removal will do.
     tokio::time::sleep(Duration::from_secs(4)).await;
     node.restart();
     eventually("the server is back", || pool.stats().degraded.is_empty()).await;
-    assert!(is_missing(&pool.get(id(1), None).await));
+    assert!(is_missing(&pool.get(id(1)).await));
 }
 
 #[tokio::test]
@@ -198,8 +195,8 @@ async fn a_server_that_is_not_there_at_the_start_is_awaited() {
     node.kill();
     let pool = Pool::new([&node], quick());
     eventually("the server is missed", || pool.stats().degraded.len() == 1).await;
-    assert_eq!(pool.get(id(1), None).await.err(), Some(TierError::Down));
+    assert_eq!(pool.get(id(1)).await.err(), Some(TierError::Down));
     node.restart();
     eventually("the server is there", || pool.stats().degraded.is_empty()).await;
-    mine(pool.get(id(1), Some(HOLD)).await);
+    mine(pool.get_or_claim(id(1), HOLD).await);
 }

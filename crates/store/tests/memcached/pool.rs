@@ -100,27 +100,44 @@ pub(crate) fn entry(head: &[u8], body: &[u8]) -> Entry {
     }
 }
 
-/// Head and body of what was found.
-pub(crate) fn found(got: Result<Got, TierError>) -> Option<(Vec<u8>, Vec<u8>)> {
-    match got {
-        Ok(Got::Entry(entry)) => {
-            let body = entry.body.bytes().expect("in memory");
-            Some((entry.head.to_vec(), body.to_vec()))
-        }
-        _ => None,
+/// What a look came to, of whoever would bring what is missing or not.
+pub(crate) trait Looked {
+    fn entry(&self) -> Option<&Entry>;
+}
+
+impl Looked for Option<Entry> {
+    fn entry(&self) -> Option<&Entry> {
+        self.as_ref()
     }
+}
+
+impl Looked for Got {
+    fn entry(&self) -> Option<&Entry> {
+        match self {
+            Self::Entry(entry) => Some(entry),
+            Self::Missing(_) => None,
+        }
+    }
+}
+
+/// Head and body of what was found.
+pub(crate) fn found(got: Result<impl Looked, TierError>) -> Option<(Vec<u8>, Vec<u8>)> {
+    let got = got.ok()?;
+    let entry = got.entry()?;
+    let body = entry.body.bytes().expect("in memory");
+    Some((entry.head.to_vec(), body.to_vec()))
 }
 
 /// The claim of whoever found nothing and is to bring it.
 pub(crate) fn mine(got: Result<Got, TierError>) -> Token {
     match got {
-        Ok(Got::Missing(Some(Claim::Mine(token)))) => token,
+        Ok(Got::Missing(Claim::Mine(token))) => token,
         other => panic!("not mine: {other:?}"),
     }
 }
 
-pub(crate) fn is_missing(got: &Result<Got, TierError>) -> bool {
-    matches!(got, Ok(Got::Missing(_)))
+pub(crate) fn is_missing(got: &Result<impl Looked, TierError>) -> bool {
+    matches!(got, Ok(got) if got.entry().is_none())
 }
 
 /// Waits until something is so that nobody tells.

@@ -8,7 +8,7 @@ use microcache_store::content::BLOCK;
 use microcache_store::encoding::checksum;
 use microcache_store::memcached::MemcachedSettings;
 use microcache_store::memcached::value::{self, Manifest, Value};
-use microcache_store::{Content, Entry, FileBody, Put, Tier, TierError};
+use microcache_store::{Content, Entry, FileBody, Put, SharedTier, Tier, TierError};
 
 use crate::node::Node;
 use crate::pool::{HOLD, LONG, Pool, entry, found, id, is_missing, mine, patient};
@@ -18,7 +18,6 @@ async fn what_is_kept_is_found_until_it_is_removed() {
     let nodes = [Node::start(), Node::start(), Node::start()];
     let pool = Pool::new(&nodes, patient());
     assert_eq!(pool.name(), "memcached");
-    assert!(pool.is_shared());
     for (number, (head, body)) in [
         (&b"head"[..], &b"body"[..]),
         (b"h", b""),
@@ -29,15 +28,15 @@ async fn what_is_kept_is_found_until_it_is_removed() {
     .enumerate()
     {
         let id = id(number);
-        assert!(is_missing(&pool.get(id, None).await));
-        let stored = pool.put(id, entry(head, body), LONG, None).await;
+        assert!(is_missing(&pool.get(id).await));
+        let stored = pool.put(id, entry(head, body), LONG).await;
         assert_eq!(stored, Ok(Put::Stored));
         assert_eq!(
-            found(pool.get(id, None).await),
+            found(pool.get(id).await),
             Some((head.to_vec(), body.to_vec()))
         );
         assert_eq!(pool.remove(id).await, Ok(()));
-        assert!(is_missing(&pool.get(id, None).await));
+        assert!(is_missing(&pool.get(id).await));
         assert_eq!(pool.remove(id).await, Ok(()));
     }
     assert_eq!(pool.stats().degraded, Vec::<String>::new());
@@ -53,18 +52,16 @@ async fn bodies_of_any_size_come_back_as_they_were() {
         5_500_000, limit,
     ] {
         let body: Vec<u8> = (0..length).map(|n| (n * 31 % 251) as u8).collect();
-        let stored = pool
-            .put(id(length), entry(b"head", &body), LONG, None)
-            .await;
+        let stored = pool.put(id(length), entry(b"head", &body), LONG).await;
         assert_eq!(stored, Ok(Put::Stored), "{length}");
-        let got = found(pool.get(id(length), None).await);
+        let got = found(pool.get(id(length)).await);
         assert!(got == Some((b"head".to_vec(), body)), "{length}");
     }
     let large = vec![0; limit + 1];
-    let refused = pool.put(id(0), entry(b"head", &large), LONG, None).await;
+    let refused = pool.put(id(0), entry(b"head", &large), LONG).await;
     assert_eq!(refused, Ok(Put::Refused));
     assert_eq!(pool.stats().refused, 1);
-    assert!(is_missing(&pool.get(id(0), None).await));
+    assert!(is_missing(&pool.get(id(0)).await));
 }
 
 /// A body that another tier has in a file.
@@ -83,12 +80,9 @@ async fn a_body_in_a_file_is_kept_too() {
         head: Bytes::from_static(b"head"),
         body: Content::File(Arc::new(file)),
     };
-    let stored = pool.put(id(1), in_file, LONG, None).await;
+    let stored = pool.put(id(1), in_file, LONG).await;
     assert_eq!(stored, Ok(Put::Stored));
-    assert_eq!(
-        found(pool.get(id(1), None).await),
-        Some((b"head".to_vec(), body))
-    );
+    assert_eq!(found(pool.get(id(1)).await), Some((b"head".to_vec(), body)));
 }
 
 /// A server with a smaller limit than ours says so, and goes on.
@@ -98,10 +92,10 @@ async fn what_a_server_finds_too_large_is_refused() {
     let pool = Pool::new([&node], patient());
     for length in [100_000, 3_000_000] {
         let stored = pool
-            .put(id(1), entry(b"head", &vec![1; length]), LONG, None)
+            .put(id(1), entry(b"head", &vec![1; length]), LONG)
             .await;
         assert_eq!(stored, Ok(Put::Refused), "{length}");
-        let stored = pool.put(id(2), entry(b"head", b"body"), LONG, None).await;
+        let stored = pool.put(id(2), entry(b"head", b"body"), LONG).await;
         assert_eq!(stored, Ok(Put::Stored));
     }
     assert_eq!(pool.stats().degraded, Vec::<String>::new());
@@ -114,9 +108,7 @@ async fn a_missing_or_foreign_piece_is_a_miss() {
     let body: Vec<u8> = (0..2_500_000_u32).map(|n| (n % 251) as u8).collect();
     let id = id(1);
     for damage in ["md {key}\r\n", "ms {key} 5\r\nother\r\n"] {
-        pool.put(id, entry(b"head", &body), LONG, None)
-            .await
-            .unwrap();
+        pool.put(id, entry(b"head", &body), LONG).await.unwrap();
         let item = node.value(&format!("mc1:{id}"));
         let Some(Value::Manifest(Manifest { generation, .. })) = Value::decode(&item, u64::MAX)
         else {
@@ -124,11 +116,13 @@ async fn a_missing_or_foreign_piece_is_a_miss() {
         };
         let piece = format!("mc1:{id}:{generation:032x}:1");
         node.command(&damage.replace("{key}", &piece));
-        let token = mine(pool.get(id, Some(HOLD)).await);
-        let stored = pool.put(id, entry(b"head", &body), LONG, Some(token)).await;
+        let token = mine(pool.get_or_claim(id, HOLD).await);
+        let stored = pool
+            .put_claimed(id, entry(b"head", &body), LONG, token)
+            .await;
         assert_eq!(stored, Ok(Put::Stored));
         assert_eq!(
-            found(pool.get(id, None).await),
+            found(pool.get(id).await),
             Some((b"head".to_vec(), body.clone()))
         );
     }
@@ -157,19 +151,19 @@ async fn hostile_contents_are_removed() {
     for (number, value) in hostile.iter().enumerate() {
         let id = id(number);
         node.set(&format!("mc1:{id}"), value);
-        match pool.get(id, Some(HOLD)).await {
+        match pool.get_or_claim(id, HOLD).await {
             Err(TierError::Corrupt(why)) => assert!(why.contains(&id.to_string()), "{why}"),
             other => panic!("{number}: {other:?}"),
         }
-        mine(pool.get(id, Some(HOLD)).await);
+        mine(pool.get_or_claim(id, HOLD).await);
     }
     assert_eq!(pool.stats().corrupt, hostile.len() as u64);
     // Marked as stale by somebody else, and an empty value that nobody promised to fill.
-    pool.put(id(100), entry(b"head", b"body"), LONG, None)
+    pool.put(id(100), entry(b"head", b"body"), LONG)
         .await
         .unwrap();
     node.command(&format!("md mc1:{} I T30\r\n", id(100)));
     node.set(&format!("mc1:{}", id(101)), b"");
-    mine(pool.get(id(100), Some(HOLD)).await);
-    mine(pool.get(id(101), Some(HOLD)).await);
+    mine(pool.get_or_claim(id(100), HOLD).await);
+    mine(pool.get_or_claim(id(101), HOLD).await);
 }

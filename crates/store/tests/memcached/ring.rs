@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use microcache_store::Tier;
 use microcache_store::memcached::{MemcachedSettings, Pages, ServerAddress, value};
 use microcache_store::tier::Page;
+use microcache_store::{SharedTier, Tier};
 
 use crate::node::Node;
 use crate::pool::{LONG, Pool, entry, id, patient};
@@ -37,7 +37,7 @@ async fn other_clients_use_the_same_ring() {
         let mut expected = BTreeMap::new();
         for number in 0..KEYS {
             let body = format!("body {number}");
-            pool.put(id(number), entry(b"", body.as_bytes()), LONG, None)
+            pool.put(id(number), entry(b"", body.as_bytes()), LONG)
                 .await
                 .unwrap();
             expected.insert(format!("mc1:{}", id(number)), body);

@@ -29,8 +29,8 @@ async fn what_is_no_memcached_is_told_in_one_line() {
         eventually("it is left out", || pool.stats().degraded.len() == 1).await;
         let line = pool.stats().degraded.remove(0);
         assert!(line.contains(says) && !line.contains('\n'), "{line}");
-        assert_eq!(pool.get(id(1), None).await.err(), Some(TierError::Down));
-        let put = pool.put(id(1), entry(b"h", b"b"), LONG, None).await;
+        assert_eq!(pool.get(id(1)).await.err(), Some(TierError::Down));
+        let put = pool.put(id(1), entry(b"h", b"b"), LONG).await;
         assert_eq!(put, Err(TierError::Down));
         assert_eq!(pool.remove(id(1)).await, Ok(()));
     }
@@ -47,7 +47,7 @@ async fn a_lost_server_is_not_stormed() {
     let connections = settings.connections + settings.failures as usize + 1;
     let pool = Pool::at(vec![fake.address()], settings);
     for number in 0..1000 {
-        assert!(pool.get(id(number), None).await.is_err());
+        assert!(pool.get(id(number)).await.is_err());
     }
     assert!(
         fake.accepted() <= connections,
@@ -68,9 +68,9 @@ async fn a_late_answer_is_nobody_elses() {
         ..quick()
     };
     let pool = Pool::at(vec![fake.address()], settings);
-    assert_eq!(pool.get(id(1), None).await.err(), Some(TierError::Timeout));
+    assert_eq!(pool.get(id(1)).await.err(), Some(TierError::Timeout));
     for _ in 0..5 {
-        let got = found(pool.get(id(2), None).await);
+        let got = found(pool.get(id(2)).await);
         assert_eq!(got, Some((Vec::new(), b"B".to_vec())));
     }
 }
@@ -84,12 +84,12 @@ async fn waiting_requests_have_a_bound() {
         ..patient()
     };
     let pool = Pool::at(vec![fake.address()], settings);
-    let (mut one, mut two) = (pool.get(id(1), None), pool.get(id(2), None));
+    let (mut one, mut two) = (pool.get(id(1)), pool.get(id(2)));
     for waiting in [&mut one, &mut two] {
         let soon = tokio::time::timeout(Duration::ZERO, waiting).await;
         assert!(soon.is_err(), "{soon:?}");
     }
-    match pool.get(id(3), None).await {
+    match pool.get(id(3)).await {
         Err(TierError::Failed(why)) => assert!(why.contains("too many requests"), "{why}"),
         other => panic!("{other:?}"),
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use microcache_store::{Claim, Got, Put, Tier, Token};
+use microcache_store::{Claim, Got, Put, SharedTier, Tier, Token};
 use tokio::task::JoinSet;
 
 use crate::{HOUR, ask, body, eventually, id, pair, put, settings, start, win};
@@ -33,7 +33,7 @@ async fn the_winner_stores_and_the_others_find() {
     assert_eq!(ask(&two, id(1), HOUR).await, Claim::Theirs);
     assert_eq!(put(&one, id(1), "body", Some(token)).await, Put::Stored);
     assert!(matches!(
-        two.get(id(1), Some(HOUR)).await,
+        two.get_or_claim(id(1), HOUR).await,
         Ok(Got::Entry(_))
     ));
     // The claim ended with it.
@@ -53,11 +53,11 @@ async fn a_removal_between_claim_and_store_wins() {
     let two = start(settings(&server.url())).await;
     let token = win(&one, id(1)).await;
     two.remove(id(1)).await.unwrap();
-    assert_eq!(put(&one, id(1), "old", Some(token)).await, Put::ClaimLost);
+    assert_eq!(put(&one, id(1), "old", Some(token)).await, Put::Superseded);
     assert_eq!(body(&one, id(1)).await, None);
     // Also if somebody else is at it since.
     let next = win(&two, id(1)).await;
-    assert_eq!(put(&one, id(1), "old", Some(token)).await, Put::ClaimLost);
+    assert_eq!(put(&one, id(1), "old", Some(token)).await, Put::Superseded);
     assert_eq!(put(&two, id(1), "new", Some(next)).await, Put::Stored);
     assert_eq!(body(&one, id(1)).await.as_deref(), Some("new"));
 }
@@ -74,7 +74,7 @@ async fn a_winner_that_dies_is_followed_by_another() {
         matches!(ask(&two, id(1), HOUR).await, Claim::Mine(_))
     })
     .await;
-    assert_eq!(put(&one, id(1), "late", Some(token)).await, Put::ClaimLost);
+    assert_eq!(put(&one, id(1), "late", Some(token)).await, Put::Superseded);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use microcache_store::redis::{Redis, RedisSettings};
-use microcache_store::{EntryId, Put, Tier, TierError};
+use microcache_store::{EntryId, Put, SharedTier, Tier, TierError};
 use redis::Value;
 
 use crate::server::{Server, free_port};
@@ -112,12 +112,12 @@ async fn a_lost_server_costs_its_own_records_only() {
     for number in 0..60 {
         let id = id(number);
         if lost.contains(&id) {
-            assert!(redis.get(id, Some(HOUR)).await.is_err());
+            assert!(redis.get_or_claim(id, HOUR).await.is_err());
         } else {
             assert_eq!(body(&redis, id).await.as_deref(), Some("body"));
         }
     }
-    assert_eq!(redis.get(lost[0], None).await.unwrap_err(), TierError::Down);
+    assert_eq!(redis.get(lost[0]).await.unwrap_err(), TierError::Down);
     assert_eq!(redis.stats().degraded.len(), 1);
 }
 
@@ -135,7 +135,7 @@ async fn a_stopped_server_is_left_alone_and_comes_back() {
     eventually("all stored", async || {
         for number in 0..60 {
             let _ = redis
-                .put(id(number), crate::entry("head", "body"), HOUR, None)
+                .put(id(number), crate::entry("head", "body"), HOUR)
                 .await;
         }
         servers
@@ -148,16 +148,13 @@ async fn a_stopped_server_is_left_alone_and_comes_back() {
     let stopped = on(&servers[2], 60);
     servers[2].freeze();
     eventually("out of service", async || {
-        matches!(redis.get(stopped[0], None).await, Err(TierError::Down))
+        matches!(redis.get(stopped[0]).await, Err(TierError::Down))
     })
     .await;
     assert!(redis.remove(stopped[1]).await.is_err());
     servers[2].thaw();
     in_service(&redis).await;
-    eventually("in service", async || {
-        redis.get(stopped[0], None).await.is_ok()
-    })
-    .await;
+    eventually("in service", async || redis.get(stopped[0]).await.is_ok()).await;
     eventually("removed", async || {
         !on(&servers[2], 60).contains(&stopped[1])
     })
@@ -178,10 +175,7 @@ async fn slots_that_move_are_followed() {
         let _: Value = server.say(&format!("CLUSTER SETSLOT {slot} NODE {name}"));
     }
     eventually("stored at the new place", async || {
-        redis
-            .put(id(1), crate::entry("head", "body"), HOUR, None)
-            .await
-            == Ok(Put::Stored)
+        redis.put(id(1), crate::entry("head", "body"), HOUR).await == Ok(Put::Stored)
     })
     .await;
     assert_eq!(on(to, 2), [id(1)]);
@@ -200,7 +194,7 @@ async fn a_cluster_that_is_not_there_yet() {
         ..of(&servers)
     })
     .await;
-    assert_eq!(redis.get(id(1), None).await.unwrap_err(), TierError::Down);
+    assert_eq!(redis.get(id(1)).await.unwrap_err(), TierError::Down);
     assert_eq!(
         redis.stats().degraded,
         ["no server of the cluster has been reached"]
@@ -210,10 +204,7 @@ async fn a_cluster_that_is_not_there_yet() {
     }
     in_service(&redis).await;
     eventually("stored", async || {
-        redis
-            .put(id(1), crate::entry("head", "body"), HOUR, None)
-            .await
-            == Ok(Put::Stored)
+        redis.put(id(1), crate::entry("head", "body"), HOUR).await == Ok(Put::Stored)
     })
     .await;
 }

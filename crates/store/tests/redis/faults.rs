@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use microcache_store::redis::{Redis, RedisSettings};
-use microcache_store::{Claim, EntryId, Got, Put, Tier, TierError};
+use microcache_store::{Claim, EntryId, Put, SharedTier, Tier, TierError};
 
 use crate::server::Server;
 use crate::{HOUR, body, entry, eventually, id, in_service, pair, put, settings, start, win};
@@ -31,13 +31,13 @@ async fn a_server_that_is_killed_and_comes_back() {
     let (mut server, redis) = pair().await;
     put(&redis, id(1), "body", None).await;
     server.kill();
-    let lost = redis.get(id(1), None).await.unwrap_err();
+    let lost = redis.get(id(1)).await.unwrap_err();
     assert!(
         matches!(lost, TierError::Failed(_) | TierError::Down),
         "{lost}"
     );
     assert_eq!(
-        redis.get(id(1), Some(HOUR)).await.unwrap_err(),
+        redis.get_or_claim(id(1), HOUR).await.unwrap_err(),
         TierError::Down
     );
     assert_eq!(redis.claim(id(1), HOUR).await, Err(TierError::Down));
@@ -56,14 +56,14 @@ async fn a_server_that_stops_costs_some_deadlines_and_then_nothing() {
     let redis = impatient(&server).await;
     server.freeze();
     for _ in 0..3 {
-        let late = redis.get(id(1), Some(HOUR)).await.unwrap_err();
+        let late = redis.get_or_claim(id(1), HOUR).await.unwrap_err();
         assert_eq!(late, TierError::Timeout);
     }
-    let left_alone = redis.get(id(1), Some(HOUR)).await.unwrap_err();
+    let left_alone = redis.get_or_claim(id(1), HOUR).await.unwrap_err();
     assert_eq!(left_alone, TierError::Down);
     server.thaw();
     in_service(&redis).await;
-    eventually("found", async || redis.get(id(1), None).await.is_ok()).await;
+    eventually("found", async || redis.get(id(1)).await.is_ok()).await;
 }
 
 #[tokio::test]
@@ -90,9 +90,9 @@ async fn a_removal_is_delivered_when_the_server_is_back() {
     let redis = impatient(&server).await;
     server.freeze();
     assert!(redis.remove(id(1)).await.is_err());
-    let owed = redis.get(id(1), None).await.unwrap_err();
+    let owed = redis.get(id(1)).await.unwrap_err();
     assert_eq!(owed, TierError::Down);
-    let new = redis.put(id(1), entry("head", "new"), HOUR, None).await;
+    let new = redis.put(id(1), entry("head", "new"), HOUR).await;
     assert_eq!(new, Err(TierError::Down));
     server.thaw();
     in_service(&redis).await;
@@ -113,7 +113,7 @@ async fn more_removals_than_are_remembered_remove_everything_of_ours() {
     for number in 0..3 {
         assert!(redis.remove(id(number)).await.is_err());
     }
-    let all_owed = redis.get(id(49), None).await.unwrap_err();
+    let all_owed = redis.get(id(49)).await.unwrap_err();
     assert_eq!(all_owed, TierError::Down);
     server.thaw();
     in_service(&redis).await;
@@ -143,7 +143,7 @@ async fn one_operation_more_than_the_bound_fails_at_once() {
     })
     .await;
     server.freeze();
-    let (one, two) = (redis.get(id(1), None), redis.get(id(2), None));
+    let (one, two) = (redis.get(id(1)), redis.get(id(2)));
     tokio::pin!(one);
     // Polled once, which takes the only place.
     assert!(is_pending(&mut one).await);
@@ -215,7 +215,7 @@ async fn one_connection_that_leads_nowhere_is_found_out() {
     eventually("all of them are read again", async || {
         let mut all = true;
         for id in &ids {
-            all &= matches!(redis.get(*id, None).await, Ok(Got::Entry(_)));
+            all &= matches!(redis.get(*id).await, Ok(Some(_)));
         }
         all
     })

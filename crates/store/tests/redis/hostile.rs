@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use microcache_store::redis::RedisSettings;
-use microcache_store::{Got, Put, Tier, TierError};
+use microcache_store::{Entry, Got, Put, SharedTier, Tier, TierError};
 use redis::Cmd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -11,12 +11,26 @@ use tokio::net::TcpListener;
 use crate::server::Server;
 use crate::{HOUR, body, id, in_service, pair, put, settings, start, win};
 
+/// What is found under an id, by who would bring what is missing or not.
+async fn look(
+    redis: &microcache_store::redis::Redis,
+    is_claimed: bool,
+) -> Result<Option<Entry>, TierError> {
+    if !is_claimed {
+        return redis.get(id(1)).await;
+    }
+    Ok(match redis.get_or_claim(id(1), HOUR).await? {
+        Got::Entry(entry) => Some(entry),
+        Got::Missing(_) => None,
+    })
+}
+
 /// Does something to the keys of a record, and expects that it is told apart and gone afterwards.
 async fn check(server: &Server, redis: &microcache_store::redis::Redis, setup: &Cmd) {
     let before = redis.stats().corrupt;
-    for claim in [None, Some(HOUR)] {
+    for is_claimed in [false, true] {
         let _: redis::Value = server.send(setup);
-        match redis.get(id(1), claim).await {
+        match look(redis, is_claimed).await {
             Err(TierError::Corrupt(_)) => {}
             other => panic!("{other:?}"),
         }
@@ -79,7 +93,7 @@ async fn a_claim_of_another_type() {
     let () = server.send(redis::cmd("DEL").arg(&claim));
     let () = server.send(redis::cmd("LPUSH").arg(&claim).arg("a"));
     let stored = redis
-        .put(id(1), crate::entry("head", "body"), HOUR, Some(token))
+        .put_claimed(id(1), crate::entry("head", "body"), HOUR, token)
         .await;
     assert!(matches!(stored, Err(TierError::Corrupt(_))), "{stored:?}");
     in_service(&redis).await;
@@ -129,16 +143,14 @@ async fn servers_that_lie() {
             ..settings(&liar(reply).await)
         };
         let redis = start(settings).await;
-        for claim in [None, Some(HOUR)] {
-            match redis.get(id(1), claim).await {
+        for is_claimed in [false, true] {
+            match look(&redis, is_claimed).await {
                 Err(error) => assert!(!error.to_string().contains(char::is_control)),
-                Ok(Got::Missing(_)) => {}
-                Ok(Got::Entry(entry)) => panic!("{entry:?}"),
+                Ok(None) => {}
+                Ok(Some(entry)) => panic!("{entry:?}"),
             }
         }
-        let _ = redis
-            .put(id(1), crate::entry("head", "body"), HOUR, None)
-            .await;
+        let _ = redis.put(id(1), crate::entry("head", "body"), HOUR).await;
         let _ = redis.remove(id(1)).await;
     }
 }

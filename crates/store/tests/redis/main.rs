@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_store::redis::{Redis, RedisSettings};
-use microcache_store::{Claim, Content, Entry, EntryId, Got, Put, Tier, Token};
+use microcache_store::{Claim, Content, Entry, EntryId, Got, Put, SharedTier, Tier, Token};
 use tokio::runtime::Handle;
 
 use crate::server::Server;
@@ -59,26 +59,30 @@ fn entry(head: &str, body: &str) -> Entry {
 }
 
 async fn put(redis: &Redis, id: EntryId, body: &str, token: Option<Token>) -> Put {
-    let put = redis.put(id, entry("head", body), HOUR, token).await;
+    let entry = entry("head", body);
+    let put = match token {
+        Some(token) => redis.put_claimed(id, entry, HOUR, token).await,
+        None => redis.put(id, entry, HOUR).await,
+    };
     put.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The body under an id, if there is one.
 async fn body(redis: &Redis, id: EntryId) -> Option<String> {
-    match redis.get(id, None).await {
-        Ok(Got::Entry(entry)) => {
+    match redis.get(id).await {
+        Ok(Some(entry)) => {
             let body = entry.body.bytes().expect("in memory").to_vec();
             Some(String::from_utf8(body).expect("text"))
         }
-        Ok(Got::Missing(None)) => None,
+        Ok(None) => None,
         other => panic!("{other:?}"),
     }
 }
 
 /// What a caller that would bring a missing record is told.
 async fn ask(redis: &Redis, id: EntryId, hold: Duration) -> Claim {
-    match redis.get(id, Some(hold)).await {
-        Ok(Got::Missing(Some(claim))) => claim,
+    match redis.get_or_claim(id, hold).await {
+        Ok(Got::Missing(claim)) => claim,
         other => panic!("{other:?}"),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_store::redis::RedisSettings;
-use microcache_store::{Content, Entry, FileBody, Got, Put, Tier};
+use microcache_store::{Content, Entry, FileBody, Got, Put, SharedTier, Tier};
 
 use crate::server::Server;
 use crate::{HOUR, body, entry, id, pair, put, settings, start, win};
@@ -15,11 +15,11 @@ use crate::{HOUR, body, entry, id, pair, put, settings, start, win};
 async fn what_is_stored_is_found_by_another_process_until_it_is_removed() {
     let (server, one) = pair().await;
     let two = start(settings(&server.url())).await;
-    assert_eq!((one.name(), one.is_shared()), ("redis", true));
+    assert_eq!(one.name(), "redis");
     assert_eq!(body(&two, id(1)).await, None);
 
     assert_eq!(put(&one, id(1), "body", None).await, Put::Stored);
-    let Ok(Got::Entry(found)) = two.get(id(1), Some(HOUR)).await else {
+    let Ok(Got::Entry(found)) = two.get_or_claim(id(1), HOUR).await else {
         panic!("not found");
     };
     assert_eq!(
@@ -47,11 +47,8 @@ async fn any_bytes_come_back() {
             head: head.clone(),
             body,
         };
-        assert_eq!(
-            redis.put(id(number), entry, HOUR, None).await,
-            Ok(Put::Stored)
-        );
-        let Ok(Got::Entry(found)) = redis.get(id(number), None).await else {
+        assert_eq!(redis.put(id(number), entry, HOUR).await, Ok(Put::Stored));
+        let Ok(Some(found)) = redis.get(id(number)).await else {
             panic!("not found");
         };
         assert_eq!(found.head, head);
@@ -67,9 +64,11 @@ async fn the_server_forgets_a_record_in_its_time() {
     for (expires, at_most) in [(HOUR, HOUR), (forever, Duration::from_hours(366 * 24))] {
         let token = win(&redis, id(1)).await;
         for token in [Some(token), None] {
-            let stored = redis
-                .put(id(1), entry("head", "body"), expires, token)
-                .await;
+            let entry = entry("head", "body");
+            let stored = match token {
+                Some(token) => redis.put_claimed(id(1), entry, expires, token).await,
+                None => redis.put(id(1), entry, expires).await,
+            };
             assert_eq!(stored, Ok(Put::Stored));
             let left = server.say::<u64>(&format!("PTTL {key}"));
             assert!(
@@ -80,7 +79,7 @@ async fn the_server_forgets_a_record_in_its_time() {
         redis.remove(id(1)).await.unwrap();
     }
     let stored = redis
-        .put(id(1), entry("head", "body"), Duration::ZERO, None)
+        .put(id(1), entry("head", "body"), Duration::ZERO)
         .await;
     assert_eq!(stored, Ok(Put::Stored));
 }
@@ -101,8 +100,8 @@ async fn what_is_too_large_is_refused() {
     // A record from a process that takes more is none of this one's business.
     let other = start(settings(&server.url())).await;
     assert_eq!(put(&other, id(3), "1234567", None).await, Put::Stored);
-    assert!(redis.get(id(3), None).await.is_err());
-    assert!(redis.get(id(3), Some(HOUR)).await.is_err());
+    assert!(redis.get(id(3)).await.is_err());
+    assert!(redis.get_or_claim(id(3), HOUR).await.is_err());
     assert_eq!(body(&other, id(3)).await.as_deref(), Some("1234567"));
     assert_eq!(redis.stats().corrupt, 0);
 }
@@ -116,7 +115,7 @@ async fn a_body_in_a_file_is_refused() {
         head: Bytes::new(),
         body: Content::File(Arc::new(file)),
     };
-    assert_eq!(redis.put(id(1), entry, HOUR, None).await, Ok(Put::Refused));
+    assert_eq!(redis.put(id(1), entry, HOUR).await, Ok(Put::Refused));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use microcache_store::redis::{ClientCertificate, Redis, RedisSettings};
-use microcache_store::{Put, Tier};
+use microcache_store::{Put, SharedTier, Tier};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -99,7 +99,7 @@ async fn a_server_that_is_no_cluster() {
 async fn a_server_that_is_not_there_yet() {
     let port = free_port();
     let redis = start(settings(&format!("redis://127.0.0.1:{port}"))).await;
-    assert!(redis.get(id(1), None).await.is_err());
+    assert!(redis.get(id(1)).await.is_err());
     let degraded = redis.stats().degraded;
     assert!(
         degraded[0].contains(&format!("127.0.0.1:{port}: ")),
