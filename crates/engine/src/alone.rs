@@ -110,12 +110,20 @@ impl Engine {
                     self.update_from_head(lone, &why, &incoming, &stored, &response, times);
                 }
             } else if !(is_refusal(response.status) && stored.is_some())
-                && let Ok(lifetime) = judge(&self, route, &facts, &response, request_time, now)
+                && let Ok(keepable) = judge(
+                    &self,
+                    route,
+                    lone.key(),
+                    &facts,
+                    &response,
+                    request_time,
+                    now,
+                )
                 && let Some(leader) = lone.lead()
             {
                 let key = leader.key();
                 let (copy, body) =
-                    self.begin_fill(key, route, response, lifetime, &incoming, request_time);
+                    self.begin_fill(key, route, response, keepable, &incoming, request_time);
                 let filling = Arc::clone(&copy.filling);
                 let (engine, number) = (Arc::clone(&self), why.route);
                 tokio::spawn(
@@ -200,8 +208,8 @@ impl Engine {
         let comparable = fields.contains("etag")
             || fields.contains("last-modified")
             || response.length.is_some();
-        let is_any = vary::of_response(fields, &route.rules.vary_ignored) == Vary::Any;
-        let same_vary = !is_any && self.vary_of(key, &route.rules, fields) == stored.vary;
+        let named = vary::of_response(fields, &route.rules.vary_ignored);
+        let same_vary = named != Vary::Any && self.cache.vary_of(key, named.names()) == stored.vary;
         response.status == 200 && stored.status == 200 && comparable && same_vary
     }
 }

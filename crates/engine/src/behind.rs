@@ -36,7 +36,7 @@ impl Engine {
             Behind::Ask(claimed) => claimed,
             found @ Behind::Found(..) => return found,
         };
-        match self.application_page(fetch).await {
+        match self.application_page(leader.key(), fetch).await {
             Some(hit) => {
                 // It is not written behind memory, where the next process finds it as this one
                 // has: the claim is given back.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_policy::vary::{self, Selection, VaryNames};
 use microcache_policy::{
-    CacheKind, CacheStatus, Detail, Fields, FieldsBuf, Lifetime, OriginView, RequestFacts, Rules,
-    Storable, Time, date, fields_to_store, storable, tags,
+    CacheKind, CacheStatus, Detail, Fields, FieldsBuf, Lifetime, OriginView, RequestFacts,
+    ResponseFacts, Rules, Storable, Time, TooManyTags, date, fields_to_store, storable,
 };
 use microcache_store::{Claimed, Spooling, Stored, TagNumbers};
 use tokio::time::{Instant, timeout};
@@ -71,27 +71,25 @@ impl Engine {
         key: &[u8],
         route: &Route,
         mut response: OriginResponse,
-        lifetime: Lifetime,
+        keepable: Keepable,
         incoming: &Incoming,
         began: Time,
     ) -> (LeadersCopy, Body) {
-        let vary = self.vary_of(key, &route.rules, response.fields.fields());
+        let vary = self.cache.vary_of(key, keepable.named);
         let mut selection = Selection::new();
         vary::select(&vary, &incoming.origin_view(&route.rules), &mut selection);
-        let fields = fields_to_store(response.fields.fields(), &route.rules);
-        let tags = tags_of(key, response.fields.fields(), &route.rules);
         let fill = Fill::new(&self.fill_budget);
         let reader = fill.reader().expect("nothing has been let go of yet");
         let filling = Filling {
             status: response.status,
-            fields: fields.into_block().into(),
+            fields: keepable.fields.into_block().into(),
             length: response.length,
-            lifetime,
+            lifetime: keepable.lifetime,
             vary,
             selection: Bytes::copy_from_slice(&selection),
             asker: incoming.asker(),
             began,
-            tags,
+            tags: keepable.tags,
             fill,
         };
         response.fields.remove("age");
@@ -101,12 +99,6 @@ impl Engine {
             fields: response.fields.into_block().into(),
         };
         (copy, response.body)
-    }
-
-    /// What a response of a key counts as varying on, and not only what it names itself.
-    pub(crate) fn vary_of(&self, key: &[u8], rules: &Rules, response: Fields<'_>) -> VaryNames {
-        let named = vary::of_response(response, &rules.vary_ignored).names();
-        self.cache.vary_of(key, named)
     }
 
     /// Pumps the body into the fill, and the whole into the store.
@@ -298,31 +290,39 @@ impl Drop for EndOfBody<'_> {
     }
 }
 
-/// Whether an answer may be kept; if not, why not.
+/// What is kept of an answer beside its body.
+pub(crate) struct Keepable {
+    pub(crate) fields: FieldsBuf,
+    pub(crate) lifetime: Lifetime,
+    /// What it says that it varies on.
+    named: VaryNames,
+    tags: TagNumbers,
+}
+
+/// Whether the answer to what was asked for `key` may be kept; if not, why not.
 pub(crate) fn judge(
     engine: &Engine,
     route: &Route,
+    key: &[u8],
     facts: &RequestFacts,
     response: &OriginResponse,
     request_time: Time,
     now: Time,
-) -> Result<Lifetime, Detail> {
+) -> Result<Keepable, Detail> {
     if response
         .length
         .is_some_and(|length| length > engine.largest(route))
     {
         return Err(Detail::TooLarge);
     }
-    let fields = response.fields.fields();
-    match storable(
-        facts,
-        response.status,
-        fields,
-        request_time,
-        now,
-        &route.rules,
-    ) {
-        Storable::Yes(lifetime) => Ok(lifetime),
+    let read = ResponseFacts::read(response.fields.fields(), &route.rules);
+    match storable(facts, response.status, &read, request_time, now) {
+        Storable::Yes(lifetime) => Ok(Keepable {
+            fields: fields_to_store(&read),
+            lifetime,
+            tags: tags_of(key, &read),
+            named: read.into_vary().names(),
+        }),
         Storable::No(why) => Err(why.detail()),
     }
 }
@@ -339,7 +339,9 @@ impl Engine {
         request: &OriginView<'_>,
         began: Time,
     ) -> Stored {
-        let vary = self.vary_of(key, request.rules, fields.fields());
+        let read = ResponseFacts::read(fields.fields(), request.rules);
+        let tags = tags_of(key, &read);
+        let vary = self.cache.vary_of(key, read.into_vary().names());
         let mut selection = Selection::new();
         vary::select(&vary, request, &mut selection);
         Stored::new(
@@ -351,14 +353,16 @@ impl Engine {
             &selection,
             began,
         )
-        .with_tags(tags_of(key, fields.fields(), request.rules))
+        .with_tags(tags)
     }
 }
 
 /// By what a response may be purged together with others. One with too many tags is not stored.
-fn tags_of(key: &[u8], response: Fields<'_>, rules: &Rules) -> TagNumbers {
-    let tags = tags::of_response(response, rules).unwrap_or_default();
-    tag_numbers(key, tags.iter())
+fn tags_of(key: &[u8], response: &ResponseFacts<'_>) -> TagNumbers {
+    match response.tags() {
+        Ok(tags) => tag_numbers(key, tags.iter()),
+        Err(TooManyTags) => TagNumbers::default(),
+    }
 }
 
 /// What a recipient adds to a response (RFC 9110 §6.6.1, §7.6.3).

@@ -99,7 +99,8 @@ impl Engine {
         let (route, now) = (&self.routes[fetch.route], times.response);
         complete(&mut response.fields, &route.rules, now);
         let facts = fetch.facts;
-        let judged = judge(self, route, &facts, &response, times.request, now);
+        let key = leader.key();
+        let judged = judge(self, route, key, &facts, &response, times.request, now);
         let keeps_stale = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
         if is_origin_failure(response.status)
             && (judged.is_err() || fetch.stored.as_ref().is_some_and(keeps_stale))
@@ -114,10 +115,10 @@ impl Engine {
             return fetch.conclude(self, &leader, Verdict::Refused(response, why));
         }
         match judged {
-            Ok(lifetime) => {
+            Ok(keepable) => {
                 let (key, incoming) = (leader.key(), &fetch.incoming);
                 let (copy, body) =
-                    self.begin_fill(key, route, response, lifetime, incoming, times.request);
+                    self.begin_fill(key, route, response, keepable, incoming, times.request);
                 let filling = Arc::clone(&copy.filling);
                 let view = filling.asker.origin_view(&route.rules);
                 self.cache

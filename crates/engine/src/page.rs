@@ -1,11 +1,11 @@
 //! Pages that an application itself keeps behind memory, for nginx to find them there.
 
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{FieldsBuf, Reuse, fields_to_store, reuse};
+use microcache_policy::{FieldsBuf, Reuse, reuse};
 use microcache_store::{Hit, Memory, Stored};
 
 use crate::body::Body;
-use crate::keep::{complete, judge};
+use crate::keep::{Keepable, complete, judge};
 use crate::lead::Fetch;
 use crate::origin::OriginResponse;
 use crate::serve::Engine;
@@ -13,7 +13,7 @@ use crate::serve::Engine;
 impl Engine {
     /// The page that the application keeps for this request, as if the origin had just sent it
     /// without a word on caching: it is for everyone and lives as long as the route says.
-    pub(crate) async fn application_page(&self, fetch: &Fetch) -> Option<Hit> {
+    pub(crate) async fn application_page(&self, key: &[u8], fetch: &Fetch) -> Option<Hit> {
         let incoming = &fetch.incoming;
         let page = self
             .cache
@@ -31,12 +31,13 @@ impl Engine {
             body: Body::Empty,
             tunnel: None,
         };
-        let lifetime = judge(self, route, &fetch.facts, &response, now, now).ok()?;
+        let Keepable {
+            fields, lifetime, ..
+        } = judge(self, route, key, &fetch.facts, &response, now, now).ok()?;
         // Who reloads wants the origin's word, and so does a route that keeps nothing.
         if reuse(&lifetime, &fetch.facts, now) != Reuse::Fresh {
             return None;
         }
-        let fields = fields_to_store(response.fields.fields(), &route.rules);
         Some(Memory::hold(Stored::new(
             response.status,
             fields.fields().as_block(),

@@ -4,7 +4,7 @@
 //! consider the response stale: that is what zero says here. A window that is written wrongly is
 //! none.
 
-use crate::fields::{Fields, split_list};
+use crate::fields::split_list;
 use crate::syntax::is_token;
 use crate::time::Millis;
 
@@ -47,15 +47,6 @@ pub(crate) enum Argument<'a> {
 }
 
 impl ResponseDirectives {
-    /// Reads every line of `Cache-Control`.
-    pub(crate) fn read(response: Fields<'_>) -> Self {
-        let mut all = Self::default();
-        for (name, argument) in directives(response, "cache-control") {
-            all.note(name, argument);
-        }
-        all
-    }
-
     pub(crate) const fn says(&self, directive: Directive) -> bool {
         self.said & (1 << directive as u8) != 0
     }
@@ -77,19 +68,23 @@ impl ResponseDirectives {
             self.note_restrictions(text);
         }
         let plain = argument == Argument::None;
-        match name.to_ascii_lowercase().as_slice() {
-            b"no-store" => self.say(Directive::NoStore),
-            b"no-cache" if !argument.names_fields() => self.say(Directive::NoCache),
-            b"private" if !argument.names_fields() => self.say(Directive::Private),
-            b"public" if plain => self.say(Directive::Public),
-            b"must-revalidate" => self.say(Directive::MustRevalidate),
-            b"proxy-revalidate" => self.say(Directive::ProxyRevalidate),
-            b"must-understand" if plain => self.say(Directive::MustUnderstand),
-            b"immutable" => self.immutable = true,
-            b"max-age" => set_once(&mut self.max_age, argument),
-            b"s-maxage" => set_once(&mut self.s_maxage, argument),
-            b"stale-while-revalidate" => set_once(&mut self.stale_while_revalidate, argument),
-            b"stale-if-error" => set_once(&mut self.stale_if_error, argument),
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        // The length alone tells most names apart.
+        match name.len() {
+            6 if plain && is("public") => self.say(Directive::Public),
+            7 if is("max-age") => set_once(&mut self.max_age, argument),
+            7 if is("private") && !argument.names_fields() => self.say(Directive::Private),
+            8 if is("no-store") => self.say(Directive::NoStore),
+            8 if is("no-cache") && !argument.names_fields() => self.say(Directive::NoCache),
+            8 if is("s-maxage") => set_once(&mut self.s_maxage, argument),
+            9 if is("immutable") => self.immutable = true,
+            14 if is("stale-if-error") => set_once(&mut self.stale_if_error, argument),
+            15 if is("must-revalidate") => self.say(Directive::MustRevalidate),
+            15 if plain && is("must-understand") => self.say(Directive::MustUnderstand),
+            16 if is("proxy-revalidate") => self.say(Directive::ProxyRevalidate),
+            22 if is("stale-while-revalidate") => {
+                set_once(&mut self.stale_while_revalidate, argument);
+            }
             _ => {}
         }
     }
@@ -146,7 +141,7 @@ impl RequestDirectives {
     /// Takes in one line of `Cache-Control`. An invalid number says nothing; of two the stricter
     /// counts.
     pub(crate) fn note_line(&mut self, value: &[u8]) {
-        for (name, argument) in line_directives(value) {
+        for (name, argument) in of_line(value) {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
             if is("max-age") {
                 let value = argument.delta_millis();
@@ -221,17 +216,9 @@ fn unquoted(text: &[u8]) -> &[u8] {
         .unwrap_or(text)
 }
 
-/// The directives of all lines called `name`.
-pub(crate) fn directives<'a>(
-    fields: Fields<'a>,
-    name: &str,
-) -> impl Iterator<Item = (&'a [u8], Argument<'a>)> {
-    fields.all(name).flat_map(line_directives)
-}
-
 /// The directives of one line. If its quotes do not pair up, every comma separates, so that no
 /// restriction hides behind a stray quote.
-fn line_directives(value: &[u8]) -> impl Iterator<Item = (&[u8], Argument<'_>)> {
+pub(crate) fn of_line(value: &[u8]) -> impl Iterator<Item = (&[u8], Argument<'_>)> {
     let paired = quotes_pair_up(value);
     let minding = paired.then(|| split_list(value)).into_iter().flatten();
     let plainly = (!paired)
@@ -275,10 +262,18 @@ fn directive(member: &[u8]) -> (&[u8], Argument<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::response::ResponseFacts;
+    use crate::rules::Rules;
+    use crate::testing::fields;
+
+    fn read_lines(lines: &str) -> ResponseDirectives {
+        ResponseFacts::read(fields(lines).fields(), &Rules::default())
+            .said
+            .directives
+    }
 
     fn read(value: &str) -> ResponseDirectives {
-        let block = format!("Cache-Control: {value}\r\n");
-        ResponseDirectives::read(Fields::new(block.as_bytes()))
+        read_lines(&format!("Cache-Control: {value}"))
     }
 
     #[test]
@@ -313,11 +308,10 @@ mod tests {
 
     #[test]
     fn duplicates_in_several_lines_conflict_too() {
-        let fields = Fields::new(
-            b"Cache-Control: max-age=5\r\n\
-              Cache-control: s-maxage=3\r\nCACHE-CONTROL: max-age=1\r\n",
+        let all = read_lines(
+            "Cache-Control: max-age=5\n\
+             Cache-control: s-maxage=3\nCACHE-CONTROL: max-age=1",
         );
-        let all = ResponseDirectives::read(fields);
         assert_eq!((all.max_age, all.s_maxage), (Some(0), Some(3_000)));
     }
 

@@ -2,7 +2,7 @@
 
 use crate::date;
 use crate::directives::{Directive, ResponseDirectives, delta_seconds};
-use crate::fields::Fields;
+use crate::response::ResponseFacts;
 use crate::rules::Rules;
 use crate::time::{Millis, Time};
 
@@ -27,116 +27,111 @@ pub(crate) enum Freshness {
     Unknown,
 }
 
-/// The directives that are in force for a response, and whether a targeted field gave them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InForce {
-    pub(crate) directives: ResponseDirectives,
-    pub(crate) targeted: bool,
+/// A response, and when it came.
+pub(crate) struct Arrived<'r, 'a> {
+    pub(crate) facts: &'r ResponseFacts<'a>,
+    pub(crate) status: u16,
+    requested: Time,
+    pub(crate) received: Time,
+    /// `Date`, or the time of receipt where it is missing or invalid (RFC 9110 §6.6.1).
+    date: Time,
+    /// How long the origin itself says that it is fresh.
+    explicit: Option<Millis>,
 }
 
-/// Who says how long the response is fresh: targeted field, `s-maxage`, `max-age`, `Expires`, then
-/// the route.
-pub(crate) fn freshness(
-    in_force: &InForce,
-    status: u16,
-    response: Fields<'_>,
-    received: Time,
-    rules: &Rules,
-) -> Freshness {
-    let explicit = explicit(in_force, response, received);
-    let by_status = rules
-        .status_ttl
-        .iter()
-        .find(|(of, _)| *of == status)
-        .map(|(_, ttl)| *ttl);
-    let storable = explicit.is_some() || by_status.is_some() || IMPLICIT_STATUSES.contains(&status);
-    match (rules.forced_ttl, explicit, by_status) {
-        _ if !storable => Freshness::Unknown,
-        (Some(forced), ..) => Freshness::Operator(forced),
-        (None, Some(lifetime), _) => Freshness::Explicit(lifetime),
-        (None, None, Some(ttl)) => Freshness::Operator(ttl),
-        (None, None, None) => heuristic(response, received, rules)
-            .map_or(Freshness::Operator(rules.ttl), Freshness::Heuristic),
+impl<'r, 'a> Arrived<'r, 'a> {
+    pub(crate) fn new(
+        facts: &'r ResponseFacts<'a>,
+        status: u16,
+        requested: Time,
+        received: Time,
+    ) -> Self {
+        let date = facts
+            .seen
+            .date
+            .and_then(|value| date::parse(value, received));
+        let date = date.unwrap_or(received);
+        let directives = &facts.said.directives;
+        let stated = directives.s_maxage.or(directives.max_age);
+        let expires = || expires(facts, date, received).filter(|_| !facts.is_targeted);
+        Self {
+            facts,
+            status,
+            requested,
+            received,
+            date,
+            explicit: stated.or_else(expires),
+        }
     }
-}
 
-/// A response may be used only after validation, every time. Without a word on freshness, an old
-/// `Pragma: no-cache` says so too.
-pub(crate) fn must_validate(in_force: &InForce, response: Fields<'_>, received: Time) -> bool {
-    let pragma = || {
-        let silent = !response.contains("cache-control")
-            && !in_force.targeted
-            && explicit(in_force, response, received).is_none();
-        silent
-            && response
-                .members("pragma")
-                .any(|member| member.eq_ignore_ascii_case(b"no-cache"))
-    };
-    in_force.directives.says(Directive::NoCache) || pragma()
-}
+    /// Whether the origin itself says how long the response is fresh.
+    pub(crate) const fn is_explicit(&self) -> bool {
+        self.explicit.is_some()
+    }
 
-/// Whether the origin itself says how long the response is fresh.
-pub(crate) fn is_explicit(in_force: &InForce, response: Fields<'_>, received: Time) -> bool {
-    explicit(in_force, response, received).is_some()
-}
+    /// Who says how long the response is fresh: targeted field, `s-maxage`, `max-age`, `Expires`, then
+    /// the route.
+    pub(crate) fn freshness(&self) -> Freshness {
+        let rules = self.facts.rules;
+        let by_status = rules
+            .status_ttl
+            .iter()
+            .find(|(of, _)| *of == self.status)
+            .map(|(_, ttl)| *ttl);
+        let storable =
+            self.is_explicit() || by_status.is_some() || IMPLICIT_STATUSES.contains(&self.status);
+        match (rules.forced_ttl, self.explicit, by_status) {
+            _ if !storable => Freshness::Unknown,
+            (Some(forced), ..) => Freshness::Operator(forced),
+            (None, Some(lifetime), _) => Freshness::Explicit(lifetime),
+            (None, None, Some(ttl)) => Freshness::Operator(ttl),
+            (None, None, None) => self
+                .heuristic()
+                .map_or(Freshness::Operator(rules.ttl), Freshness::Heuristic),
+        }
+    }
 
-fn explicit(in_force: &InForce, response: Fields<'_>, received: Time) -> Option<Millis> {
-    let directives = &in_force.directives;
-    let stated = directives.s_maxage.or(directives.max_age);
-    stated.or_else(|| {
-        (!in_force.targeted)
-            .then(|| expires(response, received))
-            .flatten()
-    })
+    /// A response may be used only after validation, every time. Without a word on freshness, an old
+    /// `Pragma: no-cache` says so too.
+    pub(crate) const fn must_validate(&self) -> bool {
+        let pragma = self.facts.says_pragma_no_cache() && !self.is_explicit();
+        self.facts.says(Directive::NoCache) || pragma
+    }
+
+    /// `corrected_initial_age` of §4.2.3.
+    pub(crate) fn initial_age(&self) -> Millis {
+        let apparent = self.received.since(self.date);
+        let apparent = if apparent < DATE_RESOLUTION {
+            0
+        } else {
+            apparent
+        };
+        let delay = self.received.since(self.requested);
+        apparent.max(self.age_value().saturating_add(delay))
+    }
+
+    /// The first member of `Age` counts; an invalid one says nothing (§5.1).
+    fn age_value(&self) -> Millis {
+        let seconds = self.facts.seen.age.and_then(delta_seconds);
+        seconds.map_or(0, |seconds| seconds * 1000)
+    }
+
+    /// A percentage of the time since the last modification.
+    fn heuristic(&self) -> Option<Millis> {
+        let percent = self.facts.rules.heuristic?;
+        let modified = date::parse(self.facts.seen.last_modified?, self.received)?;
+        let unchanged_for = self.date.since(modified);
+        (unchanged_for > 0).then(|| unchanged_for / 100 * u64::from(percent))
+    }
 }
 
 /// `Expires` minus `Date`. An invalid value, or two different ones, lie in the past (§5.3, §4.2.1).
-fn expires(response: Fields<'_>, received: Time) -> Option<Millis> {
-    let mut lines = response.all("expires");
-    let first = lines.next()?;
-    if lines.any(|other| other != first) {
+fn expires(facts: &ResponseFacts<'_>, date: Time, received: Time) -> Option<Millis> {
+    let value = facts.seen.expires?;
+    if facts.seen.expires_differ {
         return Some(0);
     }
-    let lifetime = date::parse(first, received)
-        .map_or(0, |expires| expires.since(date_of(response, received)));
-    Some(lifetime)
-}
-
-/// `corrected_initial_age` of §4.2.3.
-pub(crate) fn initial_age(response: Fields<'_>, requested: Time, received: Time) -> Millis {
-    let apparent = received.since(date_of(response, received));
-    let apparent = if apparent < DATE_RESOLUTION {
-        0
-    } else {
-        apparent
-    };
-    let corrected = age_value(response).saturating_add(received.since(requested));
-    apparent.max(corrected)
-}
-
-/// The first member of `Age` counts; an invalid one says nothing (§5.1).
-fn age_value(response: Fields<'_>) -> Millis {
-    response
-        .members("age")
-        .next()
-        .and_then(delta_seconds)
-        .map_or(0, |seconds| seconds * 1000)
-}
-
-/// `Date`, or the time of receipt where it is missing or invalid (RFC 9110 §6.6.1).
-fn date_of(response: Fields<'_>, received: Time) -> Time {
-    response
-        .get("date")
-        .and_then(|value| date::parse(value, received))
-        .unwrap_or(received)
-}
-
-/// A percentage of the time since the last modification.
-fn heuristic(response: Fields<'_>, received: Time, rules: &Rules) -> Option<Millis> {
-    let percent = rules.heuristic?;
-    let modified = date::parse(response.get("last-modified")?, received)?;
-    let unchanged_for = date_of(response, received).since(modified);
-    (unchanged_for > 0).then(|| unchanged_for / 100 * u64::from(percent))
+    Some(date::parse(value, received).map_or(0, |expires| expires.since(date)))
 }
 
 /// How long a response may be served stale, while it is refreshed and when the origin fails.
@@ -310,9 +305,10 @@ mod tests {
 
     #[test]
     fn the_time_the_origin_took_counts_as_age() {
-        let response = fields("Age: 3");
-        let age = initial_age(response.fields(), RECEIVED, RECEIVED.plus(1_500));
-        assert_eq!(age, 4_500);
+        let (response, rules) = (fields("Age: 3"), Rules::default());
+        let facts = ResponseFacts::read(response.fields(), &rules);
+        let arrived = Arrived::new(&facts, 200, RECEIVED, RECEIVED.plus(1_500));
+        assert_eq!(arrived.initial_age(), 4_500);
     }
 
     #[test]

@@ -71,13 +71,23 @@ pub fn end_to_end(fields: Fields<'_>) -> FieldsBuf {
 }
 
 /// The fields that `Connection` names and is allowed to: mostly none.
+#[derive(Debug, Default)]
 pub struct Nominated<'a>(SmallVec<[&'a [u8]; 2]>);
 
 impl<'a> Nominated<'a> {
     /// Those of a message with these fields.
     pub fn by(fields: Fields<'a>) -> Self {
-        let options = fields.members("connection");
-        Self(options.filter(|option| is_removable(option)).collect())
+        let mut nominated = Self::default();
+        for value in fields.all("connection") {
+            nominated.note(value);
+        }
+        nominated
+    }
+
+    /// Takes in the value of one line.
+    pub(crate) fn note(&mut self, connection: &'a [u8]) {
+        let options = split_list(connection);
+        self.0.extend(options.filter(|option| is_removable(option)));
     }
 
     /// Whether a field of the same message stays behind at the next hop: because it is one of

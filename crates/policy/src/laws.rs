@@ -17,13 +17,13 @@ use crate::patterns::Patterns;
 use crate::precondition::precondition;
 use crate::range::{RangeVerdict, range};
 use crate::request::RequestFacts;
+use crate::response::ResponseFacts;
 use crate::reuse::{Reuse, on_error, reuse};
 use crate::rules::{KeyRules, Query, Rules};
 use crate::status::{CacheStatus, Forward};
 use crate::storable::{NotStorable, Storable, storable};
-use crate::stored_fields::fields_to_store;
-use crate::tags::{self, TagKind, invalidated_groups};
-use crate::testing::{RECEIVED, fields, get, judge, view};
+use crate::tags::{TagKind, invalidated_groups};
+use crate::testing::{RECEIVED, fields, get, judge, tags_of, to_store, view};
 use crate::time::Time;
 use crate::validate::{head_update, merge_not_modified, same_representation};
 use crate::vary::{self, Selection, Vary, VaryNames};
@@ -397,7 +397,8 @@ proptest! {
             Vec::from_iter(tags.clone()).join(", "),
             groups.iter().map(quote).collect::<Vec<_>>().join(", "),
         ));
-        let read = tags::of_response(response.fields(), &Rules::default()).expect("few");
+        let rules = Rules::default();
+        let read = tags_of(&response, &rules).expect("few");
         let of = |kind| {
             let names = read.iter().filter(|tag| tag.kind == kind);
             let names = names.map(|tag| String::from_utf8_lossy(tag.name).into_owned());
@@ -454,8 +455,8 @@ proptest! {
     #[test]
     fn stored_and_forwarded_fields_are_stable(response in any_fields()) {
         let rules = Rules::default();
-        let stored = fields_to_store(response.fields(), &rules);
-        prop_assert_eq!(fields_to_store(stored.fields(), &rules), stored);
+        let stored = to_store(&response, &rules);
+        prop_assert_eq!(to_store(&stored, &rules), stored);
         let forwarded = end_to_end(response.fields());
         prop_assert_eq!(end_to_end(forwarded.fields()), forwarded);
     }
@@ -516,13 +517,14 @@ fn judge_everything(
     }
     let mut forwarded = FieldsBuf::from(request);
     vary::normalise(&mut forwarded, &rules);
-    match storable(&facts, status, response, now, now, &rules) {
+    let read = ResponseFacts::read(response, &rules);
+    match storable(&facts, status, &read, now, now) {
         Storable::Yes(stored) => {
             reuse(&stored, &facts, now);
             on_error(&stored, &facts, now);
             assert!(stored.is_shareable(facts.credentials()));
             assert!(!response.contains("set-cookie"));
-            assert!(tags::of_response(response, &rules).is_ok());
+            assert!(read.tags().is_ok());
         }
         Storable::No(reason) => {
             assert!(reason != NotStorable::Partial || matches!(status, 206 | 304));

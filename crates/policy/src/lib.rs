@@ -20,6 +20,7 @@ pub mod precondition;
 pub mod query;
 pub mod range;
 pub mod request;
+pub mod response;
 pub mod reuse;
 pub mod rules;
 pub mod sign_in;
@@ -60,6 +61,7 @@ pub use patterns::{FieldPatterns, Patterns};
 pub use precondition::{Precondition, not_modified_keeps, precondition};
 pub use range::{RangeVerdict, range};
 pub use request::{Credentials, Handling, PassReason, RequestFacts, is_event_stream};
+pub use response::ResponseFacts;
 pub use reuse::{Reuse, Why, in_use_until, is_origin_failure, is_refusal, on_error, reuse};
 pub use rules::{
     CacheKind, CookiePatterns, KeyRules, Query, Reload, RequestRules, Rules, SetCookie, TagField,

@@ -8,8 +8,7 @@ use crate::request::Handling;
 use crate::reuse::{Reuse, Why, on_error, reuse};
 use crate::rules::{CacheKind, KeyRules, Rules};
 use crate::storable::NotStorable;
-use crate::stored_fields::fields_to_store;
-use crate::testing::{RECEIVED, fields, get, judge, view};
+use crate::testing::{RECEIVED, fields, get, judge, to_store, view};
 use crate::vary::{self, Selection, Vary};
 
 /// Expects a response to be stored or not: in a private cache, and in a shared one.
@@ -59,7 +58,7 @@ fn its_fields_are_stored_with_it() {
         (Rules::private(), &["x-a", "set-cookie"][..]),
         (Rules::default(), &[]),
     ] {
-        let kept = fields_to_store(fields(response).fields(), &rules);
+        let kept = to_store(&fields(response), &rules);
         for name in ["x-a", "x-b", "set-cookie"] {
             let is_kept = kept.fields().contains(name);
             assert_eq!(is_kept, left.contains(&name), "{:?}: {name}", rules.kind);

@@ -10,8 +10,7 @@ use crate::request::{Handling, PassReason, RequestFacts};
 use crate::reuse::{Reuse, is_origin_failure, is_refusal, on_error, reuse};
 use crate::rules::Rules;
 use crate::storable::NotStorable;
-use crate::stored_fields::fields_to_store;
-use crate::testing::{RECEIVED, fields, get, judge, lifetime, view};
+use crate::testing::{RECEIVED, fields, get, judge, lifetime, to_store, view};
 use crate::trust::only_from_trusted_peers;
 use crate::upgrade;
 use crate::validate::is_conditional_field;
@@ -230,7 +229,7 @@ fn rule_3_set_cookie_is_neither_stored_nor_kept() {
             "{response}"
         );
         let response = fields(response);
-        let stored = fields_to_store(response.fields(), &Rules::default());
+        let stored = to_store(&response, &Rules::default());
         assert!(!stored.fields().contains("set-cookie"));
     }
 }

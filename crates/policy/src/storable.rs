@@ -1,19 +1,17 @@
 //! May this response be stored? (RFC 9111 §3)
 
 use crate::detail::Detail;
-use crate::directives::{Directive, ResponseDirectives};
-use crate::fields::Fields;
-use crate::freshness::{self, Freshness, InForce, Windows};
+use crate::directives::Directive;
+use crate::freshness::{self, Arrived, Freshness, Windows};
 use crate::lifetime::{
     FOR_AUTHORIZATION, FOR_COOKIES, HAS_VALIDATOR, IMMUTABLE, Lifetime, MUST_VALIDATE, NEVER_STALE,
     OPERATORS_WINDOW,
 };
 use crate::request::{Credentials, Handling, RequestFacts, is_event_stream};
+use crate::response::ResponseFacts;
 use crate::rules::{Rules, SetCookie};
-use crate::tags;
-use crate::targeted;
 use crate::time::Time;
-use crate::vary::{self, Vary};
+use crate::vary::Vary;
 
 /// Whether a response may be stored, and for how long it may then be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,28 +71,19 @@ impl NotStorable {
     }
 }
 
-/// Judges the response to a GET (a HEAD that was sent on as a GET counts as one). `response` is
-/// what the origin sent.
+/// Judges the response to a GET (a HEAD that was sent on as a GET counts as one), as the origin sent it.
 pub fn storable(
     request: &RequestFacts,
     status: u16,
-    response: Fields<'_>,
+    response: &ResponseFacts<'_>,
     request_time: Time,
     response_time: Time,
-    rules: &Rules,
 ) -> Storable {
-    let in_force = in_force(response, rules);
-    if let Some(reason) = refusal(request, status, response, &in_force, rules) {
+    if let Some(reason) = refusal(request, status, response) {
         return Storable::No(reason);
     }
-    match lifetime(
-        &in_force,
-        status,
-        response,
-        request_time,
-        response_time,
-        rules,
-    ) {
+    let arrived = Arrived::new(response, status, request_time, response_time);
+    match lifetime(&arrived) {
         Err(reason) => Storable::No(reason),
         Ok(lifetime) if !lifetime.is_shareable(request.credentials()) => {
             Storable::No(NotStorable::Credentials)
@@ -103,51 +92,30 @@ pub fn storable(
     }
 }
 
-/// The directives that count: those of the first valid targeted field, else those of
-/// `Cache-Control` (RFC 9213 §2.2).
-fn in_force(response: Fields<'_>, rules: &Rules) -> InForce {
-    let (directives, targeted) = match targeted::select(response, &rules.targeted) {
-        Some(members) => (targeted::directives(&members), true),
-        None => (ResponseDirectives::read(response), false),
-    };
-    let directives = if rules.are_private() {
-        directives.for_private_cache()
-    } else {
-        directives
-    };
-    InForce {
-        directives,
-        targeted,
-    }
-}
-
 /// What forbids storing, whatever the freshness.
 fn refusal(
     request: &RequestFacts,
     status: u16,
-    response: Fields<'_>,
-    in_force: &InForce,
-    rules: &Rules,
+    response: &ResponseFacts<'_>,
 ) -> Option<NotStorable> {
-    let says = |directive| in_force.directives.says(directive);
-    let must_understand = says(Directive::MustUnderstand);
+    let must_understand = response.says(Directive::MustUnderstand);
     if matches!(request.handling(), Handling::Pass(_)) {
         Some(NotStorable::Request)
     } else if matches!(status, 206 | 304) {
         Some(NotStorable::Partial)
     } else if !(200..600).contains(&status) || (must_understand && !is_understood(status)) {
         Some(NotStorable::Status)
-    } else if says(Directive::NoStore) && !must_understand {
+    } else if response.says(Directive::NoStore) && !must_understand {
         Some(NotStorable::NoStore)
-    } else if says(Directive::Private) {
+    } else if response.says(Directive::Private) {
         Some(NotStorable::Private)
-    } else if rules.set_cookie == SetCookie::Refuse && response.contains("set-cookie") {
+    } else if response.seen.has_set_cookie && response.rules.set_cookie == SetCookie::Refuse {
         Some(NotStorable::SetCookie)
-    } else if vary::of_response(response, &rules.vary_ignored) == Vary::Any {
+    } else if response.vary == Vary::Any {
         Some(NotStorable::VaryAny)
-    } else if response.get("content-type").is_some_and(is_event_stream) {
+    } else if response.seen.content_type.is_some_and(is_event_stream) {
         Some(NotStorable::EventStream)
-    } else if tags::of_response(response, rules).is_err() {
+    } else if response.tags.is_err() {
         Some(NotStorable::TooManyTags)
     } else {
         None
@@ -159,28 +127,21 @@ fn is_zero_for(status: u16, rules: &Rules) -> bool {
     rules.forced_ttl.is_none() && rules.status_ttl.contains(&(status, 0))
 }
 
-fn lifetime(
-    in_force: &InForce,
-    status: u16,
-    response: Fields<'_>,
-    request_time: Time,
-    response_time: Time,
-    rules: &Rules,
-) -> Result<Lifetime, NotStorable> {
-    let directives = &in_force.directives;
-    let freshness = freshness::freshness(in_force, status, response, response_time, rules);
-    let initial_age = freshness::initial_age(response, request_time, response_time);
+fn lifetime(arrived: &Arrived<'_, '_>) -> Result<Lifetime, NotStorable> {
+    let response = arrived.facts;
+    let (rules, directives) = (response.rules, &response.said.directives);
+    let freshness = arrived.freshness();
+    let initial_age = arrived.initial_age();
     let Windows {
         while_revalidate,
         if_error,
         operators,
     } = freshness::windows(directives, freshness, rules);
-    let must_validate =
-        rules.forced_ttl.is_none() && freshness::must_validate(in_force, response, response_time);
-    let validator = response.contains("etag") || response.contains("last-modified");
+    let must_validate = rules.forced_ttl.is_none() && arrived.must_validate();
+    let validator = response.has_validator();
     let fresh_for = match freshness {
         Freshness::Unknown => return Err(NotStorable::Status),
-        Freshness::Operator(0) if is_zero_for(status, rules) => {
+        Freshness::Operator(0) if is_zero_for(arrived.status, rules) => {
             return Err(NotStorable::StatusTtl);
         }
         // A user's cache keeps it to ask whether it is still good.
@@ -196,11 +157,10 @@ fn lifetime(
     if !usable && !validator {
         return Err(NotStorable::NoLifetime);
     }
-    let explicit = freshness::is_explicit(in_force, response, response_time);
     let shared = if rules.are_private() {
         Credentials::ALL
     } else {
-        shared_with(in_force, explicit)
+        shared_with(response, arrived.is_explicit())
     };
     let flags = [
         (must_validate, MUST_VALIDATE),
@@ -215,7 +175,7 @@ fn lifetime(
         ),
     ];
     Ok(Lifetime {
-        response_time,
+        response_time: arrived.received,
         initial_age,
         fresh_for,
         stale_while_revalidate: while_revalidate,
@@ -231,12 +191,11 @@ fn lifetime(
 /// cookies if the origin speaks of shared caches. `must-revalidate` or a targeted field is no
 /// invitation by itself: what the route adds where the origin names no lifetime is for requests
 /// without credentials.
-fn shared_with(in_force: &InForce, explicit: bool) -> Credentials {
-    let directives = &in_force.directives;
-    let shared = directives.says(Directive::Public) || directives.s_maxage.is_some();
+fn shared_with(response: &ResponseFacts<'_>, explicit: bool) -> Credentials {
+    let shared = response.says(Directive::Public) || response.said.directives.s_maxage.is_some();
     Credentials {
-        authorization: shared || explicit && directives.says(Directive::MustRevalidate),
-        cookie: shared || explicit && in_force.targeted,
+        authorization: shared || explicit && response.says(Directive::MustRevalidate),
+        cookie: shared || explicit && response.is_targeted,
     }
 }
 
@@ -254,6 +213,7 @@ const fn is_understood(status: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fields::Fields;
     use crate::testing::{RECEIVED, fields, judge};
 
     fn check(status: u16, response: &str, expected: Option<NotStorable>) {
@@ -458,7 +418,8 @@ mod tests {
         }
         let post = RequestFacts::read(&http::Method::POST, Fields::default(), false, &rules);
         let response = fields("Cache-Control: max-age=5");
-        let verdict = storable(&post, 200, response.fields(), RECEIVED, RECEIVED, &rules);
+        let facts = ResponseFacts::read(response.fields(), &rules);
+        let verdict = storable(&post, 200, &facts, RECEIVED, RECEIVED);
         assert_eq!(verdict, Storable::No(NotStorable::Request));
     }
 

@@ -1,26 +1,25 @@
 //! Which fields of a response are stored (RFC 9111 §3.1).
 
-use crate::directives;
-use crate::fields::{Fields, FieldsBuf, is_one_of};
-use crate::hop::{Nominated, is_hop_by_hop};
-use crate::rules::{Rules, SetCookie};
+use crate::fields::{FieldsBuf, is_one_of};
+use crate::hop::is_hop_by_hop;
+use crate::response::ResponseFacts;
+use crate::rules::SetCookie;
 use crate::syntax::is_token;
-use crate::targeted;
 
 /// The fields to store with a response, in their order and case. Left out are those of one
 /// connection, those that `private="…"` and `no-cache="…"` name, and `Set-Cookie` unless the
 /// operator wants it; `Age`, which has become part of the lifetime; and what frames the body, whose
 /// length the store knows.
-pub fn fields_to_store(response: Fields<'_>, rules: &Rules) -> FieldsBuf {
-    let qualified = qualified_names(response, rules);
-    let nominated = Nominated::by(response);
-    let mut kept = FieldsBuf::with_capacity(response.as_block().len());
-    for (name, value) in response {
-        let is_cookie = name.eq_ignore_ascii_case(b"set-cookie");
+pub fn fields_to_store(response: &ResponseFacts<'_>) -> FieldsBuf {
+    let leaves_cookies =
+        response.seen.has_set_cookie && response.rules.set_cookie != SetCookie::Store;
+    let mut kept = FieldsBuf::with_capacity(response.fields.as_block().len());
+    for (name, value) in response.fields {
+        let is = |one: &[u8]| one.eq_ignore_ascii_case(name);
         let left_out = is_never_stored(name)
-            || nominated.stays_behind(name)
-            || (is_cookie && rules.set_cookie != SetCookie::Store)
-            || qualified.iter().any(|one| one.eq_ignore_ascii_case(name));
+            || response.seen.nominated.stays_behind(name)
+            || (leaves_cookies && is(b"set-cookie"))
+            || response.said.qualified.iter().any(|one| is(one));
         if !left_out {
             kept.push(name, value);
         }
@@ -52,38 +51,19 @@ fn is_never_stored(name: &[u8]) -> bool {
     is_one_of(name, &["age", "content-length", "trailer"])
 }
 
-/// The names in `private="…"` and `no-cache="…"` (RFC 9111 §5.2.2.4, §5.2.2.7).
-fn qualified_names(response: Fields<'_>, rules: &Rules) -> Vec<Vec<u8>> {
-    let mut names = Vec::new();
-    let mut note = |directive: &[u8], argument: directives::Argument<'_>| {
-        let restricts = directive.eq_ignore_ascii_case(b"no-cache")
-            || !rules.are_private() && directive.eq_ignore_ascii_case(b"private");
-        if restricts {
-            names.extend(argument.field_names().map(<[u8]>::to_vec));
-        }
-    };
-    if let Some(members) = targeted::select(response, &rules.targeted) {
-        for (name, argument) in targeted::arguments(&members) {
-            note(name, argument);
-        }
-    } else {
-        for (name, argument) in directives::directives(response, "cache-control") {
-            note(name, argument);
-        }
-    }
-    names
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fields::Fields;
+    use crate::rules::Rules;
 
     fn check(set_cookie: SetCookie, response: &str, expected: &str) {
         let rules = Rules {
             set_cookie,
             ..Rules::default()
         };
-        let stored = fields_to_store(Fields::new(response.as_bytes()), &rules);
+        let fields = Fields::new(response.as_bytes());
+        let stored = fields_to_store(&ResponseFacts::read(fields, &rules));
         assert_eq!(
             String::from_utf8_lossy(stored.fields().as_block()),
             expected,

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use sfv::{BareItem, List, ListEntry, Parser};
 use smallvec::SmallVec;
 
-use crate::fields::Fields;
+use crate::fields::{Fields, Line};
 use crate::invalidate::invalidates;
 use crate::rules::Rules;
 
@@ -87,28 +87,42 @@ impl<'a> Tags<'a> {
     }
 }
 
-/// The tags of a response, from the route's [`tag_fields`](Rules::tag_fields) and `Cache-Groups`.
-/// One that is named twice counts once. With too many of them the response is not storable: a purge
-/// would miss it.
-pub fn of_response<'a>(response: Fields<'a>, rules: &Rules) -> Result<Tags<'a>, TooManyTags> {
-    let mut tags = Tags::default();
-    let mut has_groups = false;
-    // One pass: most responses have neither.
-    for (name, value) in response {
-        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        has_groups |= is("cache-groups");
-        for field in rules.tag_fields.iter().filter(|field| is(&field.name)) {
-            for tag in field.separator.split(value) {
-                tags.add(TagKind::Tag, Cow::Borrowed(tag))?;
+/// The lines with tags and groups, as far as they have been read.
+#[derive(Default)]
+pub(crate) struct Lines<'a> {
+    tags: Tags<'a>,
+    too_many: bool,
+    /// The values of `Cache-Groups`, which count only if each of them is well-formed.
+    groups: SmallVec<[&'a [u8]; 1]>,
+}
+
+impl<'a> Lines<'a> {
+    /// Takes in any line of a response, which may be one of them.
+    pub(crate) fn note(&mut self, line: Line<'a>, rules: &Rules) {
+        self.groups.extend(line.value_of("cache-groups"));
+        for field in &rules.tag_fields {
+            if let Some(value) = line.value_of(&field.name) {
+                for tag in field.separator.split(value) {
+                    self.add(TagKind::Tag, Cow::Borrowed(tag));
+                }
             }
         }
     }
-    if has_groups {
-        for name in strings(response, "cache-groups") {
-            tags.add(TagKind::Group, Cow::Owned(name))?;
+
+    /// What they name, each once.
+    pub(crate) fn finish(mut self) -> Result<Tags<'a>, TooManyTags> {
+        for name in strings(self.groups.iter().copied()) {
+            self.add(TagKind::Group, Cow::Owned(name));
         }
+        if self.too_many {
+            return Err(TooManyTags);
+        }
+        Ok(self.tags)
     }
-    Ok(tags)
+
+    fn add(&mut self, kind: TagKind, name: Name<'a>) {
+        self.too_many = self.too_many || self.tags.add(kind, name).is_err();
+    }
 }
 
 /// The groups of the request's origin that a response invalidates (RFC 9875 §3): those in
@@ -122,7 +136,7 @@ pub fn invalidated_groups(
     if !invalidates(method, status) {
         return Vec::new();
     }
-    let mut named = strings(response, "cache-group-invalidation");
+    let mut named = strings(response.all("cache-group-invalidation"));
     named.retain(|name| name.len() <= MAX_TAG_LENGTH);
     named
 }
@@ -152,12 +166,12 @@ impl Separator {
     }
 }
 
-/// The members of a list of Strings (RFC 9651 §3.1). A field that is not one is ignored as a whole;
-/// of its members, parameters are ignored (RFC 9875 §2).
-fn strings(response: Fields<'_>, field: &str) -> Vec<Vec<u8>> {
+/// The members of a list of Strings (RFC 9651 §3.1), of which these are the lines. A field that is not
+/// one is ignored as a whole; of its members, parameters are ignored (RFC 9875 §2).
+fn strings<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     // Lines are parsed one by one: no String reaches from one line into the next.
-    for line in response.all(field) {
+    for line in lines {
         let Ok(members) = Parser::new(line).parse::<List>() else {
             return Vec::new();
         };
@@ -178,13 +192,13 @@ fn strings(response: Fields<'_>, field: &str) -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::rules::TagField;
-    use crate::testing::{fields, judge};
+    use crate::testing::{fields, judge, tags_of};
     use crate::{NotStorable, SetCookie};
 
     /// Expects tags, written with their names, groups in angle brackets.
     fn check(rules: &Rules, response: &str, expected: &[&str]) {
         let response = fields(response);
-        let tags = of_response(response.fields(), rules).expect("not too many");
+        let tags = tags_of(&response, rules).expect("not too many");
         let read = tags.iter().map(|tag| {
             let name = String::from_utf8_lossy(tag.name);
             match tag.kind {
@@ -294,7 +308,7 @@ mod tests {
             // What is ignored does not count.
             (format!("{}, b", groups(129, 8)), true),
         ] {
-            let read = of_response(fields(&response).fields(), &Rules::default()).is_ok();
+            let read = tags_of(&fields(&response), &Rules::default()).is_ok();
             assert_eq!(read, fits, "{response}");
             let rules = Rules {
                 set_cookie: SetCookie::Strip,

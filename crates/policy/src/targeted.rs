@@ -3,7 +3,7 @@
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
-use crate::directives::{Argument, ResponseDirectives};
+use crate::directives::Argument;
 use crate::fields::Fields;
 
 /// The member of a targeted field, in the types its directives have.
@@ -13,15 +13,6 @@ type Members = Dictionary;
 /// `Cache-Control` and `Expires`.
 pub(crate) fn select(response: Fields<'_>, targeted: &[String]) -> Option<Members> {
     targeted.iter().find_map(|name| members(response, name))
-}
-
-/// The directives of a targeted field.
-pub(crate) fn directives(members: &Members) -> ResponseDirectives {
-    let mut all = ResponseDirectives::default();
-    for (name, argument) in arguments(members) {
-        all.note(name, argument);
-    }
-    all
 }
 
 /// The members of a targeted field as directives.
@@ -75,13 +66,20 @@ fn argument(entry: &ListEntry) -> Option<Argument<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::directives::Directive;
+    use crate::directives::{Directive, ResponseDirectives};
+    use crate::response::ResponseFacts;
+    use crate::rules::Rules;
     use crate::testing::fields;
 
     fn selected(lines: &str) -> Option<ResponseDirectives> {
         let names = ["Microcache-Control", "CDN-Cache-Control"].map(str::to_owned);
-        select(fields(lines).fields(), &names).map(|members| directives(&members))
+        let rules = Rules {
+            targeted: names.to_vec(),
+            ..Rules::default()
+        };
+        let fields = fields(lines);
+        let facts = ResponseFacts::read(fields.fields(), &rules);
+        facts.is_targeted.then_some(facts.said.directives)
     }
 
     /// Expects a field to speak, and its `max-age` in seconds.

@@ -6,8 +6,11 @@ use crate::fields::{Fields, FieldsBuf};
 use crate::lifetime::Lifetime;
 use crate::origin_view::OriginView;
 use crate::request::RequestFacts;
+use crate::response::ResponseFacts;
 use crate::rules::Rules;
 use crate::storable::{NotStorable, Storable, storable};
+use crate::stored_fields::fields_to_store;
+use crate::tags::{Tags, TooManyTags};
 use crate::time::Time;
 
 /// When responses of the tests are received: Sun, 06 Nov 1994 08:49:37 GMT.
@@ -37,10 +40,24 @@ pub(crate) fn judge(
 ) -> Result<Lifetime, NotStorable> {
     let (request, response) = (fields(request), fields(response));
     let facts = get(&request, rules);
-    match storable(&facts, status, response.fields(), RECEIVED, RECEIVED, rules) {
+    let response = ResponseFacts::read(response.fields(), rules);
+    match storable(&facts, status, &response, RECEIVED, RECEIVED) {
         Storable::Yes(lifetime) => Ok(lifetime),
         Storable::No(reason) => Err(reason),
     }
+}
+
+/// The tags and groups of a response.
+pub(crate) fn tags_of<'a>(
+    response: &'a FieldsBuf,
+    rules: &'a Rules,
+) -> Result<Tags<'a>, TooManyTags> {
+    ResponseFacts::read(response.fields(), rules).tags
+}
+
+/// What is stored of a response's fields.
+pub(crate) fn to_store(response: &FieldsBuf, rules: &Rules) -> FieldsBuf {
+    fields_to_store(&ResponseFacts::read(response.fields(), rules))
 }
 
 /// The lifetime of a plain 200 under the default rules.

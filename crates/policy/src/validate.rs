@@ -4,6 +4,7 @@ use crate::etag::EntityTag;
 use crate::fields::{Fields, FieldsBuf, is_one_of};
 use crate::hop;
 use crate::request::RequestFacts;
+use crate::response::ResponseFacts;
 use crate::rules::{Rules, SetCookie};
 use crate::storable::{Storable, storable};
 use crate::stored_fields::fields_to_store;
@@ -66,7 +67,8 @@ pub(crate) fn merge_not_modified(
     fresh: Fields<'_>,
     rules: &Rules,
 ) -> FieldsBuf {
-    fields_to_store(merge(stored, fresh, rules).fields(), rules)
+    let merged = merge(stored, fresh, rules);
+    fields_to_store(&ResponseFacts::read(merged.fields(), rules))
 }
 
 /// What a 304 makes of a stored response.
@@ -90,16 +92,10 @@ pub fn refreshed(
     rules: &Rules,
 ) -> Refreshed {
     let merged = merge(stored, fresh, rules);
+    let facts = ResponseFacts::read(merged.fields(), rules);
     Refreshed {
-        storable: storable(
-            request,
-            status,
-            merged.fields(),
-            request_time,
-            response_time,
-            rules,
-        ),
-        fields: fields_to_store(merged.fields(), rules),
+        storable: storable(request, status, &facts, request_time, response_time),
+        fields: fields_to_store(&facts),
     }
 }
 

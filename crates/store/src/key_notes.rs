@@ -54,8 +54,9 @@ impl KeyNotes {
 
     pub(crate) fn learn(&mut self, response: Learnt<'_>, now: Time) {
         let vary = self.vary_of(response.vary.clone(), now);
-        let named = vary::of_response(response.fields, &response.rules.vary_ignored).names();
-        let until = if named.contains(&vary) {
+        // Mostly there is nothing that it could leave out.
+        let named = || vary::of_response(response.fields, &response.rules.vary_ignored).names();
+        let until = if vary.is_empty() || named().contains(&vary) {
             response.usable_until
         } else {
             Time::default()

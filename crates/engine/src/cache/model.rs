@@ -9,7 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use microcache_policy::{
-    Fields, OriginView, RequestFacts, Rules, Scheme, Storable, Time, VaryNames, key, storable, tags,
+    Fields, OriginView, RequestFacts, ResponseFacts, Rules, Scheme, Storable, Time, VaryNames, key,
+    storable,
 };
 use microcache_store::{Content, Hit, Key, MemoryLimits, Stored, Tiers};
 
@@ -307,10 +308,11 @@ fn stored(page: Page, number: u64, now: Time) -> Stored {
     );
     let fields = Fields::new(fields.as_bytes());
     let facts = RequestFacts::read(&Method::GET, Fields::default(), false, &rules);
-    let Storable::Yes(lifetime) = storable(&facts, 200, fields, now, now, &rules) else {
+    let read = ResponseFacts::read(fields, &rules);
+    let Storable::Yes(lifetime) = storable(&facts, 200, &read, now, now) else {
         panic!("it can be stored")
     };
-    let tags = tags::of_response(fields, &rules).expect("one tag");
+    let tags = read.tags().expect("one tag");
     let tags = tag_numbers(&page.key(), tags.iter());
     let body = Content::from(Bytes::from(number.to_string()));
     let block = fields.as_block();

@@ -9,7 +9,7 @@ use ::shuttle::{check_pct, future, thread};
 use bytes::Bytes;
 use http::Method;
 use microcache_policy::{
-    Fields, OriginView, RequestFacts, Rules, Storable, VaryNames, storable, tags,
+    Fields, OriginView, RequestFacts, ResponseFacts, Rules, Storable, VaryNames, storable,
 };
 use microcache_store::{Key, MemoryLimits, Stored, Tiers};
 
@@ -258,10 +258,11 @@ fn page() -> (Key, Stored) {
     let now = Clock::start().now();
     let fields = Fields::new(b"Cache-Control: max-age=60\r\nCache-Tag: news\r\n");
     let facts = RequestFacts::read(&Method::GET, Fields::default(), false, &rules);
-    let Storable::Yes(lifetime) = storable(&facts, 200, fields, now, now, &rules) else {
+    let read = ResponseFacts::read(fields, &rules);
+    let Storable::Yes(lifetime) = storable(&facts, 200, &read, now, now) else {
         panic!("it can be stored")
     };
-    let tags = tags::of_response(fields, &rules).expect("one tag");
+    let tags = read.tags().expect("one tag");
     let tags = tag_numbers(&key, tags.iter());
     let body = Bytes::from_static(b"body").into();
     let block = fields.as_block();

@@ -7,7 +7,7 @@ mod weighted;
 use smallvec::SmallVec;
 
 use crate::encoding::push_component;
-use crate::fields::{Fields, FieldsBuf};
+use crate::fields::{Fields, FieldsBuf, split_list};
 use crate::origin_view::OriginView;
 use crate::rules::Rules;
 use crate::syntax::is_token;
@@ -109,27 +109,51 @@ impl VaryNames {
 /// Reads every `Vary` line of a response, but for the names that the route ignores
 /// ([`Rules::vary_ignored`]).
 pub fn of_response(response: Fields<'_>, ignored: &[String]) -> Vary {
-    let names: Vec<Vec<u8>> = response
-        .members("vary")
-        .map(<[u8]>::to_ascii_lowercase)
-        .collect();
-    if names.iter().any(|name| name == b"*" || !is_token(name)) {
-        return Vary::Any;
+    let mut lines = Lines::default();
+    for value in response.all("vary") {
+        lines.note(value);
     }
-    let is_ignored = |name: &&[u8]| {
-        ignored
+    lines.finish(ignored)
+}
+
+/// The lines of `Vary`, as far as they have been read.
+#[derive(Default)]
+pub(crate) struct Lines {
+    names: Vec<Vec<u8>>,
+}
+
+impl Lines {
+    /// Takes in the value of one line.
+    pub(crate) fn note(&mut self, value: &[u8]) {
+        let names = split_list(value);
+        self.names.extend(names.map(<[u8]>::to_ascii_lowercase));
+    }
+
+    /// What they say together, but for the ignored names.
+    pub(crate) fn finish(self, ignored: &[String]) -> Vary {
+        if self
+            .names
             .iter()
-            .any(|one| one.as_bytes().eq_ignore_ascii_case(name))
-    };
-    let names: Vec<&[u8]> = names
-        .iter()
-        .map(Vec::as_slice)
-        .filter(|name| !is_ignored(name))
-        .collect();
-    if names.is_empty() {
-        return Vary::None;
+            .any(|name| name == b"*" || !is_token(name))
+        {
+            return Vary::Any;
+        }
+        let is_ignored = |name: &&[u8]| {
+            ignored
+                .iter()
+                .any(|one| one.as_bytes().eq_ignore_ascii_case(name))
+        };
+        let names: Vec<&[u8]> = self
+            .names
+            .iter()
+            .map(Vec::as_slice)
+            .filter(|name| !is_ignored(name))
+            .collect();
+        if names.is_empty() {
+            return Vary::None;
+        }
+        Vary::Names(VaryNames::sorted(names))
     }
-    Vary::Names(VaryNames::sorted(names))
 }
 
 /// Writes what the origin would see of `request` in the fields `names`, in the place of what is in
