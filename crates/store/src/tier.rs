@@ -301,7 +301,7 @@ pub struct Listed {
     /// Everything but the body: see [`crate::encoding`].
     pub head: Bytes,
     /// Tells it from what comes in its place.
-    pub(crate) version: u64,
+    pub version: u64,
 }
 
 impl Listed {

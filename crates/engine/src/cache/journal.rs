@@ -4,6 +4,7 @@ use bytes::Bytes;
 use microcache_store::TierError;
 
 use super::Cache;
+use super::purge::NotWritten;
 use super::rule::Rule;
 
 /// What the journal had at the start.
@@ -42,16 +43,18 @@ impl Cache {
     }
 
     /// Writes a rule down, as of the moment since when it counts here.
-    pub(super) async fn write_down(&self, rule: &Rule) -> Result<(), TierError> {
+    pub(super) async fn write_down(&self, rule: &Rule) -> Result<(), NotWritten> {
         let Some(tier) = self.tiers.local() else {
-            return Ok(());
+            // Memory ends with the process; what others share does not.
+            let is_over = !self.tiers.is_shared();
+            return is_over.then_some(()).ok_or(NotWritten::NoDisk);
         };
         let rule = Rule {
             at: self.clock.now(),
             ..rule.clone()
         };
         let _others_wait = self.journal.lock().await;
-        tier.append_to_journal(rule.encode().into()).await
+        Ok(tier.append_to_journal(rule.encode().into()).await?)
     }
 
     /// Leaves only the rules in the journal that still count.

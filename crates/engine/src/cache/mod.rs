@@ -44,6 +44,8 @@ mod sweep;
 mod model;
 #[cfg(all(test, shuttle))]
 mod shuttle;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 
@@ -61,7 +63,7 @@ use rules::Rules;
 pub use changes::{
     Change, ChangeKind, MAX_WATCHERS, Notice, Subject, TooManyWatchers, Watched, Watcher,
 };
-pub use purge::Purged;
+pub use purge::{Applied, NotWritten, Purged};
 pub use rule::{Rule, Scope, Strength};
 
 pub(crate) use lift::{FoundBehind, LookedBehind, Where};

@@ -24,7 +24,27 @@ pub struct Purged {
     /// The rule, for the other processes to apply.
     pub rule: Rule,
     /// Whether it outlives this process, where what is stored does.
-    pub written: Result<(), TierError>,
+    pub written: Result<(), NotWritten>,
+}
+
+/// Why a purge by rule counts only until the process ends.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotWritten {
+    /// What other processes share outlives this one, and there is no disk for the rule to do so.
+    #[error("there is no disk that keeps it over a restart")]
+    NoDisk,
+    /// The disk has not taken it.
+    #[error(transparent)]
+    Failed(#[from] TierError),
+}
+
+/// What became of a purge that another process has decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It was known already.
+    Known,
+    /// It counts from now on; and whether it outlives this process, where what is stored does.
+    New(Result<(), NotWritten>),
 }
 
 impl Cache {
@@ -36,21 +56,21 @@ impl Cache {
         });
     }
 
-    /// Purges whatever a scope names. From now on nothing here brings that back; when this is ready, a
-    /// restart does not either.
+    /// Purges whatever a scope names. From now on nothing here brings that back; and when the rule is
+    /// written down, a restart does not either.
     pub async fn purge(&self, scope: Scope, strength: Strength) -> Purged {
         let rule = self.decide(scope, strength);
         let written = self.write_down(&rule).await;
         Purged { rule, written }
     }
 
-    /// Applies a purge that another process has decided. Says whether it is news, and whether it could be
-    /// written down.
-    pub async fn apply(&self, rule: &Rule) -> (bool, Result<(), TierError>) {
-        if !self.begin(rule) {
-            return (false, Ok(()));
+    /// Applies a purge that another process has decided.
+    pub async fn apply(&self, rule: &Rule) -> Applied {
+        if self.begin(rule) {
+            Applied::New(self.write_down(rule).await)
+        } else {
+            Applied::Known
         }
-        (true, self.write_down(rule).await)
     }
 
     /// A purge that counts from now on.

@@ -122,7 +122,7 @@ impl Budget {
         self.limit / Self::SLOW_SHARE
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(shuttle)))]
     pub(super) fn used(&self) -> (u64, u64) {
         let books = self.books.lock();
         (books.arriving, books.behind)

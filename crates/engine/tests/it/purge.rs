@@ -8,7 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::cache::entries::{Order, Wanted};
-use microcache_engine::cache::{ChangeKind, Notice, Rule, Scope, Strength, Subject, Watched};
+use microcache_engine::cache::{
+    Applied, ChangeKind, Notice, Rule, Scope, Strength, Subject, Watched,
+};
 use microcache_engine::{
     Body, BoxFuture, Engine, Origin, OriginError, OriginRequest, OriginResponse, Response,
 };
@@ -251,12 +253,12 @@ async fn a_rule_reaches_other_processes_and_counts_once() {
     }
     let rule = here.purge(tag("red"), Strength::Hard).await.encode();
     let rule = Rule::decode(&rule).expect("it is one");
-    let (is_news, written) = there.engine.cache.apply(&rule).await;
-    assert!(is_news && written.is_ok());
+    let applied = there.engine.cache.apply(&rule).await;
+    assert_eq!(applied, Applied::New(Ok(())));
     assert_eq!(there.get("/red").await, ("3".into(), false));
     assert_eq!(there.get("/blue").await, ("2".into(), true));
     // Told again, it does not hurt what has come since.
-    assert!(!there.engine.cache.apply(&rule).await.0);
+    assert_eq!(there.engine.cache.apply(&rule).await, Applied::Known);
     assert_eq!(there.get("/red").await, ("3".into(), true));
 }
 

@@ -2,16 +2,15 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use microcache_policy::Scheme;
 use microcache_policy::tags::{Tag, TagKind};
-use microcache_policy::{Fields, Rules, Scheme, key};
 
 use super::super::rule::tag_numbers;
+use super::super::testing;
 use super::*;
 
 fn key_of(target: &str) -> Key {
-    let (host, target) = (&b"a.example"[..], target.as_bytes());
-    let rules = Rules::default();
-    key::build(Scheme::Http, host, target, Fields::default(), false, &rules)[..].into()
+    testing::key_of(Scheme::Http, "a.example", target)
 }
 
 fn next(watcher: &mut Watcher) -> Option<Notice> {

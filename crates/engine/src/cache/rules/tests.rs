@@ -1,21 +1,16 @@
 use bytes::Bytes;
 use microcache_policy::tags::{Tag, TagKind};
-use microcache_policy::{Fields, Rules as RouteRules, Scheme, Time, key};
-use microcache_store::TagNumbers;
+use microcache_policy::{Scheme, Time, key};
+use microcache_store::{Key, TagNumbers};
 
 use super::super::rule::{Named, Rule, Scope, Strength, tag_numbers};
+use super::super::testing::key_of;
 use super::{Covered, MAX_RULES, Rules, Since};
 
 const NOW: Time = Time::from_secs(1_000);
 
 fn text(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
-}
-
-fn key_of(scheme: Scheme, host: &str, target: &str) -> Vec<u8> {
-    let (host, target) = (host.as_bytes(), target.as_bytes());
-    let rules = RouteRules::default();
-    key::build(scheme, host, target, Fields::default(), false, &rules).to_vec()
 }
 
 /// The key of a url, in `Scope::Url`'s form.
@@ -48,7 +43,7 @@ fn rule(id: u64, scope: Scope, strength: Strength) -> Rule {
 
 /// An entry of a url, with a tag and a group.
 struct Page {
-    key: Vec<u8>,
+    key: Key,
     tags: TagNumbers,
 }
 

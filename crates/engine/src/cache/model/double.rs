@@ -1,0 +1,304 @@
+//! A tier that does what it is asked for late, not at all, or without saying so.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use microcache_store::tier::{BoxFuture, Spool};
+use microcache_store::{
+    Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, Put, Tier, TierError,
+    TierStats, Token,
+};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::pages::Chance;
+
+/// What lies in a tier; it outlives the processes that use it.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    records: BTreeMap<[u8; 16], Record>,
+    claims: HashMap<EntryId, (Token, Instant)>,
+    journal: Vec<Bytes>,
+    /// Tells records and claims from those that come in their place.
+    number: u64,
+    /// The step in which a record was last removed for sure.
+    removed: HashMap<EntryId, usize>,
+    pub(super) step: usize,
+}
+
+#[derive(Debug)]
+struct Record {
+    entry: Entry,
+    version: u64,
+    until: Instant,
+}
+
+/// How it takes what it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mood {
+    Works,
+    /// It does nothing.
+    Fails,
+    /// It does nothing if it is to remove something.
+    KeepsAll,
+    /// It does what it is asked for, and says that it has not.
+    SaysNothing,
+    /// It does nothing before its mood is another.
+    HoldsRequests,
+    /// It answers, with what was so when it was asked, when its mood is another.
+    HoldsAnswers,
+}
+
+impl Mood {
+    pub(super) fn any(chance: &mut Chance) -> Self {
+        match chance.below(8) {
+            0 => Self::Fails,
+            1 => Self::KeepsAll,
+            2 => Self::SaysNothing,
+            3 => Self::HoldsRequests,
+            4 => Self::HoldsAnswers,
+            _ => Self::Works,
+        }
+    }
+}
+
+/// A tier as one process sees it.
+#[derive(Debug)]
+pub(super) struct Double {
+    kept: Arc<Mutex<Kept>>,
+    is_shared: bool,
+    mood: watch::Sender<Mood>,
+    /// The process is gone: what it asks for does not arrive any more.
+    is_cut_off: AtomicBool,
+}
+
+impl Double {
+    pub(super) fn new(kept: Arc<Mutex<Kept>>, is_shared: bool) -> Arc<Self> {
+        Arc::new(Self {
+            kept,
+            is_shared,
+            mood: watch::Sender::new(Mood::Works),
+            is_cut_off: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn set_mood(&self, mood: Mood) {
+        self.mood.send_replace(mood);
+    }
+
+    /// Whether it answers nobody now.
+    pub(super) fn hangs(&self) -> bool {
+        matches!(
+            *self.mood.borrow(),
+            Mood::HoldsRequests | Mood::HoldsAnswers
+        )
+    }
+
+    pub(super) fn cut_off(&self) {
+        self.is_cut_off.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether what lay under an id was removed for sure, in this step or since.
+    pub(super) fn has_removed(&self, id: EntryId, step: usize) -> bool {
+        let kept = self.kept.lock();
+        kept.removed.get(&id).is_some_and(|at| *at >= step)
+    }
+
+    async fn until_mood_is_not(&self, mood: Mood) {
+        let mut moods = self.mood.subscribe();
+        let changed = moods.wait_for(|now| *now != mood).await;
+        changed.map(drop).expect("it lasts as long as this");
+    }
+
+    async fn act<T>(
+        &self,
+        is_removal: bool,
+        act: impl FnOnce(&mut Kept) -> T,
+    ) -> Result<T, TierError> {
+        self.until_mood_is_not(Mood::HoldsRequests).await;
+        let mood = *self.mood.borrow();
+        let is_lost = mood == Mood::Fails || mood == Mood::KeepsAll && is_removal;
+        if is_lost || self.is_cut_off.load(Ordering::Relaxed) {
+            return Err(TierError::Down);
+        }
+        let done = act(&mut self.kept.lock());
+        if mood == Mood::HoldsAnswers {
+            self.until_mood_is_not(mood).await;
+        }
+        if mood == Mood::SaysNothing {
+            return Err(TierError::Timeout);
+        }
+        Ok(done)
+    }
+}
+
+impl Kept {
+    fn record(&mut self, id: EntryId) -> Option<&Record> {
+        let record = self.records.get(&id.to_bytes())?;
+        (Instant::now() < record.until).then_some(record)
+    }
+
+    fn claim(&mut self, id: EntryId, hold: Duration) -> Claim {
+        let now = Instant::now();
+        if self.claims.get(&id).is_some_and(|(_, until)| now < *until) {
+            return Claim::Theirs;
+        }
+        let token = Token(self.next_number());
+        self.claims.insert(id, (token, now + hold));
+        Claim::Mine(token)
+    }
+
+    /// Ends a claim. Says whether it was good.
+    fn spend(&mut self, id: EntryId, token: Token) -> bool {
+        let now = Instant::now();
+        let is_it = |(held, until): &(Token, Instant)| *held == token && now < *until;
+        let is_good = self.claims.get(&id).is_some_and(is_it);
+        if is_good {
+            self.claims.remove(&id);
+        }
+        is_good
+    }
+
+    fn put(&mut self, id: EntryId, entry: Entry, expires: Duration, token: Option<Token>) -> Put {
+        if token.is_some_and(|token| !self.spend(id, token)) {
+            return Put::ClaimLost;
+        }
+        let record = Record {
+            entry,
+            version: self.next_number(),
+            until: Instant::now() + expires,
+        };
+        self.records.insert(id.to_bytes(), record);
+        Put::Stored
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+}
+
+impl Tier for Double {
+    fn name(&self) -> &'static str {
+        if self.is_shared { "shared" } else { "local" }
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    fn get(&self, id: EntryId, claim: Option<Duration>) -> BoxFuture<'_, Result<Got, TierError>> {
+        Box::pin(self.act(false, move |kept| match kept.record(id) {
+            Some(record) => Got::Entry(record.entry.clone()),
+            None => Got::Missing(claim.map(|hold| kept.claim(id, hold))),
+        }))
+    }
+
+    fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
+        Box::pin(self.act(false, move |kept| kept.claim(id, hold)))
+    }
+
+    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(self.act(false, move |kept| {
+            kept.spend(id, token);
+        }))
+    }
+
+    fn put(
+        &self,
+        id: EntryId,
+        entry: Entry,
+        expires: Duration,
+        token: Option<Token>,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(self.act(false, move |kept| kept.put(id, entry, expires, token)))
+    }
+
+    fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(self.act(true, move |kept| {
+            kept.records.remove(&id.to_bytes());
+            kept.claims.remove(&id);
+            kept.removed.insert(id, kept.step);
+        }))
+    }
+
+    fn stats(&self) -> TierStats {
+        TierStats::default()
+    }
+}
+
+impl LocalTier for Double {
+    fn at_hand(&self, id: EntryId) -> Option<Entry> {
+        let mut kept = self.kept.lock();
+        let record = kept.record(id).filter(|_| !self.hangs())?;
+        Some(record.entry.clone())
+    }
+
+    fn spool(&self) -> Option<Box<dyn Spool>> {
+        None
+    }
+
+    fn renew(
+        &self,
+        _: EntryId,
+        _: Entry,
+        _: Bytes,
+        _: Duration,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        // Nothing here lies in a file.
+        Box::pin(async { Ok(Put::Refused) })
+    }
+
+    fn list(
+        &self,
+        after: Option<EntryId>,
+        most: usize,
+    ) -> BoxFuture<'_, Result<Listing, TierError>> {
+        Box::pin(self.act(false, move |kept| {
+            let is_after = |id: &[u8; 16]| after.is_none_or(|after| *id > after.to_bytes());
+            let mut later = kept.records.iter().filter(|(id, _)| is_after(id));
+            let page = later.by_ref().take(most);
+            let entries: Vec<_> = page
+                .map(|(id, record)| Listed {
+                    id: EntryId::from_bytes(*id),
+                    head: record.entry.head.clone(),
+                    version: record.version,
+                })
+                .collect();
+            let last = entries.last().map(|last| last.id);
+            let next = later.next().and(last);
+            Listing { entries, next }
+        }))
+    }
+
+    fn remove_listed<'a>(&'a self, seen: &'a Listed) -> BoxFuture<'a, Result<bool, TierError>> {
+        Box::pin(self.act(true, move |kept| {
+            let id = seen.id.to_bytes();
+            let record = kept.records.get(&id);
+            let is_it = record.is_some_and(|record| record.version == seen.version);
+            if is_it {
+                kept.records.remove(&id);
+            }
+            is_it
+        }))
+    }
+
+    fn load_journal(&self) -> BoxFuture<'_, Result<JournalRecords, TierError>> {
+        Box::pin(self.act(false, |kept| JournalRecords {
+            records: kept.journal.clone(),
+            is_damaged: false,
+        }))
+    }
+
+    fn append_to_journal(&self, record: Bytes) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(self.act(false, move |kept| kept.journal.push(record)))
+    }
+
+    fn replace_journal(&self, records: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(self.act(false, move |kept| kept.journal = records))
+    }
+}

@@ -1,0 +1,416 @@
+//! The cache against a model: fetches begin and end, purges of all kinds come in between, tiers are late
+//! or fail, processes end and begin again, and after each step what the cache answers is held against
+//! what it must, and must not, have.
+//!
+//! `CACHE_MODEL_SEED` and `CACHE_MODEL_RUNS` search elsewhere and for longer.
+
+mod double;
+mod pages;
+mod process;
+
+use std::env;
+use std::sync::Arc;
+use std::time::Duration;
+
+use microcache_policy::{Fields, Time};
+use microcache_store::Stored;
+use parking_lot::Mutex;
+use tokio::task::yield_now;
+use tokio::time::advance;
+
+use super::Rule;
+use crate::clock::Clock;
+use double::{Kept, Mood};
+use pages::{Chance, Page, Purge, Url};
+use process::{Asked, Process, number_in};
+
+const STEPS: usize = 200;
+/// Long enough for rules to be forgotten, and for those that make stale.
+const AGES: [Duration; 2] = [Duration::from_secs(700), Duration::from_hours(25)];
+/// What is stored is fresh for so long.
+const FRESH: u64 = 100_000_000;
+
+/// What is known of one fetch.
+struct Fetch {
+    page: Page,
+    /// When somebody asked, and when the origin was asked for him.
+    asked: When,
+    began: When,
+    /// The step in which it was committed, and in which process.
+    committed: Option<usize>,
+    process: usize,
+    /// It was still under way when a rule may have been forgotten that is newer: then it need not be
+    /// stored.
+    is_too_old: bool,
+}
+
+/// In which step something happened, and at which moment.
+#[derive(Clone, Copy, Debug)]
+struct When {
+    step: usize,
+    time: Time,
+}
+
+/// What lies behind memory.
+#[derive(Clone, Copy, Debug)]
+struct Behind {
+    local: bool,
+    shared: bool,
+    /// It does always what it is asked for.
+    is_reliable: bool,
+}
+
+/// All processes, and all that has happened to them.
+struct World {
+    behind: Behind,
+    clock: Clock,
+    chance: Chance,
+    step: usize,
+    fetches: Vec<Fetch>,
+    processes: Vec<Process>,
+    /// Rules that the process of this number has not been told of yet.
+    untold: Vec<(usize, Rule, Purge)>,
+}
+
+impl World {
+    fn new(seed: u64, behind: Behind) -> Self {
+        let clock = Clock::start();
+        let pool = behind.shared.then(Arc::<Mutex<Kept>>::default);
+        let count = if behind.shared { 2 } else { 1 };
+        let processes = (0..count).map(|_| Process::new(behind.local, pool.clone(), clock));
+        Self {
+            behind,
+            clock,
+            chance: Chance::new(seed),
+            step: 0,
+            fetches: Vec::new(),
+            processes: processes.collect(),
+            untold: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> When {
+        let time = self.clock.now();
+        When {
+            step: self.step,
+            time,
+        }
+    }
+
+    async fn take_a_step(&mut self) {
+        self.step += 1;
+        let at = self.chance.below(self.processes.len());
+        self.processes[at].note_step(self.step);
+        match self.chance.below(40) {
+            0..14 => self.begin(at).await,
+            14..20 => self.end_looks(at).await,
+            20..28 => self.commit(at),
+            28..32 => self.purge(at).await,
+            32 => self.tell().await,
+            33 => self.sweep(at).await,
+            34 => advance(Duration::from_millis(1)).await,
+            35 => self.grow_old().await,
+            36 | 37 => self.change_moods(at),
+            38 => self.look_at_hand(at).await,
+            _ if self.chance.below(4) == 0 => self.restart(at).await,
+            _ => self.list(at).await,
+        }
+        for _ in 0..self.chance.below(12) {
+            yield_now().await;
+        }
+    }
+
+    /// Begins a fetch, for everyone or alone: with a look behind memory, or without.
+    async fn begin(&mut self, at: usize) {
+        let url = Url::any(&mut self.chance);
+        let (alone, looks) = (self.chance.below(5) == 0, self.chance.below(3) > 0);
+        let now = self.now();
+        let process = &mut self.processes[at];
+        if alone {
+            let lone = process.cache.begin_alone(&url.key());
+            return self.ask(at, url, Asked::alone(lone, now));
+        }
+        let Some(asked) = process.enter(url, now) else {
+            // Then there is one that began after every purge which names what comes of the url.
+            let is_right = process.under_way(url).iter().any(|asked| {
+                let mut since = process.purges.iter().filter(|known| known.at.step > *asked);
+                !since.any(|known| known.purge.names_url(url))
+            });
+            assert!(
+                is_right,
+                "step {}: joins one from before a purge",
+                self.step
+            );
+            return;
+        };
+        if looks && self.behind.is_any() {
+            process.look_behind(url, asked).await;
+        } else {
+            self.ask(at, url, asked);
+        }
+    }
+
+    /// The request to the origin is sent.
+    fn ask(&mut self, at: usize, url: Url, asked: Asked) {
+        let page = Page::any(&mut self.chance, url);
+        self.fetches.push(Fetch {
+            page,
+            asked: asked.at,
+            began: self.now(),
+            committed: None,
+            process: at,
+            is_too_old: false,
+        });
+        let number = self.fetches.len() - 1;
+        self.processes[at].leading.push((number, asked));
+    }
+
+    /// What was found behind memory is an answer to who asked, and goes into memory.
+    async fn end_looks(&mut self, at: usize) {
+        for look in self.processes[at].ended_looks().await {
+            match look.found {
+                Ok(found) => {
+                    if !found.is_purged {
+                        self.check_answer(at, look.url, found.stored(), look.asked.at.step);
+                        self.processes[at].lift(&look.asked, &found.into_hit());
+                    }
+                }
+                Err(claimed) => self.ask(at, look.url, look.asked.with(claimed)),
+            }
+        }
+    }
+
+    fn commit(&mut self, at: usize) {
+        let process = &mut self.processes[at];
+        if process.leading.is_empty() {
+            return;
+        }
+        let which = self.chance.below(process.leading.len());
+        let (number, asked) = process.leading.swap_remove(which);
+        let fetch = &mut self.fetches[number];
+        fetch.committed = Some(self.step);
+        process.commit(asked, fetch.page.stored(number, fetch.began.time));
+    }
+
+    async fn purge(&mut self, at: usize) {
+        let purge = Purge::any(&mut self.chance);
+        let waits = self.chance.below(2) == 0;
+        let now = self.now();
+        let rule = self.processes[at].purge(&purge, waits, now).await;
+        let others = (0..self.processes.len()).filter(|other| *other != at);
+        let untold = others.filter_map(|other| Some((other, rule.clone()?, purge.clone())));
+        self.untold.extend(untold);
+    }
+
+    /// A process hears of another one's purge.
+    async fn tell(&mut self) {
+        if !self.untold.is_empty() {
+            let which = self.chance.below(self.untold.len());
+            let (at, rule, purge) = self.untold.swap_remove(which);
+            self.processes[at].note_step(self.step);
+            let now = self.now();
+            self.processes[at].apply(rule, purge, now).await;
+        }
+    }
+
+    async fn sweep(&mut self, at: usize) {
+        if !self.processes[at].hangs() {
+            self.processes[at].cache.sweep().await;
+        }
+    }
+
+    /// Time goes by in which rules may be forgotten. No tier hangs for so long.
+    async fn grow_old(&mut self) {
+        for at in 0..self.processes.len() {
+            self.processes[at].set_moods(|| Mood::Works);
+            self.processes[at].cache.settle().await;
+            while self.processes[at].looks() {
+                yield_now().await;
+                self.end_looks(at).await;
+            }
+        }
+        let age = AGES[usize::from(self.chance.below(4) == 0)];
+        advance(age).await;
+        for process in &self.processes {
+            if self.chance.below(2) == 0 {
+                process.cache.sweep().await;
+            }
+            let newest = process.purges.iter().filter(|known| known.is_rule());
+            let newest = newest.map(|known| known.at.step).max().unwrap_or(0);
+            for (number, _) in &process.leading {
+                let fetch = &mut self.fetches[*number];
+                fetch.is_too_old |= fetch.asked.step < newest;
+            }
+        }
+    }
+
+    fn change_moods(&mut self, at: usize) {
+        if !self.behind.is_reliable {
+            self.processes[at].set_moods(|| Mood::any(&mut self.chance));
+        }
+    }
+
+    /// What the nearest tier has at hand is an answer at once.
+    async fn look_at_hand(&mut self, at: usize) {
+        let url = Url::any(&mut self.chance);
+        let process = &self.processes[at];
+        if self.behind.is_reliable {
+            process.cache.settle().await;
+        }
+        let found = process.at_hand(url);
+        if let Some(hit) = &found {
+            self.check_answer(at, url, hit, self.step);
+        } else if self.behind.is_reliable && self.behind.local {
+            self.check_missing(at, url);
+        }
+    }
+
+    /// What is listed has not been purged.
+    async fn list(&mut self, at: usize) {
+        for fields in self.processes[at].listed().await {
+            let number = number_in(Fields::new(&fields));
+            let page = self.fetches[number].page;
+            let purge = self.named(at, number, self.step, |purge| !purge.is_soft());
+            assert!(purge.is_none(), "step {}: {page:?} {purge:?}", self.step);
+        }
+    }
+
+    /// A process ends, and another one begins with what lies in its tiers.
+    async fn restart(&mut self, at: usize) {
+        if self.behind.is_any() {
+            if self.behind.is_reliable {
+                self.processes[at].cache.settle().await;
+            }
+            self.processes[at].restart().await;
+        }
+    }
+
+    /// Holds what each process has in memory for every url against what has happened.
+    fn check(&self) {
+        for (at, process) in self.processes.iter().enumerate() {
+            for url in Url::all() {
+                match process.in_memory(url) {
+                    Some(hit) => self.check_answer(at, url, &hit, self.step),
+                    None if self.behind.is_any() => {}
+                    None => self.check_missing(at, url),
+                }
+            }
+        }
+    }
+
+    /// Whether this may answer who has asked in that step.
+    fn check_answer(&self, at: usize, url: Url, answer: &Stored, asked: usize) {
+        let (number, step) = (number_in(answer.fields()), self.step);
+        let fetch = &self.fetches[number];
+        assert_eq!(fetch.page.url, url, "step {step}: of another url");
+        assert!(
+            fetch.committed.is_some(),
+            "step {step}: nobody has stored fetch {number}"
+        );
+        let hard = self.named(at, number, asked, |purge| !purge.is_soft());
+        assert!(
+            hard.is_none(),
+            "step {step}: process {at} has fetch {number} again after {hard:?}"
+        );
+        let is_stale = answer.lifetime.ttl(self.clock.now()) <= 0;
+        let soft = self.named(at, number, asked, Purge::is_soft);
+        assert!(
+            soft.is_none() || is_stale,
+            "step {step}: process {at} has fetch {number} fresh after {soft:?}"
+        );
+    }
+
+    /// The last that was committed is only gone if a purge has named it, or it is too old. Where a tier
+    /// is asked, a purge names what began in the same moment.
+    fn check_missing(&self, at: usize, url: Url) {
+        let of_url = |fetch: &&Fetch| fetch.page.url == url && fetch.process == at;
+        let committed = self.fetches.iter().filter(of_url);
+        let Some(last) = committed.max_by_key(|fetch| fetch.committed) else {
+            return;
+        };
+        let is_named = self.processes[at].purges.iter().any(|known| {
+            let is_older = if self.behind.is_any() {
+                known.at.time >= last.asked.time
+            } else {
+                known.at.step > last.asked.step
+            };
+            is_older && known.purge.names(last.page)
+        });
+        let is_old = last.is_too_old || self.clock.now().since(last.began.time) >= FRESH;
+        assert!(
+            last.committed.is_none() || is_named || is_old,
+            "step {}: what nobody purged is gone: {url:?}",
+            self.step
+        );
+    }
+
+    /// A purge that names what a fetch has brought, after it began and before somebody asked.
+    fn named(
+        &self,
+        at: usize,
+        number: usize,
+        asked: usize,
+        counts: impl Fn(&Purge) -> bool,
+    ) -> Option<&Purge> {
+        let fetch = &self.fetches[number];
+        let purges = self.processes[at].purges.iter();
+        let known = purges.filter(|known| !known.is_forgotten);
+        let mut between =
+            known.filter(|known| fetch.began.step < known.at.step && known.at.step <= asked);
+        let named = between.find(|known| known.purge.names(fetch.page) && counts(&known.purge));
+        named.map(|known| &known.purge)
+    }
+}
+
+impl Behind {
+    const fn is_any(self) -> bool {
+        self.local || self.shared
+    }
+}
+
+fn number_from(name: &str, otherwise: u64) -> u64 {
+    env::var(name).map_or(otherwise, |value| value.parse().expect("a number"))
+}
+
+/// Many worlds, one after the other.
+async fn run(runs: u64, local: bool, shared: bool, is_reliable: bool) {
+    let behind = Behind {
+        local,
+        shared,
+        is_reliable,
+    };
+    let first = number_from("CACHE_MODEL_SEED", 1);
+    for seed in first..first + number_from("CACHE_MODEL_RUNS", runs) {
+        println!("CACHE_MODEL_SEED={seed}");
+        let mut world = World::new(seed, behind);
+        for _ in 0..STEPS {
+            world.take_a_step().await;
+            world.check();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn purges_are_never_undone_and_hurt_nothing_else() {
+    run(300, false, false, true).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_disk_purges_are_never_undone_and_hurt_nothing_else() {
+    run(150, true, false, true).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_is_late_or_fails_undoes_no_purge() {
+    run(150, true, false, false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tier_that_others_share_undoes_no_purge() {
+    run(150, false, true, false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_tiers_undo_no_purge() {
+    run(150, true, true, false).await;
+}

@@ -1,0 +1,357 @@
+//! A process of the model: its cache, its tiers, and what it is at.
+
+use std::future::{Future, poll_fn};
+use std::mem;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use microcache_policy::{Fields, Rules};
+use microcache_store::{AnyTier, Claimed, EntryId, Hit, Stored, Tier, TierLimits, Tiers, Turn};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::spawn;
+use tokio::task::JoinHandle;
+
+use super::When;
+use super::double::{Double, Kept, Mood};
+use super::pages::{Purge, Url};
+use crate::cache::entries::{Order, Wanted};
+use crate::cache::flight::{Entry, Leader, Lone};
+use crate::cache::testing::{self, view};
+use crate::cache::{Applied, Cache, ChangeKind, FoundBehind, LookedBehind, Rule, Where};
+use crate::clock::Clock;
+use crate::origin::Urgency;
+
+pub(super) struct Process {
+    pub(super) cache: Arc<Cache>,
+    clock: Clock,
+    /// What lies in its tiers, and the tiers themselves.
+    disk: Option<Arc<Mutex<Kept>>>,
+    pool: Option<Arc<Mutex<Kept>>>,
+    doubles: Vec<Arc<Double>>,
+    /// Fetches under way, by their numbers.
+    pub(super) leading: Vec<(usize, Asked)>,
+    looking: Vec<Looking>,
+    /// The purges that it knows of.
+    pub(super) purges: Vec<Known>,
+}
+
+/// A purge that a process knows of.
+pub(super) struct Known {
+    pub(super) purge: Purge,
+    /// When it became known.
+    pub(super) at: When,
+    /// Of a rule: whether it was written down.
+    written: Option<JoinHandle<bool>>,
+    /// The process that knew of it is gone, and the next one need not know of it.
+    pub(super) is_forgotten: bool,
+}
+
+/// Somebody who has asked.
+pub(super) struct Asked {
+    /// When he has.
+    pub(super) at: When,
+    fetch: Fetching,
+    claimed: Option<Claimed>,
+}
+
+enum Fetching {
+    Together(Leader),
+    Alone(Lone),
+}
+
+/// What a look behind memory came to: a response, or perhaps a claim.
+type Found = Result<Box<FoundBehind>, Option<Claimed>>;
+
+/// A look behind memory, and the step in which somebody has asked.
+type Looking = (Url, usize, JoinHandle<(Asked, Found)>);
+
+/// A look behind memory that is over.
+pub(super) struct Look {
+    pub(super) url: Url,
+    pub(super) asked: Asked,
+    pub(super) found: Found,
+}
+
+impl Asked {
+    pub(super) fn alone(lone: Lone, at: When) -> Self {
+        let fetch = Fetching::Alone(lone);
+        Self {
+            at,
+            fetch,
+            claimed: None,
+        }
+    }
+
+    pub(super) fn with(self, claimed: Option<Claimed>) -> Self {
+        Self { claimed, ..self }
+    }
+}
+
+impl Known {
+    pub(super) fn is_rule(&self) -> bool {
+        matches!(self.purge, Purge::Rule(..))
+    }
+
+    /// Notes that the process has ended. The next one has to know of a rule that lies in the journal for
+    /// sure, and need not know of a key that was not removed from all of these tiers.
+    async fn outlive(&mut self, tiers: &[Arc<Double>]) {
+        let outlives = match (&self.purge, self.written.take()) {
+            (Purge::Key(url), _) => {
+                let id = EntryId::of(&url.key());
+                tiers.iter().all(|tier| tier.has_removed(id, self.at.step))
+            }
+            (Purge::Rule(..), Some(written)) if written.is_finished() => {
+                written.await.expect("it does not panic")
+            }
+            (Purge::Rule(..), Some(written)) => {
+                written.abort();
+                false
+            }
+            // A process before this one has written it.
+            (Purge::Rule(..), None) => true,
+        };
+        self.is_forgotten |= !outlives;
+    }
+}
+
+impl Process {
+    /// A process with an empty memory, and perhaps a disk, and a pool that it shares.
+    pub(super) fn new(has_disk: bool, pool: Option<Arc<Mutex<Kept>>>, clock: Clock) -> Self {
+        let disk = has_disk.then(Arc::<Mutex<Kept>>::default);
+        let (cache, doubles) = start(disk.as_ref(), pool.as_ref(), clock);
+        Self {
+            cache,
+            clock,
+            disk,
+            pool,
+            doubles,
+            leading: Vec::new(),
+            looking: Vec::new(),
+            purges: Vec::new(),
+        }
+    }
+
+    /// Ends it, and begins another one with its tiers. That knows of the rules that were written down,
+    /// and need not know of keys that were removed.
+    pub(super) async fn restart(&mut self) {
+        self.doubles.iter().for_each(|tier| tier.cut_off());
+        self.leading.clear();
+        for (_, _, look) in self.looking.drain(..) {
+            look.abort();
+        }
+        for known in &mut self.purges {
+            known.outlive(&self.doubles).await;
+        }
+        (self.cache, self.doubles) = start(self.disk.as_ref(), self.pool.as_ref(), self.clock);
+        let loaded = self.cache.load_rules().await;
+        assert!(!loaded.expect("the journal is there").is_damaged);
+    }
+
+    pub(super) fn note_step(&self, step: usize) {
+        for kept in self.disk.iter().chain(&self.pool) {
+            kept.lock().step = step;
+        }
+    }
+
+    pub(super) fn set_moods(&self, mut mood: impl FnMut() -> Mood) {
+        self.doubles.iter().for_each(|tier| tier.set_mood(mood()));
+    }
+
+    /// Whether a tier answers nobody now.
+    pub(super) fn hangs(&self) -> bool {
+        self.doubles.iter().any(|tier| tier.hangs())
+    }
+
+    /// Leads the fetch of a url, unless somebody does.
+    pub(super) fn enter(&self, url: Url, at: When) -> Option<Asked> {
+        match self.cache.enter(&url.key(), b"", &Urgency::Client) {
+            Entry::Lead(leader) => Some(Asked {
+                at,
+                fetch: Fetching::Together(leader),
+                claimed: None,
+            }),
+            Entry::Join(_) => None,
+            Entry::Full => panic!("no bound is near"),
+        }
+    }
+
+    /// In which steps those have asked who are fetching a url for everyone.
+    pub(super) fn under_way(&self, url: Url) -> Vec<usize> {
+        let leading = self
+            .leading
+            .iter()
+            .filter_map(|(_, asked)| match &asked.fetch {
+                Fetching::Together(leader) => {
+                    (**leader.key() == *url.key()).then_some(asked.at.step)
+                }
+                Fetching::Alone(_) => None,
+            });
+        let looking = self.looking.iter().filter(|(of, ..)| *of == url);
+        leading
+            .chain(looking.map(|(_, entered, _)| *entered))
+            .collect()
+    }
+
+    pub(super) async fn look_behind(&mut self, url: Url, asked: Asked) {
+        let (cache, entered) = (Arc::clone(&self.cache), asked.at.step);
+        let look = begun(async move {
+            let Fetching::Together(leader) = &asked.fetch else {
+                panic!("who is alone does not look")
+            };
+            let rules = Rules::default();
+            let request = view(&rules);
+            let looked = cache.look_behind(leader, &request, Where::Everywhere);
+            let found = match looked.await {
+                LookedBehind::Found(found) => Ok(found),
+                LookedBehind::Missing(Turn::Ours(claimed)) => Err(Some(claimed)),
+                LookedBehind::Missing(Turn::Free | Turn::Theirs) => Err(None),
+            };
+            (asked, found)
+        });
+        self.looking.push((url, entered, look.await));
+    }
+
+    pub(super) fn looks(&self) -> bool {
+        !self.looking.is_empty()
+    }
+
+    /// The looks that are over.
+    pub(super) async fn ended_looks(&mut self) -> Vec<Look> {
+        let mut ended = Vec::new();
+        for (url, entered, look) in mem::take(&mut self.looking) {
+            if look.is_finished() {
+                let (asked, found) = look.await.expect("it does not panic");
+                ended.push(Look { url, asked, found });
+            } else {
+                self.looking.push((url, entered, look));
+            }
+        }
+        ended
+    }
+
+    pub(super) fn lift(&self, asked: &Asked, hit: &Hit) {
+        if let Fetching::Together(leader) = &asked.fetch {
+            self.cache.lift(leader, hit, &view(&Rules::default()));
+        }
+    }
+
+    pub(super) fn commit(&self, asked: Asked, stored: Stored) {
+        let leader = match asked.fetch {
+            Fetching::Together(leader) => Some(leader),
+            Fetching::Alone(lone) => lone.lead(),
+        };
+        if let Some(leader) = leader {
+            let (rules, kind) = (Rules::default(), ChangeKind::Stored);
+            self.cache
+                .commit(&leader, stored, &view(&rules), asked.claimed, kind);
+        }
+    }
+
+    /// Purges; a rule is given for others to apply. Who `waits` does so until a key has left the tiers.
+    pub(super) async fn purge(&mut self, purge: &Purge, waits: bool, at: When) -> Option<Rule> {
+        let cache = Arc::clone(&self.cache);
+        match purge {
+            Purge::Key(url) if waits => {
+                let keys = [url.key()];
+                begun(async move { cache.invalidate(keys).await }).await;
+                self.note(purge.clone(), at, None);
+                None
+            }
+            Purge::Key(url) => {
+                cache.purge_key(&url.key());
+                self.note(purge.clone(), at, None);
+                None
+            }
+            Purge::Rule(scope, strength) => {
+                let rule = cache.decide(scope.clone(), *strength);
+                let decided = rule.clone();
+                let written = begun(async move { cache.write_down(&rule).await.is_ok() });
+                let written = written.await;
+                self.note(purge.clone(), at, Some(written));
+                Some(decided)
+            }
+        }
+    }
+
+    /// Applies a rule of another process.
+    pub(super) async fn apply(&mut self, rule: Rule, purge: Purge, at: When) {
+        let cache = Arc::clone(&self.cache);
+        let written = begun(async move { cache.apply(&rule).await == Applied::New(Ok(())) }).await;
+        self.note(purge, at, Some(written));
+    }
+
+    fn note(&mut self, purge: Purge, at: When, written: Option<JoinHandle<bool>>) {
+        self.purges.push(Known {
+            purge,
+            at,
+            written,
+            is_forgotten: false,
+        });
+    }
+
+    pub(super) fn in_memory(&self, url: Url) -> Option<Hit> {
+        self.cache.response(&url.key(), &view(&Rules::default()))
+    }
+
+    pub(super) fn at_hand(&self, url: Url) -> Option<Hit> {
+        let rules = Rules::default();
+        let found = self.cache.lift_at_hand(&url.key(), &view(&rules), |_| true);
+        found.map(|(hit, _)| hit)
+    }
+
+    /// The field lines of all that is listed.
+    pub(super) async fn listed(&self) -> Vec<Bytes> {
+        let wanted = Wanted::default();
+        let memory = self.cache.entries(&wanted, Order::Key, None, 1_000).await;
+        let mut entries = memory.entries;
+        if !self.hangs()
+            && let Ok(page) = self.cache.entries_on_disk(&wanted, None, 1_000).await
+        {
+            entries.extend(page.entries);
+        }
+        entries.into_iter().map(|entry| entry.fields).collect()
+    }
+}
+
+/// A process's cache, and its tiers.
+fn start(
+    disk: Option<&Arc<Mutex<Kept>>>,
+    pool: Option<&Arc<Mutex<Kept>>>,
+    clock: Clock,
+) -> (Arc<Cache>, Vec<Arc<Double>>) {
+    let disk = disk.map(|kept| Double::new(Arc::clone(kept), false));
+    let pool = pool.map(|kept| Double::new(Arc::clone(kept), true));
+    let doubles: Vec<_> = disk.into_iter().chain(pool).collect();
+    let tiers = doubles.iter().map(|double| {
+        let double = Arc::clone(double);
+        if double.is_shared() {
+            AnyTier::Shared(double)
+        } else {
+            AnyTier::Local(double)
+        }
+    });
+    let background = Handle::current();
+    let tiers = Tiers::new(tiers.collect(), TierLimits::default(), &background);
+    (Arc::new(testing::cache(tiers, clock)), doubles)
+}
+
+/// Takes the first step of some work at once, and goes on with it in the background.
+async fn begun<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    let mut work = Box::pin(work);
+    let first = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
+    spawn(async move {
+        match first {
+            Poll::Ready(done) => done,
+            Poll::Pending => work.await,
+        }
+    })
+}
+
+/// The number of the fetch that brought these fields.
+pub(super) fn number_in(fields: Fields<'_>) -> usize {
+    let number = fields.get("x-number").expect("every page has one");
+    let text = std::str::from_utf8(number).expect("it is text");
+    text.parse().expect("it is a number")
+}

@@ -1,0 +1,61 @@
+//! What the tests of the cache build: keys, responses, and what selects them.
+
+use bytes::Bytes;
+use http::Method;
+use microcache_policy::{
+    Fields, OriginView, RequestFacts, ResponseFacts, Rules, Scheme, Storable, Time, VaryNames, key,
+    storable,
+};
+use microcache_store::{Key, MemoryLimits, Stored, Tiers};
+
+use super::flight::FlightLimits;
+use super::{Cache, tag_numbers};
+use crate::clock::Clock;
+
+/// More than a test needs.
+pub(super) const FLIGHTS: FlightLimits = FlightLimits {
+    fetches: 1_000,
+    waiters: 1_000,
+};
+
+/// A cache with room for all that a test puts there.
+pub(super) fn cache(tiers: Tiers, clock: Clock) -> Cache {
+    let memory = MemoryLimits {
+        capacity: 16 << 20,
+        object: 1 << 16,
+        variants: 8,
+    };
+    Cache::new(memory, FLIGHTS, tiers, clock)
+}
+
+/// The key of a url.
+pub(super) fn key_of(scheme: Scheme, host: &str, target: &str) -> Key {
+    let (host, target, rules) = (host.as_bytes(), target.as_bytes(), Rules::default());
+    key::build(scheme, host, target, Fields::default(), false, &rules)[..].into()
+}
+
+/// A response with these field lines, which say that it may be stored. It was asked for and came at
+/// that moment.
+pub(super) fn stored(key: &Key, lines: &str, at: Time) -> Stored {
+    let (fields, rules) = (Fields::new(lines.as_bytes()), Rules::default());
+    let facts = RequestFacts::read(&Method::GET, Fields::default(), false, &rules);
+    let read = ResponseFacts::read(fields, &rules);
+    let Storable::Yes(lifetime) = storable(&facts, 200, &read, at, at) else {
+        panic!("it can be stored")
+    };
+    let tags = read.tags().expect("not too many tags");
+    let tags = tag_numbers(key, tags.iter());
+    let body = Bytes::from_static(b"body").into();
+    let names = VaryNames::default();
+    Stored::new(200, fields.as_block(), body, lifetime, names, b"", at).with_tags(tags)
+}
+
+/// A request without fields.
+pub(super) fn view(rules: &Rules) -> OriginView<'_> {
+    OriginView {
+        fields: Fields::default(),
+        rules,
+        address: "192.0.2.1",
+        vouched: false,
+    }
+}
