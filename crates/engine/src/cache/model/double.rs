@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_store::tier::{BoxFuture, Spool};
 use microcache_store::{
-    Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, Put, Tier, TierError,
-    TierStats, Token,
+    Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, Page, Put, SharedTier,
+    Tier, TierError, TierStats, Token,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -70,17 +70,15 @@ impl Mood {
 #[derive(Debug)]
 pub(super) struct Double {
     kept: Arc<Mutex<Kept>>,
-    is_shared: bool,
     mood: watch::Sender<Mood>,
     /// The process is gone: what it asks for does not arrive any more.
     is_cut_off: AtomicBool,
 }
 
 impl Double {
-    pub(super) fn new(kept: Arc<Mutex<Kept>>, is_shared: bool) -> Arc<Self> {
+    pub(super) fn new(kept: Arc<Mutex<Kept>>) -> Arc<Self> {
         Arc::new(Self {
             kept,
-            is_shared,
             mood: watch::Sender::new(Mood::Works),
             is_cut_off: AtomicBool::new(false),
         })
@@ -163,10 +161,7 @@ impl Kept {
         is_good
     }
 
-    fn put(&mut self, id: EntryId, entry: Entry, expires: Duration, token: Option<Token>) -> Put {
-        if token.is_some_and(|token| !self.spend(id, token)) {
-            return Put::ClaimLost;
-        }
+    fn put(&mut self, id: EntryId, entry: Entry, expires: Duration) -> Put {
         let record = Record {
             entry,
             version: self.next_number(),
@@ -184,17 +179,42 @@ impl Kept {
 
 impl Tier for Double {
     fn name(&self) -> &'static str {
-        if self.is_shared { "shared" } else { "local" }
+        "double"
     }
 
-    fn is_shared(&self) -> bool {
-        self.is_shared
+    fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>> {
+        Box::pin(self.act(false, move |kept| {
+            kept.record(id).map(|record| record.entry.clone())
+        }))
     }
 
-    fn get(&self, id: EntryId, claim: Option<Duration>) -> BoxFuture<'_, Result<Got, TierError>> {
+    fn put(
+        &self,
+        id: EntryId,
+        entry: Entry,
+        expires: Duration,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(self.act(false, move |kept| kept.put(id, entry, expires)))
+    }
+
+    fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(self.act(true, move |kept| {
+            kept.records.remove(&id.to_bytes());
+            kept.claims.remove(&id);
+            kept.removed.insert(id, kept.step);
+        }))
+    }
+
+    fn stats(&self) -> TierStats {
+        TierStats::default()
+    }
+}
+
+impl SharedTier for Double {
+    fn get_or_claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Got, TierError>> {
         Box::pin(self.act(false, move |kept| match kept.record(id) {
             Some(record) => Got::Entry(record.entry.clone()),
-            None => Got::Missing(claim.map(|hold| kept.claim(id, hold))),
+            None => Got::Missing(kept.claim(id, hold)),
         }))
     }
 
@@ -208,26 +228,24 @@ impl Tier for Double {
         }))
     }
 
-    fn put(
+    fn put_claimed(
         &self,
         id: EntryId,
         entry: Entry,
         expires: Duration,
-        token: Option<Token>,
+        token: Token,
     ) -> BoxFuture<'_, Result<Put, TierError>> {
-        Box::pin(self.act(false, move |kept| kept.put(id, entry, expires, token)))
-    }
-
-    fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
-        Box::pin(self.act(true, move |kept| {
-            kept.records.remove(&id.to_bytes());
-            kept.claims.remove(&id);
-            kept.removed.insert(id, kept.step);
+        Box::pin(self.act(false, move |kept| {
+            if kept.spend(id, token) {
+                kept.put(id, entry, expires)
+            } else {
+                Put::Superseded
+            }
         }))
     }
 
-    fn stats(&self) -> TierStats {
-        TierStats::default()
+    fn page(&self, _: &[u8], _: &[u8]) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
+        None
     }
 }
 

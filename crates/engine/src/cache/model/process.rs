@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use microcache_policy::{Fields, Rules};
-use microcache_store::{AnyTier, Claimed, EntryId, Hit, Stored, Tier, TierLimits, Tiers, Turn};
+use microcache_store::{AnyTier, Claimed, EntryId, Hit, Stored, TierLimits, Tiers, Turn};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::spawn;
@@ -321,17 +321,10 @@ fn start(
     pool: Option<&Arc<Mutex<Kept>>>,
     clock: Clock,
 ) -> (Arc<Cache>, Vec<Arc<Double>>) {
-    let disk = disk.map(|kept| Double::new(Arc::clone(kept), false));
-    let pool = pool.map(|kept| Double::new(Arc::clone(kept), true));
-    let doubles: Vec<_> = disk.into_iter().chain(pool).collect();
-    let tiers = doubles.iter().map(|double| {
-        let double = Arc::clone(double);
-        if double.is_shared() {
-            AnyTier::Shared(double)
-        } else {
-            AnyTier::Local(double)
-        }
-    });
+    let [disk, pool] = [disk, pool].map(|kept| kept.cloned().map(Double::new));
+    let doubles: Vec<_> = disk.iter().chain(&pool).cloned().collect();
+    let disk = disk.into_iter().map(|double| AnyTier::Local(double));
+    let tiers = disk.chain(pool.into_iter().map(|double| AnyTier::Shared(double)));
     let background = Handle::current();
     let tiers = Tiers::new(tiers.collect(), TierLimits::default(), &background);
     (Arc::new(testing::cache(tiers, clock)), doubles)
