@@ -7,3 +7,4 @@ mod once;
 mod purge;
 #[path = "../support/mod.rs"]
 mod support;
+mod unsafe_requests;

@@ -405,6 +405,7 @@ mod tests {
 
     use super::*;
     use crate::memory::Memory;
+    use crate::tiers::lanes::AT_ONCE;
     use crate::tiers::scripted::{Did, ScriptedTier};
     use crate::tiers::{Claimed, TierLimits, Tiers};
 
@@ -475,6 +476,24 @@ mod tests {
         tier.let_go_on(id("slow"), 2);
         tiers.settle().await;
         assert_eq!(tiers.reports()[0].written, 3);
+    }
+
+    #[tokio::test]
+    async fn removals_that_hang_keep_no_other_waiting() {
+        let hanging: Vec<String> = (0..AT_ONCE).map(|number| number.to_string()).collect();
+        let keys: Vec<&str> = hanging.iter().map(String::as_str).collect();
+        let (tiers, tier) = tiers(&keys);
+        let slow: Vec<_> = keys
+            .iter()
+            .map(|key| tiers.remove(key.as_bytes()))
+            .collect();
+        go_on().await;
+        assert_eq!(tier.begun().len(), keys.len());
+        assert!(tiers.remove(b"other").is_complete().await);
+        for (key, removal) in keys.iter().zip(slow) {
+            tier.let_go_on(id(key), 1);
+            assert!(removal.is_complete().await);
+        }
     }
 
     #[tokio::test]

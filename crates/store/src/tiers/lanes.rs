@@ -12,7 +12,7 @@ use super::jobs::Storing;
 use crate::tier::{EntryId, Token};
 
 /// So many keys have something done at once.
-const AT_ONCE: usize = 16;
+pub(super) const AT_ONCE: usize = 16;
 /// So many more, if it is a removal: stores that hang do not keep removals waiting.
 const REMOVALS_AT_ONCE: usize = 16;
 /// So many removals may wait. What comes on top of that is not removed, and says so: whoever asked
