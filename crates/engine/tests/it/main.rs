@@ -4,6 +4,7 @@
 mod asking;
 mod large;
 mod once;
+mod private;
 mod purge;
 #[path = "../support/mod.rs"]
 mod support;
