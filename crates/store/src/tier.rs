@@ -166,6 +166,17 @@ pub trait Tier: Send + Sync + fmt::Debug {
         expires: Duration,
     ) -> BoxFuture<'_, Result<Put, TierError>>;
 
+    /// Puts a head in place of the one that a record has so far; its body stays where it is, for
+    /// `expires` at most. Not if the record has been removed, or has another head than `from`. At any
+    /// moment there is the old record or the new one.
+    fn renew(
+        &self,
+        id: EntryId,
+        from: Bytes,
+        head: Bytes,
+        expires: Duration,
+    ) -> BoxFuture<'_, Result<Put, TierError>>;
+
     /// Forgets a record, and every claim on it.
     fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>>;
 
@@ -215,6 +226,9 @@ pub trait SharedTier: Tier {
     /// it: one caller at a time, until it stores, releases, or the time is over.
     fn get_or_claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Got, TierError>>;
 
+    /// The head of what is kept under an id; a large body is not fetched for that.
+    fn head(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Bytes>, TierError>>;
+
     /// Claims the renewal of what is kept under an id: one caller at a time, until it stores,
     /// releases, or the time is over.
     fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>>;
@@ -227,6 +241,17 @@ pub trait SharedTier: Tier {
         &self,
         id: EntryId,
         entry: Entry,
+        expires: Duration,
+        token: Token,
+    ) -> BoxFuture<'_, Result<Put, TierError>>;
+
+    /// Puts a head in place of another, as [`Tier::renew`] does, if the claim still stands, and ends the
+    /// claim. What is not done leaves the claim as it is.
+    fn renew_claimed(
+        &self,
+        id: EntryId,
+        from: Bytes,
+        head: Bytes,
         expires: Duration,
         token: Token,
     ) -> BoxFuture<'_, Result<Put, TierError>>;
@@ -249,17 +274,6 @@ pub trait LocalTier: Tier {
     /// Begins to write a body that is too large to be held in memory. `None` if there are too many
     /// such now.
     fn spool(&self) -> Option<Box<dyn Spool>>;
-
-    /// Puts another head in place of the one of an entry, whose body stays, for `expires` at most; not
-    /// if it has been removed, or another has come in its place. At any moment there is the old entry or
-    /// the new one.
-    fn renew(
-        &self,
-        id: EntryId,
-        from: Entry,
-        head: Bytes,
-        expires: Duration,
-    ) -> BoxFuture<'_, Result<Put, TierError>>;
 
     /// What is kept under the ids after this one, in their order: at most so many, and perhaps fewer,
     /// so that it does not take long.

@@ -266,6 +266,33 @@ impl Tier for Disk {
         })
     }
 
+    fn renew(
+        &self,
+        id: EntryId,
+        from: Bytes,
+        head: Bytes,
+        expires: Duration,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        let began = self.files.now();
+        let files = Arc::clone(&self.files);
+        let job = move || {
+            let renewal = Renewal {
+                id,
+                from,
+                head,
+                expires: expiry::after(expires),
+                began,
+            };
+            match renew::renew(&files, &renewal) {
+                Ok(Renewed::Done) => Ok(Put::Stored),
+                Ok(Renewed::NotThere) | Err(Failure::Removed) => Ok(Put::Superseded),
+                Err(Failure::NoRoom | Failure::TooLarge) => Ok(Put::Refused),
+                Err(failure) => Err(failure),
+            }
+        };
+        Box::pin(self.writing.run(job))
+    }
+
     fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
         let forgotten = self.files.forget(id);
         Box::pin(async move {
@@ -320,33 +347,6 @@ impl LocalTier for Disk {
         let place = Arc::clone(&self.spools).try_acquire_owned().ok()?;
         let (files, writing) = (Arc::clone(&self.files), Arc::clone(&self.writing));
         Some(Box::new(DiskSpool::new(files, writing, place)))
-    }
-
-    fn renew(
-        &self,
-        id: EntryId,
-        from: Entry,
-        head: Bytes,
-        expires: Duration,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
-        let began = self.files.now();
-        let files = Arc::clone(&self.files);
-        let job = move || {
-            let renewal = Renewal {
-                id,
-                from,
-                head,
-                expires: expiry::after(expires),
-                began,
-            };
-            match renew::renew(&files, &renewal) {
-                Ok(Renewed::Done) => Ok(Put::Stored),
-                Ok(Renewed::NotThere) | Err(Failure::Removed) => Ok(Put::Superseded),
-                Err(Failure::NoRoom | Failure::TooLarge) => Ok(Put::Refused),
-                Err(failure) => Err(failure),
-            }
-        };
-        Box::pin(self.writing.run(job))
     }
 
     fn list(

@@ -21,6 +21,7 @@ use super::index::Known;
 use super::read::{self, Opened, Source};
 use super::removals::Moment;
 use super::write::{self, HEAD_ROOM};
+use crate::content::Content;
 use crate::tier::{Entry, EntryId};
 
 /// Where the second place begins.
@@ -29,8 +30,8 @@ pub(super) const SECOND: usize = HEAD_ROOM / 2;
 /// A head in place of another one.
 pub(super) struct Renewal {
     pub(super) id: EntryId,
-    /// The entry, with the head that it has had so far.
-    pub(super) from: Entry,
+    /// The head that it has had so far.
+    pub(super) from: Bytes,
     pub(super) head: Bytes,
     /// In seconds since 1970.
     pub(super) expires: u64,
@@ -50,11 +51,9 @@ pub(super) fn renew(files: &Arc<Files>, renewal: &Renewal) -> Result<Renewed, Fa
     match in_place(files, renewal)? {
         InPlace::Done => Ok(Renewed::Done),
         InPlace::NotThere => Ok(Renewed::NotThere),
-        InPlace::NoRoom => {
-            let entry = Entry {
-                head: renewal.head.clone(),
-                body: renewal.from.body.clone(),
-            };
+        InPlace::NoRoom(body) => {
+            let head = renewal.head.clone();
+            let entry = Entry { head, body };
             write::write(files, renewal.id, &entry, renewal.expires, renewal.began)?;
             Ok(Renewed::Done)
         }
@@ -64,7 +63,8 @@ pub(super) fn renew(files: &Arc<Files>, renewal: &Renewal) -> Result<Renewed, Fa
 enum InPlace {
     Done,
     NotThere,
-    NoRoom,
+    /// The body, to be written anew.
+    NoRoom(Content),
 }
 
 fn in_place(files: &Files, renewal: &Renewal) -> Result<InPlace, Failure> {
@@ -83,7 +83,7 @@ fn in_place(files: &Files, renewal: &Renewal) -> Result<InPlace, Failure> {
         flags: ReadWriteFlags::empty(),
     };
     let opened = match Opened::new(source, id, 0) {
-        Ok(Some(opened)) if opened.head == renewal.from.head => opened,
+        Ok(Some(opened)) if opened.head == renewal.from => opened,
         Ok(_) | Err(Failure::Flaw(_)) => return Ok(InPlace::NotThere),
         Err(failure) => return Err(failure),
     };
@@ -92,7 +92,9 @@ fn in_place(files: &Files, renewal: &Renewal) -> Result<InPlace, Failure> {
         && new_end <= SECOND
         && opened.prefix.head().end <= SECOND;
     if !has_room {
-        return Ok(InPlace::NoRoom);
+        let again = file.try_clone().map_err(Failure::Disk)?;
+        let body = read::in_file(again, &opened.prefix, opened.sums()?)?;
+        return Ok(InPlace::NoRoom(Content::File(body)));
     }
     let file_len = opened.file_len();
     let prefix = Prefix {

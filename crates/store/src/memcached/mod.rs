@@ -199,6 +199,16 @@ impl Tier for Memcached {
         Box::pin(self.store(id, entry, expires, None))
     }
 
+    fn renew(
+        &self,
+        id: EntryId,
+        from: Bytes,
+        head: Bytes,
+        expires: Duration,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(async move { self.record(id)?.renew(&from, head, expires, None).await })
+    }
+
     /// From all servers: while one was lost, the record may have been kept on another. What cannot
     /// be told now is remembered, and that server is out of service until it knows.
     fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
@@ -236,6 +246,10 @@ impl SharedTier for Memcached {
         Box::pin(async move { self.noted(self.record(id)?.get_or_claim(hold).await) })
     }
 
+    fn head(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Bytes>, TierError>> {
+        Box::pin(async move { self.record(id)?.head().await })
+    }
+
     fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
         Box::pin(async move { self.record(id)?.claim(hold).await })
     }
@@ -257,6 +271,20 @@ impl SharedTier for Memcached {
         token: Token,
     ) -> BoxFuture<'_, Result<Put, TierError>> {
         Box::pin(self.store(id, entry, expires, Some(token.into())))
+    }
+
+    fn renew_claimed(
+        &self,
+        id: EntryId,
+        from: Bytes,
+        head: Bytes,
+        expires: Duration,
+        token: Token,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(async move {
+            let grant = Some(token.into());
+            self.record(id)?.renew(&from, head, expires, grant).await
+        })
     }
 
     fn page(

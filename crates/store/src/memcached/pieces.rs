@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::keys;
-use super::protocol::{Answer, Request, Storing};
+use super::protocol::{Answer, Item, Request, Storing};
 use super::record::Record;
 use super::server::Lane;
 use super::value::Manifest;
@@ -20,30 +20,48 @@ pub(super) async fn fetch(
     record: &Record<'_>,
     manifest: &Manifest,
 ) -> Result<Option<Bytes>, TierError> {
-    let mut pieces = Vec::with_capacity(manifest.sums.len());
+    let items = for_each(record, manifest, |key| Request::default().get(key, None)).await?;
+    let pieces = items.map(|items| items.into_iter().map(|item| item.value).collect::<Vec<_>>());
+    Ok(pieces.and_then(|pieces| manifest.assemble(&pieces)))
+}
+
+/// Has the pieces of a body kept for so long from now on. Says whether all of them are still there.
+pub(super) async fn renew(
+    record: &Record<'_>,
+    manifest: &Manifest,
+    expires: u64,
+) -> Result<bool, TierError> {
+    let touch = |key: &str| Request::default().touch(key, expires);
+    let items = for_each(record, manifest, touch).await?;
+    Ok(items.is_some())
+}
+
+/// Asks something of each piece of a body, some of them at once. `None` if one is gone.
+async fn for_each(
+    record: &Record<'_>,
+    manifest: &Manifest,
+    ask: impl Fn(&str) -> Request,
+) -> Result<Option<Vec<Item>>, TierError> {
+    let mut items = Vec::with_capacity(manifest.sums.len());
     let mut asked = VecDeque::with_capacity(WINDOW);
     let mut numbers = 0..manifest.sums.len();
-    while pieces.len() < manifest.sums.len() {
+    while items.len() < manifest.sums.len() {
         for number in numbers.by_ref().take(WINDOW - asked.len()) {
             let key = keys::piece(record.id, manifest.generation, number);
-            let request = Request::default().get(&key, None);
             // Each has the time of those before it, and its own.
             let deadlines = 1 + asked.len() as u32;
-            asked.push_back(
-                record
-                    .server
-                    .send(Lane::of(record.id), request, deadlines)?,
-            );
+            let lane = Lane::of(record.id);
+            asked.push_back(record.server.send(lane, ask(&key), deadlines)?);
         }
         let Some(next) = asked.pop_front() else {
             return Ok(None);
         };
         match next.await?.pop() {
-            Some(Answer::Done(item)) => pieces.push(item.value),
+            Some(Answer::Done(item)) => items.push(item),
             _ => return Ok(None),
         }
     }
-    Ok(manifest.assemble(&pieces))
+    Ok(Some(items))
 }
 
 /// Stores a body in pieces, before anything says that they are there. `None` if the server does not

@@ -50,6 +50,12 @@ impl Request {
         self.command(format!("mg {key} c N{claim}\r\n"))
     }
 
+    /// Has an item forgotten after so many seconds from now, and not when it was to be.
+    #[must_use]
+    pub fn touch(self, key: &str, expires: u64) -> Self {
+        self.command(format!("mg {key} T{expires}\r\n"))
+    }
+
     /// Stores a value, given in parts.
     #[must_use]
     pub fn set(self, key: &str, value: impl IntoIterator<Item = Bytes>, how: Storing) -> Self {
@@ -330,15 +336,16 @@ mod tests {
             .get("k", None)
             .get("k", Some(30))
             .peek("k", 7)
+            .touch("k", 8)
             .set("k", value, storing)
             .set("k:r", [], lock)
             .delete("k", None)
             .delete("k", Some(9))
             .noop();
-        assert_eq!(request.answers(), 8);
+        assert_eq!(request.answers(), 9);
         assert_eq!(
             request.parts().concat().escape_ascii().to_string(),
-            "mg k v c f\\r\\nmg k v c f N30\\r\\nmg k c N7\\r\\n\
+            "mg k v c f\\r\\nmg k v c f N30\\r\\nmg k c N7\\r\\nmg k T8\\r\\n\
              ms k 8 T60 C5\\r\\nheadbody\\r\\nms k:r 0 T3 ME\\r\\n\\r\\n\
              md k\\r\\nmd k C9\\r\\nmn\\r\\n"
         );

@@ -9,7 +9,7 @@ use super::connection::Answers;
 use super::pieces;
 use super::protocol::{Answer, Item, Request, Storing};
 use super::server::{Lane, Server};
-use super::value::{self, Value};
+use super::value::{self, Manifest, Value};
 use super::{keys, time};
 use crate::content::Content;
 use crate::tier::{Claim, Entry, EntryId, Got, Put, TierError};
@@ -201,6 +201,59 @@ impl Record<'_> {
                 None => return Ok(Put::Refused),
             }
         };
+        self.stored(request, grant).await
+    }
+
+    /// The head of what there is. Of a body in pieces, no piece is fetched.
+    pub(super) async fn head(&self) -> Result<Option<Bytes>, TierError> {
+        let item = self.item().await?;
+        let value = item.and_then(|item| Value::decode(&item.value, self.max_object));
+        Ok(value.map(|value| match value {
+            Value::Whole { head, .. } | Value::Manifest(Manifest { head, .. }) => head,
+        }))
+    }
+
+    /// Another head for the record with this one. A body in pieces stays where it is, for as long as
+    /// the head. What was stored or removed since the head was looked at, is left as it is.
+    pub(super) async fn renew(
+        &self,
+        from: &Bytes,
+        head: Bytes,
+        expires: Duration,
+        grant: Option<Grant>,
+    ) -> Result<Put, TierError> {
+        let claimed = |item: &Item| {
+            grant.is_none_or(|grant| (grant.server, grant.number) == (self.index, item.number))
+        };
+        let Some(item) = self.item().await?.filter(claimed) else {
+            return Ok(Put::Superseded);
+        };
+        let expires = time::expiry(expires);
+        let value = match Value::decode(&item.value, self.max_object) {
+            Some(Value::Whole { head: old, body }) if old == *from => [value::whole(&head), body],
+            Some(Value::Manifest(old)) if old.head == *from => {
+                let manifest = Manifest { head, ..old };
+                if !pieces::renew(self, &manifest, expires).await? {
+                    return Ok(Put::Superseded);
+                }
+                [manifest.encode(), Bytes::new()]
+            }
+            _ => return Ok(Put::Superseded),
+        };
+        if value.iter().map(Bytes::len).sum::<usize>() > self.max_item {
+            return Ok(Put::Refused);
+        }
+        let how = Storing {
+            expires,
+            only_if: Some(item.number),
+            only_new: false,
+        };
+        let request = Request::default().set(&keys::record(self.id), value, how);
+        self.stored(request, grant).await
+    }
+
+    /// Stores a record, and ends the claim that it was stored with.
+    async fn stored(&self, request: Request, grant: Option<Grant>) -> Result<Put, TierError> {
         match self.ask(request).await? {
             Answer::Done(_) => {}
             Answer::Changed | Answer::Missing => return Ok(Put::Superseded),
@@ -211,6 +264,16 @@ impl Record<'_> {
             self.unlock();
         }
         Ok(Put::Stored)
+    }
+
+    /// What lies under the record's name, unless it is stale, or longer than we take.
+    async fn item(&self) -> Result<Option<Item>, TierError> {
+        let key = keys::record(self.id);
+        match self.ask(Request::default().get(&key, None)).await? {
+            Answer::Done(item) => Ok((!item.stale).then_some(item)),
+            Answer::Missing | Answer::TooLong => Ok(None),
+            other => Err(other.is_unexpected()),
+        }
     }
 
     /// Nobody waits for this: if it does not arrive, the lock expires.

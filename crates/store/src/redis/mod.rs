@@ -32,12 +32,15 @@ use self::node::Fault;
 use self::record::{claim_key, entry_key};
 use self::releases::Releases;
 use self::removals::Removals;
-use self::scripts::{CLAIM_IF_MISSING, RELEASE, STORE_IF_CLAIMED, Script};
+use self::scripts::{CLAIM_IF_MISSING, RELEASE, RENEW, STORE_IF_CLAIMED, Script};
 use self::servers::Servers;
 use crate::random;
 use crate::tier::{
     BoxFuture, Claim, Entry, EntryId, Got, Page, Put, SharedTier, Tier, TierError, TierStats, Token,
 };
+
+/// So much of a record is read for its head. It nearly always has all of it.
+const HEAD_AT_ONCE: u64 = 8 * 1024;
 
 /// A Redis or Valkey server, or a cluster of them.
 pub struct Redis {
@@ -119,6 +122,16 @@ impl Tier for Redis {
         Box::pin(async move { self.shared.put(id, &entry, expires, None).await })
     }
 
+    fn renew(
+        &self,
+        id: EntryId,
+        from: Bytes,
+        head: Bytes,
+        expires: Duration,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(async move { self.shared.renew(id, &from, &head, expires, None).await })
+    }
+
     /// An error means not yet: the removal is remembered, and until it is delivered this process
     /// neither reads nor writes what lies under the id.
     fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
@@ -147,6 +160,10 @@ impl SharedTier for Redis {
         Box::pin(self.shared.get_or_claim(id, hold))
     }
 
+    fn head(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Bytes>, TierError>> {
+        Box::pin(self.shared.head(id))
+    }
+
     fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
         Box::pin(self.shared.claim(id, hold))
     }
@@ -165,6 +182,18 @@ impl SharedTier for Redis {
         Box::pin(async move { self.shared.put(id, &entry, expires, Some(token)).await })
     }
 
+    fn renew_claimed(
+        &self,
+        id: EntryId,
+        from: Bytes,
+        head: Bytes,
+        expires: Duration,
+        token: Token,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        let token = Some(token);
+        Box::pin(async move { self.shared.renew(id, &from, &head, expires, token).await })
+    }
+
     /// Applications keep their pages in memcached.
     fn page(&self, _: &[u8], _: &[u8]) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
         None
@@ -178,10 +207,54 @@ impl Shared {
     }
 
     async fn get_within(&self, id: EntryId, deadline: Instant) -> Result<Option<Entry>, TierError> {
-        let mut read = redis::cmd("GETRANGE");
-        read.arg(entry_key(id)).arg(0).arg(self.most());
-        let found = self.ask(id, &read, deadline).await;
+        let found = self.read(id, self.most(), deadline).await;
         self.found(id, found)
+    }
+
+    /// The value up to this byte.
+    async fn read(&self, id: EntryId, last: u64, deadline: Instant) -> Result<Value, Fault> {
+        let mut read = redis::cmd("GETRANGE");
+        read.arg(entry_key(id)).arg(0).arg(last);
+        self.ask(id, &read, deadline).await
+    }
+
+    async fn head(&self, id: EntryId) -> Result<Option<Bytes>, TierError> {
+        let deadline = Instant::now() + self.settings.deadline;
+        let mut len = HEAD_AT_ONCE;
+        // Once more for a head that is longer, and nothing for one that is longer again.
+        for _ in 0..2 {
+            let beginning = self.read(id, len - 1, deadline).await;
+            let Value::BulkString(beginning) = beginning.map_err(|fault| self.error(id, fault))?
+            else {
+                return Ok(None);
+            };
+            let mut beginning = Bytes::from(beginning);
+            match record::opening_len(&beginning) {
+                Some(opening) if opening <= beginning.len() as u64 => {
+                    let head = beginning.split_to(opening as usize);
+                    return Ok(Some(head.slice(record::ENVELOPE as usize..)));
+                }
+                Some(longer) if longer <= self.most() => len = longer,
+                _ => break,
+            }
+        }
+        Ok(None)
+    }
+
+    async fn renew(
+        &self,
+        id: EntryId,
+        from: &[u8],
+        head: &[u8],
+        expires: Duration,
+        token: Option<Token>,
+    ) -> Result<Put, TierError> {
+        let deadline = Instant::now() + self.settings.write_deadline;
+        let (from, head) = (record::opening(from), record::opening(head));
+        let mut arguments = vec![from, head, millis(expires), number(self.most())];
+        arguments.extend(token.map(|token| number(token.0)));
+        let renewed = self.call(&RENEW, id, &arguments, deadline).await;
+        self.put_of(id, renewed)
     }
 
     async fn get_or_claim(self: &Arc<Self>, id: EntryId, hold: Duration) -> Result<Got, TierError> {
@@ -280,7 +353,12 @@ impl Shared {
             store.arg(entry_key(id)).arg(value).arg("PX").arg(expires);
             self.ask(id, &store, deadline).await
         };
-        match stored {
+        self.put_of(id, stored)
+    }
+
+    /// What a reply says of a record that was to be stored.
+    fn put_of(&self, id: EntryId, reply: Result<Value, Fault>) -> Result<Put, TierError> {
+        match reply {
             Ok(Value::Int(0)) => Ok(Put::Superseded),
             Ok(_) => Ok(Put::Stored),
             Err(fault) if fault.is_full() => Ok(self.refuse()),

@@ -57,6 +57,17 @@ pub(super) fn decode(mut value: Bytes) -> Option<Entry> {
     })
 }
 
+/// A head as it lies in the value.
+pub(super) fn opening(head: &[u8]) -> Vec<u8> {
+    [&(head.len() as u32).to_le_bytes()[..], head].concat()
+}
+
+/// How long the opening of a value is; `None` if this is not its beginning.
+pub(super) fn opening_len(beginning: &[u8]) -> Option<u64> {
+    let head = u32::from_le_bytes(*beginning.first_chunk()?);
+    Some(ENVELOPE + u64::from(head))
+}
+
 /// CRC16/XMODEM, as the cluster specification wants it.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {

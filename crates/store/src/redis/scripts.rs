@@ -30,6 +30,28 @@ pub(super) static STORE_IF_CLAIMED: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
+/// 1 if the record began with the old head and has the new one now, else 0. Its body stays.
+/// Arguments: old and new head, each with its length before it; how long to keep the record; the most
+/// that it may be long; and a token, if this is to be done, and the claim to be ended, only if the claim
+/// is the caller's.
+pub(super) static RENEW: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if ARGV[5] and redis.call('GET', KEYS[2]) ~= ARGV[5] then return 0 end \
+         local old, new = ARGV[1], ARGV[2] \
+         if redis.call('GETRANGE', KEYS[1], 0, #old - 1) ~= old then return 0 end \
+         if redis.call('STRLEN', KEYS[1]) - #old + #new > tonumber(ARGV[4]) then return 0 end \
+         if #old == #new then \
+           redis.call('SETRANGE', KEYS[1], 0, new) \
+           redis.call('PEXPIRE', KEYS[1], ARGV[3]) \
+         else \
+           local body = redis.call('GETRANGE', KEYS[1], #old, -1) \
+           redis.call('SET', KEYS[1], new .. body, 'PX', ARGV[3]) \
+         end \
+         if ARGV[5] then redis.call('DEL', KEYS[2]) end \
+         return 1",
+    )
+});
+
 /// Ends the claim if it is the caller's. Argument: token.
 pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(

@@ -14,13 +14,14 @@ use crate::encoding::{Head, Record, Varies, checksum, encode, encode_varies};
 use crate::memory::Hit;
 use crate::random;
 use crate::stored::Stored;
-use crate::tier::{AnyTier, Claim, Entry, EntryId, Put, TierError, Token};
+use crate::tier::{AnyTier, Entry, EntryId, Put, TierError, Token};
 
 /// The record that says what a key varies on is kept for so much longer than the variant for which it
 /// is written, so that the next ones need not all prolong it.
 const VARIES_LONGER: Duration = Duration::from_mins(1);
-/// How long that may take; the next one tries again.
-const PROLONGING: Duration = Duration::from_secs(1);
+/// A body of this size is not sent again where it lies already. To look for that costs more than to send
+/// a smaller one.
+const KEPT_FROM: u64 = 1024 * 1024;
 
 /// A response on its way into the tier.
 #[derive(Debug)]
@@ -185,8 +186,14 @@ impl TierInUse {
             self.release(*claim).await;
             return Ok(Put::Superseded);
         };
+        if response.body.len() >= KEPT_FROM || response.body.bytes().is_none() {
+            let renewed = self.renew(id, storing, token).await?;
+            if renewed == Put::Stored {
+                return Ok(renewed);
+            }
+        }
         let Some(body) = response.body.bytes() else {
-            return self.renew(id, storing).await;
+            return Ok(Put::Superseded);
         };
         let entry = Entry {
             head: encode(key, response, body.len() as u64, checksum(body)),
@@ -209,26 +216,46 @@ impl TierInUse {
         }
     }
 
-    /// What lies in a file of this tier stays there, and gets the response's head, if it is still the
-    /// response's body.
-    async fn renew(&self, id: EntryId, storing: &Storing) -> Result<Put, TierError> {
+    /// A body that lies in the tier stays there, and gets the response's head, if it is the response's
+    /// body and the response is not older.
+    async fn renew(
+        &self,
+        id: EntryId,
+        storing: &Storing,
+        token: Option<Token>,
+    ) -> Result<Put, TierError> {
         let Storing { key, response, .. } = storing;
-        let (Some(local), Some(body)) = (self.tier.local(), response.file()) else {
-            return Ok(Put::Refused);
-        };
-        let Some(entry) = local.get(id).await? else {
+        let (from, lying) = match &self.tier {
+            AnyTier::Local(local) => {
+                let entry = local.get(id).await?;
+                entry.map(|entry| (entry.head, entry.body.file()))
+            }
+            AnyTier::Shared(shared) => shared.head(id).await?.map(|head| (head, None)),
+        }
+        .unzip();
+        let old = from.as_ref().and_then(|head| Head::decode(head).ok());
+        let (Some(from), Some(old)) = (from, old) else {
             return Ok(Put::Superseded);
         };
-        let old = Head::decode(&entry.head);
-        let is_it = match (&old, entry.body.file()) {
-            (Ok(old), Some(lying)) => old.key == key[..] && body.is_same_as(&lying),
+        let is_its_body = match (response.body.bytes(), response.file(), lying.flatten()) {
+            (Some(bytes), ..) => {
+                old.body_len == bytes.len() as u64 && old.body_sum == checksum(bytes)
+            }
+            (None, Some(file), Some(lying)) => file.is_same_as(&lying),
             _ => false,
         };
-        let (true, Ok(old)) = (is_it, old) else {
+        let is_it = old.is_response() && old.key == key[..] && old.began <= response.began;
+        if !(is_it && is_its_body) {
             return Ok(Put::Superseded);
-        };
+        }
         let head = encode(key, response, old.body_len, old.body_sum);
-        local.renew(id, entry, head, storing.expires).await
+        let expires = storing.expires;
+        match (token, self.tier.shared()) {
+            (Some(token), Some(shared)) => {
+                shared.renew_claimed(id, from, head, expires, token).await
+            }
+            _ => self.tier.tier().renew(id, from, head, expires).await,
+        }
     }
 
     /// The id that a response is to be stored under, and the claim that is left for it. The
@@ -292,36 +319,18 @@ impl TierInUse {
         response: &Stored,
         expires: Duration,
     ) -> Result<(), TierError> {
-        let base = EntryId::of(key);
-        let until = varies_until(response);
-        let longer = |varies: Varies| Varies { until, ..varies };
-        let shared = match &self.tier {
-            AnyTier::Shared(shared) => shared,
-            AnyTier::Local(local) => {
-                let Some(entry) = local.get(base).await? else {
-                    return Ok(());
-                };
-                let is_it = matches!(decode(entry.clone(), key), Ok(Some(Record::Varies(now))) if now == *known);
-                if is_it {
-                    let head = encode_varies(key, &longer(known.clone()));
-                    let expires = expires.saturating_add(VARIES_LONGER);
-                    local.renew(base, entry, head, expires).await?;
-                }
-                return Ok(());
-            }
-        };
-        let Claim::Mine(token) = shared.claim(base, PROLONGING).await? else {
-            // Somebody is at it.
+        let (base, tier) = (EntryId::of(key), self.tier.tier());
+        let Some(entry) = tier.get(base).await? else {
             return Ok(());
         };
-        // What the claim is for was not looked at before it was given.
-        let varies = match self.varies(base, key).await {
-            Ok(Some(now)) if now == *known => longer(now),
-            _ => return shared.release(base, token).await,
-        };
-        let put = self.put_varies(key, &varies, expires, Some(token)).await?;
-        if put == Put::Refused {
-            shared.release(base, token).await?;
+        let from = entry.head.clone();
+        if let Ok(Some(Record::Varies(now))) = decode(entry, key)
+            && now == *known
+        {
+            let until = varies_until(response);
+            let head = encode_varies(key, &Varies { until, ..now });
+            let expires = expires.saturating_add(VARIES_LONGER);
+            tier.renew(base, from, head, expires).await?;
         }
         Ok(())
     }
@@ -548,6 +557,50 @@ mod tests {
             assert!(removal.is_complete().await);
         }
         assert!(tiers.remove(b"other").is_complete().await);
+    }
+
+    #[tokio::test]
+    async fn a_large_body_that_lies_there_is_not_sent_again() {
+        let tier = ScriptedTier::new(0, 0);
+        let tiers = behind(AnyTier::Shared(Arc::new(tier.clone())));
+        let large = |byte, status, began| {
+            let body = vec![byte; KEPT_FROM as usize];
+            let lifetime = response().lifetime;
+            let vary = VaryNames::default();
+            Memory::hold(Stored::new(
+                status,
+                b"",
+                bytes::Bytes::from(body).into(),
+                lifetime,
+                vary,
+                b"",
+                began,
+            ))
+        };
+        let later = NOW.plus(1);
+        let (put, renew) = (Did::Put(id("key")), Did::Renew(id("key")));
+        for (response, did) in [
+            (large(b'x', 200, NOW), put),
+            (large(b'x', 203, later), renew),
+            // It began before what lies there: the tier shall decide by its claim alone.
+            (large(b'x', 200, NOW), put),
+            (large(b'y', 200, later), put),
+        ] {
+            let claimed = Claimed {
+                tier: Arc::clone(&tiers.tiers[0]),
+                id: id("key"),
+                token: Some(Token(1)),
+            };
+            tiers.store(b"key", &response, Some(claimed), NOW);
+            tiers.settle().await;
+            assert_eq!(tier.begun().last(), Some(&did));
+            let (entry, _) = tier.record(id("key")).expect("it is there");
+            let Ok(Some(Record::Response(kept))) = decode(entry, b"key") else {
+                panic!("no response");
+            };
+            assert_eq!((kept.status, kept.began), (response.status, response.began));
+            assert!(kept.body.bytes() == response.body.bytes());
+        }
     }
 
     #[tokio::test]

@@ -126,6 +126,26 @@ impl Tier for ScriptedTier {
         })
     }
 
+    fn renew(
+        &self,
+        id: EntryId,
+        from: Bytes,
+        head: Bytes,
+        expires: Duration,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(async move {
+            self.turn(Did::Renew(id), id).await;
+            let mut records = self.records.lock();
+            let record = records.get_mut(&id);
+            let Some(record) = record.filter(|(now, _)| now.head == from) else {
+                return Ok(Put::Superseded);
+            };
+            record.0.head = head;
+            record.1 = expires;
+            Ok(Put::Stored)
+        })
+    }
+
     fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
         Box::pin(async move {
             self.turn(Did::Remove(id), id).await;
@@ -144,6 +164,11 @@ impl SharedTier for ScriptedTier {
     fn get_or_claim(&self, id: EntryId, _: Duration) -> BoxFuture<'_, Result<Got, TierError>> {
         let found = self.record(id).map(|(entry, _)| Got::Entry(entry));
         Box::pin(async { Ok(found.unwrap_or(Got::Missing(Claim::Mine(Token(1))))) })
+    }
+
+    fn head(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Bytes>, TierError>> {
+        let found = self.record(id).map(|(entry, _)| entry.head);
+        Box::pin(async { Ok(found) })
     }
 
     fn claim(&self, _: EntryId, _: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
@@ -165,6 +190,17 @@ impl SharedTier for ScriptedTier {
         self.put(id, entry, expires)
     }
 
+    fn renew_claimed(
+        &self,
+        id: EntryId,
+        from: Bytes,
+        head: Bytes,
+        expires: Duration,
+        _: Token,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        self.renew(id, from, head, expires)
+    }
+
     fn page(&self, _: &[u8], _: &[u8]) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
         None
     }
@@ -178,26 +214,6 @@ impl LocalTier for ScriptedTier {
 
     fn spool(&self) -> Option<Box<dyn Spool>> {
         Some(Box::new(ScriptedSpool(self.clone(), Vec::new())))
-    }
-
-    fn renew(
-        &self,
-        id: EntryId,
-        from: Entry,
-        head: Bytes,
-        expires: Duration,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
-        Box::pin(async move {
-            self.turn(Did::Renew(id), id).await;
-            let mut records = self.records.lock();
-            let record = records.get_mut(&id);
-            let Some(record) = record.filter(|(now, _)| now.head == from.head) else {
-                return Ok(Put::Superseded);
-            };
-            record.0.head = head;
-            record.1 = expires;
-            Ok(Put::Stored)
-        })
     }
 
     fn list(&self, _: Option<EntryId>, _: usize) -> BoxFuture<'_, Result<Listing, TierError>> {

@@ -1,7 +1,5 @@
 //! Other heads for bodies that stay where they are.
 
-use microcache_store::LocalTier;
-
 use super::*;
 
 /// Its head is renewed where it is.
@@ -10,7 +8,7 @@ const LARGE: usize = 1_500_000;
 impl Place {
     fn renew(&self, disk: &Disk, key: &str, from: &Entry, head: &str) -> Put {
         let head = Bytes::copy_from_slice(head.as_bytes());
-        let renewed = disk.renew(id(key), from.clone(), head, HOUR);
+        let renewed = disk.renew(id(key), from.head.clone(), head, HOUR);
         self.runtime.block_on(renewed).expect("a working disk")
     }
 
@@ -103,7 +101,7 @@ fn what_was_removed_is_not_renewed() {
         // One that has begun before.
         place.put(&disk, "key", b"old", body(1, length));
         let from = place.get(&disk, "key").expect("it is there");
-        let renewal = disk.renew(id("key"), from, Bytes::from_static(b"new"), HOUR);
+        let renewal = disk.renew(id("key"), from.head, Bytes::from_static(b"new"), HOUR);
         place
             .runtime
             .block_on(disk.remove(id("key")))

@@ -6,5 +6,6 @@ mod lost;
 mod node;
 mod pool;
 mod records;
+mod renew;
 mod ring;
 mod strangers;

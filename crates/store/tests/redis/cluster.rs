@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use microcache_store::redis::{Redis, RedisSettings};
 use microcache_store::{EntryId, Put, SharedTier, Tier, TierError};
 use redis::Value;
@@ -92,6 +93,13 @@ async fn every_server_has_its_share() {
     assert!(shares.iter().all(|share| *share > 5), "{shares:?}");
     for number in 0..60 {
         assert_eq!(body(&redis, id(number)).await.as_deref(), Some("body"));
+        let (from, head) = (
+            Bytes::from_static(b"head"),
+            Bytes::from_static(b"a new head"),
+        );
+        let renewed = redis.renew(id(number), from, head.clone(), HOUR).await;
+        assert_eq!(renewed, Ok(Put::Stored));
+        assert_eq!(redis.head(id(number)).await, Ok(Some(head)));
         redis.remove(id(number)).await.unwrap();
     }
     assert!(

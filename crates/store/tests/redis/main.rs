@@ -5,6 +5,7 @@ mod cluster;
 mod faults;
 mod hostile;
 mod records;
+mod renew;
 mod server;
 mod start;
 

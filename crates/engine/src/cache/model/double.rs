@@ -171,6 +171,15 @@ impl Kept {
         Put::Stored
     }
 
+    fn renew(&mut self, id: EntryId, from: &Bytes, head: Bytes, expires: Duration) -> Put {
+        match self.record(id).map(|record| record.entry.clone()) {
+            Some(Entry { head: old, body }) if old == *from => {
+                self.put(id, Entry { head, body }, expires)
+            }
+            _ => Put::Superseded,
+        }
+    }
+
     fn next_number(&mut self) -> u64 {
         self.number += 1;
         self.number
@@ -195,6 +204,16 @@ impl Tier for Double {
         expires: Duration,
     ) -> BoxFuture<'_, Result<Put, TierError>> {
         Box::pin(self.act(false, move |kept| kept.put(id, entry, expires)))
+    }
+
+    fn renew(
+        &self,
+        id: EntryId,
+        from: Bytes,
+        head: Bytes,
+        expires: Duration,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(self.act(false, move |kept| kept.renew(id, &from, head, expires)))
     }
 
     fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
@@ -244,6 +263,33 @@ impl SharedTier for Double {
         }))
     }
 
+    fn head(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Bytes>, TierError>> {
+        Box::pin(self.act(false, move |kept| {
+            kept.record(id).map(|record| record.entry.head.clone())
+        }))
+    }
+
+    fn renew_claimed(
+        &self,
+        id: EntryId,
+        from: Bytes,
+        head: Bytes,
+        expires: Duration,
+        token: Token,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(self.act(false, move |kept| {
+            let claim = kept.claims.get(&id).copied();
+            if !kept.spend(id, token) {
+                return Put::Superseded;
+            }
+            let put = kept.renew(id, &from, head, expires);
+            if put == Put::Superseded {
+                kept.claims.extend(claim.map(|claim| (id, claim)));
+            }
+            put
+        }))
+    }
+
     fn page(&self, _: &[u8], _: &[u8]) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
         None
     }
@@ -258,17 +304,6 @@ impl LocalTier for Double {
 
     fn spool(&self) -> Option<Box<dyn Spool>> {
         None
-    }
-
-    fn renew(
-        &self,
-        _: EntryId,
-        _: Entry,
-        _: Bytes,
-        _: Duration,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
-        // Nothing here lies in a file.
-        Box::pin(async { Ok(Put::Refused) })
     }
 
     fn list(

@@ -1,5 +1,6 @@
 //! Tiers behind memory: a disk, a memcached pool, Redis; and processes that share them.
 
+mod confirmed;
 mod crash;
 mod disk;
 mod failover;
