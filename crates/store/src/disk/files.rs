@@ -20,6 +20,7 @@ use super::index::Known;
 use super::journal::Journal;
 use super::layout::{self, Layout};
 use super::lock::Lock;
+use super::open::OpenFiles;
 use super::removals::Moment;
 use super::state::{Forgotten, Size, State, Step};
 use super::write::Draft;
@@ -37,6 +38,9 @@ pub(super) struct Files {
     pub(super) settings: DiskSettings,
     pub(super) at_hand: AtHand,
     lock: Mutex<Lock>,
+    /// They can be found without what is known. They change while it is held, so that nobody finds
+    /// what is not known any more.
+    open: Arc<OpenFiles>,
     state: Mutex<State>,
     stripes: [RwLock<()>; STRIPES],
     pub(super) journal: Journal,
@@ -48,10 +52,10 @@ pub(super) struct Files {
 pub(super) enum Lookup {
     Missing,
     Open(Entry),
-    /// It is there, in a file of so many blocks.
-    Closed(u32),
-    /// The index does not know yet.
-    Unknown,
+    /// It was there at that moment, in a file of so many blocks.
+    Closed(u32, Moment),
+    /// The index did not know yet at that moment.
+    Unknown(Moment),
 }
 
 /// What there is in all.
@@ -71,10 +75,12 @@ impl Files {
         let lock = Lock::take(&settings.directory)?;
         let is_new = layout.create_home().map_err(unusable)?;
         layout.clear_temporaries().map_err(unusable)?;
+        let open = Arc::new(OpenFiles::new(settings.open_files));
         Ok(Self {
             at_hand: AtHand::on(layout.directory()),
             lock: Mutex::new(lock),
-            state: Mutex::new(State::new(settings.open_files, is_new)),
+            state: Mutex::new(State::new(Arc::clone(&open), is_new)),
+            open,
             stripes: [const { RwLock::new(()) }; STRIPES],
             journal: Journal::default(),
             evicted: AtomicU64::new(0),
@@ -84,21 +90,24 @@ impl Files {
         })
     }
 
-    /// What is known of an id, and when that was.
-    pub(super) fn look_up(&self, id: EntryId) -> (Lookup, Moment) {
+    /// What is known of an id.
+    pub(super) fn look_up(&self, id: EntryId) -> Lookup {
+        if let Some(entry) = self.open.get(id) {
+            return Lookup::Open(entry);
+        }
         let mut state = self.state.lock();
         let asked = state.removals.now();
-        let lookup = match state.index.get(id) {
+        match state.index.get(id) {
             Some(known) if is_over(u64::from(known.expires)) => Lookup::Missing,
             None if state.is_complete => Lookup::Missing,
-            None => Lookup::Unknown,
+            None => Lookup::Unknown(asked),
             Some(known) => {
                 state.index.touch(id);
-                let open = state.open.get(id);
-                open.map_or(Lookup::Closed(known.blocks), Lookup::Open)
+                // Somebody may have opened it by now.
+                let open = self.open.get(id);
+                open.map_or(Lookup::Closed(known.blocks, asked), Lookup::Open)
             }
-        };
-        (lookup, asked)
+        }
     }
 
     pub(super) fn now(&self) -> Moment {
@@ -133,12 +142,16 @@ impl Files {
         head: &Bytes,
         body: &Arc<FileBody>,
     ) -> Option<Entry> {
-        let open = &mut self.state.lock().open;
-        if open.get(id).is_none() {
-            // What was read with it is not kept.
-            open.admit(id, Bytes::copy_from_slice(head), body);
+        let state = self.state.lock();
+        // What was removed meanwhile is not to be found any more.
+        let known = state.index.get(id)?;
+        if let Some(entry) = self.open.get(id) {
+            return Some(entry);
         }
-        open.get(id)
+        // What was read with it is not kept.
+        let head = Bytes::copy_from_slice(head);
+        self.open.admit(id, head, body, known.expires.into());
+        self.open.get(id)
     }
 
     /// Finds room for what is to be written: others leave for it.
@@ -202,12 +215,7 @@ impl Files {
         let _stripe = self.stripe(id);
         if self.state.lock().condemned.contains_key(&id) {
             layout::remove(&self.layout.entry(id))?;
-            let mut state = self.state.lock();
-            state.acquit(id);
-            // Somebody may have opened it at the last moment.
-            let late = state.open.forget(id);
-            drop(state);
-            drop(late);
+            self.state.lock().acquit(id);
         }
         drop(open);
         Ok(())
@@ -241,7 +249,7 @@ impl Files {
         let open = {
             let mut state = self.state.lock();
             state.index.remove(id);
-            state.open.forget(id)
+            self.open.forget(id)
         };
         drop(open);
         layout::remove(&self.layout.entry(id))
@@ -342,7 +350,7 @@ impl Files {
         let is_gone = state.is_complete && state.index.get(id).is_none();
         if !(is_gone || state.condemned.contains_key(&id) || state.removals.since(began, id)) {
             state.index.insert(known);
-            state.open.renew(id, head);
+            self.open.renew(id, head, known.expires.into());
         }
     }
 
@@ -363,5 +371,39 @@ impl Files {
     fn stripe_of(&self, id: EntryId) -> &RwLock<()> {
         let [.., last] = id.to_bytes();
         &self.stripes[usize::from(last) % STRIPES]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::content::Content;
+    use crate::disk::write;
+
+    #[test]
+    fn an_open_file_is_found_whatever_is_being_done() {
+        let directory = PathBuf::from(format!("/dev/shm/microcache-open-{}", std::process::id()));
+        let files = Files::open(DiskSettings::new(&directory, 1 << 20)).expect("a directory");
+        let files = Arc::new(files);
+        let id = EntryId::of(b"key");
+        let body = Bytes::from(vec![b'x'; files.settings.inline as usize + 1]);
+        let entry = Entry {
+            head: Bytes::from_static(b"head"),
+            body: Content::Bytes(body),
+        };
+        let written = write::write(&files, id, &entry, now() + 1000, files.now());
+        assert!(written.is_ok());
+        let busy = files.state.lock();
+        assert!(matches!(files.look_up(id), Lookup::Open(_)));
+        drop(busy);
+        let forgotten = files.forget(id).expect("it is there");
+        assert!(matches!(files.look_up(id), Lookup::Missing));
+        // Who had found its file before that keeps it open for nobody.
+        let body = forgotten.as_ref().expect("it was open").body();
+        assert!(files.keep_named(id, &entry.head, &body).is_none());
+        assert!(files.open.get(id).is_none());
+        fs::remove_dir_all(&directory).expect("removed");
     }
 }

@@ -241,11 +241,10 @@ impl Tier for Disk {
 
     fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>> {
         Box::pin(async move {
-            let (lookup, asked) = self.files.look_up(id);
-            match lookup {
+            match self.files.look_up(id) {
                 Lookup::Missing => Ok(None),
                 Lookup::Open(entry) => Ok(Some(entry)),
-                Lookup::Closed(_) | Lookup::Unknown => self.read(id, asked).await,
+                Lookup::Closed(_, asked) | Lookup::Unknown(asked) => self.read(id, asked).await,
             }
         })
     }
@@ -337,9 +336,9 @@ impl Tier for Disk {
 impl LocalTier for Disk {
     fn at_hand(&self, id: EntryId) -> Option<Entry> {
         match self.files.look_up(id) {
-            (Lookup::Open(entry), _) => Some(entry),
-            (Lookup::Closed(blocks), _) => at_hand::read(&self.files, id, blocks),
-            (Lookup::Missing | Lookup::Unknown, _) => None,
+            Lookup::Open(entry) => Some(entry),
+            Lookup::Closed(blocks, _) => at_hand::read(&self.files, id, blocks),
+            Lookup::Missing | Lookup::Unknown(_) => None,
         }
     }
 

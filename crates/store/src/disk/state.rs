@@ -23,7 +23,7 @@ const BLIND_SHARE: u64 = 64;
 /// What is known of the files.
 pub(super) struct State {
     pub(super) index: Index,
-    pub(super) open: OpenFiles,
+    pub(super) open: Arc<OpenFiles>,
     pub(super) removals: Removals,
     /// For what is being written.
     reserved: Size,
@@ -80,10 +80,10 @@ impl Size {
 }
 
 impl State {
-    pub(super) fn new(open_files: usize, is_complete: bool) -> Self {
+    pub(super) fn new(open: Arc<OpenFiles>, is_complete: bool) -> Self {
         Self {
             index: Index::new(),
-            open: OpenFiles::new(open_files),
+            open,
             removals: Removals::default(),
             reserved: Size::default(),
             leaving: Size::default(),
@@ -153,9 +153,9 @@ impl State {
         self.give_back(Size::of(known.blocks));
         let old = self.open.forget(known.id);
         if let Some((head, body)) = open
-            && !self.open.admit(known.id, head, &body)
+            && !self.open.admit(known.id, head, &body, known.expires.into())
         {
-            self.open.lend(&body);
+            self.open.lend(known.id, &body);
         }
         Ok(old)
     }
