@@ -61,8 +61,7 @@ impl Engine {
 
     /// The largest body that is stored at all: on disk, if there is one.
     fn largest(&self, route: &Route) -> u64 {
-        let bound = self.settings.largest.max(self.cache.largest_in_memory());
-        route.max_object.min(bound)
+        route.max_object.min(self.cache.largest())
     }
 
     /// The beginning of a response that everyone may read, and the first reader.

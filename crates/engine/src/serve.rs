@@ -56,8 +56,6 @@ pub type FindRoute = Box<dyn Fn(&Request<'_>) -> Found + Send + Sync>;
 pub struct Settings {
     /// The memory tier.
     pub memory: MemoryLimits,
-    /// The largest body that a tier takes which memory does not; 0 if there is none.
-    pub largest: u64,
     /// Bytes buffered for bodies under way. Beyond it they stream through unstored, with little
     /// buffering; half of it is out of reach for slow readers.
     pub fill_memory: u64,

@@ -133,7 +133,6 @@ pub(crate) fn settings(config: &Config) -> Settings {
             object: largest_in_memory(config),
             variants: config.limits.max_variants,
         },
-        largest: config.tiers.largest_on_disk(),
         fill_memory: fill_memory(config),
         slow_reader_timeout: config.limits.slow_reader_timeout,
         fill_timeout: config.limits.fill_timeout,
@@ -152,7 +151,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
 /// The cache, with its routes to these origins and these tiers behind it.
 fn engine(config: &Config, origins: &[Arc<dyn Origin>], tiers: Tiers) -> Engine {
     let settings = settings(config);
-    let object = (config.memory / LARGEST_SHARE).max(settings.largest);
+    let object = (config.memory / LARGEST_SHARE).max(tiers.largest());
     let routes = config
         .routes
         .iter()

@@ -271,6 +271,9 @@ pub trait LocalTier: Tier {
     /// end to end. `None` says nothing: [`Tier::get`] knows more.
     fn at_hand(&self, id: EntryId) -> Option<Entry>;
 
+    /// The largest body that it takes.
+    fn largest(&self) -> u64;
+
     /// Begins to write a body that is too large to be held in memory. `None` if there are too many
     /// such now.
     fn spool(&self) -> Option<Box<dyn Spool>>;

@@ -133,4 +133,9 @@ impl Cache {
     pub(crate) fn largest_in_memory(&self) -> u64 {
         self.memory.limits().object
     }
+
+    /// The largest body that is stored at all: in a tier, if one takes larger ones than memory.
+    pub(crate) fn largest(&self) -> u64 {
+        self.largest_in_memory().max(self.tiers.largest())
+    }
 }

@@ -73,7 +73,6 @@ fn engine(tier: &ScriptedTier) -> (Arc<Engine>, Arc<Application>) {
             object: LARGEST_IN_MEMORY,
             ..support::settings().memory
         },
-        largest: 1 << 30,
         ..support::settings()
     };
     let route = support::route(Arc::clone(&origin) as Arc<_>, Rules::default());

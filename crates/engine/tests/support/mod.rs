@@ -20,7 +20,6 @@ pub(crate) fn settings() -> Settings {
             object: 4 << 20,
             variants: 8,
         },
-        largest: 0,
         fill_memory: 16 << 20,
         slow_reader_timeout: 2_000,
         fill_timeout: 60_000,

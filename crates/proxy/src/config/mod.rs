@@ -75,7 +75,7 @@ pub struct Config {
 pub struct TierConfig {
     /// A directory, and what may be in it, in bytes.
     pub disk: Option<(PathBuf, u64)>,
-    /// The largest body on disk; without it, a share of the disk.
+    /// The largest body on disk; without it, the disk says.
     pub disk_max_object: Option<u64>,
     /// The most files on disk.
     pub disk_max_files: u64,
@@ -108,15 +108,6 @@ pub struct TierConfig {
     /// What may wait to be written to disk of bodies too large for memory, in bytes; without it, a
     /// multiple of the largest that memory takes.
     pub disk_queue: Option<u64>,
-}
-
-impl TierConfig {
-    /// The largest body that the disk takes; 0 without one.
-    pub fn largest_on_disk(&self) -> u64 {
-        self.disk.as_ref().map_or(0, |(_, capacity)| {
-            self.disk_max_object.unwrap_or(capacity / 4)
-        })
-    }
 }
 
 /// Bounds, each with a default.

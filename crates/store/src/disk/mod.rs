@@ -63,7 +63,7 @@ pub struct DiskSettings {
     pub capacity: u64,
     /// How many files there may be. Each takes some fifty bytes of memory.
     pub max_files: u64,
-    /// The largest body that is kept; at most half of the capacity.
+    /// The largest body that is kept; half of the capacity if that is less.
     pub max_object: u64,
     /// Bodies up to this size are read into memory, larger ones stay in their files.
     pub inline: u64,
@@ -340,6 +340,10 @@ impl LocalTier for Disk {
             Lookup::Closed(blocks, _) => at_hand::read(&self.files, id, blocks),
             Lookup::Missing | Lookup::Unknown(_) => None,
         }
+    }
+
+    fn largest(&self) -> u64 {
+        self.files.settings.max_object
     }
 
     fn spool(&self) -> Option<Box<dyn Spool>> {

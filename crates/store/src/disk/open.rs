@@ -261,7 +261,11 @@ mod tests {
     }
 
     fn kept(files: &OpenFiles) -> usize {
-        files.shards.iter().map(|shard| shard.lock().ids.len()).sum()
+        files
+            .shards
+            .iter()
+            .map(|shard| shard.lock().ids.len())
+            .sum()
     }
 
     #[test]
@@ -292,7 +296,9 @@ mod tests {
     fn what_is_read_stays_open_and_counts() {
         let files = OpenFiles::new(LIMIT);
         assert!((0..LIMIT).all(|number| admit(&files, number)));
-        let mut read: Vec<_> = (0..LIMIT).filter_map(|number| files.get(id(number))).collect();
+        let mut read: Vec<_> = (0..LIMIT)
+            .filter_map(|number| files.get(id(number)))
+            .collect();
         assert_eq!(read.len(), LIMIT);
         assert!(!admit(&files, LIMIT), "all of them are read");
         // Removed while they are read, they are open all the same.

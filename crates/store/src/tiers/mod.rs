@@ -261,6 +261,11 @@ impl Tiers {
         self.tiers.iter().find_map(|in_use| in_use.tier.local())
     }
 
+    /// The largest body that goes to a tier while it arrives; 0 if there is no tier for such.
+    pub fn largest(&self) -> u64 {
+        self.local().map_or(0, |local| local.largest())
+    }
+
     /// Whether other processes use one of them too.
     pub fn is_shared(&self) -> bool {
         self.tiers.iter().any(|in_use| in_use.is_shared())

@@ -212,6 +212,10 @@ impl LocalTier for ScriptedTier {
         None
     }
 
+    fn largest(&self) -> u64 {
+        u64::MAX
+    }
+
     fn spool(&self) -> Option<Box<dyn Spool>> {
         Some(Box::new(ScriptedSpool(self.clone(), Vec::new())))
     }

@@ -302,6 +302,10 @@ impl LocalTier for Double {
         Some(record.entry.clone())
     }
 
+    fn largest(&self) -> u64 {
+        0
+    }
+
     fn spool(&self) -> Option<Box<dyn Spool>> {
         None
     }
