@@ -4,11 +4,11 @@
 //! others get their turn on the thread in between. What comes or goes meanwhile may be missing.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use microcache_policy::{Millis, Time};
-use microcache_store::{EntryId, Key, Stored, TierError};
+use microcache_store::{EntryId, Key, Stored, TagNumbers, TierError};
 use tokio::task::yield_now;
 
 use super::Cache;
@@ -115,18 +115,19 @@ impl Cache {
         most: usize,
     ) -> Page {
         let (now, most) = (self.clock.now(), most.clamp(1, MAX_PAGE));
-        let mut first: BTreeSet<Listed> = BTreeSet::new();
+        let mut first = BTreeMap::new();
         let mut is_end = true;
         for (number, (key, object)) in self.memory.entries().enumerate() {
             for one in object.variants() {
                 let entry = of_stored(&key, one, now);
                 let place = entry.place(order);
                 if after.is_some_and(|after| place <= *after)
-                    || !self.is_wanted(wanted, &entry, one)
+                    || !wanted.includes(&entry, &one.tags)
+                    || self.is_purged(&key, one)
                 {
                     continue;
                 }
-                first.insert(Listed { place, entry });
+                first.insert(place, entry);
                 if first.len() > most {
                     first.pop_last();
                     is_end = false;
@@ -136,9 +137,9 @@ impl Cache {
                 yield_now().await;
             }
         }
-        let last = first.last().map(|last| last.place.clone());
+        let last = first.last_key_value().map(|(place, _)| place.clone());
         Page {
-            entries: first.into_iter().map(|listed| listed.entry).collect(),
+            entries: first.into_values().collect(),
             next: last.filter(|_| !is_end),
         }
     }
@@ -166,7 +167,6 @@ impl Cache {
             for listed in &listing.entries {
                 if let Some(head) = listed.response()
                     && !self.is_purged_in_tier(&head)
-                    && Named::new(&head.key, &head.tags).is_in(&wanted.scope)
                 {
                     let entry = Entry {
                         key: head.key[..].into(),
@@ -178,8 +178,7 @@ impl Cache {
                         uses: 0,
                         fields: head.fields,
                     };
-                    let is_wanted =
-                        entry.size >= wanted.size && entry.age >= wanted.age && wanted.uses == 0;
+                    let is_wanted = wanted.includes(&entry, &head.tags);
                     page.entries.extend(is_wanted.then_some(entry));
                 }
             }
@@ -190,41 +189,15 @@ impl Cache {
         }
         Ok(page)
     }
-
-    fn is_wanted(&self, wanted: &Wanted, entry: &Entry, stored: &Stored) -> bool {
-        entry.size >= wanted.size
-            && entry.age >= wanted.age
-            && entry.uses >= wanted.uses
-            && (wanted.scope == Scope::Everything
-                || Named::new(&entry.key, &stored.tags).is_in(&wanted.scope))
-            && !self.is_purged(&entry.key, stored)
-    }
 }
 
-/// An entry and its place. Nothing else tells two of them apart.
-#[derive(Debug)]
-struct Listed {
-    place: Cursor,
-    entry: Entry,
-}
-
-impl PartialEq for Listed {
-    fn eq(&self, other: &Self) -> bool {
-        self.place == other.place
-    }
-}
-
-impl Eq for Listed {}
-
-impl PartialOrd for Listed {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Listed {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.place.cmp(&other.place)
+impl Wanted {
+    /// Whether an entry with these tags is among them.
+    fn includes(&self, entry: &Entry, tags: &TagNumbers) -> bool {
+        entry.size >= self.size
+            && entry.age >= self.age
+            && entry.uses >= self.uses
+            && (self.scope == Scope::Everything || Named::new(&entry.key, tags).is_in(&self.scope))
     }
 }
 

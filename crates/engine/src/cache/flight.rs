@@ -15,8 +15,7 @@ use microcache_policy::{Detail, Fields, Lifetime, Rules, Time};
 use microcache_store::{Hit, Key, Learnt, TagNumbers};
 use tokio::time::Instant;
 
-use super::rule::Named;
-use super::rules::{Rules as PurgeRules, Since};
+use super::rules::Rules as PurgeRules;
 use crate::fill::Fill;
 use crate::message::Asker;
 use crate::origin::{OriginError, Urgency};
@@ -382,9 +381,7 @@ impl Flight {
             Progress::Answer(answer, _) => answer.tags(),
             _ => &none,
         };
-        let since = Since::Rule(self.since);
-        // In this order: a rule that is forgotten between the two counts.
-        rules.covers(&Named::new(key, tags), since).is_some() || rules.has_dropped_since(self.since)
+        rules.covers_since(key, tags, self.since).is_some()
     }
 
     fn new(selection: Option<Bytes>, urgency: &Urgency, since: u64) -> Arc<Self> {

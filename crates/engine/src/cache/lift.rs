@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use microcache_policy::{Detail, Millis, OriginView};
+use microcache_policy::{Detail, Millis, OriginView, Time};
 use microcache_store::encoding::Head;
-use microcache_store::{Found, Hit, Lookup, Memory, Page, Stored, Turn, Varies};
+use microcache_store::{Found, Hit, Lookup, Memory, Page, Stored, TagNumbers, Turn, Varies};
 
 use super::Cache;
 use super::flight::Leader;
-use super::rule::{Named, Strength};
-use super::rules::Since;
+use super::rule::Named;
+use super::rules::{Covered, Since};
 
 /// How long what a key varies on in a tier is believed, after it was written.
 const OTHERS_COUNT: Millis = 86_400_000;
@@ -153,23 +153,28 @@ impl Cache {
     /// Holds what a tier has against all purges, by its age. What was purged softly is stale since then.
     fn is_purged_behind(&self, key: &[u8], stored: &mut Stored) -> bool {
         let newest = self.rules.newest();
-        let since = Since::Moment(stored.began);
-        let covered = self.rules.covers(&Named::new(key, &stored.tags), since);
+        let covered = self.covered_in_tier(key, &stored.tags, stored.began);
         stored.note_purges_checked(newest);
-        match covered {
-            Some(covered) if covered.strength == Strength::Hard => return true,
-            Some(covered) => stored.lifetime.expire(covered.at),
-            None => {}
+        if let Some(Covered::Soft(at)) = covered {
+            stored.lifetime.expire(at);
         }
-        self.purges.covers(key, stored.began)
+        covered == Some(Covered::Hard)
     }
 
     /// Whether what a tier has is purged, though it may still lie there.
     pub(super) fn is_purged_in_tier(&self, head: &Head) -> bool {
-        let since = Since::Moment(head.began);
-        let covered = self.rules.covers(&Named::new(&head.key, &head.tags), since);
-        covered.is_some_and(|covered| covered.strength == Strength::Hard)
-            || self.purges.covers(&head.key, head.began)
+        self.covered_in_tier(&head.key, &head.tags, head.began) == Some(Covered::Hard)
+    }
+
+    /// The purge that names what has this key and these tags, and was asked for at that moment.
+    fn covered_in_tier(&self, key: &[u8], tags: &TagNumbers, began: Time) -> Option<Covered> {
+        let entry = Named::new(key, tags);
+        let by_rule = self.rules.covers(&entry, Since::Moment(began));
+        if self.purges.covers(key, began) {
+            Some(Covered::Hard)
+        } else {
+            by_rule
+        }
     }
 
     /// There are other variants of this key: an answer that does not say so is not for all of them.

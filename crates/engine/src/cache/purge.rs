@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use super::Cache;
 use super::changes::ChangeKind;
 use super::flight::Leader;
-use super::rule::{Named, Rule, Scope, Strength};
-use super::rules::{Covered, Since};
+use super::rule::{Rule, Scope, Strength};
+use super::rules::Covered;
 
 /// How long an unsafe request waits for what it made invalid to leave the tiers: once its answer is
 /// out, neither another process nor a restart brings that back, and what is fetched next is not
@@ -105,7 +105,7 @@ impl Cache {
     /// last looked at.
     pub(crate) fn is_purged(&self, key: &[u8], response: &Stored) -> bool {
         let covered = self.covered(key, &response.tags, response.purges_checked());
-        covered.is_some_and(|covered| covered.strength == Strength::Hard)
+        covered == Some(Covered::Hard)
     }
 
     /// Whether a purge by rule names what a leader brings, which has these tags.
@@ -116,20 +116,7 @@ impl Cache {
     /// The purge that names what has this key and these tags, of those that came after the rule of this
     /// number.
     pub(super) fn covered(&self, key: &[u8], tags: &TagNumbers, since: u64) -> Option<Covered> {
-        if since == self.rules.newest() {
-            return None;
-        }
-        let covered = self
-            .rules
-            .covers(&Named::new(key, tags), Since::Rule(since));
-        // In this order: a rule that is forgotten between the two counts.
-        let forgotten = || {
-            self.rules.has_dropped_since(since).then(|| Covered {
-                strength: Strength::Hard,
-                at: self.clock.now(),
-            })
-        };
-        covered.or_else(forgotten)
+        self.rules.covers_since(key, tags, since)
     }
 
     /// Purges these keys, and waits until the tiers have done so too, or for too long.

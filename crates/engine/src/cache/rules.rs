@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 
 use foldhash::fast::RandomState;
 use microcache_policy::Time;
+use microcache_store::TagNumbers;
 
 use super::rule::{Named, Rule, Scope, Strength};
 use crate::sync::{AtomicU64, RwLock};
@@ -77,12 +78,13 @@ pub(super) enum Since {
     Moment(Time),
 }
 
-/// An entry is covered by a rule.
+/// What becomes of an entry that a rule covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Covered {
-    pub(super) strength: Strength,
-    /// When the newest such purge was.
-    pub(super) at: Time,
+pub(super) enum Covered {
+    /// It is gone.
+    Hard,
+    /// It is stale since the newest such purge.
+    Soft(Time),
 }
 
 impl Rules {
@@ -120,11 +122,26 @@ impl Rules {
             return None;
         }
         let books = self.books.read();
-        let covered = |index: &Index, strength| {
-            let at = index.newest_of(entry, since)?;
-            Some(Covered { strength, at })
-        };
-        covered(&books.hard, Strength::Hard).or_else(|| covered(&books.soft, Strength::Soft))
+        if books.hard.newest_of(entry, since).is_some() {
+            return Some(Covered::Hard);
+        }
+        books.soft.newest_of(entry, since).map(Covered::Soft)
+    }
+
+    /// What becomes of what has this key and these tags, and has been held against the rules up to this
+    /// number. A later one that is not remembered any more counts as if it had named it.
+    pub(super) fn covers_since(
+        &self,
+        key: &[u8],
+        tags: &TagNumbers,
+        number: u64,
+    ) -> Option<Covered> {
+        if number == self.newest() {
+            return None;
+        }
+        let covered = self.covers(&Named::new(key, tags), Since::Rule(number));
+        // In this order: a rule that is forgotten between the two counts.
+        covered.or_else(|| self.has_dropped_since(number).then_some(Covered::Hard))
     }
 
     /// Whether a rule is not remembered any more that came after this one: whoever began before it can

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Cache;
 use super::changes::ChangeKind;
-use super::rule::{Named, Strength};
+use super::rule::Named;
 use super::rules::{Covered, Since};
 
 /// A rule is remembered for so long at least, swept or not: a fetch that began before it and is still
@@ -48,7 +48,9 @@ impl Cache {
         };
         // What was on its way to a tier before these rules came is there now.
         self.tiers.settle().await;
-        // What others share cannot be listed. There a rule counts until others need its place.
+        // What others share cannot be listed, and lies there for as long as whoever stored it says: no
+        // moment is known from which on nothing there is older than a rule. So it counts until others
+        // need its place.
         if self.sweep_disk().await.is_ok() && !self.tiers.is_shared() {
             self.rules.drop_through(number);
             // A journal that cannot be shortened is longer, and says the same.
@@ -91,10 +93,10 @@ impl Cache {
                 let entry = Named::new(&head.key, &head.tags);
                 let covered = self.rules.covers(&entry, Since::Moment(head.began));
                 let now = self.clock.now();
-                let is_over = |covered: Covered| match covered.strength {
-                    Strength::Hard => true,
+                let is_over = |covered| match covered {
+                    Covered::Hard => true,
                     // Its stale windows are over.
-                    Strength::Soft => covered.at <= now.before(SOFT_KEPT),
+                    Covered::Soft(at) => at <= now.before(SOFT_KEPT),
                 };
                 if covered.is_some_and(is_over) && tier.remove_listed(listed).await? {
                     self.changes.tell_gone(&head.key);
@@ -116,11 +118,11 @@ impl Cache {
             one.note_purges_checked(newest);
             match covered {
                 None => Revision::Keep,
-                Some(covered) if covered.strength == Strength::Soft => {
+                Some(Covered::Soft(at)) => {
                     self.changes.tell(key, one, ChangeKind::Expired);
-                    Revision::Expire(covered.at)
+                    Revision::Expire(at)
                 }
-                Some(_) => {
+                Some(Covered::Hard) => {
                     self.changes.tell(key, one, ChangeKind::Purged);
                     Revision::Drop
                 }
