@@ -84,7 +84,7 @@ impl OpenFiles {
     }
 
     /// Keeps a file open, if the bound allows for one more after those that nobody uses have made
-    /// room.
+    /// room. Not for two at once who bring the same entry.
     pub(super) fn admit(
         &self,
         id: EntryId,
@@ -174,7 +174,7 @@ impl OpenFiles {
         for _ in 0..SHARDS {
             let next = self.next.fetch_add(1, Ordering::Relaxed);
             let closed = self.shards[next % SHARDS].lock().close_one();
-            // To close it is not done under a lock.
+            // It is closed when the shard is free again.
             if closed.is_some() {
                 self.count.fetch_sub(1, Ordering::Relaxed);
                 if take() {

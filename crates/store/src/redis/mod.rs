@@ -218,8 +218,9 @@ impl Shared {
         self.ask(id, &read, deadline).await
     }
 
+    /// It is read for a renewal, for which nobody waits.
     async fn head(&self, id: EntryId) -> Result<Option<Bytes>, TierError> {
-        let deadline = Instant::now() + self.settings.deadline;
+        let deadline = Instant::now() + self.settings.write_deadline;
         let mut len = HEAD_AT_ONCE;
         // Once more for a head that is longer, and nothing for one that is longer again.
         for _ in 0..2 {
