@@ -3,6 +3,7 @@
 mod banner;
 mod bench;
 mod cli;
+mod logs;
 
 use std::io::Write;
 use std::path::Path;
@@ -15,6 +16,7 @@ use microcache_proxy::{Notices, Server, ServerError};
 use tikv_jemallocator::Jemalloc;
 
 use cli::{Answer, Job, Start};
+use logs::Logs;
 
 /// The exit code for what the operator has to put right.
 const BAD_USAGE: u8 = 2;
@@ -62,11 +64,39 @@ fn serve(start: &Start) -> Result<ExitCode, ServerError> {
         Err(report) => return Ok(refuse(&report.to_string())),
     };
     warn(&config);
-    let notices = Notices::new(|line| tell(&format!("microcache: {line}\n")));
-    let server = Server::bind(config.clone(), notices)?.start()?;
-    tell(&banner::started(&config, server.addresses()));
-    let summary = server.run()?;
-    tell(&banner::stopped(&summary));
+    let logs = match Logs::open(&config) {
+        Ok(logs) => logs,
+        Err(why) => {
+            tell(&format!("microcache: {why}\n"));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let ended = serve_with(&config, &logs);
+    if let Err(error) = &ended {
+        logs.failed(error);
+    }
+    if let Some(lost) = logs.finish() {
+        tell(&format!("microcache: {lost}\n"));
+    }
+    ended
+}
+
+fn serve_with(config: &Config, logs: &Logs) -> Result<ExitCode, ServerError> {
+    let notices = Notices::default();
+    logs.listen(&notices);
+    let mut server = Server::bind(config.clone(), notices)?;
+    if let Some(reopen) = logs.reopening() {
+        server = server.on_reopen(reopen);
+    }
+    if let Some(access) = logs.access() {
+        server = server.on_finished(access);
+    }
+    let server = server.start()?;
+    logs.banner("started", &banner::started(config, server.addresses()));
+    let Some(summary) = server.run()? else {
+        return Ok(INTERRUPTED.into());
+    };
+    logs.banner("stopped", &banner::stopped(&summary));
     Ok(ExitCode::SUCCESS)
 }
 

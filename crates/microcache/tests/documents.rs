@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use microcache_policy::Detail;
 
-const GUIDE: [&str; 15] = [
+const GUIDE: [&str; 16] = [
     "README.md",
     "SECURITY.md",
     "ARCHITECTURE.md",
@@ -18,6 +18,7 @@ const GUIDE: [&str; 15] = [
     "docs/getting-started.md",
     "docs/caching-rules.md",
     "docs/operations.md",
+    "docs/logs.md",
     "docs/tiers.md",
     "docs/security.md",
     "docs/real-application.md",

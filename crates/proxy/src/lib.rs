@@ -17,6 +17,6 @@ pub mod upstream;
 mod watch;
 
 pub use microcache_store::TierReport;
-pub use notices::Notices;
+pub use notices::{Kind, Notices};
 pub use server::{Server, ServerError, Started, Summary};
 pub use session::{FinalResponse, Finished};

@@ -1,8 +1,8 @@
 //! What an operator is told while the server runs.
 //!
-//! What is worth a line goes through here and is handed to whoever started the server. A fault that happens ten thousand times a second is still a
-//! few lines a minute: each topic has so many in a while, the rest is counted, and the last of it
-//! is told when the while is over, so that the log ends with how things stand.
+//! What is worth a line goes through here and becomes an event of `tracing`. The first line of its kind
+//! is told at once. A fault that happens ten thousand times a second is one line a second after that:
+//! the last of them, with how many more there were, so that the log ends with how things stand.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,34 +11,104 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// The while in which a topic has so many lines.
-const WHILE: Duration = Duration::from_mins(1);
+/// What events of the server are marked with.
+pub(crate) const TARGET: &str = "microcache";
+/// The while in which a topic has one line.
+const WHILE: Duration = Duration::from_secs(1);
 /// The most topics at a time. There are some for each server, each tier, and the server itself; what
-/// is beyond the bound shares one.
+/// is beyond the bound shares one for each kind.
 const MAX_TOPICS: usize = 4096;
 
 /// What a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
-    /// The server as a whole: how it ends, what it met for the first time.
+pub enum Kind {
+    /// What the server as a whole does: it stops, it was sent a signal.
     Server,
-    /// What a name resolves to.
-    Name,
+    /// A request met a fault of ours.
+    Panic,
+    /// Purges of the process before this one may be lost.
+    PurgesLost,
+    /// The disk has less room than it may take.
+    DiskTooSmall,
+    /// Something leaves memory for what is new.
+    MemoryFull,
+    /// A peer speaks like a proxy and is not trusted.
+    NotTrusted,
+    /// An origin leads back here.
+    Loop,
+    /// A name does not resolve.
+    Unresolved,
+    /// It resolves again.
+    Resolved,
     /// One way in which requests to a server fail.
     Failure(&'static str),
-    /// A server or a tier is down, or in order again.
-    Standing,
-    /// A bound was met: the queue before a group of servers, connections, tunnels.
+    /// A server answers again.
+    Answers,
+    /// A server is left out.
+    Down,
+    /// It is in use again.
+    Up,
+    /// A health check says that a server is not well.
+    Unwell,
+    /// It says that it is well again.
+    Well,
+    /// A tier is done without, wholly or in part.
+    TierDown,
+    /// It is in order again.
+    TierUp,
+    /// The queue before a group of servers is full.
     Busy,
+    /// There is no room for another connection or tunnel.
+    NoRoom,
 }
 
 impl Kind {
-    /// The most lines of a topic in a while.
-    const fn lines(self) -> u32 {
+    /// The word that logs use.
+    pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Failure(_) | Self::Busy => 1,
-            Self::Name | Self::Standing => 6,
-            Self::Server => 20,
+            Self::Server => "server",
+            Self::Panic => "panic",
+            Self::PurgesLost => "purges-lost",
+            Self::DiskTooSmall => "disk-too-small",
+            Self::MemoryFull => "memory-full",
+            Self::NotTrusted => "not-trusted",
+            Self::Loop => "loop",
+            Self::Unresolved => "unresolved",
+            Self::Resolved => "resolved",
+            Self::Failure(how) => how,
+            Self::Answers => "origin-answers",
+            Self::Down => "origin-down",
+            Self::Up => "origin-up",
+            Self::Unwell => "origin-unwell",
+            Self::Well => "origin-well",
+            Self::TierDown => "tier-down",
+            Self::TierUp => "tier-up",
+            Self::Busy => "upstream-busy",
+            Self::NoRoom => "no-room",
+        }
+    }
+
+    /// Makes an event of it.
+    fn emit(self, about: &str, more: u64, line: &str) {
+        let kind = self.as_str();
+        match self {
+            Self::Panic | Self::PurgesLost | Self::Down | Self::Unwell | Self::TierDown => {
+                tracing::error!(target: TARGET, kind, about, more, "{line}");
+            }
+            Self::DiskTooSmall
+            | Self::NotTrusted
+            | Self::Loop
+            | Self::Unresolved
+            | Self::Failure(_)
+            | Self::Busy
+            | Self::NoRoom => tracing::warn!(target: TARGET, kind, about, more, "{line}"),
+            Self::Server
+            | Self::MemoryFull
+            | Self::Resolved
+            | Self::Answers
+            | Self::Up
+            | Self::Well
+            | Self::TierUp => tracing::info!(target: TARGET, kind, about, more, "{line}"),
         }
     }
 }
@@ -49,25 +119,34 @@ pub struct Notices {
     book: Arc<Book>,
 }
 
+type Tell = Box<dyn Fn(Kind, &str, u64, &str) + Send + Sync>;
+
 struct Book {
-    tell: Box<dyn Fn(&str) + Send + Sync>,
+    /// Is given the kind, whom it is about, how many more there were, and the line.
+    tell: Tell,
     topics: Mutex<HashMap<(Kind, String), Topic>>,
 }
 
+/// A kind of line about somebody that was told within the last while.
 struct Topic {
-    /// When its while began.
-    since: Instant,
-    /// Lines told in it.
-    told: u32,
-    /// Lines held back in it.
+    /// When its last line was told.
+    told_at: Instant,
+    /// Lines held back since.
     held: u64,
-    /// The last of those.
+    /// The last of those, and when it came.
     last: String,
+    last_at: Instant,
+}
+
+impl Default for Notices {
+    /// Notices that are events of `tracing`.
+    fn default() -> Self {
+        Self::new(Kind::emit)
+    }
 }
 
 impl Notices {
-    /// Notices that are handed to `tell`, one line at a time and without an end of line.
-    pub fn new(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+    fn new(tell: impl Fn(Kind, &str, u64, &str) + Send + Sync + 'static) -> Self {
         Self {
             book: Arc::new(Book {
                 tell: Box::new(tell),
@@ -76,34 +155,33 @@ impl Notices {
         }
     }
 
-    /// Notices that nobody reads.
-    pub fn silent() -> Self {
-        Self::new(|_| {})
-    }
-
-    /// Tells a line about `whom`, or counts it if there were enough like it.
-    pub(crate) fn say(&self, kind: Kind, whom: &str, line: impl Into<String>) {
+    /// Tells a line about `whom`, or counts it if there was one like it a moment ago.
+    pub fn say(&self, kind: Kind, whom: &str, line: impl Into<String>) {
         self.say_at(Instant::now(), kind, whom, line.into());
     }
 
     fn say_at(&self, now: Instant, kind: Kind, whom: &str, line: String) {
-        let mut topics = self.book.topics.lock();
-        let mut of = (kind, whom.to_owned());
-        if topics.len() >= MAX_TOPICS && !topics.contains_key(&of) {
-            of.1.clear();
-        }
-        let topic = topics.entry(of).or_insert_with(|| Topic::new(now));
-        if topic.is_over(now) && topic.held == 0 {
-            *topic = Topic::new(now);
-        }
-        if topic.told < kind.lines() && topic.held == 0 {
-            topic.told += 1;
-            drop(topics);
-            (self.book.tell)(&line);
-        } else {
-            topic.held += 1;
-            topic.last = line;
-        }
+        let more = {
+            let mut topics = self.book.topics.lock();
+            let mut of = (kind, whom.to_owned());
+            if topics.len() >= MAX_TOPICS && !topics.contains_key(&of) {
+                of.1.clear();
+            }
+            match topics.get_mut(&of) {
+                None => {
+                    topics.insert(of, Topic::new(now));
+                    0
+                }
+                Some(topic) if topic.is_over(now) => std::mem::replace(topic, Topic::new(now)).held,
+                Some(topic) => {
+                    topic.held += 1;
+                    topic.last = line;
+                    topic.last_at = now;
+                    return;
+                }
+            }
+        };
+        (self.book.tell)(kind, whom, more, &line);
     }
 
     /// Tells what was held back until now, where its while is over. To be called now and then.
@@ -121,23 +199,20 @@ impl Notices {
     }
 
     fn tell_held(&self, is_due: impl Fn(&Topic) -> bool, now: Instant) {
-        let mut lines = Vec::new();
-        self.book.topics.lock().retain(|_, topic| {
+        let mut due = Vec::new();
+        self.book.topics.lock().retain(|of, topic| {
             if !is_due(topic) {
                 return true;
             }
             if topic.held == 0 {
                 return false;
             }
-            lines.push(topic.held_line());
-            *topic = Topic {
-                told: 1,
-                ..Topic::new(now)
-            };
+            due.push((of.clone(), std::mem::replace(topic, Topic::new(now))));
             true
         });
-        for line in lines {
-            (self.book.tell)(&line);
+        due.sort_by_key(|(_, topic)| topic.last_at);
+        for ((kind, whom), topic) in due {
+            (self.book.tell)(kind, &whom, topic.held - 1, &topic.last);
         }
     }
 }
@@ -145,22 +220,15 @@ impl Notices {
 impl Topic {
     const fn new(now: Instant) -> Self {
         Self {
-            since: now,
-            told: 0,
+            told_at: now,
             held: 0,
             last: String::new(),
+            last_at: now,
         }
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.since) >= WHILE
-    }
-
-    fn held_line(&self) -> String {
-        match self.held {
-            1 => self.last.clone(),
-            held => format!("{} (the last of {held} such lines)", self.last),
-        }
+        now.saturating_duration_since(self.told_at) >= WHILE
     }
 }
 
@@ -176,7 +244,12 @@ impl fmt::Debug for Notices {
 pub(crate) fn collected() -> (Notices, Arc<Mutex<Vec<String>>>) {
     let lines: Arc<Mutex<Vec<String>>> = Arc::default();
     let told = Arc::clone(&lines);
-    let notices = Notices::new(move |line| told.lock().push(line.to_owned()));
+    let notices = Notices::new(move |_, _, more, line| {
+        told.lock().push(match more {
+            0 => line.to_owned(),
+            _ => format!("{line} (and {more} more like this)"),
+        });
+    });
     (notices, lines)
 }
 
@@ -184,55 +257,85 @@ pub(crate) fn collected() -> (Notices, Arc<Mutex<Vec<String>>>) {
 mod tests {
     use super::*;
 
-    const FAILURE: Kind = Kind::Failure("refused");
+    const FAILURE: Kind = Kind::Failure("origin-connect");
 
     #[test]
-    fn one_line_a_while_and_then_how_many_there_were() {
+    fn the_first_is_told_at_once_and_then_one_a_second_with_how_many_there_were() {
         let (notices, told) = collected();
         let start = Instant::now();
-        let later = |seconds| start + Duration::from_secs(seconds);
+        let later = |millis| start + Duration::from_millis(millis);
         for number in 0..10_000 {
             notices.say_at(start, FAILURE, "a", format!("a: {number}"));
         }
         notices.say_at(start, FAILURE, "b", "b: 0".to_owned());
         notices.say_at(start, Kind::Failure("late"), "a", "a is late".to_owned());
-        notices.tick_at(later(59));
+        notices.tick_at(later(999));
         assert_eq!(*told.lock(), ["a: 0", "b: 0", "a is late"]);
-        notices.tick_at(later(60));
-        assert_eq!(told.lock()[3], "a: 9999 (the last of 9999 such lines)");
-        notices.say_at(later(61), FAILURE, "a", "still".to_owned());
-        notices.tick_at(later(119));
-        assert_eq!(told.lock().len(), 4, "that line was the next while's");
-        notices.tick_at(later(120));
+        notices.tick_at(later(1000));
+        assert_eq!(told.lock()[3], "a: 9999 (and 9998 more like this)");
+        notices.say_at(later(1001), FAILURE, "a", "still".to_owned());
+        notices.tick_at(later(1999));
+        assert_eq!(told.lock().len(), 4, "that line was the next second's");
+        notices.tick_at(later(2000));
         assert_eq!(told.lock()[4..], ["still"]);
+    }
+
+    #[test]
+    fn every_line_is_told_or_counted() {
+        let (notices, told) = collected();
+        let start = Instant::now();
+        for number in 0..5000 {
+            let now = start + Duration::from_millis(number);
+            notices.say_at(now, FAILURE, "a", "a".to_owned());
+            if number % 700 == 0 {
+                notices.tick_at(now);
+            }
+        }
+        notices.settle();
+        let told = told.lock();
+        assert!((5..=7).contains(&told.len()), "{told:?}");
+        let more = |line: &String| -> u64 {
+            let digits = line.split_whitespace().nth(2);
+            digits.map_or(0, |digits| digits.parse().expect("a number"))
+        };
+        let counted: u64 = told.iter().map(|line| 1 + more(line)).sum();
+        assert_eq!(counted, 5000);
     }
 
     #[test]
     fn the_log_ends_with_how_things_stand() {
         let (notices, told) = collected();
         let start = Instant::now();
-        for _ in 0..5 {
-            notices.say_at(start, Kind::Standing, "a", "down".to_owned());
-            notices.say_at(start, Kind::Standing, "a", "up".to_owned());
+        for round in 0..5 {
+            let now = start + Duration::from_millis(round);
+            notices.say_at(now, Kind::Down, "a", "down".to_owned());
+            notices.say_at(now, Kind::Up, "a", "up".to_owned());
         }
-        assert_eq!(told.lock().len(), 6);
+        notices.say_at(start + WHILE / 2, Kind::Down, "b", "b is down".to_owned());
+        let last = start + Duration::from_millis(9);
+        notices.say_at(last, Kind::Down, "a", "down at last".to_owned());
         notices.settle();
-        let told = told.lock();
-        assert_eq!(told[6..], ["up (the last of 4 such lines)"]);
+        let expected = [
+            "down",
+            "up",
+            "b is down",
+            "up (and 3 more like this)",
+            "down at last (and 4 more like this)",
+        ];
+        assert_eq!(*told.lock(), expected);
     }
 
     #[test]
-    fn what_is_held_is_told_before_what_comes_later() {
+    fn what_was_held_back_is_counted_with_what_comes_later() {
         let (notices, told) = collected();
         let start = Instant::now();
-        let later = start + WHILE * 2;
         for line in ["first", "second"] {
             notices.say_at(start, FAILURE, "a", line.to_owned());
         }
         // Nobody has looked after it in the meantime.
-        notices.say_at(later, FAILURE, "a", "third".to_owned());
-        notices.tick_at(later);
-        assert_eq!(*told.lock(), ["first", "third (the last of 2 such lines)"]);
+        notices.say_at(start + WHILE * 2, FAILURE, "a", "third".to_owned());
+        notices.settle();
+        assert_eq!(*told.lock(), ["first", "third (and 1 more like this)"]);
     }
 
     #[test]

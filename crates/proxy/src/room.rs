@@ -108,7 +108,7 @@ impl Room {
             return Some(place);
         }
         let line = "no room for another connection: idle ones are closed (max_connections, file descriptors)";
-        self.notices.say(Kind::Busy, "connections", line);
+        self.notices.say(Kind::NoRoom, "connections", line);
         let mut place = pin!(async {
             Some(Place {
                 _connection: Arc::clone(&self.connections).acquire_owned().await.ok()?,
@@ -146,7 +146,7 @@ impl Room {
                     "a tunnel or an event stream was refused: there are too many, or no descriptors (max_tunnels is {})",
                     self.max_tunnels
                 );
-                self.notices.say(Kind::Busy, "tunnels", line);
+                self.notices.say(Kind::NoRoom, "tunnels", line);
                 TooMany
             }),
         }
@@ -251,7 +251,7 @@ mod tests {
 
     /// Connections of one thread: address, since when, and what they do.
     async fn check(all: &[(&str, u64, State)], dismissed: Option<usize>) {
-        let room = Room::new(all.len(), None, None, Notices::silent());
+        let room = Room::new(all.len(), None, None, Notices::default());
         let connections = Arc::new(Connections::default());
         room.add(&connections);
         let mut activities = Vec::new();
@@ -316,7 +316,7 @@ mod tests {
 
     #[tokio::test]
     async fn tunnels_are_bounded_and_take_two_descriptors() {
-        let room = Room::new(4, Some(3), Some(2), Notices::silent());
+        let room = Room::new(4, Some(3), Some(2), Notices::default());
         let one = room.free_place().unwrap();
         let first = room.hold_tunnel(NOW).await.unwrap();
         let other = room.free_place().unwrap();

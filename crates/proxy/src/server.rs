@@ -88,7 +88,11 @@ pub struct Server {
     config: Config,
     notices: Notices,
     on_finished: Option<OnFinished>,
+    on_reopen: Option<OnReopen>,
 }
+
+/// What opens log files anew.
+type OnReopen = Box<dyn Fn() + Send + Sync>;
 
 /// A server with everything that it serves from, which does not serve yet.
 pub struct Started {
@@ -107,16 +111,18 @@ struct Signals {
     hang_up: Signal,
     user_1: Signal,
     user_2: Signal,
+    on_reopen: Option<OnReopen>,
 }
 
 impl Signals {
-    fn listen() -> io::Result<Self> {
+    fn listen(on_reopen: Option<OnReopen>) -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
             user_1: signal(SignalKind::user_defined1())?,
             user_2: signal(SignalKind::user_defined2())?,
+            on_reopen,
         })
     }
 
@@ -127,7 +133,13 @@ impl Signals {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
                 _ = self.hang_up.recv() => "SIGHUP",
-                _ = self.user_1.recv() => "SIGUSR1",
+                _ = self.user_1.recv() => match &self.on_reopen {
+                    Some(reopen) => {
+                        reopen();
+                        continue;
+                    }
+                    None => "SIGUSR1",
+                },
                 _ = self.user_2.recv() => "SIGUSR2",
             };
             let line = format!("{name} has no meaning here yet and is ignored");
@@ -165,6 +177,7 @@ impl Server {
             config,
             notices,
             on_finished: None,
+            on_reopen: None,
         })
     }
 
@@ -176,15 +189,22 @@ impl Server {
         self
     }
 
+    /// Has `reopen` called on SIGUSR1: somebody has moved the log files away.
+    #[must_use]
+    pub fn on_reopen(mut self, reopen: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_reopen = Some(Box::new(reopen));
+        self
+    }
+
     /// Takes up the tiers. What they do in the background, and signals, are looked after from now on.
-    pub fn start(self) -> Result<Started, ServerError> {
+    pub fn start(mut self) -> Result<Started, ServerError> {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(ServerError::Thread)?;
         let signals = {
             let _of_this = runtime.enter();
-            Signals::listen().map_err(ServerError::Thread)?
+            Signals::listen(self.on_reopen.take()).map_err(ServerError::Thread)?
         };
         let background = runtime.handle();
         let tiers = runtime.block_on(tiers::start(&self.config, background, &self.notices))?;
@@ -204,8 +224,8 @@ impl Started {
     }
 
     /// Serves until SIGTERM or SIGINT, then finishes the requests under way. A second signal ends
-    /// it at once.
-    pub fn run(self) -> Result<Summary, ServerError> {
+    /// it at once: then there is nothing to sum up.
+    pub fn run(self) -> Result<Option<Summary>, ServerError> {
         let Self {
             server,
             tiers,
@@ -232,13 +252,18 @@ impl Started {
             threads.push(thread);
         }
         drop(stopped);
-        runtime.block_on(async {
+        let at_once = runtime.block_on(async {
             tokio::select! {
-                () = wait_for_stop(&shared, &stop, signals) => {}
-                () = watch(&shared.engine, &shared.notices) => {}
-                () = shared.engine.cache.keep_swept() => {}
+                at_once = wait_for_stop(&shared, &stop, signals) => at_once,
+                () = watch(&shared.engine, &shared.notices) => false,
+                () = shared.engine.cache.keep_swept() => false,
             }
         });
+        if at_once {
+            shared.notices.settle();
+            runtime.shutdown_background();
+            return Ok(None);
+        }
         for thread in threads {
             // A thread that panicked has said so; the others still finish.
             if let Ok(result) = thread.join() {
@@ -253,7 +278,7 @@ impl Started {
             shared.notices.say(Kind::Server, "", line);
         }
         shared.notices.settle();
-        Ok(summary(engine))
+        Ok(Some(summary(engine)))
     }
 }
 
@@ -271,20 +296,25 @@ async fn load_rules(shared: &Shared) {
              process ended may be found again; purge it once more"
         ),
     };
-    shared.notices.say(Kind::Server, "purges", line);
+    shared.notices.say(Kind::PurgesLost, "purges", line);
 }
 
-/// Waits for the signal to stop, or for the threads to end by themselves.
-async fn wait_for_stop(shared: &Shared, stop: &channel::Sender<bool>, mut signals: Signals) {
+/// Waits for the signal to stop, or for the threads to end by themselves. Says whether there was a
+/// second one, and nothing is to be waited for any more.
+async fn wait_for_stop(
+    shared: &Shared,
+    stop: &channel::Sender<bool>,
+    mut signals: Signals,
+) -> bool {
     let mut asked_before = false;
     loop {
         tokio::select! {
             () = signals.next(&shared.notices) => {}
-            () = stop.closed() => return,
+            () = stop.closed() => return false,
         }
         if asked_before {
             shared.notices.say(Kind::Server, "", "stopped at once");
-            std::process::exit(130);
+            return true;
         }
         asked_before = true;
         let line = "finishing the requests under way; once more to stop at once";

@@ -63,7 +63,7 @@ pub(crate) async fn start(
                  that it may take: give it less, or it will stand full and take nothing new",
                 capacity >> 20
             );
-            notices.say(Kind::Server, "disk", line);
+            notices.say(Kind::DiskTooSmall, "disk", line);
         }
         tiers.push(AnyTier::Local(disk));
     }

@@ -22,7 +22,7 @@ pub(crate) async fn watch(engine: &Engine, notices: &Notices) {
         let memory = engine.cache.memory_stats();
         let is_full = memory.evicted > 0;
         if is_full && !was_full {
-            notices.say(Kind::Server, "memory", full(memory.capacity));
+            notices.say(Kind::MemoryFull, "memory", full(memory.capacity));
         }
         was_full = is_full;
         notices.tick();
@@ -43,13 +43,13 @@ fn look_at_tiers(reports: &[TierReport], were_degraded: &mut Vec<bool>, notices:
     for (report, was_degraded) in reports.iter().zip(were_degraded) {
         let trouble = &report.stats.degraded;
         let line = match (*was_degraded, trouble.is_empty()) {
-            (false, false) => Some(trouble.join("; ")),
-            (true, true) => Some("in order again".to_owned()),
+            (false, false) => Some((Kind::TierDown, trouble.join("; "))),
+            (true, true) => Some((Kind::TierUp, "in order again".to_owned())),
             _ => None,
         };
-        if let Some(line) = line {
+        if let Some((kind, line)) = line {
             let line = format!("{}: {line}", report.name);
-            notices.say(Kind::Standing, report.name, line);
+            notices.say(kind, report.name, line);
         }
         *was_degraded = !trouble.is_empty();
     }

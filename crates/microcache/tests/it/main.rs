@@ -7,6 +7,8 @@ mod chaos;
 mod collapse;
 mod connections;
 mod log;
+mod log_access;
+mod log_files;
 mod lone;
 mod loops;
 mod memory;

@@ -5,10 +5,10 @@ use microcache_policy::Rules;
 use super::itself::note_itself;
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::options::{
-    GROUP, ORIGIN, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, abouts, set_defaults,
+    GROUP, LOGS, ORIGIN, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, abouts, set_defaults,
 };
 use super::raw::{self, Table, Value};
-use super::{ClientTimeouts, Config, Limits, TierConfig};
+use super::{ClientTimeouts, Config, Limits, LogConfig, TierConfig};
 use crate::upstream::settings::GroupSettings;
 
 /// What a configuration is made from.
@@ -85,6 +85,7 @@ impl<'a> Draft<'a> {
                 timeouts: ClientTimeouts::default(),
                 trusted_proxies: Vec::new(),
                 tiers: TierConfig::default(),
+                logs: LogConfig::default(),
                 warnings: Report::default(),
             },
             origin: GroupSettings::new("origin", Vec::new()),
@@ -95,6 +96,7 @@ impl<'a> Draft<'a> {
             names_an_origin: false,
         };
         set_defaults(SERVER, &mut draft.config);
+        set_defaults(LOGS, &mut draft.config.logs);
         set_defaults(TIERS, &mut draft.config);
         set_defaults(RULES, &mut draft.route);
         set_defaults(GROUP, &mut draft.group);
@@ -104,6 +106,7 @@ impl<'a> Draft<'a> {
     /// Reads the top of one source.
     fn read(&mut self, table: &Table<'a>, mistakes: &mut Mistakes) {
         table.apply(SERVER, &mut self.config, mistakes);
+        table.apply(LOGS, &mut self.config.logs, mistakes);
         table.apply(TIERS, &mut self.config, mistakes);
         table.apply(RULES, &mut self.route, mistakes);
         table.apply(GROUP, &mut self.group, mistakes);

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::option::{About, Form};
 use super::options::{
-    GROUP, HEALTH_CHECK, KEY, MATCH, ORIGIN, QUERY, ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS,
-    TIERS, abouts,
+    GROUP, HEALTH_CHECK, KEY, LOGS, MATCH, ORIGIN, QUERY, ROUTE, RULES, SERVER, SERVER_ENTRY,
+    SERVERS, TIERS, abouts,
 };
 
 const WIDTH: usize = 96;
@@ -27,6 +27,12 @@ pub fn sample() -> String {
     }
     section(&mut out, "The server", "");
     settings(&mut out, &abouts(SERVER));
+    section(
+        &mut out,
+        "Logs",
+        "What is written down. Nobody waits for a log.",
+    );
+    settings(&mut out, &abouts(LOGS));
     section(
         &mut out,
         "Tiers behind memory",
@@ -80,6 +86,13 @@ pub fn reference() -> String {
         "The server",
         "At the top of the file, and flags.",
         &abouts(SERVER),
+        "",
+    );
+    chapter(
+        &mut out,
+        "Logs",
+        "At the top of the file, and flags. What is written down, see [logs](logs.md).",
+        &abouts(LOGS),
         "",
     );
     chapter(

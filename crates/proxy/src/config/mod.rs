@@ -9,6 +9,7 @@ mod cidr;
 mod convert;
 mod document;
 mod itself;
+mod logs;
 mod mistake;
 mod option;
 mod options;
@@ -34,6 +35,7 @@ use crate::upstream::settings::GroupSettings;
 pub use cidr::Cidr;
 pub use convert::Input;
 pub use document::{reference, sample};
+pub use logs::{LogConfig, LogForm, LogLevel, LogPlace};
 pub use mistake::Report;
 pub use option::{Flag, Takes, flags};
 pub use route::{Condition, Matcher, Route};
@@ -66,6 +68,8 @@ pub struct Config {
     pub trusted_proxies: Vec<Cidr>,
     /// What lies behind memory.
     pub tiers: TierConfig,
+    /// What is written down.
+    pub logs: LogConfig,
     /// What was written on purpose, perhaps, and is dangerous.
     pub warnings: Report,
 }

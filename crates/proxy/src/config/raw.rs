@@ -256,6 +256,16 @@ impl Value {
             .ok_or_else(|| self.wrong(&expected))
     }
 
+    /// A share of something, from none to all of it.
+    pub(super) fn share(&self) -> Result<f64, Mistake> {
+        let read = match &self.node {
+            Node::Number(digits) => digits.parse().ok(),
+            _ => None,
+        };
+        read.filter(|share| (0.0..=1.0).contains(share))
+            .ok_or_else(|| self.wrong("a number from 0 to 1, such as 0.01"))
+    }
+
     /// A duration within bounds.
     pub(super) fn duration(&self, bounds: &RangeInclusive<Duration>) -> Result<Duration, Mistake> {
         let read = match &self.node {

@@ -24,17 +24,19 @@ impl Connection {
     /// Asks the origin and answers the client. Says whether the connection can go on.
     pub(super) async fn exchange(&mut self, pending: Pending) -> bool {
         let announced = pending.announced();
-        let (answering, content) = self.session.ask(pending.unanswered, announced);
+        let (answering, content) =
+            self.session
+                .ask(pending.unanswered, pending.asked.version(), announced);
         let pump = content.map(|content| Pump::new(pending.framing, content));
         let body_complete = AtomicBool::new(pump.is_none());
         let watch = Watch::default();
         let shared = &self.session.shared;
-        let timeouts = shared.timeouts;
+        let (timeouts, counters) = (shared.timeouts, &shared.engine.counters);
         // It outlives what is sent here: a tunnel is a part of the request.
         let mut account;
         let (tunnel, _held) = {
             let (reader, writer) = self.stream.split();
-            let mut client = Client::new(writer, pending.asked, timeouts.write, &watch);
+            let mut client = Client::new(writer, pending.asked, timeouts.write, &watch, counters);
             if client.send(pending.unsent).await.is_err() {
                 return false;
             }
@@ -71,7 +73,7 @@ impl Connection {
             (tunnel, answered.held)
         };
         if let Some(tunnel) = tunnel {
-            self.tunnel(*tunnel).await;
+            account.sent(self.tunnel(*tunnel).await);
             return false;
         }
         body_complete.load(Ordering::Relaxed)

@@ -1,7 +1,7 @@
 //! Response heads as they go out.
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{StatusCode, Version};
 use microcache_engine::{Body, Interim, Response};
 
 /// How the end of a response body is marked.
@@ -21,6 +21,17 @@ pub(crate) struct Asked {
     pub(crate) head_only: bool,
     pub(crate) http10: bool,
     pub(crate) keep_alive: bool,
+}
+
+impl Asked {
+    /// The version of HTTP that the request came by.
+    pub(crate) const fn version(self) -> Version {
+        if self.http10 {
+            Version::HTTP_10
+        } else {
+            Version::HTTP_11
+        }
+    }
 }
 
 /// Whether no body follows this response's head.

@@ -105,13 +105,16 @@ impl Connection {
             // An answer that leaves a request body unread must be the connection's last.
             asked.keep_alive &= !has_body;
             if !matches!(response.body, Body::File(_)) {
-                self.session.finished(&request, response, now);
+                self.session
+                    .finished(&request, asked.version(), response, now);
                 return self.answer(cx, response, asked, out);
             }
         }
         Some(match reply? {
             Reply::Now(response) => Next::SendFile(Box::new(FileAnswer {
-                account: self.session.account_of(&request, &response, now),
+                account: self
+                    .session
+                    .account_of(&request, asked.version(), &response, now),
                 response,
                 asked,
                 unsent: Output::default(),

@@ -64,7 +64,7 @@ async fn start() -> SocketAddr {
         &[Arc::new(Faulty)],
         &config.unwrap(),
         Tiers::default(),
-        Notices::silent(),
+        Notices::default(),
     ));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,7 +1,9 @@
 //! A connection that has left HTTP: bytes both ways.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
 
 use microcache_engine::Tunnel;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, split};
@@ -11,11 +13,13 @@ use super::patience::while_moving;
 
 impl Connection {
     /// Bytes both ways until both sides have ended, or neither has said anything for too long. When
-    /// one side has ended, the other one may be talking to nobody, and gets less time.
-    pub(super) async fn tunnel(&mut self, mut tunnel: Tunnel) {
+    /// one side has ended, the other one may be talking to nobody, and gets less time. Says how many
+    /// bytes went to the client.
+    pub(super) async fn tunnel(&mut self, mut tunnel: Tunnel) -> u64 {
         let timeouts = self.session.shared.timeouts;
         let early = std::mem::take(&mut self.input);
         let one_ended = AtomicBool::new(false);
+        let sent = AtomicU64::new(tunnel.early.len() as u64);
         let both = async {
             self.stream.write_all(&tunnel.early).await?;
             tunnel.io.write_all(&early).await?;
@@ -23,7 +27,14 @@ impl Connection {
             let (from_origin, to_origin) = split(tunnel.io);
             tokio::try_join!(
                 one_way(from_client, to_origin, &one_ended),
-                one_way(from_origin, to_client, &one_ended),
+                one_way(
+                    from_origin,
+                    Counted {
+                        to: to_client,
+                        bytes: &sent
+                    },
+                    &one_ended
+                ),
             )
         };
         let silence = || {
@@ -35,6 +46,35 @@ impl Connection {
         };
         // How a tunnel ends is between the two ends of it.
         let _ = while_moving(both, silence).await;
+        sent.into_inner()
+    }
+}
+
+/// A way out that knows how much has gone.
+struct Counted<'a, W> {
+    to: W,
+    bytes: &'a AtomicU64,
+}
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for Counted<'_, W> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.to).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(written)) = written {
+            self.bytes.fetch_add(written as u64, Ordering::Relaxed);
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.to).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.to).poll_shutdown(cx)
     }
 }
 

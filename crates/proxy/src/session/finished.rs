@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::Method;
+use http::{Method, Version};
 use microcache_engine::{Body, Outcome, Request, Response};
 use microcache_policy::{CacheStatus, Fields, Time};
 
@@ -19,6 +19,8 @@ pub struct Finished<'a> {
     pub address: &'a str,
     /// The request; `None` if it could not be read.
     pub request: Option<Request<'a>>,
+    /// The version of HTTP that it came by.
+    pub version: Version,
     /// What it was answered; `None` if the client left before.
     pub answer: Option<FinalResponse>,
     /// Bytes of content that were given to the connection.
@@ -44,7 +46,12 @@ pub struct FinalResponse {
 
 impl<'a> Finished<'a> {
     /// A request that was answered in the moment it was read, with a whole body.
-    pub(super) fn at_once(request: &Request<'a>, response: &Response, now: Time) -> Self {
+    pub(super) fn at_once(
+        request: &Request<'a>,
+        version: Version,
+        response: &Response,
+        now: Time,
+    ) -> Self {
         let content = match &response.body {
             _ if *request.method == Method::HEAD => 0,
             Body::Stored(hit) => hit.body.len(),
@@ -54,6 +61,7 @@ impl<'a> Finished<'a> {
         Self {
             address: request.address,
             request: Some(*request),
+            version,
             answer: Some(FinalResponse::of(response, now)),
             bytes: content,
             began: now,
@@ -66,6 +74,7 @@ impl<'a> Finished<'a> {
         Self {
             address: peer.address(),
             request: None,
+            version: Version::HTTP_11,
             answer: Some(FinalResponse::of(page, now)),
             bytes: page.length.unwrap_or_default(),
             began: now,
@@ -94,6 +103,7 @@ struct Open {
     shared: Arc<Shared>,
     head: OwnedHead,
     peer: Peer,
+    version: Version,
     answer: Option<FinalResponse>,
     bytes: u64,
     began: Time,
@@ -103,6 +113,7 @@ impl Account {
     pub(super) fn open(
         shared: &Arc<Shared>,
         of: impl FnOnce() -> (OwnedHead, Peer),
+        version: Version,
         began: Time,
     ) -> Self {
         Self(shared.on_finished.as_ref().map(|_| {
@@ -111,6 +122,7 @@ impl Account {
                 shared: Arc::clone(shared),
                 head,
                 peer,
+                version,
                 answer: None,
                 bytes: 0,
                 began,
@@ -154,6 +166,7 @@ impl Drop for Open {
         tell(&Finished {
             address: self.peer.address(),
             request: Some(request),
+            version: self.version,
             answer: self.answer,
             bytes: self.bytes,
             began: self.began,

@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use http::Method;
+use http::{Method, Version};
 use microcache_engine::{
     Body, ClientConnection, Incoming, Interims, Outcome, Question, Refresh, Request, Response,
     Served,
@@ -183,6 +183,7 @@ impl Session {
     pub(crate) fn ask(
         &mut self,
         unanswered: Box<Unanswered>,
+        version: Version,
         announced: Option<Announced>,
     ) -> (Answering, Option<ContentSender>) {
         let Unanswered {
@@ -201,7 +202,7 @@ impl Session {
                 (body, Some(sender), expectation)
             }
         };
-        let account = self.account(|| head.clone(), began);
+        let account = self.account(|| head.clone(), version, began);
         let interims = Interims::default();
         let mut incoming = self.incoming(head, rules, body);
         incoming.length = announced.and_then(|announced| announced.length);
@@ -214,9 +215,15 @@ impl Session {
     }
 
     /// The request was answered, and with that it is over.
-    pub(crate) fn finished(&self, request: &Request<'_>, response: &Response, now: Time) {
+    pub(crate) fn finished(
+        &self,
+        request: &Request<'_>,
+        version: Version,
+        response: &Response,
+        now: Time,
+    ) {
         if let Some(tell) = &self.shared.on_finished {
-            tell(&Finished::at_once(request, response, now));
+            tell(&Finished::at_once(request, version, response, now));
         }
     }
 
@@ -224,16 +231,17 @@ impl Session {
     pub(crate) fn account_of(
         &self,
         request: &Request<'_>,
+        version: Version,
         response: &Response,
         now: Time,
     ) -> Account {
-        let mut account = self.account(|| OwnedHead::copied(request), now);
+        let mut account = self.account(|| OwnedHead::copied(request), version, now);
         account.answered(response, now);
         account
     }
 
-    fn account(&self, head: impl FnOnce() -> OwnedHead, began: Time) -> Account {
-        Account::open(&self.shared, || (head(), self.peer.clone()), began)
+    fn account(&self, head: impl FnOnce() -> OwnedHead, version: Version, began: Time) -> Account {
+        Account::open(&self.shared, || (head(), self.peer.clone()), version, began)
     }
 
     /// The answer to a request that was sent from here, and that is no hit: that led here. A failure of
@@ -243,7 +251,7 @@ impl Session {
             return None;
         }
         let line = "a request came back to where it was sent from: an origin leads back here";
-        self.shared.notices.say(Kind::Failure("loop"), "", line);
+        self.shared.notices.say(Kind::Loop, "", line);
         Some(pages::leads_back(now))
     }
 
@@ -266,7 +274,9 @@ impl Session {
         );
         outgoing.push("Via", self.shared.pseudonym.via());
         if let Some(line) = self.shared.strangers.notice(fields, &self.peer) {
-            self.shared.notices.say(Kind::Server, "", line);
+            self.shared
+                .notices
+                .say(Kind::NotTrusted, self.peer.address(), line);
         }
         Incoming {
             outgoing,

@@ -78,7 +78,7 @@ impl World {
             &[Arc::clone(&origin) as Arc<dyn Origin>],
             &config,
             Tiers::default(),
-            Notices::silent(),
+            Notices::default(),
         );
         let over: Arc<Mutex<Vec<String>>> = Arc::default();
         let lines = Arc::clone(&over);
@@ -140,12 +140,12 @@ async fn told(session: &mut Session, head: &Head<'_>) -> Vec<u16> {
     let request = session.request(*head);
     let unanswered = match reply(session, &request, now) {
         Reply::Now(response) => {
-            session.finished(&request, &response, now);
+            session.finished(&request, Version::HTTP_11, &response, now);
             return vec![response.status];
         }
         Reply::Ask(unanswered) => unanswered,
     };
-    let (mut answering, _) = session.ask(unanswered, None);
+    let (mut answering, _) = session.ask(unanswered, Version::HTTP_11, None);
     let mut told = Vec::new();
     loop {
         match answering.next().await {
@@ -176,7 +176,7 @@ async fn every_request_is_over_once() {
     let now = session.shared.engine.clock.now();
     if let Reply::Ask(unanswered) = reply(&session, &session.request(head(&get, "/left", "")), now)
     {
-        drop(session.ask(unanswered, None));
+        drop(session.ask(unanswered, Version::HTTP_11, None));
     }
     let over = over.lock();
     let lines: Vec<_> = over.iter().map(String::as_str).collect();
@@ -220,7 +220,7 @@ async fn content_is_asked_for_when_somebody_wants_it_and_broken_content_is_the_c
             length: None,
             expects_continue: true,
         };
-        let (mut answering, content) = session.ask(unanswered, Some(announced));
+        let (mut answering, content) = session.ask(unanswered, Version::HTTP_11, Some(announced));
         let mut content = content.expect("it was announced");
         let sending = async {
             assert!(content.ready().await);

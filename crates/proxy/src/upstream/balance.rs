@@ -135,14 +135,20 @@ impl Balance {
             entry.checks_in_a_row = 0;
             let name = Arc::clone(&entry.name);
             drop(book);
-            let line = match seen {
-                Ok(()) => format!("{name} is well again, its health check says"),
-                Err(saw) => format!(
-                    "{name} is not well, its health check says: GET {} {saw}",
-                    check.path
+            let (kind, line) = match seen {
+                Ok(()) => (
+                    Kind::Well,
+                    format!("{name} is well again, its health check says"),
+                ),
+                Err(saw) => (
+                    Kind::Unwell,
+                    format!(
+                        "{name} is not well, its health check says: GET {} {saw}",
+                        check.path
+                    ),
                 ),
             };
-            self.notices.say(Kind::Standing, &name, line);
+            self.notices.say(kind, &name, line);
         }
     }
 
@@ -233,9 +239,13 @@ impl Turn {
         if std::mem::take(&mut entry.is_doubted) || was_out {
             let name = Arc::clone(&entry.name);
             drop(book);
-            let how = if was_out { "is up" } else { "answers" };
+            let (kind, how) = if was_out {
+                (Kind::Up, "is up")
+            } else {
+                (Kind::Answers, "answers")
+            };
             let line = format!("{name} {how} again");
-            self.balance.notices.say(Kind::Standing, &name, line);
+            self.balance.notices.say(kind, &name, line);
         }
     }
 
@@ -253,7 +263,7 @@ impl Turn {
 
     /// The server began an answer and did not finish it.
     pub(super) fn broke_off(&mut self, why: &BodyError) {
-        self.doubt("broke-off", &format!("an answer broke off: {why}"));
+        self.doubt("origin-broke-off", &format!("an answer broke off: {why}"));
     }
 
     /// Says what is wrong with the server.
@@ -290,7 +300,7 @@ impl Turn {
             let line = format!(
                 "{name} is down after {failures} failures in a row; one request tries it every {pause:?}"
             );
-            self.balance.notices.say(Kind::Standing, &name, line);
+            self.balance.notices.say(Kind::Down, &name, line);
         }
     }
 }
@@ -298,18 +308,19 @@ impl Turn {
 /// What the log says of a failure that is the server's, and under what kind.
 fn blame(why: &OriginError) -> Option<(&'static str, String)> {
     match why {
-        OriginError::Connect(what) => Some(("connect", format!("cannot connect: {what}"))),
+        OriginError::Connect(what) => Some(("origin-connect", format!("cannot connect: {what}"))),
         OriginError::Disconnected => Some((
-            "disconnected",
+            "origin-disconnected",
             "it closed the connection without an answer".to_owned(),
         )),
         OriginError::Timeout => Some((
-            "timeout",
+            "origin-timeout",
             "no answer within `first_byte_timeout`".to_owned(),
         )),
-        OriginError::Malformed(what) => {
-            Some(("malformed", format!("its answer was malformed: {what}")))
-        }
+        OriginError::Malformed(what) => Some((
+            "origin-malformed",
+            format!("its answer was malformed: {what}"),
+        )),
         OriginError::Busy | OriginError::Down | OriginError::RequestBody(_) => None,
     }
 }
@@ -331,7 +342,7 @@ mod tests {
     use crate::notices::collected;
 
     fn balance(weights: &[u32], backups: &[usize]) -> Arc<Balance> {
-        telling(weights, backups, Notices::silent())
+        telling(weights, backups, Notices::default())
     }
 
     fn telling(weights: &[u32], backups: &[usize], notices: Notices) -> Arc<Balance> {

@@ -27,7 +27,7 @@ use super::response::{Exchange, ResponseBody};
 use super::settings::{GroupSettings, ServerSettings};
 use super::upload::Upload;
 use crate::h1::{Decoder, Framing};
-use crate::notices::{Kind, Notices};
+use crate::notices::{Kind, Notices, TARGET};
 
 /// Requests that cannot be sent twice only go on connections that were in use this recently: what
 /// meets a connection that the server is closing is lost.
@@ -183,6 +183,26 @@ impl Group {
             }
         }
         Err(unreached)
+    }
+
+    /// The same, and says what was asked and what came of it.
+    async fn ask_and_tell(&self, request: OriginRequest) -> Result<OriginResponse, OriginError> {
+        let what = format!(
+            "{} {}://{}{}",
+            request.method,
+            request.scheme.as_str(),
+            String::from_utf8_lossy(&request.authority),
+            String::from_utf8_lossy(&request.target)
+        );
+        let began = Instant::now();
+        let answer = self.ask(request).await;
+        let (name, millis) = (&*self.settings.name, began.elapsed().as_millis());
+        let told = match &answer {
+            Ok(response) => format!("was answered {}", response.status),
+            Err(error) => format!("failed: {error}"),
+        };
+        tracing::debug!(target: TARGET, kind = "origin-request", about = name, "{name}: {what} {told} after {millis} ms");
+        answer
     }
 
     /// The answer on the client's own connection, and on no other.
@@ -377,6 +397,9 @@ fn whole_body(connection: &mut Connection, framing: Framing) -> Option<Body> {
 
 impl Origin for Group {
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
+        if tracing::enabled!(target: TARGET, tracing::Level::DEBUG) {
+            return Box::pin(self.ask_and_tell(request));
+        }
         Box::pin(self.ask(request))
     }
 }

@@ -73,18 +73,22 @@ impl Endpoints {
 
     fn tell(&self, trouble: Option<&str>, notices: &Notices) {
         let whom = format!("origin {}:{}", self.host, self.port);
-        let line = match trouble {
-            None => format!("{whom}: the name resolves again"),
-            Some(why) if self.known.lock().is_empty() => format!(
-                "{whom}: the name does not resolve: {why}; there is no way to it until it does"
+        let (kind, line) = match trouble {
+            None => (Kind::Resolved, format!("{whom}: the name resolves again")),
+            Some(why) if self.known.lock().is_empty() => (
+                Kind::Unresolved,
+                format!(
+                    "{whom}: the name does not resolve: {why}; there is no way to it until it does"
+                ),
             ),
-            Some(why) => {
+            Some(why) => (
+                Kind::Unresolved,
                 format!(
                     "{whom}: the name does not resolve any more: {why}; its last addresses stay in use"
-                )
-            }
+                ),
+            ),
         };
-        notices.say(Kind::Name, &whom, line);
+        notices.say(kind, &whom, line);
     }
 
     async fn look_up(&self) -> io::Result<Arc<[Endpoint]>> {
@@ -214,7 +218,7 @@ mod tests {
         let resolving = Arc::clone(&endpoints);
         let resolver = tokio::spawn(async move {
             resolving
-                .keep_resolving(Duration::from_mins(1), &Notices::silent())
+                .keep_resolving(Duration::from_mins(1), &Notices::default())
                 .await;
         });
         while endpoints.connect(Duration::from_secs(30)).await.is_err() {
@@ -253,6 +257,8 @@ mod tests {
         endpoints.tell(None, &notices);
         *endpoints.known.lock() = [Endpoint::new(([127, 0, 0, 1], 80).into())].into();
         endpoints.tell(Some("why"), &notices);
+        // The third within a second, and the second of its kind.
+        notices.settle();
         let expected = [
             "origin none.invalid:80: the name resolves again",
             "origin none.invalid:80: the name does not resolve any more: why; its last addresses stay in use",

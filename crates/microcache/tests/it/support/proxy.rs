@@ -262,5 +262,7 @@ fn collect(from: impl Read + Send + 'static, into: Arc<Mutex<String>>) {
 
 fn listening(output: &str) -> Option<SocketAddr> {
     let (_, rest) = output.split_once("listening on http://")?;
-    rest.split_whitespace().next()?.parse().ok()
+    // In JSON, what ends the line is written `\n`.
+    let end = rest.find(|char: char| char.is_whitespace() || char == '\\');
+    rest[..end?].parse().ok()
 }

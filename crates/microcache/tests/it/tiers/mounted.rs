@@ -75,6 +75,16 @@ impl Mounted {
 
     /// With so much of it for the tier.
     fn with(origin: &Origin, capacity: &str) -> Self {
+        Self::running(origin, |path| {
+            let disk = format!("{path},{capacity}");
+            ["--memory", "1MiB", "--disk", &disk]
+                .map(str::to_owned)
+                .into()
+        })
+    }
+
+    /// With flags that name the directory.
+    fn running(origin: &Origin, flags: impl FnOnce(&str) -> Vec<String>) -> Self {
         let folder = Folder::new();
         fs::create_dir_all(&folder.0).expect("a folder");
         let path = folder.0.to_str().expect("text");
@@ -85,8 +95,8 @@ impl Mounted {
             // What would end the process is ignored: then the write fails, as on a full disk.
             Means::Limit => vec!["sh", "-c", "trap '' XFSZ && exec \"$@\"", "sh"],
         };
-        let disk = format!("{path},{capacity}");
-        let flags = ["--memory", "1MiB", "--disk", &disk];
+        let flags = flags(path);
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let proxy = Proxy::through(&own, origin, &flags);
         Self {
             means,
@@ -299,4 +309,57 @@ fn a_disk_that_becomes_read_only_is_still_read_and_later_written_again() {
     ask_until(&mounted, &origin, SMALL, OVER);
     assert_taken(&mounted, &origin, "/after");
     assert!(mounted.proxy.get("/changed").body == new);
+}
+
+#[test]
+fn an_access_log_on_a_full_disk_loses_lines_and_counts_them_and_goes_on_when_there_is_room() {
+    let origin = Origin::start();
+    origin.on("/").reply(lasting("x"));
+    let mut mounted = Mounted::running(&origin, |path| {
+        let log = format!("{path}/access.log");
+        ["--access-log", &log, "--log-buffer", "64KiB"]
+            .map(str::to_owned)
+            .into()
+    });
+    let mut client = mounted.proxy.connect();
+    let mut asked = 0;
+    let mut ask = || {
+        asked += 1;
+        assert_eq!(client.get("/").status, 200);
+    };
+    ask();
+    let log = mounted.path().join("access.log");
+    let length = || fs::metadata(&log).map_or(0, |data| data.len());
+    eventually("the first line", || (length() > 0).then_some(()));
+    let trouble = format!(": {}", mounted.fill());
+    let output = || mounted.proxy.output();
+    // What is left of a page of memory takes a part of a line.
+    eventually("the disk to be full", || {
+        ask();
+        output().contains(&trouble).then_some(())
+    });
+    eventually("lines to be lost", || {
+        ask();
+        output().contains("lines come faster than").then_some(())
+    });
+    mounted.make_room();
+    let again = "is written again";
+    eventually(again, || output().contains(again).then_some(()));
+    ask();
+    assert_eq!(output().matches(&trouble).count(), 1, "{}", output());
+    // With the process goes its file system.
+    let log = fs::File::open(&log).expect("a log");
+    mounted.proxy.terminate();
+    assert!(mounted.proxy.wait().success());
+    let text = std::io::read_to_string(log).expect("text");
+    assert!(text.ends_with('\n'));
+    let is_whole = |line: &str| line.starts_with("127.0.0.1 - - [") && line.ends_with('"');
+    assert!(text.lines().all(is_whole), "no line is torn");
+    let output = mounted.proxy.output();
+    let lost = output
+        .lines()
+        .rfind(|line| line.contains("log: not written to "));
+    let lost = lost.expect("it says so").split(' ').rev().nth(1);
+    let lost: usize = lost.expect("a number").parse().expect("a number");
+    assert_eq!(text.lines().count() + lost, asked);
 }

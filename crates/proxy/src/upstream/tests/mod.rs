@@ -49,7 +49,7 @@ impl Origin {
     fn group_with(&self, change: impl FnOnce(&mut GroupSettings)) -> Arc<Group> {
         let mut settings = GroupSettings::new("test", vec![self.server()]);
         change(&mut settings);
-        Group::start(settings, Notices::silent())
+        Group::start(settings, Notices::default())
     }
 
     async fn accept(&self) -> Peer {

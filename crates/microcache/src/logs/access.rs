@@ -1,0 +1,237 @@
+//! The access log: one line for each request, as text or as JSON.
+
+use std::cell::{Cell, RefCell};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+use http::Version;
+use microcache_engine::Request;
+use microcache_proxy::Finished;
+use microcache_proxy::config::{Config, LogForm};
+
+use super::form::{escape_text, push_common_date, push_date, push_number, quote_json, quote_text};
+use super::writer::Writer;
+
+/// What stands for the status of a client that left before it was answered, as nginx has it.
+const CLIENT_LEFT: u16 = 499;
+
+/// Where each request gets a line.
+pub(super) struct AccessLog {
+    pub(super) writer: Writer,
+    pub(super) config: Config,
+}
+
+/// What a line has beside what the request says.
+struct Facts<'a> {
+    status: u16,
+    outcome: &'static str,
+    /// The route that took it.
+    route: Option<&'a str>,
+    first_byte_millis: Option<u64>,
+    total_millis: u64,
+    /// The `Cache-Status` member.
+    cache_status: Option<Vec<u8>>,
+    /// The share of such requests that get a line, if not all do.
+    sample: Option<f64>,
+}
+
+impl AccessLog {
+    /// Writes the line of a request, if it gets one. Nobody waits for it.
+    pub(super) fn write(&self, finished: &Finished<'_>) {
+        thread_local! {
+            static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        let share = self.config.logs.access_sample;
+        let is_failure = finished.answer.is_some_and(|answer| answer.status >= 500);
+        if share < 1.0 && !is_failure && !is_chosen(share) {
+            return;
+        }
+        let sample = (share < 1.0 && !is_failure).then_some(share);
+        LINE.with_borrow_mut(|line| {
+            line.clear();
+            self.line(line, finished, sample);
+            self.writer.push(line);
+        });
+    }
+
+    fn line(&self, out: &mut Vec<u8>, finished: &Finished<'_>, sample: Option<f64>) {
+        let answer = finished.answer;
+        let facts = Facts {
+            status: answer.map_or(CLIENT_LEFT, |answer| answer.status),
+            outcome: answer.map_or("left", |answer| answer.outcome.as_str()),
+            route: finished.request.and_then(|request| self.route(&request)),
+            first_byte_millis: answer.map(|answer| answer.at.since(finished.began)),
+            total_millis: finished.ended.since(finished.began),
+            cache_status: answer.map(|answer| {
+                let mut value = Vec::with_capacity(96);
+                answer.cache_status.write(&mut value);
+                value
+            }),
+            sample,
+        };
+        match self.config.logs.access_form {
+            LogForm::Text => self.text(out, finished, &facts),
+            LogForm::Json => self.json(out, finished, &facts),
+        }
+        out.push(b'\n');
+    }
+
+    fn route(&self, request: &Request<'_>) -> Option<&str> {
+        let found = self
+            .config
+            .route(request.method, request.host, request.target)?;
+        Some(&self.config.routes[found].name)
+    }
+
+    fn text(&self, out: &mut Vec<u8>, finished: &Finished<'_>, facts: &Facts<'_>) {
+        out.extend_from_slice(finished.address.as_bytes());
+        out.extend_from_slice(b" - - [");
+        push_common_date(out, finished.began);
+        out.extend_from_slice(b"] \"");
+        if let Some(request) = &finished.request {
+            escape_text(out, request.method.as_str().as_bytes());
+            out.push(b' ');
+            escape_text(out, self.shown(request.target));
+            out.push(b' ');
+            out.extend_from_slice(protocol(finished.version).as_bytes());
+        } else {
+            out.push(b'-');
+        }
+        out.extend_from_slice(b"\" ");
+        push_number(out, facts.status.into());
+        out.push(b' ');
+        push_number(out, finished.bytes);
+        for name in ["Referer", "User-Agent"] {
+            out.push(b' ');
+            quote_text(out, self.field(finished, name).unwrap_or(b"-"));
+        }
+        out.extend_from_slice(b" outcome=");
+        out.extend_from_slice(facts.outcome.as_bytes());
+        if let Some(millis) = facts.first_byte_millis {
+            out.extend_from_slice(b" first_byte_ms=");
+            push_number(out, millis);
+        }
+        out.extend_from_slice(b" total_ms=");
+        push_number(out, facts.total_millis);
+        if let Some(request) = &finished.request {
+            out.extend_from_slice(b" host=");
+            quote_text(out, request.host);
+        }
+        for (name, value) in [
+            (" route=", facts.route.map(str::as_bytes)),
+            (" cache_status=", facts.cache_status.as_deref()),
+            (" forwarded_for=", forwarded_for(finished)),
+        ] {
+            if let Some(value) = value {
+                out.extend_from_slice(name.as_bytes());
+                quote_text(out, value);
+            }
+        }
+        if let Some(sample) = facts.sample {
+            out.extend_from_slice(format!(" sample={sample}").as_bytes());
+        }
+    }
+
+    fn json(&self, out: &mut Vec<u8>, finished: &Finished<'_>, facts: &Facts<'_>) {
+        out.extend_from_slice(b"{\"time\":\"");
+        push_date(out, finished.began);
+        out.extend_from_slice(b"\",\"client\":");
+        quote_json(out, finished.address.as_bytes());
+        if let Some(request) = &finished.request {
+            for (name, value) in [
+                (",\"method\":", request.method.as_str().as_bytes()),
+                (",\"scheme\":", request.scheme.as_str().as_bytes()),
+                (",\"host\":", request.host),
+                (",\"target\":", self.shown(request.target)),
+                (",\"protocol\":", protocol(finished.version).as_bytes()),
+            ] {
+                out.extend_from_slice(name.as_bytes());
+                quote_json(out, value);
+            }
+        }
+        out.extend_from_slice(b",\"status\":");
+        push_number(out, facts.status.into());
+        out.extend_from_slice(b",\"bytes\":");
+        push_number(out, finished.bytes);
+        out.extend_from_slice(b",\"outcome\":\"");
+        out.extend_from_slice(facts.outcome.as_bytes());
+        out.push(b'"');
+        if let Some(millis) = facts.first_byte_millis {
+            out.extend_from_slice(b",\"first_byte_ms\":");
+            push_number(out, millis);
+        }
+        out.extend_from_slice(b",\"total_ms\":");
+        push_number(out, facts.total_millis);
+        let detail = finished
+            .answer
+            .and_then(|answer| answer.cache_status.detail);
+        for (name, value) in [
+            (",\"route\":", facts.route.map(str::as_bytes)),
+            (",\"cache_status\":", facts.cache_status.as_deref()),
+            (
+                ",\"detail\":",
+                detail.map(|detail| detail.as_str().as_bytes()),
+            ),
+            (",\"referer\":", self.field(finished, "Referer")),
+            (",\"user_agent\":", self.field(finished, "User-Agent")),
+            (",\"forwarded_for\":", forwarded_for(finished)),
+        ] {
+            if let Some(value) = value {
+                out.extend_from_slice(name.as_bytes());
+                quote_json(out, value);
+            }
+        }
+        if let Some(sample) = facts.sample {
+            out.extend_from_slice(format!(",\"sample\":{sample}").as_bytes());
+        }
+        out.push(b'}');
+    }
+
+    fn field<'a>(&self, finished: &Finished<'a>, name: &str) -> Option<&'a [u8]> {
+        let value = finished.request?.fields.get(name)?;
+        Some(if name == "Referer" {
+            self.shown(value)
+        } else {
+            value
+        })
+    }
+
+    /// A url as it may be written down.
+    fn shown<'a>(&self, url: &'a [u8]) -> &'a [u8] {
+        if self.config.logs.access_query {
+            return url;
+        }
+        memchr::memchr2(b'?', b'#', url).map_or(url, |end| &url[..end])
+    }
+}
+
+/// What a proxy that is trusted says of the client.
+fn forwarded_for<'a>(finished: &Finished<'a>) -> Option<&'a [u8]> {
+    let request = finished.request.filter(|request| request.vouched)?;
+    request.fields.get("X-Forwarded-For")
+}
+
+fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        Version::HTTP_3 => "HTTP/3.0",
+        _ => "HTTP/1.1",
+    }
+}
+
+/// Whether this request is one of the share that is written down. By chance: whoever takes every
+/// hundredth sees of what repeats every hundred requests all or nothing.
+fn is_chosen(share: f64) -> bool {
+    thread_local! {
+        static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(0) | 1);
+    }
+    // xorshift64* (Marsaglia).
+    let mut state = STATE.get();
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    STATE.set(state);
+    let random = state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11;
+    (random as f64) < share * (1_u64 << 53) as f64
+}

@@ -1,0 +1,165 @@
+//! What is written down while the server runs: the access log, and what the server says of itself.
+//!
+//! Whoever has something to write hands over a line and goes on; a thread for each place writes it.
+//! What is said goes through `tracing`: libraries say it, and here it becomes lines.
+
+mod access;
+mod events;
+mod form;
+mod queue;
+mod sink;
+mod writer;
+
+use std::io;
+use std::panic;
+use std::time::Duration;
+
+use microcache_proxy::config::{Config, LogForm, LogLevel, LogPlace};
+use microcache_proxy::{Finished, Kind, Notices, ServerError};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use access::AccessLog;
+use events::EventLog;
+use writer::Writer;
+
+use crate::banner::count;
+
+/// How long the process waits at its end for what is not written yet.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// The logs of a server.
+pub(crate) struct Logs {
+    /// One for each place, however many logs go there.
+    writers: Vec<Writer>,
+    config: Config,
+}
+
+/// Why a log cannot be written.
+#[derive(Debug)]
+pub(crate) struct CannotOpen {
+    place: LogPlace,
+    option: &'static str,
+    error: io::Error,
+}
+
+impl Logs {
+    /// Opens them all, or says which cannot be.
+    pub(crate) fn open(config: &Config) -> Result<Self, CannotOpen> {
+        let mut logs = Self {
+            writers: Vec::new(),
+            config: config.clone(),
+        };
+        logs.add("log", &config.logs.place)?;
+        if let Some(place) = &config.logs.access {
+            logs.add("access_log", place)?;
+        }
+        Ok(logs)
+    }
+
+    fn add(&mut self, option: &'static str, place: &LogPlace) -> Result<(), CannotOpen> {
+        if self.writer(place).is_none() {
+            let writer = Writer::start(place, self.config.logs.buffer);
+            self.writers.push(writer.map_err(|error| CannotOpen {
+                place: place.clone(),
+                option,
+                error,
+            })?);
+        }
+        Ok(())
+    }
+
+    fn writer(&self, place: &LogPlace) -> Option<&Writer> {
+        self.writers.iter().find(|writer| writer.place() == place)
+    }
+
+    /// Has what is said in this process written down from now on, panics as well.
+    pub(crate) fn listen(&self, notices: &Notices) {
+        let logs = &self.config.logs;
+        let Some(writer) = self.writer(&logs.place) else {
+            return;
+        };
+        let log = EventLog {
+            writer: writer.clone(),
+            form: logs.form,
+            level: logs.level,
+        };
+        // Nobody else listens in this process.
+        let _ = tracing_subscriber::registry().with(log).try_init();
+        let notices = notices.clone();
+        panic::set_hook(Box::new(move |panic| {
+            let place = panic.location().map(ToString::to_string);
+            let place = place.unwrap_or_default();
+            let what = panic.payload_as_str().unwrap_or("a panic");
+            let line = format!("a fault of this program, at {place}: {what}; other requests go on");
+            notices.say(Kind::Panic, &place, line);
+        }));
+    }
+
+    /// What wants to know of each request, if an access log is kept.
+    pub(crate) fn access(&self) -> Option<impl Fn(&Finished<'_>) + Send + Sync + 'static> {
+        let writer = self.writer(self.config.logs.access.as_ref()?)?.clone();
+        let config = self.config.clone();
+        let log = AccessLog { writer, config };
+        Some(move |finished: &Finished<'_>| log.write(finished))
+    }
+
+    /// What opens the files anew, if there are any.
+    pub(crate) fn reopening(&self) -> Option<impl Fn() + Send + Sync + 'static> {
+        let is_file = |writer: &&Writer| matches!(writer.place(), LogPlace::File(_));
+        let files: Vec<Writer> = self.writers.iter().filter(is_file).cloned().collect();
+        (!files.is_empty()).then_some(move || files.iter().for_each(Writer::reopen))
+    }
+
+    /// Says something of several lines to whoever watches: as it is, or as one object.
+    pub(crate) fn banner(&self, kind: &'static str, text: &str) {
+        let logs = &self.config.logs;
+        if logs.form == LogForm::Json {
+            tracing::info!(kind, "{}", text.trim_end());
+        } else if logs.level >= LogLevel::Info
+            && let Some(writer) = self.writer(&logs.place)
+        {
+            writer.push_lines(text.as_bytes(), text.lines().count() as u64, true);
+        }
+    }
+
+    /// Says why the server does not run, where that is not what standard error says in any case.
+    pub(crate) fn failed(&self, error: &ServerError) {
+        if self.config.logs.place != LogPlace::Stderr {
+            tracing::error!(kind = "failed", "{error}");
+        }
+    }
+
+    /// Has written what there is, and says what could not be. To be called at the end.
+    pub(crate) fn finish(&self) -> Option<String> {
+        let finish = |writer: &Writer| {
+            let (place, lost) = (writer.place(), writer.finish(LAST_WAIT));
+            (lost > 0).then(|| format!("log: not written to {place}: {}", count(lost, "line")))
+        };
+        // The first is the one in which the losses of the others are told.
+        let (log, others) = self.writers.split_first()?;
+        for line in others.iter().filter_map(finish) {
+            tracing::warn!(kind = "log-dropped", "{line}");
+        }
+        finish(log)
+    }
+}
+
+impl std::fmt::Display for CannotOpen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            place,
+            option,
+            error,
+        } = self;
+        let remedy = match error.kind() {
+            io::ErrorKind::NotFound => "make its directory first",
+            io::ErrorKind::PermissionDenied => {
+                "let the user that this runs as write there, or choose another place"
+            }
+            io::ErrorKind::IsADirectory => "name a file in it",
+            _ => "choose another place",
+        };
+        write!(f, "`{option}`: cannot write to {place}: {error}; {remedy}")
+    }
+}

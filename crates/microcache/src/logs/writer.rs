@@ -1,0 +1,231 @@
+//! The thread that writes one log. It alone waits for a disk that is slow, and for whoever reads a pipe.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use microcache_proxy::config::LogPlace;
+
+use super::queue::{Piece, Pushed, Queue};
+use super::sink::Sink;
+
+/// The time between two attempts to write when writing fails.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// The time between two attempts where a stream is not to be waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// The time between two looks whether the file was moved.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// One log. Every clone writes there too.
+#[derive(Clone)]
+pub(super) struct Writer {
+    place: Arc<LogPlace>,
+    queue: Arc<Queue>,
+}
+
+impl Writer {
+    /// Opens it, and starts its thread.
+    pub(super) fn start(place: &LogPlace, bound: usize) -> io::Result<Self> {
+        let sink = Sink::open(place)?;
+        let queue = Arc::new(Queue::new(bound));
+        let place = Arc::new(place.clone());
+        let mut writing = Writing {
+            place: Arc::clone(&place),
+            queue: Arc::clone(&queue),
+            sink,
+            unwritten: VecDeque::new(),
+            begun: 0,
+            trouble: None,
+            looked_at: Instant::now(),
+        };
+        writing.end_broken_line();
+        thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || writing.run())?;
+        Ok(Self { place, queue })
+    }
+
+    pub(super) fn place(&self) -> &LogPlace {
+        &self.place
+    }
+
+    /// Brings a line, with its end; nobody waits for it to be written.
+    pub(super) fn push(&self, line: &[u8]) {
+        self.push_lines(line, 1, false);
+    }
+
+    /// The same for something that somebody may be waiting for.
+    pub(super) fn push_lines(&self, bytes: &[u8], lines: u64, urgent: bool) {
+        if let Pushed::DroppedAndTell(dropped) = self.queue.push(bytes, lines, urgent) {
+            tell_dropped(&self.place, dropped);
+        }
+    }
+
+    /// Has the file opened anew.
+    pub(super) fn reopen(&self) {
+        self.queue.reopen();
+    }
+
+    /// Has written what there is, within this time. Says how many lines were not written in all.
+    pub(super) fn finish(&self, patience: Duration) -> u64 {
+        self.queue.close(patience)
+    }
+}
+
+fn tell_dropped(place: &LogPlace, dropped: u64) {
+    tracing::warn!(
+        kind = "log-dropped",
+        about = %place,
+        dropped,
+        "log: lines come faster than {place} takes them: {dropped} dropped"
+    );
+}
+
+struct Writing {
+    place: Arc<LogPlace>,
+    queue: Arc<Queue>,
+    sink: Sink,
+    unwritten: VecDeque<Piece>,
+    /// Bytes of the first of them that are written.
+    begun: usize,
+    /// Why writing fails, as it was told.
+    trouble: Option<io::ErrorKind>,
+    looked_at: Instant,
+}
+
+impl Writing {
+    fn run(mut self) {
+        loop {
+            let work = self.queue.take();
+            self.unwritten.extend(work.pieces);
+            if work.reopen {
+                self.reopen();
+            } else if self.looked_at.elapsed() >= LOOK_EVERY {
+                self.follow();
+            }
+            self.write_all(work.last);
+            if work.last {
+                break;
+            }
+            if let Some(dropped) = self.queue.untold() {
+                tell_dropped(&self.place, dropped);
+            }
+        }
+        self.queue
+            .lost(self.unwritten.iter().map(|p| p.lines).sum());
+        self.queue.end();
+    }
+
+    /// Writes everything, however often that has to be tried: what comes meanwhile waits in the queue as
+    /// far as there is room. Told to end, it tries once more.
+    fn write_all(&mut self, mut is_last: bool) {
+        while let Some(piece) = self.unwritten.front() {
+            let error = match self.sink.write(&piece.bytes[self.begun..]) {
+                Ok(0) => io::ErrorKind::WriteZero.into(),
+                Ok(written) => {
+                    self.wrote(written);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                // Somebody has made the stream one that does not wait.
+                io::ErrorKind::WouldBlock => thread::sleep(LOOK_AGAIN),
+                _ if is_last => return self.tell(&error),
+                _ => {
+                    self.tell(&error);
+                    is_last = self.wait();
+                }
+            }
+        }
+    }
+
+    fn wrote(&mut self, written: usize) {
+        self.begun += written;
+        if let Some(piece) = self.unwritten.front()
+            && self.begun >= piece.bytes.len()
+        {
+            self.queue.written(piece.bytes.len());
+            self.unwritten.pop_front();
+            self.begun = 0;
+            if self.trouble.take().is_some() {
+                let place = &self.place;
+                tracing::info!(kind = "log-written", about = %place, "log: {place} is written again");
+            }
+        }
+    }
+
+    /// Says why writing fails, if that is new.
+    fn tell(&mut self, error: &io::Error) {
+        if self.trouble.replace(error.kind()) != Some(error.kind()) {
+            let place = &self.place;
+            tracing::error!(
+                kind = "log-write",
+                about = %place,
+                "log: writing to {place}: {error}; what does not fit in `log_buffer` until that is over is dropped"
+            );
+        }
+    }
+
+    /// Waits before the next attempt. Says whether that is the last.
+    fn wait(&mut self) -> bool {
+        let (reopen, closing) = self.queue.pause(TRY_AGAIN);
+        if reopen {
+            self.reopen();
+        } else {
+            self.follow();
+        }
+        closing
+    }
+
+    /// Opens the file anew if it was moved.
+    fn follow(&mut self) {
+        self.looked_at = Instant::now();
+        if self.sink.was_moved() {
+            self.reopen();
+        }
+    }
+
+    fn reopen(&mut self) {
+        let place = Arc::clone(&self.place);
+        match self.sink.reopen() {
+            Ok(()) => {
+                self.begin_line_again();
+                self.end_broken_line();
+                tracing::info!(kind = "log-opened", about = %place, "log: {place} is opened anew");
+            }
+            Err(error) => tracing::error!(
+                kind = "log-open",
+                about = %place,
+                "log: {place} cannot be opened: {error}; lines go on to where they went"
+            ),
+        }
+    }
+
+    /// What the file ends with is no line of ours.
+    fn end_broken_line(&mut self) {
+        if self.sink.is_within_a_line() {
+            self.unwritten.push_front(Piece {
+                bytes: b"\n".to_vec(),
+                lines: 0,
+            });
+        }
+    }
+
+    /// A line that was written in part is written whole to the new file.
+    fn begin_line_again(&mut self) {
+        if let Some(piece) = self.unwritten.front_mut()
+            && self.begun > 0
+        {
+            let whole = memchr::memrchr(b'\n', &piece.bytes[..self.begun]).map_or(0, |i| i + 1);
+            let lines = memchr::memchr_iter(b'\n', &piece.bytes[..whole]).count();
+            self.queue.written(whole);
+            piece.bytes.drain(..whole);
+            piece.lines -= lines as u64;
+            self.begun = 0;
+        }
+    }
+}

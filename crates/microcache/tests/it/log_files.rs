@@ -1,0 +1,364 @@
+//! Where logs go: files that are moved away, readers that do not read, disks that are full.
+
+use std::fs::{self, OpenOptions};
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::log_access::{Folder, end, lines};
+use crate::support::{Client, Origin, Proxy, Reply, eventually, request};
+
+fn page(origin: &Origin) {
+    let page = Reply::new(200).with("Cache-Control: max-age=1000");
+    origin.on("/").reply(page.body("x"));
+}
+
+/// The number that a request carried, of its line.
+fn number(line: &str) -> u64 {
+    let (_, rest) = line.split_once("User-Agent ").expect("a number");
+    let (number, _) = rest.split_once('"').expect("its end");
+    number.parse().expect("a number")
+}
+
+/// Asks on one connection until told to stop, each time as somebody else. How often.
+fn ask_on(proxy: &Proxy, who: u64, stop: &AtomicBool) -> u64 {
+    let mut client = proxy.connect();
+    let mut asked = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let agent = format!("User-Agent: User-Agent {}", who + asked);
+        client.send(request("GET", "/", &[&agent]));
+        assert_eq!(client.response().status, 200);
+        asked += 1;
+    }
+    asked
+}
+
+#[test]
+fn files_that_are_moved_away_under_load_have_every_request_once() {
+    for with_signal in [true, false] {
+        let (origin, folder) = (Origin::start(), Folder::new());
+        page(&origin);
+        let path = folder.file("access.log");
+        let mut proxy = Proxy::start(&origin, &["--access-log", &path, "--log-buffer", "1GiB"]);
+        let stop = AtomicBool::new(false);
+        let mut files = vec![path.clone()];
+        let asked: Vec<u64> = thread::scope(|scope| {
+            let clients: Vec<_> = (0..3)
+                .map(|who| {
+                    let (proxy, stop) = (&proxy, &stop);
+                    scope.spawn(move || ask_on(proxy, who << 32, stop))
+                })
+                .collect();
+            for turn in 0..3 {
+                let written = || fs::metadata(&path).is_ok_and(|data| data.len() > 0);
+                eventually("lines", || written().then_some(()));
+                let moved = folder.file(&format!("access.log.{turn}"));
+                fs::rename(&path, &moved).expect("it is there");
+                files.push(moved);
+                if with_signal {
+                    proxy.signal("USR1");
+                }
+                eventually("a new file", || written().then_some(()));
+            }
+            stop.store(true, Ordering::Relaxed);
+            let ended = clients.into_iter().map(thread::ScopedJoinHandle::join);
+            ended.map(|asked| asked.expect("it asked")).collect()
+        });
+        end(&mut proxy);
+        let mut all: Vec<u64> = Vec::new();
+        for file in &files {
+            all.extend(lines(file).iter().map(|line| number(line)));
+        }
+        all.sort_unstable();
+        let expected: Vec<u64> = (0..3)
+            .flat_map(|who: u64| (0..asked[who as usize]).map(move |nth| (who << 32) + nth))
+            .collect();
+        assert!(all == expected, "{} of {}", all.len(), expected.len());
+        let opened = format!("microcache: log: {path} is opened anew");
+        assert!(proxy.output().contains(&opened), "{}", proxy.output());
+    }
+}
+
+#[test]
+fn the_log_of_what_the_server_says_is_reopened_too() {
+    let (origin, folder) = (Origin::start(), Folder::new());
+    origin.on("/").reply(Reply::new(200).body("x"));
+    let path = folder.file("error.log");
+    let listen = Proxy::start(&origin, &[]).address();
+    // It says where it listens in its log alone.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_microcache"))
+        .args([
+            "--listen",
+            &listen.to_string(),
+            "--log",
+            &path,
+            &origin.url(),
+        ])
+        .spawn()
+        .expect("the binary can be run");
+    let told = |words: &str| {
+        let told = || fs::read_to_string(&path).is_ok_and(|text| text.contains(words));
+        eventually(words, || told().then_some(()));
+    };
+    told("listening on http://");
+    fs::rename(&path, folder.file("moved")).expect("it is there");
+    let signal = |name: &str| {
+        let pid = child.id().to_string();
+        let done = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(done.expect("kill").success());
+    };
+    signal("USR1");
+    told("is opened anew");
+    signal("TERM");
+    assert!(child.wait().expect("it ends").success());
+    let last = fs::read_to_string(&path).expect("a log");
+    assert!(
+        last.contains("microcache stopped after 0 requests"),
+        "{last}"
+    );
+    assert!(!last.contains("listening"), "{last}");
+}
+
+/// What is read of a pipe, once somebody reads.
+fn read_lines(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<Vec<String>> {
+    thread::spawn(move || {
+        let mut text = String::new();
+        pipe.read_to_string(&mut text).expect("text");
+        assert!(text.ends_with('\n'), "the last line is whole");
+        text.lines().map(str::to_owned).collect()
+    })
+}
+
+/// How many lines were lost in all, as the server says at its end.
+fn lost(proxy: &Proxy) -> usize {
+    let output = proxy.output();
+    let line = output
+        .lines()
+        .rfind(|line| line.contains("log: not written to "));
+    let words = line.expect("it says so").split(' ');
+    let number = words.rev().nth(1).expect("a number");
+    number.parse().expect("a number")
+}
+
+#[test]
+fn a_reader_that_does_not_read_holds_nobody_up_and_what_is_lost_is_counted() {
+    const REQUESTS: usize = 3000;
+    let (origin, folder) = (Origin::start(), Folder::new());
+    page(&origin);
+    let pipe = folder.file("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo").success());
+    // Open at both ends, so that nobody waits for the other one.
+    let both = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&pipe)
+        .expect("a pipe");
+    let into = ["sh", "-c", "exec \"$@\" >\"$0\"", &pipe];
+    let flags = ["--access-log", "stdout", "--log-buffer", "64KiB"];
+    let mut proxy = Proxy::through(&into, &origin, &flags);
+    let mut client = proxy.connect();
+    for _ in 0..REQUESTS {
+        assert_eq!(client.get("/").status, 200);
+    }
+    let line = "lines come faster than standard output takes them: ";
+    eventually(line, || proxy.output().contains(line).then_some(()));
+    let reader = OpenOptions::new().read(true).open(&pipe).expect("a pipe");
+    drop(both);
+    let read = read_lines(reader);
+    end(&mut proxy);
+    let read = read.join().expect("it was read");
+    assert!(
+        read.iter()
+            .all(|line| line.contains("\"GET / HTTP/1.1\" 200 "))
+    );
+    assert!(read.len() > 100, "what fitted is there: {}", read.len());
+    assert_eq!(read.len() + lost(&proxy), REQUESTS);
+}
+
+#[test]
+fn who_reads_nothing_to_the_end_does_not_keep_the_server() {
+    let (origin, folder) = (Origin::start(), Folder::new());
+    page(&origin);
+    let pipe = folder.file("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo").success());
+    let _both = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&pipe)
+        .expect("a pipe");
+    let mut proxy = Proxy::start(&origin, &["--access-log", &pipe, "--log-buffer", "64KiB"]);
+    let mut client = proxy.connect();
+    for _ in 0..1000 {
+        assert_eq!(client.get("/").status, 200);
+    }
+    end(&mut proxy);
+    assert!(lost(&proxy) > 0);
+}
+
+#[test]
+fn a_device_that_is_always_full_is_told_of_once() {
+    let origin = Origin::start();
+    page(&origin);
+    let mut proxy = Proxy::start(&origin, &["--access-log", "/dev/full"]);
+    let line = "log: writing to /dev/full: No space left on device";
+    eventually(line, || {
+        assert_eq!(proxy.get("/").status, 200);
+        proxy.output().contains(line).then_some(())
+    });
+    end(&mut proxy);
+    assert_eq!(proxy.output().matches(line).count(), 1);
+    assert!(lost(&proxy) >= 1);
+}
+
+#[test]
+fn both_logs_may_go_to_one_place_in_lines_of_json() {
+    let origin = Origin::start();
+    origin.on("/down").reply(Reply::hang_up());
+    let file = format!(
+        "origin = \"{}\"\naccess_log = \"stdout\"\naccess_log_format = \"json\"\nlog = \"stdout\"\nlog_format = \"json\"\n",
+        origin.url()
+    );
+    let mut proxy = Proxy::with_config(&file);
+    assert_eq!(proxy.get("/down").status, 502);
+    end(&mut proxy);
+    let output = eventually("the last line", || {
+        let output = proxy.output();
+        output.contains("stopped after").then_some(output)
+    });
+    let all: Vec<Value> = output
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let of_kind = |kind: &str| all.iter().find(|line| line["kind"] == kind);
+    assert_eq!(of_kind("started").expect("it began")["level"], "info");
+    let failure = of_kind("origin-disconnected").expect("why it failed");
+    assert_eq!(failure["level"], "warn");
+    assert_eq!(failure["about"], format!("origin {}", origin.address()));
+    let request = all.iter().find(|line| line["target"] == "/down");
+    assert_eq!(request.expect("a request")["outcome"], "error");
+}
+
+#[test]
+fn the_level_says_what_is_worth_a_line() {
+    let (origin, folder) = (Origin::start(), Folder::new());
+    origin.on("/down").reply(Reply::hang_up());
+    origin.on("/").reply(Reply::new(200).body("x"));
+    let mut told = Vec::new();
+    for level in ["warn", "info", "debug"] {
+        let path = folder.file(level);
+        let port = Proxy::start(&origin, &[]).address().to_string();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_microcache"))
+            .args([
+                "--listen",
+                &port,
+                "--log",
+                &path,
+                "--log-level",
+                level,
+                &origin.url(),
+            ])
+            .spawn()
+            .expect("the binary can be run");
+        let address: SocketAddr = port.parse().expect("an address");
+        eventually("it to listen", || TcpStream::connect(address).ok());
+        assert_eq!(Client::connect(address).get("/down").status, 502);
+        let mut client = Client::connect(address);
+        assert_eq!(client.get("/").status, 200);
+        let pid = child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .arg(&pid)
+                .status()
+                .expect("kill")
+                .success()
+        );
+        assert!(child.wait().expect("it ends").success());
+        told.push(fs::read_to_string(&path).expect("a log"));
+    }
+    let why = " WARN microcache: origin";
+    assert!(told.iter().all(|text| text.contains(why)), "{told:?}");
+    assert!(
+        told[0].lines().all(|line| line.contains(" WARN ")),
+        "{told:?}"
+    );
+    assert!(
+        told[1].contains("listening on") && !told[1].contains(" DEBUG "),
+        "{told:?}"
+    );
+    assert!(told[2].contains(" DEBUG microcache: origin"), "{told:?}");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_refused_before_anything_is_served() {
+    let (origin, folder) = (Origin::start(), Folder::new());
+    let inside = folder.file("none/access.log");
+    let directory = folder.file("");
+    for (flags, code, words) in [
+        (
+            ["--access-log", &*inside],
+            1,
+            [
+                "`access_log`: cannot write to ",
+                "No such file or directory",
+                "make its directory first",
+            ],
+        ),
+        (
+            ["--log", &*inside],
+            1,
+            [
+                "`log`: cannot write to ",
+                "No such file or directory",
+                "make its directory first",
+            ],
+        ),
+        (
+            ["--access-log", directory.trim_end_matches('/')],
+            1,
+            ["cannot write to ", "Is a directory", "name a file in it"],
+        ),
+        (
+            ["--access-log", "syslog"],
+            2,
+            [
+                "--access-log: cannot use \"syslog\"",
+                "write off, stdout, stderr",
+                "with a slash",
+            ],
+        ),
+        (
+            ["--access-log-format", "combined"],
+            2,
+            ["--access-log-format: ", "\"text\", \"json\"", "combined"],
+        ),
+        (
+            ["--access-log-sample", "2"],
+            2,
+            ["--access-log-sample: ", "from 0 to 1", "2"],
+        ),
+        (
+            ["--log-level", "verbose"],
+            2,
+            ["--log-level: ", "\"warn\", \"info\"", "verbose"],
+        ),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_microcache"))
+            .args(["--listen", "127.0.0.1:0"])
+            .args(flags)
+            .arg(origin.url())
+            .output()
+            .expect("the binary runs");
+        let told = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(code), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+        for part in words {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+}
