@@ -53,7 +53,7 @@ def run(rig, cores, seconds):
             pool = [stack.enter_context(Memcached(rig, "memcached-fleet", cores, MEGABYTES)) for _ in range(servers)]
             shared = [word for server in pool for word in ("--memcached", server.address)]
             fronts = [rig.start(stack, f"fleet-{name}", cores, lambda _, port: [
-                rig.microcache, "--listen", f"127.0.0.1:{port}", *shared, rig.origin.url]) for _ in range(SIZE)]
+                rig.microcache, "--admin", "off", "--listen", f"127.0.0.1:{port}", *shared, rig.origin.url]) for _ in range(SIZE)]
             results[name] = load(rig, cores, fronts, f"/fleet-{name}", seconds)
             log(f"{SIZE} processes, {name}: {results[name].asked:,} requests to the application in {results[name].lifetimes:,} lifetimes")
     return results

@@ -179,7 +179,7 @@ def floor(rig, _stack, _home, port, threads):
 
 
 def microcache(rig, _stack, _home, port, threads):
-    return [rig.microcache, "--listen", f"127.0.0.1:{port}", "--threads", threads, "--memory", "1GiB", rig.origin.url]
+    return [rig.microcache, "--admin", "off", "--listen", f"127.0.0.1:{port}", "--threads", threads, "--memory", "1GiB", rig.origin.url]
 
 
 def nginx(rig, stack, home, port, threads, collapsing=NGINX_COLLAPSING, beside=None):
@@ -225,7 +225,7 @@ def waited(server):
 def microcache_as_it_is(rig, _stack, _home, port, threads):
     """Default settings; only a longer stale window is told."""
     window = [] if rig.stale_seconds == STALE_SECONDS else ["--stale-while-revalidate", f"{rig.stale_seconds}s"]
-    return [rig.microcache, "--listen", f"127.0.0.1:{port}", *window, rig.origin.url]
+    return [rig.microcache, "--admin", "off", "--listen", f"127.0.0.1:{port}", *window, rig.origin.url]
 
 
 # In the order of the tables.

@@ -44,6 +44,22 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
+    /// The plainest request for a url, as nobody in particular makes it.
+    pub fn of_url(scheme: Scheme, host: &'a [u8], target: &'a [u8]) -> Self {
+        Self {
+            method: &Method::GET,
+            scheme,
+            host,
+            target,
+            fields: Fields::default(),
+            address: "",
+            has_body: false,
+            upgrade: false,
+            vouched: false,
+            signed_in: false,
+        }
+    }
+
     /// What the origin sees of it on a route with these rules.
     pub const fn origin_view(&self, rules: &'a Rules) -> OriginView<'a> {
         OriginView {

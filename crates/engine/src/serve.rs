@@ -6,15 +6,16 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::request::{Handling, PassReason};
 use microcache_policy::reuse::{Reuse, Why, awaits_refresh, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
-use microcache_policy::{Detail, Millis, OriginView, RequestFacts, Rules, Selection, Time};
+use microcache_policy::{Detail, Millis, OriginView, RequestFacts, Rules, Scheme, Selection, Time};
 use microcache_store::{Hit, Key, MemoryLimits, Tiers};
 
 use crate::cache::flight::{Failure, FlightLimits};
-use crate::cache::{Cache, Known};
+use crate::cache::{Cache, Known, Scope};
 use crate::clock::Clock;
 use crate::failure::NoResponse;
 use crate::fill::Budget;
@@ -350,6 +351,27 @@ impl Engine {
         } else {
             None
         }
+    }
+
+    /// What names every response of a url, whatever its query is reduced to on its route. The host is in
+    /// any case, and may carry the default port of the scheme.
+    pub fn scope_of_url(&self, scheme: Scheme, host: &[u8], target: &[u8]) -> Scope {
+        let request = Request::of_url(scheme, host, target);
+        let key = key_of(&request, &self.route(&request).rules);
+        let (host, target) = match key::url_of(&key) {
+            Some((_, host, path, query)) => (host, key::join_query(path, query)),
+            // No key is without them.
+            None => (host, target.to_vec()),
+        };
+        Scope::Url {
+            host: Bytes::copy_from_slice(host),
+            target: target.into(),
+        }
+    }
+
+    /// The names of the routes, in their order.
+    pub fn route_names(&self) -> impl Iterator<Item = &str> {
+        self.routes.iter().map(|route| route.name.as_str())
     }
 
     /// The rules of the route with this number.

@@ -9,8 +9,9 @@ use microcache_proxy::config::{Config, Route, TierConfig, units};
 use microcache_proxy::upstream::settings::{GroupSettings, ServerSettings};
 use microcache_proxy::{Summary, TierReport};
 
-/// Where it listens, what it fronts, what rule is in force, and how to see that it works.
-pub(crate) fn started(config: &Config, addresses: &[SocketAddr]) -> String {
+/// Where it listens, what it fronts, what rule is in force, what `operators` reach, and how to see that it
+/// works.
+pub(crate) fn started(config: &Config, addresses: &[SocketAddr], operators: &str) -> String {
     let mut out = String::new();
     let version = env!("CARGO_PKG_VERSION");
     for (i, address) in addresses.iter().enumerate() {
@@ -44,6 +45,7 @@ pub(crate) fn started(config: &Config, addresses: &[SocketAddr]) -> String {
         }
         let _ = writeln!(out, "  rule    {}", rule(last));
     }
+    let _ = writeln!(out, "  admin   {operators}");
     if let Some(&address) = addresses.first() {
         let _ = writeln!(
             out,

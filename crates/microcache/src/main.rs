@@ -4,6 +4,8 @@ mod banner;
 mod bench;
 mod cli;
 mod logs;
+mod operate;
+mod operators;
 
 use std::io::Write;
 use std::path::Path;
@@ -17,6 +19,7 @@ use tikv_jemallocator::Jemalloc;
 
 use cli::{Answer, Job, Start};
 use logs::Logs;
+use operators::Operators;
 
 /// The exit code for what the operator has to put right.
 const BAD_USAGE: u8 = 2;
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         Ok(Job::Bench(load)) => Ok(bench::run(&load)),
         Ok(Job::Demo(settings)) => Ok(demonstrate(&settings)),
         Ok(Job::Origin(settings)) => Ok(originate(settings)),
+        Ok(Job::Operate(errand)) => Ok(operate::run(&errand)),
         Ok(Job::Print(text)) | Err(Answer::Help(text)) => {
             print(&text);
             Ok(ExitCode::SUCCESS)
@@ -64,6 +68,10 @@ fn serve(start: &Start) -> Result<ExitCode, ServerError> {
         Err(report) => return Ok(refuse(&report.to_string())),
     };
     warn(&config);
+    let admin = match operators::bind(&config.admin) {
+        Ok(admin) => admin,
+        Err(why) => return Ok(refuse(&format!("microcache: {why}"))),
+    };
     let logs = match Logs::open(&config) {
         Ok(logs) => logs,
         Err(why) => {
@@ -71,7 +79,7 @@ fn serve(start: &Start) -> Result<ExitCode, ServerError> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    let ended = serve_with(&config, &logs);
+    let ended = serve_with(&config, &logs, admin);
     if let Err(error) = &ended {
         logs.failed(error);
     }
@@ -81,7 +89,7 @@ fn serve(start: &Start) -> Result<ExitCode, ServerError> {
     ended
 }
 
-fn serve_with(config: &Config, logs: &Logs) -> Result<ExitCode, ServerError> {
+fn serve_with(config: &Config, logs: &Logs, admin: Operators) -> Result<ExitCode, ServerError> {
     let notices = Notices::default();
     logs.listen(&notices);
     let mut server = Server::bind(config.clone(), notices)?;
@@ -92,7 +100,9 @@ fn serve_with(config: &Config, logs: &Logs) -> Result<ExitCode, ServerError> {
         server = server.on_finished(access);
     }
     let server = server.start()?;
-    logs.banner("started", &banner::started(config, server.addresses()));
+    let started = banner::started(config, server.addresses(), &admin.summary());
+    logs.banner("started", &started);
+    admin.start(server.handle())?;
     let Some(summary) = server.run()? else {
         return Ok(INTERRUPTED.into());
     };

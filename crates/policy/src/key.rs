@@ -226,19 +226,6 @@ fn is_node(parameter: &[u8]) -> bool {
     })
 }
 
-/// The part of a key that says the url: the same for all keys of a url, whatever else the operator has
-/// made part of them.
-pub fn url_part(key: &[u8]) -> Option<&[u8]> {
-    let (_, mut rest) = key.split_first()?;
-    take_component(&mut rest)?;
-    take_component(&mut rest)?;
-    let (&has_query, mut rest) = rest.split_first()?;
-    if has_query != 0 {
-        take_component(&mut rest)?;
-    }
-    key.get(..key.len() - rest.len())
-}
-
 /// Reads scheme, host, path and query back from a key.
 pub fn url_of(key: &[u8]) -> Option<UrlParts<'_>> {
     let (&scheme, mut rest) = key.split_first()?;
@@ -265,6 +252,14 @@ pub fn split_query(path_and_query: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memchr(b'?', path_and_query) {
         Some(mark) => (&path_and_query[..mark], Some(&path_and_query[mark + 1..])),
         None => (path_and_query, None),
+    }
+}
+
+/// Puts a target together again.
+pub fn join_query(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
+    match query {
+        Some(query) => [path, b"?", query].concat(),
+        None => path.to_vec(),
     }
 }
 

@@ -5,6 +5,7 @@ mod connection;
 mod connections;
 mod descriptors;
 pub mod h1;
+mod handle;
 mod lent;
 mod listener;
 mod notices;
@@ -16,7 +17,9 @@ mod tiers;
 pub mod upstream;
 mod watch;
 
+pub use handle::Handle;
 pub use microcache_store::TierReport;
 pub use notices::{Kind, Notices};
+pub use room::Taken;
 pub use server::{Server, ServerError, Started, Summary};
 pub use session::{FinalResponse, Finished};

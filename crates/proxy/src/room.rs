@@ -41,10 +41,25 @@ pub(crate) struct Room {
     connections: Arc<Semaphore>,
     descriptors: Arc<Semaphore>,
     tunnels: Arc<Semaphore>,
-    /// How many tunnels there may be, for the log.
+    max_connections: usize,
     max_tunnels: usize,
     threads: Mutex<Vec<Arc<Connections>>>,
     notices: Notices,
+}
+
+/// What clients have taken, of what there is for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Client connections.
+    pub connections: usize,
+    /// Those of them that wait for a request.
+    pub idle: usize,
+    /// The most connections at a time.
+    pub max_connections: usize,
+    /// Tunnels and event streams.
+    pub tunnels: usize,
+    /// The most of those at a time.
+    pub max_tunnels: usize,
 }
 
 /// What a connection holds.
@@ -90,9 +105,26 @@ impl Room {
             connections: Arc::new(Semaphore::new(connections)),
             descriptors: Arc::new(Semaphore::new(descriptors)),
             tunnels: Arc::new(Semaphore::new(tunnels)),
+            max_connections: connections,
             max_tunnels: tunnels,
             threads: Mutex::default(),
             notices,
+        }
+    }
+
+    /// What clients have taken.
+    pub(crate) fn taken(&self) -> Taken {
+        let mut idle = 0;
+        for connections in self.threads.lock().iter() {
+            connections.each(|_, waits| idle += usize::from(waits.is_some()));
+        }
+        let left = |of: &Semaphore| of.available_permits();
+        Taken {
+            connections: self.max_connections.saturating_sub(left(&self.connections)),
+            idle,
+            max_connections: self.max_connections,
+            tunnels: self.max_tunnels.saturating_sub(left(&self.tunnels)),
+            max_tunnels: self.max_tunnels,
         }
     }
 

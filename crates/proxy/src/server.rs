@@ -7,14 +7,15 @@ use std::thread;
 use std::time::Duration;
 
 use microcache_engine::{Engine, Outcome};
-use microcache_store::{TierReport, Tiers};
+use microcache_store::TierReport;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
-use crate::config::Config;
+use crate::config::{ClientTimeouts, Config};
 use crate::connections::Connections;
+use crate::handle::Handle;
 use crate::listener::{accept, bind, is_taken};
 use crate::notices::{Kind, Notices};
 use crate::session::{Finished, OnFinished};
@@ -96,8 +97,10 @@ type OnReopen = Box<dyn Fn() + Send + Sync>;
 
 /// A server with everything that it serves from, which does not serve yet.
 pub struct Started {
-    server: Server,
-    tiers: Tiers,
+    addresses: Vec<SocketAddr>,
+    listeners: Vec<Vec<TcpListener>>,
+    handle: Handle,
+    timeouts: ClientTimeouts,
     /// Waits for signals, and looks after the origins' names and health.
     runtime: Runtime,
     signals: Signals,
@@ -196,23 +199,28 @@ impl Server {
         self
     }
 
-    /// Takes up the tiers. What they do in the background, and signals, are looked after from now on.
+    /// Takes up the tiers, and the purges that the process before this one left. What goes on in the
+    /// background, and signals, are looked after from now on.
     pub fn start(mut self) -> Result<Started, ServerError> {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(ServerError::Thread)?;
-        let signals = {
-            let _of_this = runtime.enter();
-            Signals::listen(self.on_reopen.take()).map_err(ServerError::Thread)?
-        };
-        let background = runtime.handle();
-        let tiers = runtime.block_on(tiers::start(&self.config, background, &self.notices))?;
+        let _tasks_go_there = runtime.enter();
+        let signals = Signals::listen(self.on_reopen.take()).map_err(ServerError::Thread)?;
+        let tiers = tiers::start(&self.config, runtime.handle(), &self.notices);
+        let tiers = runtime.block_on(tiers)?;
+        let (mut shared, groups) = Shared::start(&self.config, tiers, self.notices);
+        shared.on_finished = self.on_finished;
+        runtime.block_on(load_rules(&shared));
+        let timeouts = self.config.timeouts;
         Ok(Started {
-            server: self,
-            tiers,
-            runtime,
+            addresses: self.addresses,
+            listeners: self.listeners,
+            handle: Handle::new(Arc::new(shared), groups, self.config),
+            timeouts,
             signals,
+            runtime,
         })
     }
 }
@@ -220,31 +228,31 @@ impl Server {
 impl Started {
     /// Where it listens.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.server.addresses
+        &self.addresses
     }
 
-    /// Serves until SIGTERM or SIGINT, then finishes the requests under way. A second signal ends
-    /// it at once: then there is nothing to sum up.
+    /// What whoever operates the server sees and changes of it while it runs.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Serves until SIGTERM or SIGINT, or until the handle stops it; then finishes the requests under
+    /// way. A second signal ends it at once: then there is nothing to sum up.
     pub fn run(self) -> Result<Option<Summary>, ServerError> {
         let Self {
-            server,
-            tiers,
+            listeners,
+            handle,
+            timeouts,
             runtime,
             signals,
+            ..
         } = self;
-        let drain = server.config.timeouts.drain;
-        let drain_streams = server.config.timeouts.drain_streams;
-        let shared = {
-            let _tasks_go_there = runtime.enter();
-            let mut shared = Shared::start(&server.config, tiers, server.notices);
-            shared.on_finished = server.on_finished;
-            Arc::new(shared)
-        };
-        runtime.block_on(load_rules(&shared));
+        let shared = handle.shared();
+        let (drain, drain_streams) = (timeouts.drain, timeouts.drain_streams);
         let (stop, stopped) = channel::channel(false);
         let mut threads = Vec::new();
-        for (number, listeners) in server.listeners.into_iter().enumerate() {
-            let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
+        for (number, listeners) in listeners.into_iter().enumerate() {
+            let (shared, stopped) = (Arc::clone(shared), stopped.clone());
             let thread = thread::Builder::new()
                 .name(format!("serve-{number}"))
                 .spawn(move || serve_thread(listeners, &shared, stopped, drain, drain_streams))
@@ -254,7 +262,7 @@ impl Started {
         drop(stopped);
         let at_once = runtime.block_on(async {
             tokio::select! {
-                at_once = wait_for_stop(&shared, &stop, signals) => at_once,
+                at_once = wait_for_stop(shared, &stop, signals) => at_once,
                 () = watch(&shared.engine, &shared.notices) => false,
                 () = shared.engine.cache.keep_swept() => false,
             }
@@ -310,6 +318,7 @@ async fn wait_for_stop(
     loop {
         tokio::select! {
             () = signals.next(&shared.notices) => {}
+            () = shared.stop_asked() => {}
             () = stop.closed() => return false,
         }
         if asked_before {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::{Engine, Found, Origin, Request, Route, Settings};
 use microcache_store::{MemoryLimits, Tiers};
+use tokio::sync::Notify;
 
 use crate::config::{Cidr, ClientTimeouts, Config};
 use crate::descriptors;
@@ -46,16 +47,21 @@ pub(crate) struct Shared {
     /// Who is told of each request when it is over.
     pub(crate) on_finished: Option<OnFinished>,
     draining: AtomicBool,
+    stop: Notify,
 }
 
 impl Shared {
     /// Starts the upstream groups, on the current runtime, and puts everything together.
-    pub(crate) fn start(config: &Config, tiers: Tiers, notices: Notices) -> Self {
-        let start = |settings: &GroupSettings| {
-            Group::start(settings.clone(), notices.clone()) as Arc<dyn Origin>
-        };
-        let origins: Vec<_> = config.upstreams.iter().map(start).collect();
-        Self::before(&origins, config, tiers, notices)
+    pub(crate) fn start(
+        config: &Config,
+        tiers: Tiers,
+        notices: Notices,
+    ) -> (Self, Vec<Arc<Group>>) {
+        let start = |settings: &GroupSettings| Group::start(settings.clone(), notices.clone());
+        let groups: Vec<_> = config.upstreams.iter().map(start).collect();
+        let origin = |group: &Arc<Group>| Arc::clone(group) as Arc<dyn Origin>;
+        let origins: Vec<_> = groups.iter().map(origin).collect();
+        (Self::before(&origins, config, tiers, notices), groups)
     }
 
     /// The same before these origins, one for each group.
@@ -97,12 +103,23 @@ impl Shared {
             strangers: Strangers::default(),
             on_finished: None,
             draining: AtomicBool::new(false),
+            stop: Notify::new(),
         }
     }
 
     /// Whether the server is told to stop: no connection takes another request.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Has the server stop, as a signal does.
+    pub(crate) fn ask_to_stop(&self) {
+        self.stop.notify_one();
+    }
+
+    /// Ready when somebody asks the server to stop.
+    pub(crate) async fn stop_asked(&self) {
+        self.stop.notified().await;
     }
 
     /// Says so to all connections.

@@ -28,7 +28,7 @@ impl Cache {
         flags: &[&str],
     ) -> Result<Self, Error> {
         let mut child = Command::new(program)
-            .args(["--listen", &listen.to_string()])
+            .args(["--listen", &listen.to_string(), "--admin", "off"])
             .args(flags)
             .arg(url)
             .stdin(Stdio::null())

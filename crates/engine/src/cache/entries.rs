@@ -96,6 +96,28 @@ pub struct Cursor {
     selection: Bytes,
 }
 
+impl Cursor {
+    /// As bytes, for whoever comes back with it.
+    pub fn encode(&self) -> Vec<u8> {
+        let (Reverse(rank), length) = (self.rank, self.key.len() as u64);
+        let lengths = [rank.to_le_bytes(), length.to_le_bytes()].concat();
+        [&lengths[..], &self.key, &self.selection].concat()
+    }
+
+    /// From those bytes; `None` if they are others.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (rank, rest) = bytes.split_first_chunk()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+        let (key, selection) = rest.split_at_checked(length)?;
+        Some(Self {
+            rank: Reverse(u64::from_le_bytes(*rank)),
+            key: key.into(),
+            selection: Bytes::copy_from_slice(selection),
+        })
+    }
+}
+
 /// A part of what a tier has.
 #[derive(Clone, Debug, Default)]
 pub struct TierPage {

@@ -114,6 +114,11 @@ impl Cache {
         self.memory.stats()
     }
 
+    /// Fetches under way that others can wait for.
+    pub fn fetches(&self) -> usize {
+        self.flights.under_way()
+    }
+
     /// What the tiers have done and say of themselves.
     pub fn tier_reports(&self) -> Vec<TierReport> {
         self.tiers.reports()

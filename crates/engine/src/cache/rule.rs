@@ -36,8 +36,13 @@ pub enum Scope {
     Everything,
     /// All urls of a host, of either scheme.
     Host(Bytes),
-    /// All responses of a url, whatever else is part of their keys: the [`key::url_part`] of those.
-    Url(Bytes),
+    /// All responses of a url, of either scheme, whatever else is part of their keys.
+    Url {
+        /// The host.
+        host: Bytes,
+        /// Path and query, as they stand in keys.
+        target: Bytes,
+    },
     /// All urls of a host, of either scheme, whose path and query begin like this.
     Prefix {
         /// The host.
@@ -81,7 +86,7 @@ impl Scope {
         match self {
             Self::Everything => 0,
             Self::Host(host) | Self::Prefix { host, .. } => number_of(HOST, &[host]),
-            Self::Url(url) => number_of(URL, &[url]),
+            Self::Url { host, target } => number_of(URL, &[host, target]),
             Self::Tag(name) => number_of(TAG, &[name]),
             Self::Group { scheme, host, name } => group(*scheme, host, name),
         }
@@ -109,7 +114,7 @@ impl Rule {
         let (kind, parts): (u8, &[&[u8]]) = match &self.scope {
             Scope::Everything => (b'e', &[]),
             Scope::Host(host) => (HOST, &[host]),
-            Scope::Url(url) => (URL, &[url]),
+            Scope::Url { host, target } => (URL, &[host, target]),
             Scope::Prefix { host, path } => (PREFIX, &[host, path]),
             Scope::Tag(name) => (TAG, &[name]),
             Scope::Group { scheme, host, name } => {
@@ -142,7 +147,10 @@ impl Rule {
         let scope = match (*kind, &parts[..]) {
             (b'e', []) => Scope::Everything,
             (HOST, [host]) => Scope::Host(host.clone()),
-            (URL, [url]) => Scope::Url(url.clone()),
+            (URL, [host, target]) => Scope::Url {
+                host: host.clone(),
+                target: target.clone(),
+            },
             (PREFIX, [host, path]) => Scope::prefixed(host.clone(), path.clone()),
             (TAG, [name]) => Scope::Tag(name.clone()),
             (GROUP, [scheme, host, name]) => Scope::Group {
@@ -198,21 +206,18 @@ pub(super) struct Named<'a> {
 
 impl<'a> Named<'a> {
     pub(super) fn new(key: &[u8], tags: &'a TagNumbers) -> Self {
-        let (host, location) = match key::url_of(key) {
+        let (host, url, location) = match key::url_of(key) {
             Some((_, host, path, query)) => {
-                let mut location = [host, path].concat();
-                if let Some(query) = query {
-                    location.push(b'?');
-                    location.extend_from_slice(query);
-                }
-                (number_of(HOST, &[host]), location)
+                let target = key::join_query(path, query);
+                let url = number_of(URL, &[host, &target]);
+                (number_of(HOST, &[host]), url, [host, &target].concat())
             }
             // Not a key of ours: only a purge of everything names it.
-            None => (0, Vec::new()),
+            None => (0, 0, Vec::new()),
         };
         Self {
             host,
-            url: number_of(URL, &[key::url_part(key).unwrap_or(key)]),
+            url,
             location,
             tags,
         }

@@ -226,7 +226,7 @@ impl Index {
                 let of_length = self.prefixes.entry(prefix.len()).or_default();
                 of_length.insert(prefix, mark);
             }
-            Scope::Host(_) | Scope::Url(_) | Scope::Tag(_) | Scope::Group { .. } => {
+            Scope::Host(_) | Scope::Url { .. } | Scope::Tag(_) | Scope::Group { .. } => {
                 self.named.insert(scope.number(), mark);
             }
         }

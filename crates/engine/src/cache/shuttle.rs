@@ -240,9 +240,12 @@ fn purges() -> [(Scope, Strength); 5] {
     [
         Scope::Everything,
         Scope::Host(host.clone()),
-        Scope::prefixed(host, Bytes::from_static(b"/blog/")),
+        Scope::prefixed(host.clone(), Bytes::from_static(b"/blog/")),
         Scope::Tag(Bytes::from_static(b"news")),
-        Scope::Url(page().0.to_vec().into()),
+        Scope::Url {
+            host,
+            target: Bytes::from_static(b"/blog/1"),
+        },
     ]
     .map(|scope| (scope, Strength::Hard))
 }

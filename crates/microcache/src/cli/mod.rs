@@ -2,6 +2,7 @@
 
 mod bench;
 mod demo;
+mod operate;
 mod origin;
 
 use std::ffi::OsString;
@@ -14,6 +15,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use microcache_proxy::config::{self, Flag, Takes};
+pub(crate) use operate::{Errand, Operate};
 
 /// What is to be done.
 #[derive(Debug, PartialEq)]
@@ -28,6 +30,8 @@ pub(crate) enum Job {
     Demo(microcache_bench::demo::Settings),
     /// Be a slow application.
     Origin(microcache_bench::origin::Settings),
+    /// Ask something of a running server.
+    Operate(Operate),
     /// Print this.
     Print(String),
 }
@@ -63,6 +67,9 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Job
         Some(("bench", matches)) => bench::read(matches).map(|bench| Job::Bench(Box::new(bench))),
         Some(("demo", matches)) => demo::read(matches).map(Job::Demo),
         Some(("origin", matches)) => origin::read(matches).map(Job::Origin),
+        Some((name, matches)) if operate::NAMES.contains(&name) => {
+            operate::read(name, matches).map(Job::Operate)
+        }
         Some((_, matches)) if matches.get_flag("sample") => Ok(Job::Print(config::sample())),
         Some((_, matches)) if matches.get_flag("reference") => Ok(Job::Print(config::reference())),
         Some(_) => Err(wrong(
@@ -95,7 +102,8 @@ fn start(matches: &ArgMatches) -> Result<Start, Answer> {
         ));
     }
     for word in start.urls.iter().filter(|url| !url.contains("://")) {
-        if let Some(meant) = config::nearest(word, ["bench", "check", "config", "demo", "origin"]) {
+        let jobs = ["bench", "check", "config", "demo", "origin"];
+        if let Some(meant) = config::nearest(word, jobs.into_iter().chain(operate::NAMES)) {
             let what =
                 format!("cannot use `{word}` as an origin; did you mean `microcache {meant}`?");
             return Err(Answer::Wrong(what));
@@ -184,6 +192,7 @@ fn command() -> Command {
         .subcommand(bench::command())
         .subcommand(demo::command())
         .subcommand(origin::command())
+        .subcommands(operate::commands())
 }
 
 /// How to use it, and what flags there are: the common ones or all.
@@ -217,6 +226,8 @@ Usage:
   microcache bench [FLAGS] URL...       measure how fast a server answers; see microcache bench --help
   microcache demo                       show what it does, in 40 seconds and without anything else
   microcache origin --help              be a slow application, to try a cache on
+  microcache purge URL...               have a running server forget a page; see microcache purge --help
+  microcache stats                      what a running server has done; entries: what it has stored; drain: end it
 
 Flags:
 ";

@@ -87,7 +87,7 @@ fn an_origin_that_is_this_server_is_refused_at_the_start() {
         ("[::]:9", "http://127.0.0.2:9/"),
     ] {
         let output = Command::new(binary)
-            .args(["--listen", listen, origin])
+            .args(["--admin", "off", "--listen", listen, origin])
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

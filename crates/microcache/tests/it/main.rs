@@ -12,6 +12,7 @@ mod log_files;
 mod lone;
 mod loops;
 mod memory;
+mod operators;
 mod passing;
 mod refusals;
 mod routes;

@@ -1,14 +1,17 @@
 //! From what was written to a configuration: the one conversion, which reports every mistake.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
 use microcache_policy::Rules;
 
 use super::itself::note_itself;
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::options::{
-    GROUP, LOGS, ORIGIN, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, abouts, set_defaults,
+    ADMIN, GROUP, LOGS, ORIGIN, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, abouts,
+    set_defaults,
 };
 use super::raw::{self, Table, Value};
-use super::{ClientTimeouts, Config, Limits, LogConfig, TierConfig};
+use super::{Admin, ClientTimeouts, Config, Limits, LogConfig, TierConfig};
 use crate::upstream::settings::GroupSettings;
 
 /// What a configuration is made from.
@@ -45,6 +48,7 @@ impl Config {
         for table in tables {
             draft.check_sizes(&table, &mut mistakes);
             draft.check_tiers(&table, &mut mistakes);
+            draft.check_admin(&table, &mut mistakes);
             table.refuse_rest(&mut mistakes);
         }
         let config = draft.finish(input.file.is_some(), &mut mistakes);
@@ -52,6 +56,9 @@ impl Config {
         Ok(Self { warnings, ..config })
     }
 }
+
+/// Where operators connect when nothing is said, if it is free.
+const ADMIN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
 
 /// One object may take a quarter of the memory: it must not push everything else out.
 const LARGEST_SHARE: u64 = 4;
@@ -74,6 +81,10 @@ impl<'a> Draft<'a> {
         let mut draft = Self {
             config: Config {
                 listen: Vec::new(),
+                admin: Admin {
+                    address: Some(ADMIN_ADDRESS),
+                    ..Admin::default()
+                },
                 threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
                 memory: 0,
                 upstreams: Vec::new(),
@@ -107,6 +118,7 @@ impl<'a> Draft<'a> {
     fn read(&mut self, table: &Table<'a>, mistakes: &mut Mistakes) {
         table.apply(SERVER, &mut self.config, mistakes);
         table.apply(LOGS, &mut self.config.logs, mistakes);
+        table.apply(ADMIN, &mut self.config.admin, mistakes);
         table.apply(TIERS, &mut self.config, mistakes);
         table.apply(RULES, &mut self.route, mistakes);
         table.apply(GROUP, &mut self.group, mistakes);
@@ -139,6 +151,23 @@ impl<'a> Draft<'a> {
         {
             let what = "`memcached` and `redis` cannot be used together";
             mistakes.note(Mistake::new(&value.place, what).remedy("choose one of them"));
+        }
+    }
+
+    /// Who reaches it may purge everything.
+    fn check_admin(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
+        let Some((value, address)) = table.get("admin").zip(self.config.admin.address) else {
+            return;
+        };
+        if address.port() != 0 && self.config.listen.contains(&address) {
+            let what = format!("{address} is where clients connect");
+            mistakes.note(Mistake::new(&value.place, what).remedy("choose another port"));
+        }
+        if !address.ip().is_loopback() && self.config.admin.token_file.is_none() {
+            let what = format!("other machines reach {address}, and anybody there could purge");
+            mistakes.note(Mistake::new(&value.place, what).remedy(
+                "name a file with a secret as `admin_token_file`, or choose an address such as 127.0.0.1:8081",
+            ));
         }
     }
 

@@ -46,6 +46,8 @@ pub use suggest::nearest;
 pub struct Config {
     /// Where clients connect; never empty.
     pub listen: Vec<SocketAddr>,
+    /// Where operators connect.
+    pub admin: Admin,
     /// How many threads serve, each with a runtime of its own.
     pub threads: usize,
     /// What stored responses may take, in bytes.
@@ -72,6 +74,17 @@ pub struct Config {
     pub logs: LogConfig,
     /// What was written on purpose, perhaps, and is dangerous.
     pub warnings: Report,
+}
+
+/// Where operators connect, and what they have to show.
+#[derive(Clone, Debug, Default)]
+pub struct Admin {
+    /// The address; `None` if nobody is listened to.
+    pub address: Option<SocketAddr>,
+    /// It was chosen, and did not come about by itself: the server does not run without it.
+    pub is_chosen: bool,
+    /// The file with the secret that requests have to carry.
+    pub token_file: Option<PathBuf>,
 }
 
 /// What lies behind memory.

@@ -1,7 +1,7 @@
 //! What can be fetched, and what purges name of it.
 
 use bytes::Bytes;
-use microcache_policy::{Scheme, Time, key};
+use microcache_policy::{Scheme, Time};
 use microcache_store::{Key, Stored};
 
 use super::super::{Scope, Strength, testing};
@@ -81,7 +81,10 @@ impl Purge {
             0..4 => return Self::Key(url),
             4 => Scope::Everything,
             5 => Scope::Host(name),
-            6 => Scope::Url(key::url_part(&url.key()).expect("a key").to_vec().into()),
+            6 => Scope::Url {
+                host: name,
+                target: Bytes::from_static(path.as_bytes()),
+            },
             7 | 8 => {
                 let length = chance.below(path.len() + 1);
                 Scope::prefixed(name, Bytes::from_static(&path.as_bytes()[..length]))
@@ -103,7 +106,7 @@ impl Purge {
             Self::Rule(scope, _) => match scope {
                 Scope::Everything => true,
                 Scope::Host(name) => name == host,
-                Scope::Url(url) => url[..] == *key::url_part(&page.url.key()).expect("a key"),
+                Scope::Url { host: name, target } => name == host && target == path,
                 Scope::Prefix {
                     host: name,
                     path: start,

@@ -1,6 +1,6 @@
 use bytes::Bytes;
 use microcache_policy::tags::{Tag, TagKind};
-use microcache_policy::{Scheme, Time, key};
+use microcache_policy::{Scheme, Time};
 use microcache_store::{Key, TagNumbers};
 
 use super::super::rule::{Named, Rule, Scope, Strength, tag_numbers};
@@ -13,10 +13,11 @@ fn text(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-/// The key of a url, in `Scope::Url`'s form.
 fn url(host: &str, target: &str) -> Scope {
-    let key = key_of(Scheme::Http, host, target);
-    Scope::Url(key::url_part(&key).expect("a key").to_vec().into())
+    Scope::Url {
+        host: text(host),
+        target: text(target),
+    }
 }
 
 fn prefix(host: &str, path: &str) -> Scope {

@@ -20,7 +20,7 @@ pub(crate) use date::{asctime, http_date, rfc850_date};
 pub(crate) use gate::Gate;
 pub(crate) use left_out::left_out;
 pub(crate) use origin::{Origin, Seen};
-pub(crate) use proxy::{Proxy, request};
+pub(crate) use proxy::{Proxy, config_file, request};
 pub(crate) use reply::Reply;
 
 /// How long anything may take before the test fails. Far longer than anything should take on a busy

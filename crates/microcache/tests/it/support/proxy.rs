@@ -14,6 +14,9 @@ use super::{Client, Origin, Response, eventually};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_microcache");
 
+/// It listens wherever there is room, and to no operators.
+const ADDRESSES: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "off"];
+
 /// A running proxy.
 pub(crate) struct Proxy {
     child: Child,
@@ -27,24 +30,34 @@ impl Proxy {
         Self::before(&[origin], flags)
     }
 
+    /// The same, with an interface for operators, whose address comes with it.
+    pub(crate) fn operated(origin: &Origin, flags: &[&str]) -> (Self, SocketAddr) {
+        let mut command = Command::new(BINARY);
+        command
+            .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+            .args(flags)
+            .arg(origin.url());
+        let proxy = Self::spawn(command);
+        let admin = eventually("the interface for operators", || {
+            let told = proxy.output();
+            let (_, rest) = told.split_once("  admin   http://")?;
+            rest.split_once(' ')?.0.parse().ok()
+        });
+        (proxy, admin)
+    }
+
     /// The same before several origins, which form one group.
     pub(crate) fn before(origins: &[&Origin], flags: &[&str]) -> Self {
         let urls: Vec<_> = origins.iter().map(|origin| origin.url()).collect();
         let mut command = Command::new(BINARY);
-        command
-            .args(["--listen", "127.0.0.1:0"])
-            .args(flags)
-            .args(urls);
+        command.args(ADDRESSES).args(flags).args(urls);
         Self::spawn(command)
     }
 
     /// The same before an origin of another kind.
     pub(crate) fn before_url(url: &str, flags: &[&str]) -> Self {
         let mut command = Command::new(BINARY);
-        command
-            .args(["--listen", "127.0.0.1:0"])
-            .args(flags)
-            .arg(url);
+        command.args(ADDRESSES).args(flags).arg(url);
         Self::spawn(command)
     }
 
@@ -52,7 +65,8 @@ impl Proxy {
     pub(crate) fn with_config(text: &str) -> Self {
         let mut command = Command::new(BINARY);
         command
-            .args(["--listen", "127.0.0.1:0", "--config"])
+            .args(ADDRESSES)
+            .arg("--config")
             .arg(config_file(text));
         Self::spawn(command)
     }
@@ -70,7 +84,7 @@ impl Proxy {
         command
             .args(&wrapper[1..])
             .arg(BINARY)
-            .args(["--listen", "127.0.0.1:0"])
+            .args(ADDRESSES)
             .args(flags)
             .arg(origin.url());
         Self::spawn(command)
@@ -241,7 +255,7 @@ pub(crate) fn request(method: &str, target: &str, fields: &[&str]) -> String {
     text
 }
 
-fn config_file(text: &str) -> PathBuf {
+pub(crate) fn config_file(text: &str) -> PathBuf {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, Ordering::SeqCst);
     let name = format!("{}-{number}.toml", std::process::id());

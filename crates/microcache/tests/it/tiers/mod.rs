@@ -99,7 +99,7 @@ fn lasting(body: impl AsRef<[u8]>) -> Reply {
 /// Starts the program with what it cannot use. The line that it says, and the exit code.
 fn refused(origin: &Origin, flags: &[&str]) -> (String, Option<i32>) {
     let output = Command::new(env!("CARGO_BIN_EXE_microcache"))
-        .args(["--listen", "127.0.0.1:0"])
+        .args(["--listen", "127.0.0.1:0", "--admin", "off"])
         .args(flags)
         .arg(origin.url())
         .output()

@@ -1,5 +1,6 @@
 //! The tables of options. Each entry is the one place where its option is defined.
 
+mod admin;
 mod group;
 mod logs;
 mod route;
@@ -14,6 +15,7 @@ use super::mistake::Mistakes;
 use super::option::{About, Opt, Unset};
 use super::raw::Value;
 
+pub(super) use admin::ADMIN;
 pub(super) use group::{GROUP, HEALTH_CHECK, ORIGIN, SERVER_ENTRY, SERVERS};
 pub(super) use logs::LOGS;
 pub(super) use route::{KEY, MATCH, QUERY, ROUTE, RouteDraft};
@@ -42,6 +44,7 @@ const WAIT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from
 /// Everything that may stand at the top of a file and has a flag.
 pub(super) fn top_level() -> Vec<About> {
     let mut all = abouts(SERVER);
+    all.extend(abouts(ADMIN));
     all.extend(abouts(LOGS));
     all.extend(abouts(TIERS));
     all.extend(abouts(RULES));

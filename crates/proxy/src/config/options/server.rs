@@ -365,7 +365,7 @@ fn set_trusted_proxies(config: &mut Config, value: &Value, mistakes: &mut Mistak
 fn set_listen(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
     let mut addresses = Vec::new();
     for item in value.items() {
-        let Some(address) = mistakes.ok(item.parse(parse_listen)) else {
+        let Some(address) = mistakes.ok(item.parse(parse_address)) else {
             continue;
         };
         if address.port() != 0 && addresses.contains(&address) {
@@ -382,7 +382,8 @@ fn set_listen(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
     config.listen = addresses;
 }
 
-fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+/// Reads an address and a port.
+pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         let port = text.rsplit(':').next().unwrap_or_default();
         match port.parse::<u16>() {

@@ -1,0 +1,254 @@
+//! Who may use the interface.
+//!
+//! With a secret: whoever carries it. Without one: programs of this machine. A web page that a browser
+//! of this machine shows is no such program, though its requests come from here: it is known by its
+//! `Origin`, by `Sec-Fetch-Site`, and by a `Host` that is a name, which anybody's name server may have
+//! led here.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::{Extension, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use subtle::ConstantTimeEq;
+
+use crate::problem::Problem;
+use crate::state::Shared;
+
+/// The shortest secret. A shorter one could be guessed.
+const SHORTEST: usize = 16;
+/// The longest.
+const LONGEST: usize = 1024;
+
+/// A secret that requests have to carry.
+#[derive(Clone)]
+pub struct Token(Arc<[u8]>);
+
+/// Why a secret cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The file cannot be read.
+    #[error("cannot read admin_token_file {}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// There is no secret in it.
+    #[error(
+        "the first line of admin_token_file {} has to be a secret of {SHORTEST} to {LONGEST} visible ASCII \
+         characters (such as `openssl rand -hex 32` prints)", path.display()
+    )]
+    Unsuitable {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl Token {
+    /// The first line of a file.
+    pub fn read(path: &Path) -> Result<Self, TokenError> {
+        let text = fs::read(path).map_err(|error| TokenError::Unreadable {
+            path: path.to_owned(),
+            error,
+        })?;
+        let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let secret = line.trim_ascii();
+        let is_suitable =
+            (SHORTEST..=LONGEST).contains(&secret.len()) && secret.iter().all(u8::is_ascii_graphic);
+        if !is_suitable {
+            return Err(TokenError::Unsuitable {
+                path: path.to_owned(),
+            });
+        }
+        Ok(Self(secret.into()))
+    }
+
+    /// Whether a request carries it. How long this takes tells nothing about it but its length.
+    fn is_in(&self, fields: &HeaderMap) -> bool {
+        let Some(value) = fields.get(AUTHORIZATION).map(HeaderValue::as_bytes) else {
+            return false;
+        };
+        let Some((scheme, secret)) = value.split_at_checked(SCHEME.len()) else {
+            return false;
+        };
+        scheme.eq_ignore_ascii_case(SCHEME) && bool::from(secret.trim_ascii().ct_eq(&self.0))
+    }
+}
+
+const SCHEME: &[u8] = b"Bearer ";
+
+/// Lets those through who may use the interface.
+pub(crate) async fn check(
+    State(shared): State<Arc<Shared>>,
+    Extension(peer): Extension<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let fields = request.headers();
+    let allowed = match &shared.token {
+        Some(token) if token.is_in(fields) => Ok(()),
+        Some(_) => Err(Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "the request does not carry the secret of `admin_token_file`",
+            "send Authorization: Bearer SECRET; the command line takes --token-file",
+        )),
+        None => of_this_machine(peer.ip(), fields),
+    };
+    if let Err(problem) = allowed {
+        shared.refused.fetch_add(1, Ordering::Relaxed);
+        return Err(problem);
+    }
+    Ok(next.run(request).await)
+}
+
+/// Whether a request without a secret is a program's of this machine.
+fn of_this_machine(peer: IpAddr, fields: &HeaderMap) -> Result<(), Problem> {
+    let refuse =
+        |detail: &str, remedy: &str| Err(Problem::new(StatusCode::FORBIDDEN, detail, remedy));
+    if !peer.to_canonical().is_loopback() {
+        return refuse(
+            "without `admin_token_file` only this machine is listened to",
+            "set admin_token_file, and send its secret as Authorization: Bearer SECRET",
+        );
+    }
+    let mut hosts = fields.get_all(HOST).iter();
+    let host = hosts.next().and_then(|host| host.to_str().ok());
+    let Some(host) = host.filter(|host| hosts.next().is_none() && is_local(host)) else {
+        return refuse(
+            "the Host field does not name this machine by its address",
+            "use http://127.0.0.1 or http://localhost with the port; or set admin_token_file",
+        );
+    };
+    let origins = fields.get_all(ORIGIN).iter().map(HeaderValue::as_bytes);
+    for origin in origins {
+        if origin != format!("http://{host}").as_bytes() {
+            return refuse(
+                "the request comes from a web page of somebody else's",
+                "use the command line, or set admin_token_file and send its secret",
+            );
+        }
+    }
+    let sites = fields.get_all("sec-fetch-site").iter();
+    for site in sites {
+        if !matches!(site.as_bytes(), b"same-origin" | b"none") {
+            return refuse(
+                "the request comes from a web page of somebody else's",
+                "open the address itself",
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether a host is an address of the loopback, or the name that no name server is asked about.
+fn is_local(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    name.eq_ignore_ascii_case("localhost")
+        || address
+            .unwrap_or(name)
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let lines = lines.iter().map(|(name, value)| {
+            (
+                name.parse().expect("a name"),
+                HeaderValue::from_static(value),
+            )
+        });
+        lines.collect()
+    }
+
+    #[test]
+    fn programs_of_this_machine_need_no_secret_and_web_pages_get_nothing() {
+        let allowed = |peer: &str, lines: &[(&'static str, &'static str)]| {
+            of_this_machine(peer.parse().expect("an address"), &fields(lines)).is_ok()
+        };
+        for host in [
+            "127.0.0.1:8081",
+            "localhost",
+            "LOCALHOST:8081",
+            "[::1]:8081",
+            "127.8.8.8",
+        ] {
+            assert!(allowed("127.0.0.1", &[("host", host)]), "{host}");
+        }
+        assert!(allowed("::1", &[("host", "[::1]:8081")]));
+        assert!(allowed("::ffff:127.0.0.1", &[("host", "127.0.0.1")]));
+        assert!(!allowed("192.0.2.1", &[("host", "127.0.0.1:8081")]));
+        for host in [
+            "example.org:8081",
+            "localhost.example.org",
+            "127.0.0.1.example.org",
+            "",
+            "192.0.2.1",
+            "[::1",
+            "localhost:8081:1x",
+        ] {
+            assert!(!allowed("127.0.0.1", &[("host", host)]), "{host}");
+        }
+        assert!(!allowed("127.0.0.1", &[]));
+        let host = ("host", "127.0.0.1:8081");
+        assert!(allowed(
+            "127.0.0.1",
+            &[host, ("origin", "http://127.0.0.1:8081")]
+        ));
+        assert!(allowed("127.0.0.1", &[host, ("sec-fetch-site", "none")]));
+        for origin in [
+            "http://example.org",
+            "null",
+            "https://127.0.0.1:8081",
+            "http://127.0.0.1:8080",
+            "",
+        ] {
+            assert!(
+                !allowed("127.0.0.1", &[host, ("origin", origin)]),
+                "{origin}"
+            );
+        }
+        for site in ["cross-site", "same-site", ""] {
+            assert!(
+                !allowed("127.0.0.1", &[host, ("sec-fetch-site", site)]),
+                "{site}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_secret_is_compared_whole() {
+        let token = Token(b"0123456789abcdef".as_slice().into());
+        let carries = |value| token.is_in(&fields(&[("authorization", value)]));
+        assert!(carries("Bearer 0123456789abcdef"));
+        assert!(carries("bearer  0123456789abcdef"));
+        for wrong in [
+            "Bearer 0123456789abcde",
+            "Bearer 0123456789abcdef0",
+            "Bearer ",
+            "",
+            "Basic 0123456789abcdef",
+            "0123456789abcdef",
+        ] {
+            assert!(!carries(wrong), "{wrong}");
+        }
+        assert!(!token.is_in(&HeaderMap::new()));
+    }
+}

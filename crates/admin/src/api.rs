@@ -1,0 +1,68 @@
+//! All that can be asked for. docs/api.md and docs/openapi.json describe it.
+
+use std::sync::Arc;
+
+use axum::extract::DefaultBodyLimit;
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+
+use crate::problem::Problem;
+use crate::state::Shared;
+use crate::{access, entries, health, metrics, purges, stats};
+
+/// The longest body of a request.
+const LARGEST_BODY: usize = 256 * 1024;
+
+/// The description of the interface.
+const OPENAPI: &str = include_str!("../openapi.json");
+
+pub(crate) fn router(shared: &Arc<Shared>) -> Router {
+    let guarded = Router::new()
+        .route("/v1/purges", get(purges::list).post(purges::purge))
+        .route("/v1/stats", get(stats::stats))
+        .route("/v1/entries", get(entries::entries))
+        .route("/v1/drain", post(drain))
+        .route("/v1/openapi.json", get(openapi))
+        .route("/metrics", get(metrics::metrics))
+        .route_layer(from_fn_with_state(Arc::clone(shared), access::check));
+    Router::new()
+        .merge(guarded)
+        .route("/v1/health", get(health::health))
+        .route("/v1/ready", get(health::ready))
+        .fallback(unknown)
+        .method_not_allowed_fallback(other_method)
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .with_state(Arc::clone(shared))
+}
+
+async fn drain(
+    axum::extract::State(shared): axum::extract::State<Arc<Shared>>,
+) -> (StatusCode, Json<Value>) {
+    shared.handle.stop();
+    (StatusCode::ACCEPTED, Json(json!({"draining": true})))
+}
+
+async fn openapi() -> ([(&'static str, &'static str); 1], &'static str) {
+    ([("content-type", "application/json")], OPENAPI)
+}
+
+async fn unknown(uri: Uri) -> Problem {
+    let what = format!("there is nothing at {}", uri.path());
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        what,
+        "GET /v1/openapi.json lists what there is",
+    )
+}
+
+async fn other_method(method: Method, uri: Uri) -> Problem {
+    let what = format!("{} cannot be used with {method}", uri.path());
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        what,
+        "the Allow field names the methods",
+    )
+}

@@ -1,0 +1,219 @@
+//! What is stored, entry by entry.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use bytes::Bytes;
+use microcache_engine::cache::Scope;
+use microcache_engine::cache::entries::{Entry, MAX_PAGE, Order, Wanted};
+use microcache_policy::{Scheme, key};
+use microcache_store::EntryId;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::problem::Problem;
+use crate::state::Shared;
+use crate::url;
+
+/// Entries of a page where nothing is said.
+const PAGE: usize = 100;
+
+/// Which entries are wanted. One name at most; without any, all.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Asked {
+    url: Option<String>,
+    prefix: Option<String>,
+    host: Option<String>,
+    tag: Option<String>,
+    /// Bytes.
+    min_size: u64,
+    /// Seconds.
+    min_age: u64,
+    min_hits: u32,
+    order: By,
+    tier: Tier,
+    limit: Option<usize>,
+    after: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum By {
+    #[default]
+    Key,
+    Size,
+    Age,
+    Hits,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Tier {
+    #[default]
+    Memory,
+    Disk,
+}
+
+/// A page of entries.
+pub(crate) async fn entries(
+    State(shared): State<Arc<Shared>>,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    let Query(asked) = asked?;
+    let engine = shared.handle.engine();
+    let scope = asked.scope(|scheme, host, target| engine.scope_of_url(scheme, host, target))?;
+    let wanted = Wanted {
+        scope,
+        size: asked.min_size,
+        age: asked.min_age.saturating_mul(1000),
+        uses: asked.min_hits,
+    };
+    let limit = asked.limit()?;
+    let (entries, next) = match asked.tier {
+        Tier::Memory => {
+            let after = asked.after.as_deref().map(|after| {
+                from_hex(after)
+                    .and_then(|bytes| microcache_engine::cache::entries::Cursor::decode(&bytes))
+                    .ok_or_else(bad_cursor)
+            });
+            let after = after.transpose()?;
+            let page = engine
+                .cache
+                .entries(&wanted, asked.order.into(), after.as_ref(), limit)
+                .await;
+            (page.entries, page.next.map(|next| hex(&next.encode())))
+        }
+        Tier::Disk => {
+            let after = asked.after.as_deref().map(|after| {
+                let bytes = from_hex(after).and_then(|bytes| bytes.try_into().ok());
+                bytes.map(EntryId::from_bytes).ok_or_else(bad_cursor)
+            });
+            let page = engine
+                .cache
+                .entries_on_disk(&wanted, after.transpose()?, limit)
+                .await
+                .map_err(|error| {
+                    Problem::new(
+                        http::StatusCode::SERVICE_UNAVAILABLE,
+                        format!("the disk: {error}"),
+                        "GET /v1/stats says what it is up to",
+                    )
+                })?;
+            (page.entries, page.next.map(|next| hex(&next.to_bytes())))
+        }
+    };
+    let told: Vec<_> = entries.iter().map(entry).collect();
+    Ok(Json(json!({ "entries": told, "next": next })))
+}
+
+impl Asked {
+    fn scope(
+        &self,
+        scope_of_url: impl Fn(Scheme, &[u8], &[u8]) -> Scope,
+    ) -> Result<Scope, Problem> {
+        let of_field =
+            |field| move |(what, remedy): (String, &str)| Problem::of_field(field, what, remedy);
+        let mut scopes = Vec::new();
+        if let Some(name) = &self.url {
+            let at = url::read(name).map_err(of_field("url"))?;
+            scopes.push(scope_of_url(at.scheme, &at.host, &at.target));
+        }
+        if let Some(name) = &self.prefix {
+            let at = url::read(name).map_err(of_field("prefix"))?;
+            scopes.push(Scope::prefixed(at.host.into(), at.target.into()));
+        }
+        if let Some(name) = &self.host {
+            let host = url::host_of(Scheme::Http, name).map_err(of_field("host"))?;
+            scopes.push(Scope::Host(host.into()));
+        }
+        if let Some(name) = &self.tag {
+            scopes.push(Scope::Tag(Bytes::copy_from_slice(name.as_bytes())));
+        }
+        if scopes.len() > 1 {
+            return Err(Problem::of_field(
+                "url",
+                "more than one of url, prefix, host and tag",
+                "ask for one of them at a time",
+            ));
+        }
+        Ok(scopes.pop().unwrap_or(Scope::Everything))
+    }
+
+    fn limit(&self) -> Result<usize, Problem> {
+        match self.limit {
+            None => Ok(PAGE),
+            Some(limit @ 1..=MAX_PAGE) => Ok(limit),
+            Some(limit) => Err(Problem::of_field(
+                "limit",
+                format!("{limit} is not between 1 and {MAX_PAGE}"),
+                "ask for the next page with `after`, which the last one names as `next`",
+            )),
+        }
+    }
+}
+
+impl From<By> for Order {
+    fn from(by: By) -> Self {
+        match by {
+            By::Key => Self::Key,
+            By::Size => Self::Size,
+            By::Age => Self::Age,
+            By::Hits => Self::Uses,
+        }
+    }
+}
+
+fn bad_cursor() -> Problem {
+    Problem::of_field(
+        "after",
+        "no place in this list",
+        "take what the page before names as `next`, with the same order and tier",
+    )
+}
+
+fn entry(entry: &Entry) -> Value {
+    json!({
+        "url": location(&entry.key),
+        "varies_by": String::from_utf8_lossy(&entry.selection),
+        "status": entry.status,
+        "size": entry.size,
+        "age_seconds": entry.age as f64 / 1000.0,
+        "ttl_seconds": entry.ttl as f64 / 1000.0,
+        "hits": entry.uses,
+    })
+}
+
+/// The url of a key.
+fn location(key: &[u8]) -> Option<String> {
+    let (scheme, host, path, query) = key::url_of(key)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let target = key::join_query(path, query);
+    Some(format!(
+        "{}://{}{}",
+        scheme.as_str(),
+        text(host),
+        text(&target)
+    ))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(u32::from(value), 16);
+    let digits = bytes
+        .iter()
+        .flat_map(|&byte| [digit(byte >> 4), digit(byte & 15)]);
+    digits.flatten().collect()
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
+        return None;
+    };
+    pairs
+        .iter()
+        .map(|&[high, low]| Some((digit(high)? * 16 + digit(low)?) as u8))
+        .collect()
+}

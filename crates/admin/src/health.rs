@@ -1,0 +1,45 @@
+//! Whether the server lives, and whether it should get requests: for whoever starts and watches it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use serde::Serialize;
+
+use crate::state::Shared;
+
+#[derive(Serialize)]
+pub(crate) struct Health {
+    status: &'static str,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Readiness {
+    ready: bool,
+    /// Why it is not.
+    reasons: Vec<String>,
+}
+
+/// It answers, so it lives.
+pub(crate) async fn health() -> Json<Health> {
+    Json(Health { status: "ok" })
+}
+
+/// It takes requests: it is not about to end. That an origin is down does not count: stored responses
+/// are served all the same, and without this server nobody would get those either.
+pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, Json<Readiness>) {
+    let reasons: Vec<_> = shared
+        .handle
+        .is_draining()
+        .then(|| "the server finishes what is under way and ends".to_owned())
+        .into_iter()
+        .collect();
+    let ready = reasons.is_empty();
+    let status = if ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (status, Json(Readiness { ready, reasons }))
+}

@@ -1,0 +1,85 @@
+//! Why a request was refused, for programs and for people (RFC 9457).
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
+
+/// A refusal. Nothing was changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    /// The field of the request that is at fault.
+    field: Option<String>,
+    detail: String,
+    remedy: String,
+}
+
+impl Problem {
+    pub(crate) fn new(
+        status: StatusCode,
+        detail: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            status,
+            field: None,
+            detail: detail.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// A field of the request is at fault.
+    pub(crate) fn of_field(
+        field: impl Into<String>,
+        detail: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            field: Some(field.into()),
+            ..Self::new(StatusCode::BAD_REQUEST, detail, remedy)
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = Json(json!({
+            "status": self.status.as_u16(),
+            "title": self.status.canonical_reason(),
+            "detail": self.detail,
+            "field": self.field,
+            "remedy": self.remedy,
+        }));
+        let mut response = (self.status, body).into_response();
+        let headers = response.headers_mut();
+        let problem = HeaderValue::from_static("application/problem+json");
+        headers.insert(CONTENT_TYPE, problem);
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl From<JsonRejection> for Problem {
+    fn from(why: JsonRejection) -> Self {
+        let remedy =
+            "send JSON, with Content-Type: application/json; docs/api.md says what there may be";
+        // That it is JSON, though not what is wanted, makes no difference to whoever sent it.
+        let status = match why.status() {
+            StatusCode::UNPROCESSABLE_ENTITY => StatusCode::BAD_REQUEST,
+            other => other,
+        };
+        Self::new(status, why.body_text(), remedy)
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(why: QueryRejection) -> Self {
+        let remedy = "docs/api.md says which parameters there are";
+        Self::new(why.status(), why.body_text(), remedy)
+    }
+}

@@ -1,0 +1,242 @@
+//! Purges: what is named is not served as fresh again.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use bytes::Bytes;
+use microcache_engine::cache::{Rule, Scope, Strength};
+use microcache_policy::Scheme;
+use microcache_policy::tags::MAX_TAG_LENGTH;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::problem::Problem;
+use crate::state::Shared;
+use crate::url;
+
+/// The most names in one request.
+const MAX_NAMES: usize = 256;
+
+/// A purge as it is asked for. At least one thing is named; all that are named are purged.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Asked {
+    url: Names,
+    prefix: Names,
+    host: Names,
+    tag: Names,
+    everything: bool,
+    soft: bool,
+}
+
+/// One name, or several.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Names {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self::Several(Vec::new())
+    }
+}
+
+impl Names {
+    fn as_slice(&self) -> &[String] {
+        match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::Several(names) => names,
+        }
+    }
+}
+
+/// A purge that is in force.
+#[derive(Debug, Serialize)]
+pub(crate) struct Told {
+    /// Tells it from all others.
+    id: String,
+    /// What it names.
+    #[serde(flatten)]
+    scope: Value,
+    /// What it names is stale, and not gone.
+    soft: bool,
+    /// Whether it outlives the process; and if not, why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_written: Option<String>,
+}
+
+/// Purges. When this answers, nothing that was stored or asked for before is served as fresh.
+pub(crate) async fn purge(
+    State(shared): State<Arc<Shared>>,
+    asked: Result<Json<Asked>, JsonRejection>,
+) -> Result<Json<Value>, Problem> {
+    let Json(asked) = asked?;
+    let engine = shared.handle.engine();
+    let scopes = asked.scopes(|scheme, host, target| engine.scope_of_url(scheme, host, target))?;
+    let strength = if asked.soft {
+        Strength::Soft
+    } else {
+        Strength::Hard
+    };
+    let mut told = Vec::new();
+    for scope in scopes {
+        let purged = engine.cache.purge(scope, strength).await;
+        told.push(Told {
+            not_written: purged.written.err().map(|error| error.to_string()),
+            ..Told::of(&purged.rule)
+        });
+    }
+    Ok(Json(json!({ "purges": told })))
+}
+
+/// The purges that may still have something to do, the newest first.
+pub(crate) async fn list(State(shared): State<Arc<Shared>>) -> Json<Value> {
+    const MOST: usize = 1000;
+    let rules = shared.handle.engine().cache.rules();
+    let told: Vec<_> = rules.iter().rev().take(MOST).map(Told::of).collect();
+    Json(json!({ "purges": told, "total": rules.len() }))
+}
+
+impl Asked {
+    /// What is named.
+    fn scopes(
+        &self,
+        scope_of_url: impl Fn(Scheme, &[u8], &[u8]) -> Scope,
+    ) -> Result<Vec<Scope>, Problem> {
+        let mut scopes = Vec::new();
+        for name in self.url.as_slice() {
+            let at = url::read(name).map_err(of_field("url"))?;
+            scopes.push(scope_of_url(at.scheme, &at.host, &at.target));
+        }
+        for name in self.prefix.as_slice() {
+            let at = url::read(name).map_err(of_field("prefix"))?;
+            scopes.push(Scope::prefixed(at.host.into(), at.target.into()));
+        }
+        for name in self.host.as_slice() {
+            let host = url::host_of(Scheme::Http, name).map_err(of_field("host"))?;
+            scopes.push(Scope::Host(host.into()));
+        }
+        for name in self.tag.as_slice() {
+            if name.is_empty() || name.len() > MAX_TAG_LENGTH {
+                let what = format!(
+                    "a tag has 1 to {MAX_TAG_LENGTH} bytes, this one {}",
+                    name.len()
+                );
+                return Err(Problem::of_field(
+                    "tag",
+                    what,
+                    "name a tag that responses can carry",
+                ));
+            }
+            scopes.push(Scope::Tag(Bytes::copy_from_slice(name.as_bytes())));
+        }
+        if self.everything {
+            scopes.push(Scope::Everything);
+        }
+        match scopes.len() {
+            0 => Err(Problem::of_field(
+                "url",
+                "nothing is named that could be purged",
+                "name a `url`, `prefix`, `host` or `tag`, or set `everything` to true",
+            )),
+            1..=MAX_NAMES => Ok(scopes),
+            more => Err(Problem::of_field(
+                "url",
+                format!("{more} names in one request, of {MAX_NAMES} at most"),
+                "send several requests, or purge what they have in common",
+            )),
+        }
+    }
+}
+
+fn of_field(field: &'static str) -> impl Fn((String, &'static str)) -> Problem {
+    move |(what, remedy)| Problem::of_field(field, what, remedy)
+}
+
+impl Told {
+    fn of(rule: &Rule) -> Self {
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        let at = |host: &Bytes, target: &Bytes| format!("{}{}", text(host), text(target));
+        let scope = match &rule.scope {
+            Scope::Everything => json!({"everything": true}),
+            Scope::Host(host) => json!({"host": text(host)}),
+            Scope::Url { host, target } => json!({"url": at(host, target)}),
+            Scope::Prefix { host, path } => json!({"prefix": at(host, path)}),
+            Scope::Tag(name) => json!({"tag": text(name)}),
+            Scope::Group { scheme, host, name } => json!({
+                "group": text(name),
+                "origin": format!("{}://{}", scheme.as_str(), text(host)),
+            }),
+        };
+        Self {
+            id: format!("{:016x}", rule.id),
+            scope,
+            soft: rule.strength == Strength::Soft,
+            not_written: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scopes(json: Value) -> Result<Vec<Scope>, Problem> {
+        let asked: Asked = serde_json::from_value(json).expect("a request");
+        asked.scopes(|_, host, target| Scope::Url {
+            host: Bytes::copy_from_slice(host),
+            target: Bytes::copy_from_slice(target),
+        })
+    }
+
+    #[test]
+    fn everything_that_is_named_is_purged() {
+        let named = scopes(json!({
+            "url": "https://Example.org:443/a?b",
+            "prefix": ["http://example.org/blog/", "http://example.org"],
+            "host": "example.org:8080",
+            "tag": ["x", "y,z"],
+            "everything": true,
+        }));
+        let text = Bytes::from_static;
+        let expected = [
+            Scope::Url {
+                host: text(b"example.org"),
+                target: text(b"/a?b"),
+            },
+            Scope::prefixed(text(b"example.org"), text(b"/blog/")),
+            Scope::prefixed(text(b"example.org"), text(b"/")),
+            Scope::Host(text(b"example.org:8080")),
+            Scope::Tag(text(b"x")),
+            Scope::Tag(text(b"y,z")),
+            Scope::Everything,
+        ];
+        assert_eq!(named, Ok(expected.into()));
+    }
+
+    #[test]
+    fn what_names_nothing_is_refused_as_a_whole() {
+        let many: Vec<_> = (0..=MAX_NAMES).map(|number| number.to_string()).collect();
+        for wrong in [
+            json!({}),
+            json!({"soft": true}),
+            json!({"everything": false}),
+            json!({"tag": []}),
+            json!({"tag": ""}),
+            json!({"tag": "x".repeat(MAX_TAG_LENGTH + 1)}),
+            json!({"tag": many}),
+            json!({"tag": "x", "url": "/relative"}),
+            json!({"host": "https://example.org"}),
+        ] {
+            assert!(scopes(wrong.clone()).is_err(), "{wrong}");
+        }
+        for unknown in [json!({"urls": []}), json!({"soft": 1}), json!({"url": 1})] {
+            let asked = serde_json::from_value::<Asked>(unknown.clone());
+            assert!(asked.is_err(), "{unknown}");
+        }
+    }
+}

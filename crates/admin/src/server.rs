@@ -1,0 +1,112 @@
+//! The listener of the interface, and its thread.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use microcache_proxy::Handle;
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+
+use crate::access::Token;
+use crate::api;
+use crate::state::Shared;
+
+/// The most connections at a time; the next ones wait.
+const MAX_CONNECTIONS: usize = 256;
+/// How long a request head may take.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest request head.
+const MAX_HEAD: usize = 128 * 1024;
+/// The pause after a connection could not be accepted: descriptors are short.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The interface for operators, which holds its address.
+pub struct Admin {
+    listener: TcpListener,
+    token: Option<Token>,
+}
+
+impl Admin {
+    /// Takes the address. With a secret, requests have to carry it.
+    pub fn bind(address: SocketAddr, token: Option<Token>) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, token })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers from now on, on a thread of its own, until the process ends.
+    pub fn start(self, handle: Handle) -> io::Result<()> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let shared = Arc::new(Shared {
+            handle,
+            token: self.token,
+            started: Instant::now(),
+            refused: AtomicU64::new(0),
+        });
+        let router = api::router(&shared);
+        let listener = self.listener;
+        thread::Builder::new()
+            .name("admin".to_owned())
+            .spawn(move || runtime.block_on(accept(listener, router)))?;
+        Ok(())
+    }
+}
+
+async fn accept(listener: TcpListener, router: Router) {
+    // It is one already; only the runtime could refuse it.
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
+        return;
+    };
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let router = router.clone();
+                tokio::spawn(async move {
+                    serve(stream, peer, router).await;
+                    drop(place);
+                });
+            }
+            Err(_) => sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, peer: SocketAddr, router: Router) {
+    let service = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        let answer = hyper::service::Service::call(&service, request.map(Body::new));
+        async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
+    });
+    // A client that breaks off is its own affair.
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}

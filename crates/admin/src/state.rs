@@ -1,0 +1,16 @@
+//! What all requests to the interface share.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+use microcache_proxy::Handle;
+
+use crate::access::Token;
+
+pub(crate) struct Shared {
+    pub(crate) handle: Handle,
+    pub(crate) token: Option<Token>,
+    pub(crate) started: Instant,
+    /// Requests that nobody was allowed to make.
+    pub(crate) refused: AtomicU64,
+}

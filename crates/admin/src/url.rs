@@ -1,0 +1,117 @@
+//! Reading the urls, hosts and prefixes that operators name.
+
+use microcache_policy::Scheme;
+use microcache_policy::key::normal_host;
+
+/// Where a url leads.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Location {
+    pub(crate) scheme: Scheme,
+    /// As it stands in keys.
+    pub(crate) host: Vec<u8>,
+    /// Path and query.
+    pub(crate) target: Vec<u8>,
+}
+
+/// Reads `https://HOST/PATH?QUERY`. Says what is wrong with it, and what to write.
+pub(crate) fn read(url: &str) -> Result<Location, (String, &'static str)> {
+    const WHOLE: &str = "write the whole url, such as https://www.example.org/news?page=2";
+    let (scheme, rest) = if let Some(rest) = strip_prefix_ignoring_case(url, "http://") {
+        (Scheme::Http, rest)
+    } else if let Some(rest) = strip_prefix_ignoring_case(url, "https://") {
+        (Scheme::Https, rest)
+    } else {
+        return Err((format!("`{}` is no http or https url", shown(url)), WHOLE));
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (host, target) = rest.split_at(end);
+    let host = host_of(scheme, host)?;
+    if target.contains('#') {
+        let what = format!("`{}` has a fragment, which no server sees", shown(url));
+        return Err((what, "leave out everything from the # on"));
+    }
+    if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let what = format!("`{}` has characters that no url has", shown(url));
+        return Err((what, "write them percent-encoded, as browsers do"));
+    }
+    let target = match target.as_bytes() {
+        [b'/', ..] => target.as_bytes().to_vec(),
+        query => [b"/", query].concat(),
+    };
+    Ok(Location {
+        scheme,
+        host,
+        target,
+    })
+}
+
+/// Reads a host, with its port if it has one.
+pub(crate) fn host_of(scheme: Scheme, host: &str) -> Result<Vec<u8>, (String, &'static str)> {
+    let is_host = |byte: u8| byte.is_ascii_graphic() && !b"/?#@\\\"<>^`{|}".contains(&byte);
+    if host.is_empty() || !host.bytes().all(is_host) {
+        let what = format!("`{}` is no host", shown(host));
+        return Err((
+            what,
+            "write it as it stands in urls, such as www.example.org or www.example.org:8080",
+        ));
+    }
+    Ok(normal_host(scheme, host.as_bytes()))
+}
+
+fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
+    let (start, rest) = text.split_at_checked(prefix.len())?;
+    start.eq_ignore_ascii_case(prefix).then_some(rest)
+}
+
+/// What is repeated to whoever sent it: the beginning of it.
+pub(crate) fn shown(text: &str) -> String {
+    const LONGEST: usize = 100;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_as_keys_have_them() {
+        let check = |url, scheme, host: &str, target: &str| {
+            let expected = Location {
+                scheme,
+                host: host.into(),
+                target: target.into(),
+            };
+            assert_eq!(read(url), Ok(expected), "{url}");
+        };
+        check("http://A.example", Scheme::Http, "a.example", "/");
+        check("HTTPS://a.example:443/x", Scheme::Https, "a.example", "/x");
+        check(
+            "http://a.example:443/x?",
+            Scheme::Http,
+            "a.example:443",
+            "/x?",
+        );
+        check("http://a:80?q=/", Scheme::Http, "a", "/?q=/");
+        check("http://[::1]:8080/%20", Scheme::Http, "[::1]:8080", "/%20");
+        for wrong in [
+            "",
+            "/x",
+            "a.example/x",
+            "ftp://a/",
+            "http://",
+            "http:///x",
+            "http://u@a/",
+            "http://a b/",
+            "http://a/b c",
+            "http://a/é",
+            "http://é/",
+            "http://a/#x",
+            "http://a/\n",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! `microcache purge`, `stats`, `entries` and `drain`: what is on their command lines.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use serde_json::{Map, Value, json};
+
+use super::{Answer, file, switch, texts, wrong};
+
+/// What is asked of a running server.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Operate {
+    /// The url of its interface for operators.
+    pub(crate) admin: String,
+    pub(crate) token_file: Option<PathBuf>,
+    /// Its answer is printed as it comes.
+    pub(crate) json: bool,
+    pub(crate) errand: Errand,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Errand {
+    /// The body of the request.
+    Purge(Value),
+    Stats,
+    /// The parameters of the request.
+    Entries(Vec<(&'static str, String)>),
+    Drain,
+}
+
+pub(super) const NAMES: [&str; 4] = ["purge", "stats", "entries", "drain"];
+
+const ADMIN: &str = "http://127.0.0.1:8081";
+
+/// A parameter of the interface, which has a flag here.
+struct Parameter {
+    name: &'static str,
+    flag: &'static str,
+    value: &'static str,
+    help: &'static str,
+}
+
+/// What purges and lists can name.
+const NAMED: [Parameter; 3] = [
+    Parameter {
+        name: "prefix",
+        flag: "prefix",
+        value: "URL",
+        help: "All urls that begin like this one",
+    },
+    Parameter {
+        name: "host",
+        flag: "host",
+        value: "HOST",
+        help: "All urls of a host",
+    },
+    Parameter {
+        name: "tag",
+        flag: "tag",
+        value: "TAG",
+        help: "All responses with this tag (Cache-Tag, Surrogate-Key, xkey)",
+    },
+];
+
+/// What else lists can be asked for.
+const LISTED: [Parameter; 7] = [
+    Parameter {
+        name: "min_size",
+        flag: "min-size",
+        value: "BYTES",
+        help: "Of this size at least",
+    },
+    Parameter {
+        name: "min_age",
+        flag: "min-age",
+        value: "SECONDS",
+        help: "Of this age at least",
+    },
+    Parameter {
+        name: "min_hits",
+        flag: "min-hits",
+        value: "N",
+        help: "Given out so often at least",
+    },
+    Parameter {
+        name: "order",
+        flag: "order",
+        value: "key|size|age|hits",
+        help: "The largest of these first [key]",
+    },
+    Parameter {
+        name: "tier",
+        flag: "tier",
+        value: "memory|disk",
+        help: "Where to look [memory]",
+    },
+    Parameter {
+        name: "limit",
+        flag: "limit",
+        value: "N",
+        help: "So many at most [100]",
+    },
+    Parameter {
+        name: "after",
+        flag: "after",
+        value: "PLACE",
+        help: "The next page; the last one ends with its place",
+    },
+];
+
+pub(super) fn commands() -> [Command; 4] {
+    let purge = command(
+        "purge",
+        "Have a running server forget what is named, or take it for stale",
+        "microcache purge [FLAGS] [URL...]",
+        NAMED.iter(),
+        &[
+            ("--everything", "All there is"),
+            ("--soft", "Stale from now on: served while it is refreshed"),
+        ],
+    );
+    let purge = purge
+        .arg(Arg::new("URL").num_args(0..))
+        .args(NAMED.iter().map(|one| argument(one, ArgAction::Append)))
+        .arg(switch("everything"))
+        .arg(switch("soft"));
+    let stats = command(
+        "stats",
+        "What a running server has done, and how things stand",
+        "microcache stats [FLAGS]",
+        [].iter(),
+        &[],
+    );
+    let parameters = || NAMED.iter().chain(&LISTED);
+    let entries = command(
+        "entries",
+        "What a running server has stored",
+        "microcache entries [FLAGS] [URL]",
+        parameters(),
+        &[],
+    );
+    let entries = entries
+        .arg(Arg::new("URL").num_args(0..=1))
+        .args(parameters().map(|one| argument(one, ArgAction::Set)));
+    let drain = command(
+        "drain",
+        "Have a running server finish what is under way and end",
+        "microcache drain [FLAGS]",
+        [].iter(),
+        &[],
+    );
+    [purge, stats, entries, drain]
+}
+
+/// A command with the flags that all of these have.
+fn command<'a>(
+    name: &'static str,
+    about: &'static str,
+    usage: &str,
+    parameters: impl Iterator<Item = &'a Parameter>,
+    switches: &[(&str, &str)],
+) -> Command {
+    let mut help = format!("Usage:\n  {usage}\n\nFlags:\n");
+    let mut line = |flag: &str, text: &str| {
+        let _ = writeln!(help, "  {flag:<36}{text}");
+    };
+    for one in parameters {
+        line(&format!("--{} {}", one.flag, one.value), one.help);
+    }
+    for (flag, text) in switches {
+        line(flag, text);
+    }
+    line(
+        "--admin URL",
+        &format!("Where the server's interface for operators is [{ADMIN}]"),
+    );
+    line(
+        "--token-file FILE",
+        "The file with its secret, if it has one",
+    );
+    line("--json", "Print the answer as it comes");
+    help.push_str("\nEnds with 0 if it was done, 1 if the server cannot be reached or failed, 2 if it refused.");
+    Command::new(name)
+        .about(about)
+        .help_template("{about}\n\n{before-help}\n")
+        .before_help(help)
+        .arg(Arg::new("admin").long("admin").default_value(ADMIN))
+        .arg(
+            Arg::new("token-file")
+                .long("token-file")
+                .value_parser(value_parser!(PathBuf)),
+        )
+        .arg(switch("json"))
+}
+
+fn argument(parameter: &Parameter, action: ArgAction) -> Arg {
+    Arg::new(parameter.name)
+        .long(parameter.flag)
+        .value_name(parameter.value)
+        .action(action)
+}
+
+pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Operate, Answer> {
+    let errand = match name {
+        "purge" => purge(matches)?,
+        "entries" => Errand::Entries(parameters(matches)),
+        "drain" => Errand::Drain,
+        _ => Errand::Stats,
+    };
+    let admin = texts(matches, "admin").concat();
+    let admin = if admin.contains("://") {
+        admin
+    } else {
+        format!("http://{admin}")
+    };
+    if !admin.starts_with("http://") {
+        return Err(wrong(&format!(
+            "{name}: --admin {admin}: the interface for operators speaks http, such as {ADMIN}"
+        )));
+    }
+    Ok(Operate {
+        admin: admin.trim_end_matches('/').to_owned(),
+        token_file: file(matches, "token-file"),
+        json: matches.get_flag("json"),
+        errand,
+    })
+}
+
+fn purge(matches: &ArgMatches) -> Result<Errand, Answer> {
+    let mut body = Map::new();
+    for name in ["URL", "prefix", "host", "tag"] {
+        let named = texts(matches, name);
+        if !named.is_empty() {
+            body.insert(name.to_lowercase(), json!(named));
+        }
+    }
+    if matches.get_flag("everything") {
+        body.insert("everything".to_owned(), json!(true));
+    }
+    if body.is_empty() {
+        return Err(wrong(
+            "purge what? Type urls, or --prefix, --host, --tag, --everything; `microcache purge --help` says more",
+        ));
+    }
+    if matches.get_flag("soft") {
+        body.insert("soft".to_owned(), json!(true));
+    }
+    Ok(Errand::Purge(body.into()))
+}
+
+fn parameters(matches: &ArgMatches) -> Vec<(&'static str, String)> {
+    let url = texts(matches, "URL").into_iter().map(|url| ("url", url));
+    let others = NAMED.iter().chain(&LISTED).filter_map(|one| {
+        let value = matches.get_one::<String>(one.name)?;
+        Some((one.name, value.clone()))
+    });
+    url.chain(others).collect()
+}

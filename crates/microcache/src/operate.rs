@@ -1,0 +1,40 @@
+//! What an operator asks of a running server: sent to its interface, and shown.
+
+mod client;
+mod shown;
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use crate::cli::{Errand, Operate};
+use crate::{BAD_USAGE, print, tell};
+use client::{Client, Failed};
+
+/// Asks, and prints the answer.
+pub(crate) fn run(operate: &Operate) -> ExitCode {
+    let answer = Client::new(operate).and_then(|client| match &operate.errand {
+        Errand::Purge(body) => client.post("/v1/purges", body),
+        Errand::Stats => client.get("/v1/stats", &[]),
+        Errand::Entries(parameters) => client.get("/v1/entries", parameters),
+        Errand::Drain => client.post("/v1/drain", &Value::Null),
+    });
+    match answer {
+        Ok(answer) if operate.json => print(&format!("{answer}\n")),
+        Ok(answer) => print(&match &operate.errand {
+            Errand::Purge(_) => shown::purges(&answer),
+            Errand::Stats => shown::stats(&answer),
+            Errand::Entries(_) => shown::entries(&answer),
+            Errand::Drain => "it finishes what is under way and ends\n".to_owned(),
+        }),
+        Err(Failed::Refused(why)) => {
+            tell(&format!("microcache: {why}\n"));
+            return BAD_USAGE.into();
+        }
+        Err(Failed::Unreached(why)) => {
+            tell(&format!("microcache: {why}\n"));
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,256 @@
+//! Answers of a running server, for people.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+/// The purges that were made, a line each.
+pub(super) fn purges(answer: &Value) -> String {
+    let mut out = String::new();
+    for purge in list(&answer["purges"]) {
+        let soft = if purge["soft"] == true {
+            ", softly"
+        } else {
+            ""
+        };
+        let _ = writeln!(out, "purged{soft}: {}", scope(purge));
+        if let Some(why) = purge["not_written"].as_str() {
+            let _ = writeln!(
+                out,
+                "  it is in force, but will be forgotten if the server ends now: {why}"
+            );
+        }
+    }
+    out
+}
+
+fn scope(purge: &Value) -> String {
+    for (name, words) in [
+        ("url", "the url"),
+        ("prefix", "all urls that begin with"),
+        ("host", "the host"),
+        ("tag", "the tag"),
+        ("group", "the group"),
+    ] {
+        if let Some(value) = purge[name].as_str() {
+            return format!("{words} {value}");
+        }
+    }
+    "everything".to_owned()
+}
+
+/// What was done and how things stand.
+pub(super) fn stats(told: &Value) -> String {
+    let requests = &told["requests"];
+    let total = number(&requests["total"]);
+    let spared = total.saturating_sub(number(&told["origin"]["requests"]));
+    let mut out = format!(
+        "microcache {}, up {}{}\n",
+        told["version"].as_str().unwrap_or_default(),
+        duration(number(&told["uptime_seconds"])),
+        if told["draining"] == true {
+            ", about to end"
+        } else {
+            ""
+        }
+    );
+    let outcomes = [
+        "hit",
+        "stale",
+        "revalidated",
+        "miss",
+        "collapsed",
+        "pass",
+        "error",
+    ];
+    let outcomes: Vec<_> = outcomes
+        .iter()
+        .map(|name| (name, number(&requests[name])))
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{count} {name}"))
+        .collect();
+    row(
+        &mut out,
+        "requests",
+        &[format!("{total}"), outcomes.join(", ")],
+    );
+    let share = spared * 100 / total.max(1);
+    row(
+        &mut out,
+        "origin",
+        &[
+            format!("{} requests", number(&told["origin"]["requests"])),
+            format!("{share} % fewer than clients made"),
+            format!(
+                "{} fetches under way",
+                number(&told["fetches"]["under_way"])
+            ),
+        ],
+    );
+    let memory = &told["memory"];
+    row(
+        &mut out,
+        "memory",
+        &[
+            filled(memory),
+            format!("{} keys", number(&memory["keys"])),
+            format!("{} evicted", number(&memory["evicted"])),
+            format!("{} refused", number(&memory["refused"])),
+        ],
+    );
+    for tier in list(&told["tiers"]) {
+        row(
+            &mut out,
+            tier["name"].as_str().unwrap_or_default(),
+            &of_tier(tier),
+        );
+    }
+    for group in list(&told["upstreams"]) {
+        for server in list(&group["servers"]) {
+            row(&mut out, "server", &of_server(group, server));
+        }
+    }
+    let connections = &told["connections"];
+    row(
+        &mut out,
+        "clients",
+        &[
+            format!("{} connections", number(&connections["open"])),
+            format!("{} of them idle", number(&connections["idle"])),
+            format!("{} tunnels and streams", number(&connections["tunnels"])),
+        ],
+    );
+    out
+}
+
+fn of_tier(tier: &Value) -> Vec<String> {
+    let mut parts = vec![
+        format!("{} hits", number(&tier["hits"])),
+        format!("{} misses", number(&tier["misses"])),
+        format!("{} written", number(&tier["written"])),
+        format!(
+            "{} failed",
+            number(&tier["errors"]) + number(&tier["timeouts"]) + number(&tier["corrupt"])
+        ),
+    ];
+    if tier["bytes"].is_number() {
+        parts.insert(0, filled(tier));
+    }
+    let degraded = list(&tier["degraded"]);
+    parts.extend(
+        degraded
+            .iter()
+            .filter_map(|line| line.as_str().map(str::to_owned)),
+    );
+    parts
+}
+
+fn of_server(group: &Value, server: &Value) -> Vec<String> {
+    vec![
+        format!(
+            "{} {}:{}",
+            group["name"].as_str().unwrap_or_default(),
+            server["host"].as_str().unwrap_or_default(),
+            number(&server["port"])
+        ),
+        if server["up"] == true { "up" } else { "DOWN" }.to_owned(),
+        format!("{} active", number(&server["active"])),
+        format!("{} requests", number(&server["requests"])),
+        format!("{} failed", number(&server["failures"])),
+    ]
+}
+
+/// What is stored, a line for each entry.
+pub(super) fn entries(told: &Value) -> String {
+    let mut out = String::new();
+    for entry in list(&told["entries"]) {
+        let ttl = entry["ttl_seconds"].as_f64().unwrap_or_default();
+        let state = if ttl > 0.0 { "fresh" } else { "stale" };
+        let _ = writeln!(
+            out,
+            "{:>9}  {} {state:>6} {:>8.1} s  age {:>8.1} s  {:>7} hits  {}",
+            size(number(&entry["size"])),
+            number(&entry["status"]),
+            ttl.abs(),
+            entry["age_seconds"].as_f64().unwrap_or_default(),
+            number(&entry["hits"]),
+            entry["url"].as_str().unwrap_or("(no url)"),
+        );
+    }
+    if out.is_empty() {
+        out.push_str("nothing of that is stored\n");
+    }
+    if let Some(next) = told["next"].as_str() {
+        let _ = writeln!(out, "there is more: --after {next}");
+    }
+    out
+}
+
+fn row(out: &mut String, name: &str, parts: &[String]) {
+    let _ = writeln!(out, "  {name:<11}{}", parts.join(", "));
+}
+
+fn filled(of: &Value) -> String {
+    let bytes = size(number(&of["bytes"]));
+    match of["capacity"].as_u64() {
+        Some(capacity) => format!("{bytes} of {}", size(capacity)),
+        None => bytes,
+    }
+}
+
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut amount = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while amount >= 1024.0 && unit + 1 < UNITS.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    format!("{amount:.1} {}", UNITS[unit])
+}
+
+/// The two largest units.
+fn duration(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match () {
+        () if days > 0 => format!("{days} d {} h", hours % 24),
+        () if hours > 0 => format!("{hours} h {} min", minutes % 60),
+        () if minutes > 0 => format!("{minutes} min {} s", seconds % 60),
+        () => format!("{seconds} s"),
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_durations_are_short() {
+        let sizes = [0, 1023, 1024, 57_098, 268_435_456, u64::MAX].map(size);
+        let expected = [
+            "0 B",
+            "1023 B",
+            "1.0 KiB",
+            "55.8 KiB",
+            "256.0 MiB",
+            "16777216.0 TiB",
+        ];
+        assert_eq!(sizes, expected);
+        let durations = [0, 59, 60, 3_725, 90_061].map(duration);
+        assert_eq!(
+            durations,
+            ["0 s", "59 s", "1 min 0 s", "1 h 2 min", "1 d 1 h"]
+        );
+    }
+}

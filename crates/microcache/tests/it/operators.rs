@@ -1,0 +1,490 @@
+//! What operators reach: purges, statistics, entries, health; and who may.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use crate::support::{Client, Origin, Proxy, Reply, Response, config_file, eventually, request};
+
+/// The interface for operators of one proxy.
+struct Operator {
+    address: SocketAddr,
+    token: Option<&'static str>,
+}
+
+impl Operator {
+    const fn at(address: SocketAddr) -> Self {
+        Self {
+            address,
+            token: None,
+        }
+    }
+
+    fn ask(&self, method: &str, target: &str, body: Option<&str>) -> Response {
+        let mut lines = vec![format!("Host: {}", self.address)];
+        if let Some(token) = self.token {
+            lines.push(format!("Authorization: Bearer {token}"));
+        }
+        if let Some(body) = body {
+            lines.push("Content-Type: application/json".to_owned());
+            lines.push(format!("Content-Length: {}", body.len()));
+        }
+        let head = format!(
+            "{method} {target} HTTP/1.1\r\n{}\r\n\r\n",
+            lines.join("\r\n")
+        );
+        let mut client = Client::connect(self.address);
+        client.send(head + body.unwrap_or_default());
+        client.response()
+    }
+
+    fn get(&self, target: &str) -> Value {
+        let response = self.ask("GET", target, None);
+        assert_eq!(response.status, 200, "{target}: {}", response.text());
+        serde_json::from_str(&response.text()).expect("JSON")
+    }
+
+    fn purge(&self, named: &Value) {
+        let response = self.ask("POST", "/v1/purges", Some(&named.to_string()));
+        assert_eq!(response.status, 200, "{named}: {}", response.text());
+    }
+}
+
+/// An origin whose every page says how often it was asked for, and has a tag.
+fn counting() -> Origin {
+    let origin = Origin::start();
+    for target in ["/", "/blog/1", "/blog/2", "/shop?b=2&a=1"] {
+        let mut times = 0;
+        origin.on(target).answer(move |_| {
+            times += 1;
+            let tag = if times == 1 {
+                "Cache-Tag: first, page"
+            } else {
+                "Cache-Tag: page"
+            };
+            Reply::new(200)
+                .with_all(&[
+                    "Cache-Control: max-age=600, stale-while-revalidate=600",
+                    tag,
+                ])
+                .body(times.to_string())
+        });
+    }
+    origin
+}
+
+/// The url of a page, as the clients of these tests name its host.
+fn url(target: &str) -> String {
+    format!("http://example.com{target}")
+}
+
+#[test]
+fn what_a_purge_names_is_fetched_again_and_nothing_else() {
+    let targets = ["/", "/blog/1", "/blog/2", "/shop?b=2&a=1"];
+    let origin = counting();
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    let operator = Operator::at(admin);
+    let mut versions = [1; 4];
+    let mut check = |named: &Value, purged: [bool; 4]| {
+        operator.purge(named);
+        for ((target, version), is_purged) in targets.iter().zip(&mut versions).zip(purged) {
+            *version += i32::from(is_purged);
+            proxy.get(target).assert_is(200, &version.to_string());
+        }
+    };
+    for target in targets {
+        proxy.get(target).assert_is(200, "1");
+    }
+    check(&json!({"url": url("/blog/1")}), [false, true, false, false]);
+    // Whoever ends TLS before the cache knows the url by another scheme.
+    let secure = "https://example.com/blog/2";
+    check(
+        &json!({"url": [secure, url("/")]}),
+        [true, false, true, false],
+    );
+    check(&json!({"url": url("/blog")}), [false; 4]);
+    check(
+        &json!({"url": url("/shop?b=2&a=1")}),
+        [false, false, false, true],
+    );
+    check(&json!({"url": url("/shop")}), [false; 4]);
+    check(
+        &json!({"prefix": url("/blog/")}),
+        [false, true, true, false],
+    );
+    check(
+        &json!({"prefix": url("/shop?b")}),
+        [false, false, false, true],
+    );
+    check(&json!({"host": "EXAMPLE.com:80"}), [true; 4]);
+    check(&json!({"host": "example.org"}), [false; 4]);
+    check(&json!({"tag": "first"}), [false; 4]);
+    check(&json!({"tag": ["nobody", "page"]}), [true; 4]);
+    check(&json!({"everything": true}), [true; 4]);
+}
+
+#[test]
+fn a_purge_by_url_knows_what_the_route_leaves_out_of_the_key() {
+    let origin = counting();
+    let file = config_file("key = { query = { ignore = [\"utm_*\"] } }");
+    let path = file.to_str().expect("a path");
+    let (proxy, admin) = Proxy::operated(&origin, &["--config", path]);
+    proxy.get("/blog/1?utm_source=x").assert_is(200, "1");
+    proxy.get("/blog/1").assert_hit();
+    let operator = Operator::at(admin);
+    operator.purge(&json!({"url": url("/blog/1?utm_medium=mail")}));
+    proxy.get("/blog/1").assert_is(200, "2");
+}
+
+#[test]
+fn what_is_purged_softly_is_served_while_it_is_refreshed() {
+    let origin = counting();
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    let operator = Operator::at(admin);
+    proxy.get("/").assert_is(200, "1");
+    operator.purge(&json!({"tag": "page", "soft": true}));
+    let stale = proxy.get("/");
+    stale.assert_is(200, "1");
+    assert!(stale.cache().ttl() <= Some(0), "{stale:?}");
+    eventually("the new page", || {
+        (proxy.get("/").text() == "2").then_some(())
+    });
+    assert_eq!(origin.count("/"), 2);
+}
+
+#[test]
+fn purges_that_may_still_have_something_to_do_are_listed() {
+    let origin = counting();
+    let (_proxy, admin) = Proxy::operated(&origin, &[]);
+    let operator = Operator::at(admin);
+    operator.purge(&json!({"tag": "x"}));
+    operator.purge(&json!({"prefix": url("/blog/"), "soft": true}));
+    let listed = operator.get("/v1/purges");
+    assert_eq!(listed["total"], 2);
+    assert_eq!(listed["purges"][0]["prefix"], "example.com/blog/");
+    assert_eq!(listed["purges"][0]["soft"], true);
+    assert_eq!(listed["purges"][1]["tag"], "x");
+}
+
+#[test]
+fn every_request_is_in_the_statistics_and_in_the_metrics_once() {
+    let origin = counting();
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    let operator = Operator::at(admin);
+    for _ in 0..3 {
+        proxy.get("/");
+    }
+    proxy.send("POST", "/", &["Content-Length: 0"]);
+    proxy.connect().send("nonsense\r\n\r\n");
+    let stats = eventually("five requests", || {
+        let stats = operator.get("/v1/stats");
+        (stats["requests"]["total"] == 5).then_some(stats)
+    });
+    let requests = &stats["requests"];
+    for (outcome, count) in [("hit", 2), ("miss", 1), ("pass", 1), ("error", 1)] {
+        assert_eq!(requests[outcome], count, "{outcome}: {requests}");
+    }
+    assert_eq!(stats["origin"]["requests"], 2);
+    assert_eq!(stats["upstreams"][0]["servers"][0]["requests"], 2);
+    let metrics = operator.ask("GET", "/metrics", None);
+    assert_eq!(
+        metrics.field("content-type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    let text = metrics.text();
+    for sample in [
+        "microcache_requests_total{outcome=\"hit\"} 2",
+        "microcache_requests_total{outcome=\"pass\"} 1",
+        "microcache_origin_requests_total 2",
+    ] {
+        assert!(text.lines().any(|line| line == sample), "{sample}:\n{text}");
+    }
+}
+
+#[test]
+fn what_is_stored_is_listed_page_by_page() {
+    let origin = counting();
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    let operator = Operator::at(admin);
+    for target in ["/", "/blog/1", "/blog/2"] {
+        proxy.get(target);
+    }
+    proxy.get("/blog/2").assert_hit();
+    let mut listed = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page = operator.get(&format!("/v1/entries?limit=1{after}"));
+        let entry = page["entries"][0].clone();
+        assert_eq!(
+            (&entry["status"], page["entries"].as_array().map(Vec::len)),
+            (&json!(200), Some(1))
+        );
+        listed.push(entry["url"].as_str().expect("a url").to_owned());
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    listed.sort();
+    assert_eq!(listed, ["/", "/blog/1", "/blog/2"].map(url));
+    let count = |query: &str| {
+        let page = operator.get(&format!("/v1/entries?{query}"));
+        page["entries"].as_array().expect("a list").len()
+    };
+    assert_eq!(count(&format!("prefix={}", url("/blog/"))), 2);
+    assert_eq!(count("tag=page"), 3);
+    assert_eq!(count("tag=nobody"), 0);
+    assert_eq!(count("min_hits=1"), 1);
+    operator.purge(&json!({"tag": "page"}));
+    assert_eq!(count("tag=page"), 0);
+}
+
+#[test]
+fn nothing_is_done_for_a_web_page_of_somebody_elses() {
+    let origin = counting();
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    proxy.get("/").assert_is(200, "1");
+    let body = r#"{"everything": true}"#;
+    for line in [
+        "Origin: http://example.org",
+        "Host: example.org",
+        "Sec-Fetch-Site: cross-site",
+    ] {
+        let host = format!("Host: {admin}");
+        let mut lines = vec!["Content-Type: application/json", "Content-Length: 20", line];
+        if !line.starts_with("Host") {
+            lines.push(&host);
+        }
+        let mut client = Client::connect(admin);
+        let head = format!("POST /v1/purges HTTP/1.1\r\n{}\r\n\r\n", lines.join("\r\n"));
+        client.send(head + body);
+        let response = client.response();
+        assert_eq!(response.status, 403, "{line}: {}", response.text());
+    }
+    // What a form can send needs nobody's leave.
+    let mut client = Client::connect(admin);
+    client.send(format!(
+        "POST /v1/purges HTTP/1.1\r\nHost: {admin}\r\nContent-Type: text/plain\r\nContent-Length: 20\r\n\r\n{body}"
+    ));
+    assert_eq!(client.response().status, 415);
+    proxy.get("/").assert_hit();
+}
+
+#[test]
+fn with_a_secret_nothing_is_told_to_those_who_do_not_carry_it() {
+    let secret = "correct-horse-battery";
+    let file = std::env::temp_dir().join(format!("microcache-token-{}", std::process::id()));
+    std::fs::write(&file, format!("{secret}\nand what follows\n")).expect("a file");
+    let origin = counting();
+    let path = file.to_str().expect("a path");
+    let (proxy, admin) = Proxy::operated(&origin, &["--admin-token-file", path]);
+    proxy.get("/").assert_is(200, "1");
+    let as_one_with = |token| Operator {
+        address: admin,
+        token,
+    };
+    let body = r#"{"everything": true}"#;
+    for wrong in [
+        None,
+        Some("correct-horse-batter"),
+        Some("correct-horse-battery2"),
+        Some("and what follows"),
+    ] {
+        let stranger = as_one_with(wrong);
+        for (method, target, body) in [
+            ("POST", "/v1/purges", Some(body)),
+            ("GET", "/v1/purges", None),
+            ("GET", "/v1/stats", None),
+            ("GET", "/v1/entries", None),
+            ("GET", "/metrics", None),
+            ("POST", "/v1/drain", None),
+        ] {
+            let response = stranger.ask(method, target, body);
+            assert_eq!(
+                response.status,
+                401,
+                "{method} {target}: {}",
+                response.text()
+            );
+            assert_eq!(response.field("www-authenticate"), Some("Bearer"));
+        }
+    }
+    for target in ["/v1/health", "/v1/ready"] {
+        assert_eq!(as_one_with(None).ask("GET", target, None).status, 200);
+    }
+    proxy.get("/").assert_hit();
+    let operator = as_one_with(Some(secret));
+    assert_eq!(operator.get("/v1/stats")["admin"]["refused"], 24);
+    operator.purge(&json!({"everything": true}));
+    proxy.get("/").assert_is(200, "2");
+    std::fs::remove_file(&file).expect("removed");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_the_field_and_the_remedy_and_changes_nothing() {
+    let origin = counting();
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    let operator = Operator::at(admin);
+    proxy.get("/").assert_is(200, "1");
+    let long = format!("http://a/{}", "x".repeat(64 * 1024));
+    let many = vec!["x"; 257];
+    let of_a_body = [
+        (json!({"url": "/relative"}).to_string(), 400),
+        (json!({"everything": true, "url": "x"}).to_string(), 400),
+        (json!({"tag": "x".repeat(1025)}).to_string(), 400),
+        (json!({"tag": many}).to_string(), 400),
+        (json!({"everthing": true}).to_string(), 400),
+        (json!({}).to_string(), 400),
+        ("{\"everything\": true".to_owned(), 400),
+        (String::new(), 400),
+        (json!({"tag": "x".repeat(300_000)}).to_string(), 413),
+    ];
+    for (body, status) in of_a_body {
+        let response = operator.ask("POST", "/v1/purges", Some(&body));
+        let told = response.text();
+        assert_eq!(
+            response.status,
+            status,
+            "{}: {told}",
+            &body[..body.len().min(80)]
+        );
+        let told: Value = serde_json::from_str(&told).expect("JSON");
+        assert!(
+            told["remedy"]
+                .as_str()
+                .is_some_and(|remedy| !remedy.is_empty()),
+            "{told}"
+        );
+        assert!(
+            told["detail"]
+                .as_str()
+                .is_some_and(|detail| detail.len() < 500),
+            "{told}"
+        );
+    }
+    // A url may be as long as it likes, if it is one.
+    operator.purge(&json!({"url": long}));
+    for query in [
+        "limit=0",
+        "limit=1001",
+        "limit=x",
+        "order=up",
+        "after=12",
+        "tag=a&host=b",
+        "x=1",
+    ] {
+        let response = operator.ask("GET", &format!("/v1/entries?{query}"), None);
+        assert_eq!(response.status, 400, "{query}: {}", response.text());
+    }
+    assert_eq!(operator.ask("GET", "/", None).status, 404);
+    assert_eq!(operator.ask("DELETE", "/v1/purges", None).status, 405);
+    proxy.get("/").assert_hit();
+}
+
+#[test]
+fn who_is_told_to_drain_finishes_and_ends() {
+    let origin = counting();
+    let (mut proxy, admin) = Proxy::operated(&origin, &[]);
+    let operator = Operator::at(admin);
+    assert_eq!(operator.get("/v1/ready")["ready"], true);
+    assert_eq!(operator.ask("POST", "/v1/drain", None).status, 202);
+    assert!(proxy.wait().success());
+    assert!(proxy.output().contains("finishing the requests under way"));
+}
+
+#[test]
+fn the_interface_is_no_part_of_the_listener_for_visitors() {
+    let origin = Origin::start();
+    origin
+        .on("/v1/stats")
+        .reply(Reply::new(200).body("the application's"));
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    proxy.get("/v1/stats").assert_is(200, "the application's");
+    let mut client = Client::connect(admin);
+    client.send(request("GET", "/v1/stats", &[]));
+    assert_eq!(client.response().status, 403, "by another name");
+}
+
+/// Holds an answer against what the description says of it.
+fn check_described(description: &Value, operation: &Value, response: &Response) {
+    let status = response.status.to_string();
+    let mut answer = &operation["responses"][&status];
+    if let Some(shared) = answer["$ref"].as_str() {
+        answer = description.pointer(&shared[1..]).expect("a response");
+    }
+    let kind = response.field("content-type").expect("a type");
+    let kind = kind.split(';').next().expect("a type");
+    let schema = &answer["content"][kind]["schema"];
+    assert!(
+        schema.is_object(),
+        "{status} {kind} is not described: {operation}"
+    );
+    if kind == "text/plain" {
+        return;
+    }
+    let mut schema = schema.clone();
+    schema["components"] = description["components"].clone();
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let told: Value = serde_json::from_str(&response.text()).expect("JSON");
+    let wrong: Vec<_> = validator
+        .iter_errors(&told)
+        .map(|error| error.to_string())
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:?}\n{told}");
+}
+
+#[test]
+fn everything_that_is_described_is_there_and_is_as_it_is_described() {
+    let origin = counting();
+    let directory =
+        std::env::temp_dir().join(format!("microcache-described-{}", std::process::id()));
+    let disk = format!("{},10MiB", directory.display());
+    let (proxy, admin) = Proxy::operated(&origin, &["--disk", &disk]);
+    proxy.get("/");
+    let operator = Operator::at(admin);
+    let description = operator.get("/v1/openapi.json");
+    let paths = description["paths"].as_object().expect("paths");
+    let mut asked = 0;
+    for (path, methods) in paths.iter().filter(|(path, _)| *path != "/v1/drain") {
+        for (method, operation) in methods.as_object().expect("methods") {
+            let all = json!({"url": url("/"), "prefix": url("/x"), "host": "a", "tag": "b", "everything": true});
+            let body = (method == "post").then(|| all.to_string());
+            let response = operator.ask(&method.to_uppercase(), path, body.as_deref());
+            assert!(response.status < 300, "{method} {path}: {response:?}");
+            check_described(&description, operation, &response);
+            asked += 1;
+        }
+    }
+    let purges = &paths["/v1/purges"];
+    let refused = operator.ask("POST", "/v1/purges", Some("{}"));
+    check_described(&description, &purges["post"], &refused);
+    let soft = operator.ask("POST", "/v1/purges", Some(r#"{"tag": "a", "soft": true}"#));
+    check_described(&description, &purges["post"], &soft);
+    check_described(
+        &description,
+        &purges["get"],
+        &operator.ask("GET", "/v1/purges", None),
+    );
+    for parameter in paths["/v1/entries"]["get"]["parameters"]
+        .as_array()
+        .expect("parameters")
+    {
+        let name = parameter["name"].as_str().expect("a name");
+        let value = match name {
+            "url" | "prefix" => "http://a/",
+            "order" => "size",
+            "tier" => "disk",
+            "after" => continue,
+            _ => "1",
+        };
+        let target = format!("/v1/entries?{name}={value}");
+        let response = operator.ask("GET", &target, None);
+        assert_eq!(response.status, 200, "{target}: {response:?}");
+        check_described(&description, &paths["/v1/entries"]["get"], &response);
+    }
+    let drained = operator.ask("POST", "/v1/drain", None);
+    check_described(&description, &paths["/v1/drain"]["post"], &drained);
+    assert_eq!(asked, 8);
+    drop(proxy);
+    std::fs::remove_dir_all(&directory).expect("removed");
+}
