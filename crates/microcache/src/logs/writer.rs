@@ -229,3 +229,88 @@ impl Writing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A log in a file that is gone at the end of the test, as its thread would write it.
+    struct World {
+        path: PathBuf,
+        writing: Writing,
+    }
+
+    impl World {
+        fn on(name: &str, text: &str) -> Self {
+            let name = format!("microcache-log-{}-{name}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            fs::write(&path, text).expect("a file");
+            let place = LogPlace::File(path.clone());
+            let mut writing = Writing {
+                sink: Sink::open(&place).expect("a log"),
+                place: Arc::new(place),
+                queue: Arc::new(Queue::new(1 << 16)),
+                unwritten: VecDeque::new(),
+                begun: 0,
+                trouble: None,
+                looked_at: Instant::now(),
+            };
+            writing.end_broken_line();
+            Self { path, writing }
+        }
+
+        fn bring(&mut self, text: &str) {
+            self.writing.unwritten.push_back(Piece {
+                bytes: text.as_bytes().to_vec(),
+                lines: text.lines().count() as u64,
+            });
+        }
+
+        fn text(&self) -> String {
+            fs::read_to_string(&self.path).expect("a log")
+        }
+    }
+
+    impl Drop for World {
+        fn drop(&mut self) {
+            drop(fs::remove_file(&self.path));
+        }
+    }
+
+    #[test]
+    fn a_line_that_another_process_left_unfinished_is_ended_first() {
+        for (before, expected) in [
+            ("half a", "half a\none\n"),
+            ("a\n", "a\none\n"),
+            ("", "one\n"),
+        ] {
+            let mut world = World::on("ended", before);
+            world.bring("one\n");
+            world.writing.write_all(true);
+            assert_eq!(world.text(), expected);
+        }
+    }
+
+    #[test]
+    fn a_line_that_was_written_in_part_is_whole_in_the_new_file() {
+        for (begun, expected) in [
+            (0, "one\ntwo\nthree\nfour\n"),
+            (2, "one\ntwo\nthree\nfour\n"),
+            (4, "two\nthree\nfour\n"),
+            (6, "two\nthree\nfour\n"),
+            (9, "three\nfour\n"),
+        ] {
+            let mut world = World::on("whole", "");
+            world.bring("one\ntwo\nthree\n");
+            world.bring("four\n");
+            world.writing.begun = begun;
+            fs::remove_file(&world.path).expect("it is there");
+            world.writing.reopen();
+            world.writing.write_all(true);
+            assert_eq!(world.text(), expected, "{begun}");
+        }
+    }
+}
