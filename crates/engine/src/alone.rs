@@ -129,7 +129,7 @@ impl Engine {
                 tokio::spawn(
                     async move { engine.fill(leader, &filling, body, number, None).await },
                 );
-                let fields = Fields::new(&incoming.fields);
+                let fields = incoming.fields.fields();
                 return Ok(copy.respond(fields, &facts, now, cache_status));
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use microcache_policy::key::kept_target;
 use microcache_policy::vary::{self, Selection};
 use microcache_policy::{
-    CacheStatus, Detail, Fields, OriginView, RequestFacts, Reuse, Time, in_use_until, reuse,
+    CacheStatus, Detail, OriginView, RequestFacts, Reuse, Time, in_use_until, reuse,
 };
 use microcache_store::Hit;
 use tokio::sync::oneshot;
@@ -292,7 +292,7 @@ impl Engine {
         Some(Ok(match verdict {
             Verdict::Storable(copy) => {
                 let now = self.clock.now();
-                copy.respond(Fields::new(&incoming.fields), &facts, now, cache_status)
+                copy.respond(incoming.fields.fields(), &facts, now, cache_status)
             }
             Verdict::Confirmed(hit) => {
                 cache_status.fwd_status = Some(304);
@@ -337,7 +337,7 @@ impl Engine {
         cache_status: CacheStatus,
     ) -> Response {
         let now = self.clock.now();
-        let fields = Fields::new(&incoming.fields);
+        let fields = incoming.fields.fields();
         Reusable::stored(hit.clone()).respond(
             fields,
             facts,
@@ -361,7 +361,7 @@ impl Engine {
                 (&hit.lifetime, &hit.vary, &hit.selection)
             }
         };
-        let fields = Fields::new(&incoming.fields);
+        let fields = incoming.fields.fields();
         let view = incoming.origin_view(&self.routes[question.why.route].rules);
         let mut selection = Selection::new();
         vary::select(vary, &view, &mut selection);

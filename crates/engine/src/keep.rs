@@ -10,8 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_policy::vary::{self, Selection, VaryNames};
 use microcache_policy::{
-    CacheKind, CacheStatus, Detail, Fields, FieldsBuf, Lifetime, OriginView, RequestFacts,
-    ResponseFacts, Rules, Storable, Time, TooManyTags, date, fields_to_store, storable,
+    CacheKind, CacheStatus, Detail, FieldBlock, Fields, FieldsBuf, Lifetime, OriginView,
+    RequestFacts, ResponseFacts, Rules, Storable, Time, TooManyTags, date, fields_to_store,
+    storable,
 };
 use microcache_store::{Claimed, Spooling, Stored, TagNumbers};
 use tokio::time::{Instant, timeout};
@@ -31,7 +32,7 @@ use crate::serve::{Engine, Route};
 pub(crate) struct LeadersCopy {
     pub(crate) filling: Arc<Filling>,
     reader: FillReader,
-    fields: Bytes,
+    fields: FieldBlock,
 }
 
 impl LeadersCopy {
@@ -81,7 +82,7 @@ impl Engine {
         let reader = fill.reader().expect("nothing has been let go of yet");
         let filling = Filling {
             status: response.status,
-            fields: keepable.fields.into_block().into(),
+            fields: keepable.fields.into(),
             length: response.length,
             lifetime: keepable.lifetime,
             vary,
@@ -95,7 +96,7 @@ impl Engine {
         let copy = LeadersCopy {
             filling: Arc::new(filling),
             reader,
-            fields: response.fields.into_block().into(),
+            fields: response.fields.into(),
         };
         (copy, response.body)
     }
@@ -216,7 +217,7 @@ impl Engine {
         let with_body = |body: Bytes| {
             Stored::new(
                 filling.status,
-                &filling.fields,
+                filling.fields.fields(),
                 body.into(),
                 filling.lifetime,
                 filling.vary.clone(),
@@ -345,7 +346,7 @@ impl Engine {
         vary::select(&vary, request, &mut selection);
         Stored::new(
             stored.status,
-            fields.fields().as_block(),
+            fields.fields(),
             stored.body.clone(),
             lifetime,
             vary,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use microcache_policy::key::Scheme;
 use microcache_policy::status::CacheStatus;
-use microcache_policy::{Fields, FieldsBuf, OriginView, Rules};
+use microcache_policy::{FieldBlock, Fields, FieldsBuf, OriginView, Rules};
 
 use crate::body::Body;
 use crate::client::ClientConnection;
@@ -83,7 +83,7 @@ pub struct Incoming {
     /// The raw path and query.
     pub target: Bytes,
     /// The client's field lines.
-    pub fields: Bytes,
+    pub fields: FieldBlock,
     /// The address of the client, as the origin is told it.
     pub address: Arc<str>,
     /// The field lines to send on.
@@ -105,7 +105,7 @@ pub struct Incoming {
 /// Who brought a response: as much of the request as [`OriginView`] takes.
 #[derive(Clone, Debug)]
 pub struct Asker {
-    fields: Bytes,
+    fields: FieldBlock,
     address: Arc<str>,
     vouched: bool,
 }
@@ -114,7 +114,7 @@ impl Asker {
     /// What the origin saw of the request on a route with these rules.
     pub fn origin_view<'a>(&'a self, rules: &'a Rules) -> OriginView<'a> {
         OriginView {
-            fields: Fields::new(&self.fields),
+            fields: self.fields.fields(),
             rules,
             address: &self.address,
             vouched: self.vouched,
@@ -163,7 +163,7 @@ impl Incoming {
             scheme: self.scheme,
             host: &self.host,
             target: &self.target,
-            fields: Fields::new(&self.fields),
+            fields: self.fields.fields(),
             address: &self.address,
             has_body: !matches!(self.body, Body::Empty),
             upgrade: self.upgrade,
@@ -180,7 +180,7 @@ pub struct Response {
     pub status: u16,
     /// End-to-end field lines but for those that follow here; `None` if they are those of the
     /// stored response that is the body. A hit then holds on to one thing only.
-    pub fields: Option<Bytes>,
+    pub fields: Option<FieldBlock>,
     /// `Age` in seconds, of a response that was stored.
     pub age: Option<u64>,
     /// What the cache did.
@@ -198,10 +198,10 @@ pub struct Response {
 impl Response {
     /// The field lines.
     pub fn fields(&self) -> Fields<'_> {
-        Fields::new(match (&self.fields, &self.body) {
-            (Some(fields), _) => fields,
-            (None, Body::Stored(hit)) => &hit.fields,
-            (None, _) => &[],
-        })
+        match (&self.fields, &self.body) {
+            (Some(fields), _) => fields.fields(),
+            (None, Body::Stored(hit)) => hit.fields(),
+            (None, _) => Fields::default(),
+        }
     }
 }

@@ -40,7 +40,7 @@ impl Engine {
         }
         Some(Memory::hold(Stored::new(
             response.status,
-            fields.fields().as_block(),
+            fields.fields(),
             page.body.into(),
             lifetime,
             VaryNames::default(),

@@ -1,10 +1,9 @@
 //! From a response that may be reused to the answer this client gets: preconditions, ranges, HEAD.
 
-use bytes::Bytes;
 use microcache_policy::range::{RangeVerdict, range};
 use microcache_policy::status::CacheStatus;
 use microcache_policy::validate::{Precondition, not_modified_keeps, precondition};
-use microcache_policy::{Fields, FieldsBuf, Lifetime, RequestFacts, Time};
+use microcache_policy::{FieldBlock, Fields, FieldsBuf, Lifetime, RequestFacts, Time};
 use microcache_store::Hit;
 
 use crate::body::Body;
@@ -19,7 +18,7 @@ use crate::outcome::Outcome;
 pub(crate) struct Reusable<'a> {
     status: u16,
     /// `None`: those of the stored response.
-    fields: Option<&'a Bytes>,
+    fields: Option<&'a FieldBlock>,
     lifetime: Lifetime,
     length: Option<u64>,
     content: Content,
@@ -46,7 +45,7 @@ impl<'a> Reusable<'a> {
     }
 
     /// The same with fields of its own.
-    pub(crate) fn first(filling: &'a Filling, fields: &'a Bytes, reader: FillReader) -> Self {
+    pub(crate) fn first(filling: &'a Filling, fields: &'a FieldBlock, reader: FillReader) -> Self {
         Self {
             status: filling.status,
             fields: Some(fields),
@@ -130,11 +129,11 @@ impl<'a> Reusable<'a> {
     }
 
     fn fields(&self) -> Fields<'_> {
-        Fields::new(match (&self.content, self.fields) {
-            (_, Some(fields)) => fields,
-            (Content::Stored(hit), None) => &hit.fields,
-            (Content::Arriving(_), None) => &[],
-        })
+        match (&self.content, self.fields) {
+            (_, Some(fields)) => fields.fields(),
+            (Content::Stored(hit), None) => hit.fields(),
+            (Content::Arriving(_), None) => Fields::default(),
+        }
     }
 }
 
@@ -157,16 +156,16 @@ impl Content {
     }
 }
 
-fn not_modified_fields(stored: Fields<'_>) -> Bytes {
+fn not_modified_fields(stored: Fields<'_>) -> FieldBlock {
     let mut kept = FieldsBuf::with_capacity(stored.as_block().len());
     kept.extend_if(stored, |name, _| not_modified_keeps(name));
-    kept.into_block().into()
+    kept.into()
 }
 
-fn with_content_range(stored: Fields<'_>, value: &str) -> Bytes {
+fn with_content_range(stored: Fields<'_>, value: &str) -> FieldBlock {
     let mut fields = FieldsBuf::from(stored);
     fields.set("Content-Range", value);
-    fields.into_block().into()
+    fields.into()
 }
 
 /// The origin's answer, for this client alone.
@@ -179,7 +178,7 @@ pub(crate) fn passed_on(
     cache_status.fwd_status = Some(origin.status);
     Response {
         status: origin.status,
-        fields: Some(origin.fields.into_block().into()),
+        fields: Some(origin.fields.into()),
         age: None,
         cache_status,
         length: origin.length,

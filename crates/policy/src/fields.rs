@@ -12,7 +12,9 @@ pub struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// A view of `block`, which must be lines of `Name:value\r\n` (white space around the value
-    /// is allowed). Whoever reads from a network validates first; a line without a colon is skipped.
+    /// is allowed). This is for the one who reads lines from the network and has checked each of them;
+    /// everybody else has a view of a [`FieldsBuf`] or of a [`FieldBlock`](crate::FieldBlock). A line
+    /// without a colon is skipped.
     pub const fn new(block: &'a [u8]) -> Self {
         Self { block }
     }
@@ -204,11 +206,6 @@ impl FieldsBuf {
         Self {
             block: Vec::with_capacity(block + 256),
         }
-    }
-
-    /// Takes over a block that is already lines of `Name: value\r\n`.
-    pub const fn from_block(block: Vec<u8>) -> Self {
-        Self { block }
     }
 
     /// The block itself.

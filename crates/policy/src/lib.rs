@@ -7,6 +7,7 @@ pub mod cookies;
 pub mod date;
 pub mod detail;
 pub mod etag;
+pub mod field_block;
 pub mod fields;
 pub mod hop;
 pub mod impersonal;
@@ -50,6 +51,7 @@ mod safe_rules;
 mod testing;
 
 pub use detail::Detail;
+pub use field_block::FieldBlock;
 pub use fields::{Fields, FieldsBuf};
 pub use hop::end_to_end;
 pub use invalidate::{invalidates, locations};

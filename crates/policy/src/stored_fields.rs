@@ -29,7 +29,7 @@ pub fn fields_to_store(response: &ResponseFacts<'_>) -> FieldsBuf {
 
 /// Whether a block can be sent as it stands in a response's head: whole lines, none of which frames
 /// a body or speaks of a connection. For blocks that were kept where others can write.
-pub fn is_stored_form(block: &[u8]) -> bool {
+pub(crate) fn is_stored_form(block: &[u8]) -> bool {
     block.split_inclusive(|&b| b == b'\n').all(|line| {
         let Some((line, colon)) = line
             .strip_suffix(b"\r\n")

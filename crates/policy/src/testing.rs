@@ -23,7 +23,7 @@ pub(crate) fn fields(lines: &str) -> FieldsBuf {
         block.extend_from_slice(line.trim().as_bytes());
         block.extend_from_slice(b"\r\n");
     }
-    FieldsBuf::from_block(block)
+    FieldsBuf::from(Fields::new(&block))
 }
 
 /// The facts of a GET without body.

@@ -4,9 +4,8 @@
 //! checksum, and a checksum over itself.
 
 use bytes::Bytes;
-use microcache_policy::stored_fields::is_stored_form;
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{Lifetime, Time};
+use microcache_policy::{FieldBlock, Lifetime, Time};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::content::Content;
@@ -75,7 +74,7 @@ pub struct Head {
     /// What they said.
     pub selection: Bytes,
     /// The field lines.
-    pub fields: Bytes,
+    pub fields: FieldBlock,
     /// When the request was sent that brought it.
     pub began: Time,
     pub(crate) body_sum: u64,
@@ -92,7 +91,7 @@ pub fn encode(key: &[u8], stored: &Stored, body_len: u64, body_sum: u64) -> Byte
         key,
         stored.vary.as_bytes(),
         &stored.selection,
-        &stored.fields,
+        stored.fields().as_block(),
         &tags,
     ];
     let numbers = [body_len, body_sum, stored.began.as_millis(), 0];
@@ -173,7 +172,7 @@ impl Head {
         let mut parts = bytes.slice(FIXED..);
         let [key, vary, selection, fields, tags] = lengths.map(|length| parts.split_to(length));
         // A checksum is no proof of origin: a shared tier may hold what somebody else wrote.
-        if status != VARIES && !(200..=599).contains(&status) || !is_stored_form(&fields) {
+        if status != VARIES && !(200..=599).contains(&status) {
             return Err(Corrupt::Value);
         }
         Ok(Self {
@@ -184,7 +183,7 @@ impl Head {
             lifetime: Lifetime::from_bytes(&lifetime).ok_or(Corrupt::Value)?,
             vary: VaryNames::from_bytes(&vary).ok_or(Corrupt::Value)?,
             selection,
-            fields,
+            fields: FieldBlock::of_stored(fields).ok_or(Corrupt::Value)?,
             tags: TagNumbers::from_bytes(&tags).ok_or(Corrupt::Value)?,
             generation,
             began: Time::from_millis(began),
@@ -232,7 +231,7 @@ impl Head {
         }
         let stored = Stored::new(
             self.status,
-            &self.fields,
+            self.fields.fields(),
             body,
             self.lifetime,
             self.vary,
@@ -256,12 +255,13 @@ fn head_checksum(fixed: &[u8], parts: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use microcache_policy::Fields;
     use proptest::prelude::*;
 
     fn stored(fields: &[u8], body: Vec<u8>, selection: &[u8]) -> Stored {
         Stored::new(
             200,
-            fields,
+            Fields::new(fields),
             Content::Bytes(body.into()),
             Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]).expect("all zeros is a lifetime"),
             VaryNames::default(),

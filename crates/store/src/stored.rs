@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{Fields, Lifetime, Millis, Rules, Time};
+use microcache_policy::{FieldBlock, Fields, Lifetime, Millis, Rules, Time};
 
 use crate::content::Content;
 use crate::key_notes::Learnt;
@@ -17,7 +17,7 @@ pub struct Stored {
     /// The status code.
     pub status: u16,
     /// The field lines as they will be sent; no framing, no `Age`.
-    pub fields: Bytes,
+    pub fields: FieldBlock,
     /// The whole body.
     pub body: Content,
     /// How long it may be used.
@@ -64,7 +64,7 @@ impl Stored {
     /// Puts a response together.
     pub fn new(
         status: u16,
-        fields: &[u8],
+        fields: Fields<'_>,
         body: Content,
         lifetime: Lifetime,
         vary: VaryNames,
@@ -75,12 +75,7 @@ impl Stored {
             Content::Bytes(bytes) if bytes.len() <= Self::COMPACT => bytes,
             _ => &[],
         };
-        let mut together = BytesMut::with_capacity(fields.len() + selection.len() + own.len());
-        together.extend_from_slice(fields);
-        together.extend_from_slice(selection);
-        together.extend_from_slice(own);
-        let mut together = together.freeze();
-        let fields = together.split_to(fields.len());
+        let (fields, mut together) = FieldBlock::copied_with(fields, &[selection, own]);
         let selection = together.split_to(selection.len());
         let body = if own.is_empty() {
             body
@@ -133,7 +128,7 @@ impl Stored {
 
     /// The field lines.
     pub fn fields(&self) -> Fields<'_> {
-        Fields::new(&self.fields)
+        self.fields.fields()
     }
 
     /// What it tells about its key.
@@ -222,7 +217,7 @@ impl Stored {
 
     /// The bytes this response owns, beside the struct itself.
     pub fn heap_size(&self) -> usize {
-        self.fields.len()
+        self.fields().as_block().len()
             + self.selection.len()
             + self.body.heap_size()
             + self.vary.as_bytes().len()
@@ -240,7 +235,7 @@ mod tests {
         let vary = VaryNames::default();
         let one = Stored::new(
             200,
-            b"",
+            Fields::default(),
             Content::default(),
             lifetime,
             vary,

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use microcache_policy::{Millis, Time};
+use microcache_policy::{FieldBlock, Millis, Time};
 use microcache_store::{EntryId, Key, Stored, TagNumbers, TierError};
 use tokio::task::yield_now;
 
@@ -68,7 +68,7 @@ pub struct Entry {
     /// The status code.
     pub status: u16,
     /// Its field lines.
-    pub fields: Bytes,
+    pub fields: FieldBlock,
     /// Bytes, body and head together.
     pub size: u64,
     /// Milliseconds since it was received.
@@ -245,7 +245,7 @@ fn of_stored(key: &Key, stored: &Stored, now: Time) -> Entry {
         selection: stored.selection.clone(),
         status: stored.status,
         fields: stored.fields.clone(),
-        size: stored.body.len() + stored.fields.len() as u64,
+        size: stored.body.len() + stored.fields().as_block().len() as u64,
         age: now.since(stored.lifetime.response_time()),
         ttl: stored.lifetime.ttl(now),
         uses: stored.uses(),

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{Detail, Fields, Lifetime, Rules, Time};
+use microcache_policy::{Detail, FieldBlock, Fields, Lifetime, Rules, Time};
 use microcache_store::{Hit, Key, Learnt, TagNumbers};
 use tokio::time::Instant;
 
@@ -71,7 +71,7 @@ impl Filling {
     /// What it tells about its key.
     pub(crate) fn learnt<'a>(&'a self, rules: &'a Rules) -> Learnt<'a> {
         Learnt {
-            fields: Fields::new(&self.fields),
+            fields: self.fields.fields(),
             rules,
             vary: &self.vary,
             selection: &self.selection,
@@ -92,7 +92,7 @@ impl Answer {
     /// The field lines that everyone gets.
     pub(crate) fn fields(&self) -> Fields<'_> {
         match self {
-            Self::Filling(filling) => Fields::new(&filling.fields),
+            Self::Filling(filling) => filling.fields.fields(),
             Self::Confirmed(hit) | Self::Found(hit, _) => hit.fields(),
         }
     }
@@ -104,7 +104,7 @@ pub struct Filling {
     /// The status code.
     pub status: u16,
     /// The field lines as they will be sent and stored.
-    pub fields: Bytes,
+    pub fields: FieldBlock,
     /// The body's length, if the origin has said.
     pub length: Option<u64>,
     /// How long it may be used.

@@ -47,7 +47,7 @@ pub(super) fn stored(key: &Key, lines: &str, at: Time) -> Stored {
     let tags = tag_numbers(key, tags.iter());
     let body = Bytes::from_static(b"body").into();
     let names = VaryNames::default();
-    Stored::new(200, fields.as_block(), body, lifetime, names, b"", at).with_tags(tags)
+    Stored::new(200, fields, body, lifetime, names, b"", at).with_tags(tags)
 }
 
 /// A request without fields.

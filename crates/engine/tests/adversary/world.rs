@@ -279,7 +279,7 @@ fn page(failed: &NoResponse, now: Time) -> Response {
     };
     Response {
         status,
-        fields: Some(fields.into_block().into()),
+        fields: Some(fields.into()),
         age: None,
         cache_status: failed.cache_status,
         length: Some(0),

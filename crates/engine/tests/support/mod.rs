@@ -70,7 +70,7 @@ pub(crate) fn incoming(
         host: Bytes::from_static(host.as_bytes()),
         target,
         address: CLIENT.into(),
-        fields: Bytes::copy_from_slice(fields.fields().as_block()),
+        fields: fields.clone().into(),
         outgoing: fields,
         body: Body::Empty,
         length: None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{Method, Version};
 use microcache_engine::{Body, Outcome, Request, Response};
-use microcache_policy::{CacheStatus, Fields, Time};
+use microcache_policy::{CacheStatus, Time};
 
 use super::{OwnedHead, Peer};
 use crate::shared::Shared;
@@ -156,7 +156,7 @@ impl Drop for Open {
             scheme: self.peer.scheme,
             host: &head.host,
             target: &head.target,
-            fields: Fields::new(&head.fields),
+            fields: head.fields.fields(),
             address: self.peer.address(),
             has_body: head.has_body,
             upgrade: head.upgrade,

@@ -26,7 +26,7 @@ pub(crate) fn answer(request: &Request<'_>, now: Time) -> Option<Response> {
     };
     Some(Response {
         status,
-        fields: Some(fields.into_block().into()),
+        fields: Some(fields.into()),
         age: None,
         cache_status: CacheStatus {
             detail: Some(Detail::MaxForwards),

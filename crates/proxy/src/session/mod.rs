@@ -18,14 +18,14 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{Method, Version};
 use microcache_engine::{
     Body, ClientConnection, Incoming, Interims, Outcome, Question, Refresh, Request, Response,
     Served,
 };
 use microcache_policy::key::normal_host;
-use microcache_policy::{Fields, RequestRules, Scheme, Time};
+use microcache_policy::{FieldBlock, Fields, RequestRules, Scheme, Time};
 
 use crate::notices::Kind;
 use crate::shared::Shared;
@@ -65,7 +65,7 @@ struct OwnedHead {
     method: Method,
     host: Bytes,
     target: Bytes,
-    fields: Bytes,
+    fields: FieldBlock,
     has_body: bool,
     upgrade: bool,
 }
@@ -263,7 +263,7 @@ impl Session {
 
     /// What the engine needs to ask the origin, on behalf of nobody yet.
     fn incoming(&self, head: OwnedHead, rules: &RequestRules, body: Body) -> Incoming {
-        let fields = Fields::new(&head.fields);
+        let fields = head.fields.fields();
         let mut outgoing = outgoing(
             &head.method,
             fields,
@@ -299,16 +299,12 @@ impl Session {
 impl OwnedHead {
     /// One allocation for all of it but the host, which goes on as it is keyed.
     fn copied(request: &Request<'_>) -> Self {
-        let fields = request.fields.as_block();
-        let mut all = BytesMut::with_capacity(fields.len() + request.target.len());
-        all.extend_from_slice(fields);
-        all.extend_from_slice(request.target);
-        let mut all = all.freeze();
+        let (fields, target) = FieldBlock::copied_with(request.fields, &[request.target]);
         Self {
             method: request.method.clone(),
-            fields: all.split_to(fields.len()),
+            fields,
             host: normal_host(request.scheme, request.host).into(),
-            target: all,
+            target,
             has_body: request.has_body,
             upgrade: request.upgrade,
         }

@@ -82,7 +82,7 @@ fn plain(status: u16, text: &str, cache_status: CacheStatus, now: Time) -> Respo
     let body = Bytes::from(format!("{text}\n"));
     Response {
         status,
-        fields: Some(fields.into_block().into()),
+        fields: Some(fields.into()),
         age: None,
         cache_status,
         length: Some(body.len() as u64),

@@ -446,7 +446,7 @@ mod tests {
         lifetime[16..24].copy_from_slice(&fresh_for.to_le_bytes());
         Memory::hold(Stored::new(
             200,
-            b"Vary: A\r\n",
+            Fields::new(b"Vary: A\r\n"),
             bytes::Bytes::from_static(b"body").into(),
             Lifetime::from_bytes(&lifetime).expect("a lifetime"),
             vary,
@@ -569,7 +569,7 @@ mod tests {
             let vary = VaryNames::default();
             Memory::hold(Stored::new(
                 status,
-                b"",
+                Fields::default(),
                 bytes::Bytes::from(body).into(),
                 lifetime,
                 vary,

@@ -261,8 +261,8 @@ impl Drop for Ending {
 
 #[cfg(test)]
 mod tests {
-    use microcache_policy::Lifetime;
     use microcache_policy::vary::VaryNames;
+    use microcache_policy::{Fields, Lifetime};
     use tokio::runtime::Handle;
     use tokio::sync::Semaphore;
 
@@ -298,7 +298,15 @@ mod tests {
         let lifetime = Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]);
         let lifetime = lifetime.expect("all zeros is a lifetime");
         let (vary, began) = (VaryNames::default(), Time::from_secs(1));
-        Stored::new(200, b"", Content::default(), lifetime, vary, b"", began)
+        Stored::new(
+            200,
+            Fields::default(),
+            Content::default(),
+            lifetime,
+            vary,
+            b"",
+            began,
+        )
     }
 
     fn dropped(tiers: &Tiers) -> u64 {

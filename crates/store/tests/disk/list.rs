@@ -1,7 +1,7 @@
 //! Entries page by page, and the removal of those that were seen.
 
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{Lifetime, Time};
+use microcache_policy::{Fields, Lifetime, Time};
 use microcache_store::{Listed, LocalTier, Stored, encoding};
 
 use super::*;
@@ -84,7 +84,7 @@ fn a_head_says_what_is_stored() {
     let lifetime = lifetime.expect("all zeros is a lifetime");
     let stored = Stored::new(
         404,
-        b"Server: a\r\n",
+        Fields::new(b"Server: a\r\n"),
         Content::default(),
         lifetime,
         VaryNames::default(),
@@ -106,7 +106,7 @@ fn a_head_says_what_is_stored() {
         (&head.key[..], head.status, head.body_len),
         (&b"key"[..], 404, 4)
     );
-    assert_eq!(head.fields, &b"Server: a\r\n"[..]);
+    assert_eq!(head.fields.fields().as_block(), b"Server: a\r\n");
     assert_eq!(head.selection, &b"selection"[..]);
     assert_eq!(head.began, Time::from_secs(9));
     assert_eq!(head.lifetime, lifetime);

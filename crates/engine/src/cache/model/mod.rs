@@ -12,7 +12,7 @@ use std::env;
 use std::sync::Arc;
 use std::time::Duration;
 
-use microcache_policy::{Fields, Time};
+use microcache_policy::Time;
 use microcache_store::Stored;
 use parking_lot::Mutex;
 use tokio::task::yield_now;
@@ -268,7 +268,7 @@ impl World {
     /// What is listed has not been purged.
     async fn list(&mut self, at: usize) {
         for fields in self.processes[at].listed().await {
-            let number = number_in(Fields::new(&fields));
+            let number = number_in(fields.fields());
             let page = self.fetches[number].page;
             let purge = self.named(at, number, self.step, |purge| !purge.is_soft());
             assert!(purge.is_none(), "step {}: {page:?} {purge:?}", self.step);

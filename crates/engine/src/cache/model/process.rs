@@ -5,8 +5,7 @@ use std::mem;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bytes::Bytes;
-use microcache_policy::{Fields, Rules};
+use microcache_policy::{FieldBlock, Fields, Rules};
 use microcache_store::{AnyTier, Claimed, EntryId, Hit, Stored, TierLimits, Tiers, Turn};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -302,7 +301,7 @@ impl Process {
     }
 
     /// The field lines of all that is listed.
-    pub(super) async fn listed(&self) -> Vec<Bytes> {
+    pub(super) async fn listed(&self) -> Vec<FieldBlock> {
         let wanted = Wanted::default();
         let memory = self.cache.entries(&wanted, Order::Key, None, 1_000).await;
         let mut entries = memory.entries;

@@ -1,0 +1,93 @@
+//! Field lines that are kept: checked when they came in, and as they stand from then on.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::fields::{Fields, FieldsBuf};
+use crate::stored_fields::is_stored_form;
+
+/// A block of whole, well-formed field lines that many can hold. There is no way to make one of bytes
+/// that nobody has checked, so whoever is given one writes it out as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldBlock(Bytes);
+
+impl FieldBlock {
+    /// Reads the fields of a stored response from where others can write. `None` if they could not be
+    /// sent as they stand in a response's head: whole lines, none of which frames a body or speaks of a
+    /// connection.
+    pub fn of_stored(block: Bytes) -> Option<Self> {
+        is_stored_form(&block).then_some(Self(block))
+    }
+
+    /// A copy of these lines, and one of the other bytes behind it: both in one allocation.
+    pub fn copied_with(fields: Fields<'_>, others: &[&[u8]]) -> (Self, Bytes) {
+        let block = fields.as_block();
+        let length = block.len() + others.iter().map(|one| one.len()).sum::<usize>();
+        let mut together = BytesMut::with_capacity(length);
+        together.extend_from_slice(block);
+        for one in others {
+            together.extend_from_slice(one);
+        }
+        let mut together = together.freeze();
+        (Self(together.split_to(block.len())), together)
+    }
+
+    /// A view of the lines.
+    pub fn fields(&self) -> Fields<'_> {
+        Fields::new(&self.0)
+    }
+}
+
+impl From<FieldsBuf> for FieldBlock {
+    fn from(fields: FieldsBuf) -> Self {
+        Self(fields.into_block().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_be_sent_as_it_stands_is_read() {
+        for (block, expected) in [
+            ("", true),
+            ("A: 1\r\nb:\t2 \r\n", true),
+            ("A: 1", false),
+            ("A: 1\n", false),
+            ("A 1\r\n", false),
+            (": 1\r\n", false),
+            ("A : 1\r\n", false),
+            (" A: 1\r\n", false),
+            ("A: 1\rB: 2\r\n", false),
+            ("A: \0\r\n", false),
+            ("A: 1\r\n\r\n", false),
+            ("Content-Length: 1\r\n", false),
+            ("Transfer-Encoding: chunked\r\n", false),
+            ("Connection: close\r\n", false),
+            ("Age: 1\r\n", false),
+        ] {
+            let read = FieldBlock::of_stored(Bytes::from_static(block.as_bytes()));
+            assert_eq!(read.is_some(), expected, "{block:?}");
+            if let Some(read) = read {
+                assert_eq!(read.fields().as_block(), block.as_bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_is_followed_by_what_comes_with_it() {
+        let fields = Fields::new(b"A: 1\r\n");
+        let (block, rest) = FieldBlock::copied_with(fields, &[b"one", b"", b"two"]);
+        assert_eq!(block.fields(), fields);
+        assert_eq!(&rest[..], b"onetwo");
+    }
+
+    #[test]
+    fn what_is_put_together_is_a_block() {
+        let mut fields = FieldsBuf::new();
+        fields.push("A", "1\r\nB: 2\0");
+        let block = FieldBlock::from(fields);
+        assert_eq!(block.fields().as_block(), b"A: 1  B: 2 \r\n");
+        assert!(FieldBlock::of_stored(Bytes::copy_from_slice(block.fields().as_block())).is_some());
+    }
+}
