@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::option::{About, Form};
 use super::options::{
-    GROUP, HEALTH_CHECK, KEY, LOGS, MATCH, ORIGIN, QUERY, ROUTE, RULES, SERVER, SERVER_ENTRY,
-    SERVERS, TIERS, abouts,
+    ADMIN, GROUP, HEALTH_CHECK, KEY, LOGS, MATCH, ORIGIN, QUERY, ROUTE, RULES, SERVER,
+    SERVER_ENTRY, SERVERS, TIERS, abouts,
 };
 
 const WIDTH: usize = 96;
@@ -27,6 +27,12 @@ pub fn sample() -> String {
     }
     section(&mut out, "The server", "");
     settings(&mut out, &abouts(SERVER));
+    section(
+        &mut out,
+        "Operators",
+        "Purges, statistics and metrics, on an address of their own.",
+    );
+    settings(&mut out, &abouts(ADMIN));
     section(
         &mut out,
         "Logs",
@@ -86,6 +92,13 @@ pub fn reference() -> String {
         "The server",
         "At the top of the file, and flags.",
         &abouts(SERVER),
+        "",
+    );
+    chapter(
+        &mut out,
+        "Operators",
+        "At the top of the file, and flags. Purges, statistics and metrics, see [api](api.md).",
+        &abouts(ADMIN),
         "",
     );
     chapter(

@@ -16,7 +16,7 @@ pub(in crate::config) const ADMIN: &[Opt<Admin>] = &[
             unset: Unset::Says("127.0.0.1:8081 if that is free"),
             example: r#""127.0.0.1:8081""#,
             help: "Where operators connect, or `off`",
-            more: "Purges, statistics and metrics: see operations.md. It is not for visitors: an address that \
+            more: "It is not for visitors: an address that \
                    other machines reach needs `admin_token_file`.",
         },
         set: |admin, v, m| {
