@@ -48,6 +48,8 @@ details! {
     OnlyIfCached = "only-if-cached",
     /// `Max-Forwards`: it was not to go any further than here.
     MaxForwards = "max-forwards",
+    /// It was a purge, as plugins send them.
+    Purge = "purge",
     /// It was sent from here and came back.
     Loop = "loop",
     /// It could not be read.

@@ -34,6 +34,8 @@ pub enum Kind {
     MemoryFull,
     /// A peer speaks like a proxy and is not trusted.
     NotTrusted,
+    /// Somebody asked for a purge who may not.
+    PurgeRefused,
     /// An origin leads back here.
     Loop,
     /// A name does not resolve.
@@ -72,6 +74,7 @@ impl Kind {
             Self::DiskTooSmall => "disk-too-small",
             Self::MemoryFull => "memory-full",
             Self::NotTrusted => "not-trusted",
+            Self::PurgeRefused => "purge-refused",
             Self::Loop => "loop",
             Self::Unresolved => "unresolved",
             Self::Resolved => "resolved",
@@ -97,6 +100,7 @@ impl Kind {
             }
             Self::DiskTooSmall
             | Self::NotTrusted
+            | Self::PurgeRefused
             | Self::Loop
             | Self::Unresolved
             | Self::Failure(_)

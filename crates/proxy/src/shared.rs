@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) timeouts: ClientTimeouts,
     pub(crate) idle_millis: u64,
     pub(crate) trusted_proxies: Vec<Cidr>,
+    /// Who may purge the way plugins do.
+    pub(crate) purge_from: Vec<Cidr>,
     /// Stands in where an HTTP/1.0 client names no host.
     pub(crate) default_host: String,
     pub(crate) pseudonym: Pseudonym,
@@ -85,6 +87,7 @@ impl Shared {
             timeouts: config.timeouts,
             idle_millis: config.timeouts.idle.as_millis() as u64,
             trusted_proxies: config.trusted_proxies.clone(),
+            purge_from: config.purge_from.clone(),
             default_host: default_host
                 .map(|server| format!("{}:{}", server.host, server.port))
                 .unwrap_or_default(),

@@ -14,6 +14,7 @@ mod loops;
 mod memory;
 mod operators;
 mod passing;
+mod plugins;
 mod refusals;
 mod routes;
 mod safe_rules;

@@ -95,6 +95,7 @@ impl<'a> Draft<'a> {
                 limits: Limits::default(),
                 timeouts: ClientTimeouts::default(),
                 trusted_proxies: Vec::new(),
+                purge_from: Vec::new(),
                 tiers: TierConfig::default(),
                 logs: LogConfig::default(),
                 warnings: Report::default(),

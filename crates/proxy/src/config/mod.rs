@@ -68,6 +68,8 @@ pub struct Config {
     pub timeouts: ClientTimeouts,
     /// Peers whose `X-Forwarded-*` and `Forwarded` are believed.
     pub trusted_proxies: Vec<Cidr>,
+    /// Who may purge by `PURGE` and `BAN` where visitors connect; nobody if it is empty.
+    pub purge_from: Vec<Cidr>,
     /// What lies behind memory.
     pub tiers: TierConfig,
     /// What is written down.

@@ -779,6 +779,7 @@ fn what_is_dangerous_is_told_with_its_place() {
         "remove_cookies = \"*\"",
         "set_cookie = \"strip\"",
         "trusted_proxies = [\"10.0.0.0/8\", \"::1\"]",
+        "purge_from = [\"10.0.0.0/8\", \"::1\"]",
         "key = { cookies = \"*\" }",
     ] {
         assert_eq!(
@@ -795,6 +796,7 @@ fn what_is_dangerous_is_told_with_its_place() {
         "set_cookie = \"store\"",
         "trusted_proxies = \"0.0.0.0/0\"",
         "trusted_proxies = \"::/0\"",
+        "purge_from = \"0.0.0.0/0\"",
     ] {
         let told = warnings(&format!("origin = \"http://a\"\n{dangerous}"));
         assert!(

@@ -11,6 +11,7 @@ mod forwarding;
 mod last_hop;
 pub(crate) mod pages;
 mod pseudonym;
+mod purging;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +37,7 @@ pub use finished::{FinalResponse, Finished};
 use forwarding::outgoing;
 pub(crate) use forwarding::{Peer, Strangers};
 pub(crate) use pseudonym::Pseudonym;
+use purging::Purge;
 
 /// What the requests of one connection have in common.
 pub(crate) struct Session {
@@ -74,15 +76,27 @@ struct OwnedHead {
 pub(crate) enum Reply {
     /// This answer. Its body is whole, or lies in a file.
     Now(Response),
-    /// Nothing yet: it has to be taken to the origin, with [`Session::ask`].
+    /// Nothing yet: it takes its time, with [`Session::ask`].
     Ask(Box<Unanswered>),
 }
 
-/// A request that the origin has to be asked about.
+/// A request whose answer has to be waited for.
 pub(crate) struct Unanswered {
-    question: Question,
+    wanted: Wanted,
     head: OwnedHead,
     began: Time,
+}
+
+/// What is waited for.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lies in the box of what is unanswered, and nearly always is the larger one"
+)]
+enum Wanted {
+    /// The origin.
+    Origin(Question),
+    /// A purge, until it is written down.
+    Purge(Purge),
 }
 
 impl Session {
@@ -153,17 +167,34 @@ impl Session {
                 self.refresh(refresh, request);
                 Reply::Now(response)
             }
-            Served::Ask(question) => match last_hop::answer(request, now) {
-                Some(response) => {
-                    counters.count(response.outcome);
-                    Reply::Now(response)
-                }
-                None => Reply::Ask(Box::new(Unanswered {
-                    question,
-                    head: OwnedHead::copied(request),
-                    began: now,
-                })),
-            },
+            Served::Ask(question) => self.before_the_origin(question, request, now),
+        }
+    }
+
+    /// The answer to a request that the cache has none for, if it is ours to give.
+    fn before_the_origin(&self, question: Question, request: &Request<'_>, now: Time) -> Reply {
+        let counters = &self.shared.engine.counters;
+        let later = |wanted| {
+            Reply::Ask(Box::new(Unanswered {
+                wanted,
+                head: OwnedHead::copied(request),
+                began: now,
+            }))
+        };
+        let answer = match self.shared.purge_asked(request, now) {
+            Some(Ok(purge)) => {
+                counters.count(Outcome::Pass);
+                return later(Wanted::Purge(purge));
+            }
+            Some(Err(refused)) => Some(refused),
+            None => last_hop::answer(request, now),
+        };
+        match answer {
+            Some(response) => {
+                counters.count(response.outcome);
+                Reply::Now(response)
+            }
+            None => later(Wanted::Origin(question)),
         }
     }
 
@@ -187,10 +218,14 @@ impl Session {
         announced: Option<Announced>,
     ) -> (Answering, Option<ContentSender>) {
         let Unanswered {
-            question,
+            wanted,
             head,
             began,
         } = *unanswered;
+        let question = match wanted {
+            Wanted::Origin(question) => question,
+            Wanted::Purge(purge) => return self.purge(purge, head, version, began, announced),
+        };
         let engine = &self.shared.engine;
         let rules = &engine.rules(question.route()).request;
         let (body, sender, expectation) = match announced {
@@ -211,6 +246,30 @@ impl Session {
         let answer = Arc::clone(&self.shared.engine).ask(question, incoming);
         let shared = Arc::clone(&self.shared);
         let answering = Answering::new(Box::pin(answer), interims, expectation, shared, account);
+        (answering, sender)
+    }
+
+    /// Carries a purge out. Nobody wants its content: that is not read, and so the connection's last.
+    fn purge(
+        &self,
+        purge: Purge,
+        head: OwnedHead,
+        version: Version,
+        began: Time,
+        announced: Option<Announced>,
+    ) -> (Answering, Option<ContentSender>) {
+        let timeouts = &self.shared.timeouts;
+        let sender = announced.map(|announced| {
+            let allowance = Allowance::new(timeouts.body, timeouts.body_rate);
+            let (_unread, sender, _) =
+                content::channel(announced, allowance, &RequestRules::default());
+            sender
+        });
+        let shared = Arc::clone(&self.shared);
+        let account = self.account(|| head, version, began);
+        let answer = purge.carry_out(Arc::clone(&shared.engine));
+        let answer = Box::pin(async move { Ok(answer.await) });
+        let answering = Answering::new(answer, Interims::default(), None, shared, account);
         (answering, sender)
     }
 

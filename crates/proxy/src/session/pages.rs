@@ -24,6 +24,19 @@ pub(crate) fn leads_back(now: Time) -> Response {
     page(502, text, Detail::Loop, now)
 }
 
+/// To a purge that is in force.
+pub(crate) fn purged(told: &str, now: Time) -> Response {
+    Response {
+        outcome: Outcome::Pass,
+        ..page(200, told.trim_end(), Detail::Purge, now)
+    }
+}
+
+/// To one that is not.
+pub(crate) fn not_purged(status: u16, reason: &str, now: Time) -> Response {
+    page(status, reason, Detail::Purge, now)
+}
+
 /// To a request that ran into a fault of ours. The panic itself is in the log.
 pub(crate) fn panicked(now: Time) -> Response {
     let text = "This request failed. The others go on.";

@@ -99,6 +99,18 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
     },
     Opt {
         about: About {
+            name: "purge_from",
+            form: Form::List("BLOCK"),
+            unset: Unset::Is("[]"),
+            example: r#"["127.0.0.1", "10.0.0.0/8"]"#,
+            help: "Who may purge with PURGE and BAN, as plugins of applications do",
+            more: "Addresses or blocks of them, where the application runs. From all others such requests are refused; if nobody \
+                   is named they go to the application. Whoever a request came through has to be in it too.",
+        },
+        set: set_purge_from,
+    },
+    Opt {
+        about: About {
             name: "max_connections",
             form: Form::Number,
             unset: Unset::Says("what file descriptors allow"),
@@ -357,6 +369,18 @@ fn set_trusted_proxies(config: &mut Config, value: &Value, mistakes: &mut Mistak
                 "everyone is a trusted proxy: any client can say who it is and what it asked for";
             mistakes.warn(
                 Mistake::new(&item.place, what).remedy("name the addresses of your own proxies"),
+            );
+        }
+    }
+}
+
+fn set_purge_from(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
+    config.purge_from = value.each(mistakes, |item| item.parse(Cidr::from_str));
+    for (item, block) in value.items().iter().zip(&config.purge_from) {
+        if block.is_everyone() {
+            let what = "everyone may purge: any visitor can have the application asked for every page again";
+            mistakes.warn(
+                Mistake::new(&item.place, what).remedy("name the addresses of your application"),
             );
         }
     }

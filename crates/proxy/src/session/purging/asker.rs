@@ -1,0 +1,123 @@
+//! Who asks for a purge.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use microcache_engine::Request;
+
+use crate::config::Cidr;
+
+/// Fields in which proxies say whom they ask for, with nothing but addresses in them.
+const CLIENTS: [&str; 5] = [
+    "x-forwarded-for",
+    "x-real-ip",
+    "x-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+];
+
+/// Whether everybody whom a request came from or through is in one of these blocks.
+///
+/// The peer always has to be. What a request says of those before him can only take away: a load
+/// balancer in the block must not let in whoever is behind it, trusted or not; and to lie about
+/// oneself leads nowhere.
+pub(super) fn is_within(blocks: &[Cidr], request: &Request<'_>) -> bool {
+    let is_in = |address: Option<IpAddr>| {
+        address.is_some_and(|address| blocks.iter().any(|block| block.contains(address)))
+    };
+    let fields = request.fields;
+    is_in(request.address.parse().ok())
+        && CLIENTS
+            .iter()
+            .flat_map(|name| fields.all(name))
+            .flat_map(|line| line.split(|&b| b == b','))
+            .all(|member| is_in(address(member)))
+        // Cut without a regard to quotes: what is hidden in some of them is seen too.
+        && fields
+            .all("forwarded")
+            .flat_map(|line| line.split(|&b| b == b',' || b == b';'))
+            .filter_map(forwarded_for)
+            .all(|node| is_in(address(node)))
+}
+
+/// The value of a `for` pair (RFC 7239 §5.2).
+fn forwarded_for(pair: &[u8]) -> Option<&[u8]> {
+    let at = pair.iter().position(|&b| b == b'=')?;
+    let (name, value) = (&pair[..at], &pair[at + 1..]);
+    name.trim_ascii()
+        .eq_ignore_ascii_case(b"for")
+        .then_some(value)
+}
+
+/// An address as proxies write it: in quotes or not, in brackets or not, with a port or not. `None` if
+/// it is none, such as `unknown`.
+fn address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text.trim_ascii()).ok()?;
+    let text = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'))
+        .unwrap_or(text);
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .unwrap_or(text);
+    IpAddr::from_str(bare)
+        .ok()
+        .or_else(|| SocketAddr::from_str(text).ok().map(|at| at.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use microcache_policy::{Fields, Scheme};
+
+    use super::*;
+
+    fn check(peer: &str, fields: &str, expected: bool) {
+        let blocks: Vec<Cidr> = ["10.0.0.0/8", "2001:db8::/32"]
+            .iter()
+            .map(|block| block.parse().unwrap())
+            .collect();
+        let request = Request {
+            address: peer,
+            fields: Fields::new(fields.as_bytes()),
+            ..Request::of_url(Scheme::Http, b"h", b"/")
+        };
+        assert_eq!(is_within(&blocks, &request), expected, "{peer} {fields:?}");
+    }
+
+    #[test]
+    fn the_peer_has_to_be_in_the_block() {
+        check("10.1.2.3", "", true);
+        check("2001:db8::1", "", true);
+        check("11.0.0.1", "", false);
+        check("11.0.0.1", "X-Forwarded-For: 10.0.0.1\r\n", false);
+        check("11.0.0.1", "Forwarded: for=10.0.0.1\r\n", false);
+        check("", "", false);
+    }
+
+    #[test]
+    fn nobody_gets_in_through_a_load_balancer() {
+        let check = |fields: &str, expected| check("10.0.0.1", fields, expected);
+        check("X-Forwarded-For: 10.0.0.2, 10.0.0.3\r\n", true);
+        check("X-Forwarded-For: 10.0.0.2:4711\r\n", true);
+        check("X-Forwarded-For: 6.6.6.6\r\n", false);
+        check("X-Forwarded-For: 10.0.0.2, 6.6.6.6\r\n", false);
+        check("X-Forwarded-For: 6.6.6.6, 10.0.0.2\r\n", false);
+        check(
+            "x-forwarded-for: 10.0.0.2\r\nX-FORWARDED-FOR: 6.6.6.6\r\n",
+            false,
+        );
+        check("X-Forwarded-For: unknown\r\n", false);
+        check("X-Forwarded-For: \r\n", false);
+        check("X-Real-IP: 6.6.6.6\r\n", false);
+        check("CF-Connecting-IP: 6.6.6.6\r\n", false);
+        check("Forwarded: proto=https;for=10.0.0.2\r\n", true);
+        check("Forwarded: for=\"[2001:db8::2]:80\";by=x\r\n", true);
+        check("Forwarded: for=\"[2001:db8::2]\"\r\n", true);
+        check("Forwarded: For=6.6.6.6\r\n", false);
+        check("Forwarded: for=10.0.0.2, for=6.6.6.6\r\n", false);
+        check("Forwarded: for=_hidden\r\n", false);
+        check("Forwarded: by=\"x;for=10.0.0.2\r\n", true);
+        check("Forwarded: by=\"x;for=6.6.6.6\"\r\n", false);
+    }
+}

@@ -1,0 +1,133 @@
+//! Purges as plugins of applications send them, by methods and fields of their own, to the address
+//! that visitors use: who may, what is named, and what he is told.
+
+mod asked;
+mod asker;
+mod pattern;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use microcache_engine::cache::{Purged, Scope, Strength};
+use microcache_engine::{Engine, Outcome, Request, Response};
+use microcache_policy::Time;
+
+use super::pages;
+use crate::notices::Kind;
+use crate::shared::Shared;
+
+/// A purge that is to be put in force.
+pub(super) struct Purge {
+    named: Vec<(Scope, Strength)>,
+}
+
+/// So many names are repeated in an answer.
+const MOST_TOLD: usize = 16;
+
+impl Shared {
+    /// The purge that a request asks for, or the answer to one who may not, or cannot be understood.
+    /// `None` if it asks for something else, or nobody may ask for that here.
+    pub(super) fn purge_asked(
+        &self,
+        request: &Request<'_>,
+        now: Time,
+    ) -> Option<Result<Purge, Response>> {
+        if self.purge_from.is_empty() || !asked::is_purge(request.method) {
+            return None;
+        }
+        if !asker::is_within(&self.purge_from, request) {
+            let line = format!(
+                "{} was refused to {}: that, or an address behind it, is not in `purge_from`",
+                request.method, request.address
+            );
+            self.notices.say(Kind::PurgeRefused, "", line);
+            let text = "Purges are not taken from this address.";
+            return Some(Err(pages::not_purged(403, text, now)));
+        }
+        let scope_of_url =
+            |host: &[u8], target: &[u8]| self.engine.scope_of_url(request.scheme, host, target);
+        let read = asked::read(request, scope_of_url);
+        Some(
+            read.map(|named| Purge { named })
+                .map_err(|refusal| pages::not_purged(400, &refusal.to_string(), now)),
+        )
+    }
+}
+
+impl Purge {
+    /// Puts it in force, whether or not somebody waits for the answer: plugins that must not keep an
+    /// editor waiting hang up at once. It was counted as [`Outcome::Pass`] already.
+    pub(super) fn carry_out(self, engine: Arc<Engine>) -> impl Future<Output = Response> {
+        let carrier = Arc::clone(&engine);
+        let done = tokio::spawn(async move {
+            let mut told = Told::default();
+            for (scope, strength) in self.named {
+                told.add(&carrier.cache.purge(scope, strength).await);
+            }
+            told.finish()
+        });
+        async move {
+            let done = done.await;
+            let now = engine.clock.now();
+            let Ok(told) = done else {
+                let page = pages::panicked(now);
+                engine.counters.count_instead(page.outcome, Outcome::Pass);
+                return page;
+            };
+            pages::purged(&told, now)
+        }
+    }
+}
+
+/// What the answer to a purge says.
+#[derive(Default)]
+struct Told {
+    text: String,
+    purges: usize,
+    not_written: Option<String>,
+}
+
+impl Told {
+    fn add(&mut self, purged: &Purged) {
+        self.purges += 1;
+        if let Err(error) = &purged.written {
+            self.not_written = Some(error.to_string());
+        }
+        if self.purges > MOST_TOLD {
+            return;
+        }
+        let how = match purged.rule.strength {
+            Strength::Hard => "purged",
+            Strength::Soft => "purged, softly",
+        };
+        // Writing to a string does not fail.
+        let _ = match &purged.rule.scope {
+            Scope::Everything => writeln!(self.text, "{how}: everything"),
+            Scope::Host(host) => writeln!(self.text, "{how}: the host {}", host.escape_ascii()),
+            Scope::Url { host, target } => {
+                let (host, target) = (host.escape_ascii(), target.escape_ascii());
+                writeln!(self.text, "{how}: the url {host}{target}")
+            }
+            Scope::Prefix { host, path } => {
+                let (host, path) = (host.escape_ascii(), path.escape_ascii());
+                writeln!(self.text, "{how}: all urls that begin with {host}{path}")
+            }
+            Scope::Tag(name) => writeln!(self.text, "{how}: the tag {}", name.escape_ascii()),
+            Scope::Group { name, .. } => {
+                writeln!(self.text, "{how}: the group {}", name.escape_ascii())
+            }
+        };
+    }
+
+    fn finish(mut self) -> String {
+        if let Some(more) = self.purges.checked_sub(MOST_TOLD)
+            && more > 0
+        {
+            let _ = writeln!(self.text, "and {more} more");
+        }
+        if let Some(error) = self.not_written {
+            let _ = writeln!(self.text, "It holds until the process ends: {error}");
+        }
+        self.text
+    }
+}
