@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use subtle::ConstantTimeEq;
 
 use crate::problem::Problem;
-use crate::state::Shared;
+use crate::state::Interface;
 
 /// The shortest secret. A shorter one could be guessed.
 const SHORTEST: usize = 16;
@@ -87,7 +87,7 @@ const SCHEME: &[u8] = b"Bearer ";
 
 /// Lets those through who may use the interface.
 pub(crate) async fn check(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<Interface>>,
     Extension(peer): Extension<SocketAddr>,
     request: Request,
     next: Next,

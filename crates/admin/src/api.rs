@@ -10,7 +10,7 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 
 use crate::problem::Problem;
-use crate::state::Shared;
+use crate::state::Interface;
 use crate::{access, entries, health, metrics, purges, stats};
 
 /// The longest body of a request.
@@ -19,7 +19,7 @@ const LARGEST_BODY: usize = 256 * 1024;
 /// The description of the interface.
 const OPENAPI: &str = include_str!("../openapi.json");
 
-pub(crate) fn router(shared: &Arc<Shared>) -> Router {
+pub(crate) fn router(shared: &Arc<Interface>) -> Router {
     let guarded = Router::new()
         .route("/v1/purges", get(purges::list).post(purges::purge))
         .route("/v1/stats", get(stats::stats))
@@ -39,7 +39,7 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
 }
 
 async fn drain(
-    axum::extract::State(shared): axum::extract::State<Arc<Shared>>,
+    axum::extract::State(shared): axum::extract::State<Arc<Interface>>,
 ) -> (StatusCode, Json<Value>) {
     shared.handle.stop();
     (StatusCode::ACCEPTED, Json(json!({"draining": true})))

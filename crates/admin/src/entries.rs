@@ -7,14 +7,14 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use bytes::Bytes;
 use microcache_engine::cache::Scope;
-use microcache_engine::cache::entries::{Entry, MAX_PAGE, Order, Wanted};
+use microcache_engine::cache::entries::{EntryInfo, MAX_PAGE, Order, Wanted};
 use microcache_policy::{Scheme, key};
 use microcache_store::EntryId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::problem::Problem;
-use crate::state::Shared;
+use crate::state::Interface;
 use crate::url;
 
 /// Entries of a page where nothing is said.
@@ -59,7 +59,7 @@ enum Tier {
 
 /// A page of entries.
 pub(crate) async fn entries(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<Interface>>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Query(asked) = asked?;
@@ -174,7 +174,7 @@ fn bad_cursor() -> Problem {
     )
 }
 
-fn entry(entry: &Entry) -> Value {
+fn entry(entry: &EntryInfo) -> Value {
     json!({
         "url": location(&entry.key),
         "varies_by": String::from_utf8_lossy(&entry.selection),

@@ -7,7 +7,7 @@ use axum::extract::State;
 use http::StatusCode;
 use serde::Serialize;
 
-use crate::state::Shared;
+use crate::state::Interface;
 
 #[derive(Serialize)]
 pub(crate) struct Health {
@@ -28,7 +28,7 @@ pub(crate) async fn health() -> Json<Health> {
 
 /// It takes requests: it is not about to end. That an origin is down does not count: stored responses
 /// are served all the same, and without this server nobody would get those either.
-pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, Json<Readiness>) {
+pub(crate) async fn ready(State(shared): State<Arc<Interface>>) -> (StatusCode, Json<Readiness>) {
     let reasons: Vec<_> = shared
         .handle
         .is_draining()

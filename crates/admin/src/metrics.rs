@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 use axum::extract::State;
 use microcache_engine::Outcome;
 
-use crate::state::Shared;
+use crate::state::Interface;
 
 /// The type of Prometheus's text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(crate) async fn metrics(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<Interface>>,
 ) -> ([(&'static str, &'static str); 1], String) {
     ([("content-type", TEXT)], exposition(&shared))
 }
@@ -62,7 +62,7 @@ fn escaped(label: &str) -> String {
         .replace('\n', "\\n")
 }
 
-fn exposition(shared: &Shared) -> String {
+fn exposition(shared: &Interface) -> String {
     let mut out = Exposition::default();
     let handle = &shared.handle;
     let counters = &handle.engine().counters;
@@ -94,7 +94,7 @@ fn exposition(shared: &Shared) -> String {
     out.text
 }
 
-fn memory(out: &mut Exposition, shared: &Shared) {
+fn memory(out: &mut Exposition, shared: &Interface) {
     let memory = shared.handle.engine().cache.memory_stats();
     out.gauge("microcache_memory_keys", "Keys in memory.")
         .sample(&[], memory.keys);
@@ -119,7 +119,7 @@ fn memory(out: &mut Exposition, shared: &Shared) {
     .sample(&[], shared.handle.engine().cache.rules().len());
 }
 
-fn tiers(out: &mut Exposition, shared: &Shared) {
+fn tiers(out: &mut Exposition, shared: &Interface) {
     let reports = shared.handle.engine().cache.tier_reports();
     if reports.is_empty() {
         return;
@@ -156,7 +156,7 @@ fn tiers(out: &mut Exposition, shared: &Shared) {
     }
 }
 
-fn upstreams(out: &mut Exposition, shared: &Shared) {
+fn upstreams(out: &mut Exposition, shared: &Interface) {
     let groups = shared.handle.upstreams();
     out.gauge(
         "microcache_upstream_active",
@@ -212,7 +212,7 @@ fn upstreams(out: &mut Exposition, shared: &Shared) {
     }
 }
 
-fn connections(out: &mut Exposition, shared: &Shared) {
+fn connections(out: &mut Exposition, shared: &Interface) {
     let taken = shared.handle.connections();
     out.gauge("microcache_connections", "Client connections.")
         .sample(&[("state", "idle")], taken.idle)

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::problem::Problem;
-use crate::state::Shared;
+use crate::state::Interface;
 use crate::url;
 
 /// The most names in one request.
@@ -71,7 +71,7 @@ pub(crate) struct Told {
 
 /// Purges. When this answers, nothing that was stored or asked for before is served as fresh.
 pub(crate) async fn purge(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<Interface>>,
     asked: Result<Json<Asked>, JsonRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Json(asked) = asked?;
@@ -94,7 +94,7 @@ pub(crate) async fn purge(
 }
 
 /// The purges that may still have something to do, the newest first.
-pub(crate) async fn list(State(shared): State<Arc<Shared>>) -> Json<Value> {
+pub(crate) async fn list(State(shared): State<Arc<Interface>>) -> Json<Value> {
     const MOST: usize = 1000;
     let rules = shared.handle.engine().cache.rules();
     let told: Vec<_> = rules.iter().rev().take(MOST).map(Told::of).collect();

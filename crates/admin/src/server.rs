@@ -24,7 +24,7 @@ use tokio::time::sleep;
 
 use crate::access::Token;
 use crate::api;
-use crate::state::Shared;
+use crate::state::Interface;
 
 /// The most connections at a time; the next ones wait.
 const MAX_CONNECTIONS: usize = 256;
@@ -57,7 +57,7 @@ impl Admin {
     /// Answers from now on, on a thread of its own, until the process ends.
     pub fn start(self, handle: Handle) -> io::Result<()> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Interface {
             handle,
             token: self.token,
             started: Instant::now(),

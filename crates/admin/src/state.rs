@@ -7,7 +7,7 @@ use microcache_proxy::Handle;
 
 use crate::access::Token;
 
-pub(crate) struct Shared {
+pub(crate) struct Interface {
     pub(crate) handle: Handle,
     pub(crate) token: Option<Token>,
     pub(crate) started: Instant,

@@ -10,10 +10,10 @@ use microcache_proxy::TierReport;
 use microcache_proxy::upstream::{GroupSnapshot, ServerSnapshot};
 use serde_json::{Map, Value, json};
 
-use crate::state::Shared;
+use crate::state::Interface;
 
 /// All of it. Counts are since the start.
-pub(crate) async fn stats(State(shared): State<Arc<Shared>>) -> Json<Value> {
+pub(crate) async fn stats(State(shared): State<Arc<Interface>>) -> Json<Value> {
     let handle = &shared.handle;
     let engine = handle.engine();
     let counts: Vec<_> = Outcome::ALL

@@ -13,7 +13,7 @@ use microcache_store::Hit;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::cache::flight::{Answer, Entry, Failure, Leader, Progress};
+use crate::cache::flight::{Failure, Leader, Progress, Role, Shareable};
 use crate::failure::NoResponse;
 use crate::lead::Fetch;
 use crate::message::{Incoming, Response};
@@ -69,15 +69,15 @@ impl Engine {
         for _ in 0..MAX_ROUNDS {
             let entered = self.clock.now();
             let told = match self.enter(&question.wanted, &Urgency::Client) {
-                Entry::Full => break,
-                Entry::Lead(leader) => {
+                Role::Full => break,
+                Role::Lead(leader) => {
                     if let Some(answer) = self.ask_for_all(leader, &question, &incoming).await {
                         return answer;
                     }
                     question.why.detail = Some(Detail::TooLarge);
                     break;
                 }
-                Entry::Join(ticket) => {
+                Role::Join(ticket) => {
                     let times = (ticket.began(), Some(deadline));
                     let copy = || self.copy_for(&question, &incoming, None, Detail::OriginSlow);
                     self.or_stale(ticket, times, copy).await
@@ -175,9 +175,9 @@ impl Engine {
                 // It is judged as it was when it came, or when this request came to wait: that
                 // somebody is told of it a moment later makes it no older.
                 match self.share(&answer, since.max(entered), question, incoming) {
-                    Shared::Response(response) => return Next::answer(*response),
-                    Shared::NotForThisRequest => return Next::Alone,
-                    Shared::LookAgain => return Next::LookAgain,
+                    Joined::Response(response) => return Next::answer(*response),
+                    Joined::NotForThisRequest => return Next::Alone,
+                    Joined::LookAgain => return Next::LookAgain,
                 }
             }
             Waited::Done(Progress::LookAgain) => return Next::LookAgain,
@@ -224,7 +224,7 @@ impl Engine {
             left: Duration::from_millis(in_use_until(&hit.lifetime).since(now)),
         });
         let urgency = refreshing.unwrap_or(Urgency::Client);
-        if let Entry::Lead(leader) = self.enter(&wanted, &urgency) {
+        if let Role::Lead(leader) = self.enter(&wanted, &urgency) {
             let fetch = Fetch {
                 route,
                 facts: facts.as_fill(),
@@ -245,7 +245,7 @@ impl Engine {
         }
     }
 
-    fn enter(&self, wanted: &Wanted, urgency: &Urgency) -> Entry {
+    fn enter(&self, wanted: &Wanted, urgency: &Urgency) -> Role {
         self.cache.enter(&wanted.key, &wanted.selection, urgency)
     }
 
@@ -353,11 +353,17 @@ impl Engine {
     }
 
     /// What somebody who waited makes of the answer.
-    fn share(&self, answer: &Answer, at: Time, question: &Together, incoming: &Incoming) -> Shared {
+    fn share(
+        &self,
+        answer: &Shareable,
+        at: Time,
+        question: &Together,
+        incoming: &Incoming,
+    ) -> Joined {
         let facts = question.why.facts;
         let (lifetime, vary, selected) = match answer {
-            Answer::Filling(filling) => (&filling.lifetime, &filling.vary, &filling.selection),
-            Answer::Confirmed(hit) | Answer::Found(hit, _) => {
+            Shareable::Filling(filling) => (&filling.lifetime, &filling.vary, &filling.selection),
+            Shareable::Confirmed(hit) | Shareable::Found(hit, _) => {
                 (&hit.lifetime, &hit.vary, &hit.selection)
             }
         };
@@ -366,11 +372,11 @@ impl Engine {
         let mut selection = Selection::new();
         vary::select(vary, &view, &mut selection);
         if !vary::answers(vary, selected, &selection, answer.fields()) {
-            return Shared::LookAgain;
+            return Joined::LookAgain;
         }
         // An answer that no request may reuse without asking is not for those who waited either.
         if !matches!(reuse(lifetime, &facts, at), Reuse::Fresh | Reuse::Stale) {
-            return Shared::NotForThisRequest;
+            return Joined::NotForThisRequest;
         }
         let now = self.clock.now();
         let mut cache_status = CacheStatus {
@@ -379,17 +385,17 @@ impl Engine {
             ..CacheStatus::default()
         };
         let response = match answer {
-            Answer::Confirmed(hit) => {
+            Shareable::Confirmed(hit) => {
                 cache_status.fwd_status = Some(304);
                 self.confirmed(hit, incoming, &facts, cache_status)
             }
-            Answer::Found(hit, tier) => self.found(hit.clone(), *tier, incoming, &facts),
-            Answer::Filling(filling) => {
+            Shareable::Found(hit, tier) => self.found(hit.clone(), *tier, incoming, &facts),
+            Shareable::Filling(filling) => {
                 let Some(reader) = filling.fill.reader() else {
                     return if filling.fill.is_whole() {
-                        Shared::LookAgain
+                        Joined::LookAgain
                     } else {
-                        Shared::NotForThisRequest
+                        Joined::NotForThisRequest
                     };
                 };
                 cache_status.fwd_status = Some(filling.status);
@@ -397,7 +403,7 @@ impl Engine {
                 reusable.respond(fields, &facts, now, cache_status, Outcome::Collapsed)
             }
         };
-        Shared::Response(Box::new(response))
+        Joined::Response(Box::new(response))
     }
 
     /// The answer from a stale copy, if there is one that may be used when the origin fails: this
@@ -449,7 +455,7 @@ impl Next {
     }
 }
 
-enum Shared {
+enum Joined {
     Response(Box<Response>),
     /// The answer is for requests that differ in a field it varies on; or it was stored meanwhile,
     /// and is to be had there.

@@ -125,10 +125,10 @@ impl Engine {
 
     /// The answer to a request from what the nearest tier can give without waiting, if it is
     /// fresh. What is not is for [`Engine::look_behind`].
-    pub(crate) fn at_hand(&self, look: &Look<'_>, now: Time) -> Option<Response> {
+    pub(crate) fn answer_without_waiting(&self, look: &Look<'_>, now: Time) -> Option<Response> {
         let is_fresh =
             |stored: &Stored| matches!(reuse(&stored.lifetime, look.facts, now), Reuse::Fresh);
-        let (hit, tier) = self.cache.lift_at_hand(look.key, look.view, is_fresh)?;
+        let (hit, tier) = self.cache.try_lift(look.key, look.view, is_fresh)?;
         Some(answer_from(tier, hit, look.request, look.facts, now))
     }
 

@@ -36,12 +36,12 @@ const STALLED: Duration = Duration::from_millis(500);
 /// A body being fetched.
 #[derive(Debug)]
 pub(crate) struct Fill {
-    state: Mutex<State>,
+    state: Mutex<FillState>,
     budget: Arc<Budget>,
 }
 
 #[derive(Debug)]
-struct State {
+struct FillState {
     chunks: VecDeque<Bytes>,
     /// The number of the first chunk that is still there, and how many bytes came before it.
     first: usize,
@@ -112,7 +112,7 @@ pub(crate) struct Unwanted;
 impl Fill {
     /// A body that may be stored.
     pub(crate) fn new(budget: &Arc<Budget>) -> Arc<Self> {
-        let state = State {
+        let state = FillState {
             chunks: VecDeque::new(),
             first: 0,
             gone: 0,
@@ -293,7 +293,7 @@ impl Fill {
     }
 
     /// Lets go of what every reader has, once it need not be kept.
-    fn release(self: &Arc<Self>, state: &mut State) -> Option<Waker> {
+    fn release(self: &Arc<Self>, state: &mut FillState) -> Option<Waker> {
         if state.holds_all() {
             return None;
         }
@@ -323,7 +323,7 @@ impl Drop for Fill {
     }
 }
 
-impl State {
+impl FillState {
     /// Whether everything is held, so that readers who come late may begin at the beginning.
     fn holds_all(&self) -> bool {
         match self.end {

@@ -20,11 +20,11 @@ pub struct Interim {
 /// is small; a channel would take a kilobyte.
 #[derive(Clone, Debug, Default)]
 pub struct Interims {
-    queue: Arc<Mutex<Queue>>,
+    queue: Arc<Mutex<Waiting>>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct Waiting {
     waiting: Vec<Interim>,
     waker: Option<Waker>,
 }

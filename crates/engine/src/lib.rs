@@ -39,4 +39,4 @@ pub use origin::{
     BoxFuture, Duplex, Origin, OriginError, OriginRequest, OriginResponse, Tunnel, Urgency,
 };
 pub use outcome::{Counters, Outcome};
-pub use serve::{Engine, Found, Question, Refresh, Route, Served, Settings};
+pub use serve::{Engine, Question, Refresh, Route, RouteFound, Served, Settings};

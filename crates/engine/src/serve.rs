@@ -42,7 +42,7 @@ pub struct Route {
 
 /// The route that a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct RouteFound {
     /// Its number.
     pub route: usize,
     /// A bypass condition of the route holds for this request.
@@ -50,7 +50,7 @@ pub struct Found {
 }
 
 /// Finds the route that a request takes.
-pub type FindRoute = Box<dyn Fn(&Request<'_>) -> Found + Send + Sync>;
+pub type FindRoute = Box<dyn Fn(&Request<'_>) -> RouteFound + Send + Sync>;
 
 /// The bounds of the engine.
 #[derive(Clone, Copy, Debug)]
@@ -273,7 +273,7 @@ impl Engine {
         };
         if alone.is_none()
             && !matches!(known, Known::Response(_))
-            && let Some(response) = self.at_hand(look, now)
+            && let Some(response) = self.answer_without_waiting(look, now)
         {
             self.counters.count(response.outcome);
             return Served::Now(response);

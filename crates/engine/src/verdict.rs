@@ -4,7 +4,7 @@ use microcache_policy::{Detail, Time};
 use microcache_store::{Hit, TagNumbers};
 
 use crate::cache::Cache;
-use crate::cache::flight::{Answer, Failure, Leader, Progress};
+use crate::cache::flight::{Failure, Leader, Progress, Shareable};
 use crate::keep::LeadersCopy;
 use crate::origin::OriginResponse;
 
@@ -50,9 +50,9 @@ impl Verdict {
             {
                 Progress::LookAgain
             }
-            Self::Storable(copy) => Progress::Answer(Answer::Filling(copy.filling.clone()), now),
-            Self::Confirmed(hit) => Progress::Answer(Answer::Confirmed(hit.clone()), now),
-            Self::Found(hit, tier) => Progress::Answer(Answer::Found(hit.clone(), *tier), now),
+            Self::Storable(copy) => Progress::Answer(Shareable::Filling(copy.filling.clone()), now),
+            Self::Confirmed(hit) => Progress::Answer(Shareable::Confirmed(hit.clone()), now),
+            Self::Found(hit, tier) => Progress::Answer(Shareable::Found(hit.clone(), *tier), now),
             Self::ConfirmedForOne(..) | Self::Private(..) | Self::TooLarge => Progress::Released,
             Self::Refused(..) => Progress::Refused,
             Self::Failed(failed) => Progress::Failed(failed.failure.clone(), failed.stale.clone()),

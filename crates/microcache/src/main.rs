@@ -17,7 +17,7 @@ use microcache_proxy::config::{Config, Input, Report};
 use microcache_proxy::{Notices, Server, ServerError};
 use tikv_jemallocator::Jemalloc;
 
-use cli::{Answer, Job, Start};
+use cli::{Job, Message, Start};
 use logs::Logs;
 use operators::Operators;
 
@@ -39,11 +39,11 @@ fn main() -> ExitCode {
         Ok(Job::Demo(settings)) => Ok(demonstrate(&settings)),
         Ok(Job::Origin(settings)) => Ok(originate(settings)),
         Ok(Job::Operate(errand)) => Ok(operate::run(&errand)),
-        Ok(Job::Print(text)) | Err(Answer::Help(text)) => {
+        Ok(Job::Print(text)) | Err(Message::Help(text)) => {
             print(&text);
             Ok(ExitCode::SUCCESS)
         }
-        Err(Answer::Wrong(what)) => Ok(refuse(&format!("microcache: {what}"))),
+        Err(Message::Wrong(what)) => Ok(refuse(&format!("microcache: {what}"))),
     };
     done.unwrap_or_else(|error| {
         tell(&format!("microcache: {error}\n"));

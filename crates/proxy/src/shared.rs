@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use microcache_engine::flight::FlightLimits;
-use microcache_engine::{Engine, Found, Origin, Request, Route, Settings};
+use microcache_engine::{Engine, Origin, Request, Route, RouteFound, Settings};
 use microcache_store::{MemoryLimits, Tiers};
 use tokio::sync::Notify;
 
@@ -189,7 +189,7 @@ fn engine(config: &Config, origins: &[Arc<dyn Origin>], tiers: Tiers) -> Engine 
         let found = config.route(request.method, request.host, request.target);
         // The last route takes everything, so there always is one.
         let route = found.unwrap_or(config.routes.len() - 1);
-        Found {
+        RouteFound {
             route,
             bypass: config.routes[route].bypasses(request.fields, request.target),
         }

@@ -269,7 +269,7 @@ pub trait SharedTier: Tier {
 pub trait LocalTier: Tier {
     /// What is kept under an id, if it can be had without waiting for anything, and was checked from
     /// end to end. `None` says nothing: [`Tier::get`] knows more.
-    fn at_hand(&self, id: EntryId) -> Option<Entry>;
+    fn try_get(&self, id: EntryId) -> Option<Entry>;
 
     /// The largest body that it takes.
     fn largest(&self) -> u64;

@@ -6,12 +6,12 @@ use microcache_store::{Claimed, Hit, Key, Learnt, Memory, Spooling, Stored};
 
 use super::Cache;
 use super::changes::ChangeKind;
-use super::flight::{Entry, Leader, Lone};
+use super::flight::{Leader, Lone, Role};
 use crate::origin::Urgency;
 
 impl Cache {
     /// Leads the fetch of what a key and a selection stand for, or joins the one there is.
-    pub(crate) fn enter(&self, key: &Key, selection: &[u8], urgency: &Urgency) -> Entry {
+    pub(crate) fn enter(&self, key: &Key, selection: &[u8], urgency: &Urgency) -> Role {
         self.flights.enter(key, selection, urgency)
     }
 

@@ -60,7 +60,7 @@ pub enum Order {
 
 /// An entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct EntryInfo {
     /// Its key.
     pub key: Key,
     /// What the request fields said that select it.
@@ -83,7 +83,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     /// The entries, in the order that was wanted.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<EntryInfo>,
     /// Where the next page begins; `None` at the end.
     pub next: Option<Cursor>,
 }
@@ -122,7 +122,7 @@ impl Cursor {
 #[derive(Clone, Debug, Default)]
 pub struct TierPage {
     /// The entries, in the order of their ids.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<EntryInfo>,
     /// Where the next page begins; `None` at the end.
     pub next: Option<EntryId>,
 }
@@ -190,7 +190,7 @@ impl Cache {
                 if let Some(head) = listed.response()
                     && !self.is_purged_in_tier(&head)
                 {
-                    let entry = Entry {
+                    let entry = EntryInfo {
                         key: head.key[..].into(),
                         selection: head.selection.clone(),
                         status: head.status,
@@ -215,7 +215,7 @@ impl Cache {
 
 impl Wanted {
     /// Whether an entry with these tags is among them.
-    fn includes(&self, entry: &Entry, tags: &TagNumbers) -> bool {
+    fn includes(&self, entry: &EntryInfo, tags: &TagNumbers) -> bool {
         entry.size >= self.size
             && entry.age >= self.age
             && entry.uses >= self.uses
@@ -223,7 +223,7 @@ impl Wanted {
     }
 }
 
-impl Entry {
+impl EntryInfo {
     fn place(&self, order: Order) -> Cursor {
         let rank = match order {
             Order::Key => 0,
@@ -239,8 +239,8 @@ impl Entry {
     }
 }
 
-fn of_stored(key: &Key, stored: &Stored, now: Time) -> Entry {
-    Entry {
+fn of_stored(key: &Key, stored: &Stored, now: Time) -> EntryInfo {
+    EntryInfo {
         key: Key::clone(key),
         selection: stored.selection.clone(),
         status: stored.status,

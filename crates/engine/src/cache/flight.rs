@@ -28,7 +28,7 @@ pub enum Progress {
     #[default]
     Waiting,
     /// An answer that may be given to everyone it fits, and since when it is there.
-    Answer(Answer, Time),
+    Answer(Shareable, Time),
     /// There is an answer where it is kept.
     LookAgain,
     /// An answer that is the leader's alone: everybody else asks for themselves.
@@ -58,7 +58,7 @@ pub enum Failure {
 
 /// An answer for everyone.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum Shareable {
     /// A response whose body is still arriving.
     Filling(Arc<Filling>),
     /// The stored response, which the origin has confirmed.
@@ -80,7 +80,7 @@ impl Filling {
     }
 }
 
-impl Answer {
+impl Shareable {
     /// By what it may be purged together with others.
     fn tags(&self) -> &TagNumbers {
         match self {
@@ -167,11 +167,11 @@ struct Flight {
     began: Instant,
     /// The number of the newest purge by rule when it began.
     since: u64,
-    state: Mutex<State>,
+    state: Mutex<FlightState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FlightState {
     progress: Progress,
     waiters: Wakers,
     /// The key was purged after this fetch began: what it brings must not be stored.
@@ -183,7 +183,7 @@ struct State {
 }
 
 /// What a request that wants to fetch is told.
-pub enum Entry {
+pub enum Role {
     /// Go and fetch; the others wait for you.
     Lead(Leader),
     /// Somebody is fetching.
@@ -209,23 +209,23 @@ impl Flights {
     }
 
     /// Leads the fetch of `key` and `selection`, or joins the one there is.
-    pub fn enter(self: &Arc<Self>, key: &Key, selection: &[u8], urgency: &Urgency) -> Entry {
+    pub fn enter(self: &Arc<Self>, key: &Key, selection: &[u8], urgency: &Urgency) -> Role {
         let mut shard = self.shard(key);
         if let Some(flight) = self.joinable(&mut shard, key, selection) {
             let waiting = flight.state.lock().waiters.taken();
             return if waiting < self.limits.waiters {
-                Entry::Join(Ticket::new(&flight))
+                Role::Join(Ticket::new(&flight))
             } else {
-                Entry::Full
+                Role::Full
             };
         }
         if shard.joinable >= self.limits.fetches.div_ceil(Self::SHARDS) {
-            return Entry::Full;
+            return Role::Full;
         }
         shard.joinable += 1;
         let selection = Some(Bytes::copy_from_slice(selection));
         let flight = Flight::new(selection, urgency, self.rules.newest());
-        Entry::Lead(self.start(&mut shard, key, flight))
+        Role::Lead(self.start(&mut shard, key, flight))
     }
 
     /// Whether a refresh of `key` and `selection` is under way.
@@ -390,7 +390,7 @@ impl Flight {
             is_refresh: matches!(urgency, Urgency::Refresh { .. }),
             began: Instant::now(),
             since,
-            state: Mutex::new(State::default()),
+            state: Mutex::new(FlightState::default()),
         })
     }
 }

@@ -71,14 +71,14 @@ impl Cache {
 
     /// What the nearest tier can give without waiting, if it is usable. It goes into memory, whence the
     /// next hit comes.
-    pub(crate) fn lift_at_hand(
+    pub(crate) fn try_lift(
         &self,
         key: &[u8],
         request: &OriginView<'_>,
         is_usable: impl FnOnce(&Stored) -> bool,
     ) -> Option<(Hit, Detail)> {
         let purges = self.flights.purges(key);
-        let found = self.tiers.at_hand(key, request)?;
+        let found = self.tiers.try_look(key, request)?;
         let tier = Detail::Tier(found.tier());
         let mut stored = found.stored;
         if self.is_purged_behind(key, &mut stored) || !is_usable(&stored) {

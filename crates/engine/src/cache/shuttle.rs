@@ -9,7 +9,7 @@ use bytes::Bytes;
 use microcache_policy::{Rules, Scheme};
 use microcache_store::{Key, Stored, Tiers};
 
-use super::flight::{Entry, Failure, Flights, Leader, Progress};
+use super::flight::{Failure, Flights, Leader, Progress, Role};
 use super::testing::{FLIGHTS, cache, key_of, stored, view};
 use super::{Cache, ChangeKind, Scope, Strength};
 use crate::clock::Clock;
@@ -43,12 +43,12 @@ fn in_threads(flights: &Arc<Flights>, work: impl Fn(&Arc<Flights>) + Sync) {
 /// Leads or waits; a joiner that never hears anything hangs here, and shuttle says so.
 fn enter(flights: &Arc<Flights>, lead: impl FnOnce(Leader)) -> Option<Progress> {
     match flights.enter(&key(), b"", &Urgency::Client) {
-        Entry::Lead(leader) => {
+        Role::Lead(leader) => {
             lead(leader);
             None
         }
-        Entry::Join(ticket) => Some(future::block_on(ticket)),
-        Entry::Full => panic!("no bound is near"),
+        Role::Join(ticket) => Some(future::block_on(ticket)),
+        Role::Full => panic!("no bound is near"),
     }
 }
 
@@ -172,9 +172,9 @@ fn a_waiter_that_leaves_takes_nothing_along() {
     check(|flights| {
         in_threads(flights, |flights| {
             match flights.enter(&key(), b"", &Urgency::Client) {
-                Entry::Lead(leader) => leader.tell(Progress::Released),
-                Entry::Join(ticket) => drop(ticket),
-                Entry::Full => panic!("no bound is near"),
+                Role::Lead(leader) => leader.tell(Progress::Released),
+                Role::Join(ticket) => drop(ticket),
+                Role::Full => panic!("no bound is near"),
             }
         });
     });
@@ -226,8 +226,8 @@ fn commit(cache: &Cache, leader: &Leader, stored: Stored) {
 /// Leads the fetch, which nobody else does.
 fn lead(flights: &Arc<Flights>, key: &Key) -> Leader {
     match flights.enter(key, b"", &Urgency::Client) {
-        Entry::Lead(leader) => leader,
-        Entry::Join(_) | Entry::Full => panic!("nobody else is there"),
+        Role::Lead(leader) => leader,
+        Role::Join(_) | Role::Full => panic!("nobody else is there"),
     }
 }
 
@@ -298,12 +298,12 @@ fn who_comes_after_a_purge_joins_no_fetch_from_before_it() {
                 threads.spawn(|| drop(cache.enter(&key, b"", &Urgency::Client)));
                 cache.decide(scope.clone(), strength);
                 match cache.enter(&key, b"", &Urgency::Client) {
-                    Entry::Lead(after) => drop(after),
-                    Entry::Join(ticket) => {
+                    Role::Lead(after) => drop(after),
+                    Role::Join(ticket) => {
                         // The other one leads, and has begun after the purge.
                         drop(ticket);
                     }
-                    Entry::Full => panic!("no bound is near"),
+                    Role::Full => panic!("no bound is near"),
                 }
             });
             drop(before);

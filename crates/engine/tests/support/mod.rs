@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::flight::FlightLimits;
-use microcache_engine::{Body, Engine, Found, Incoming, Origin, Request, Route, Settings};
+use microcache_engine::{Body, Engine, Incoming, Origin, Request, Route, RouteFound, Settings};
 use microcache_policy::{FieldsBuf, Rules, Scheme};
 use microcache_store::{MemoryLimits, Tiers};
 
@@ -49,7 +49,7 @@ pub(crate) fn route(origin: Arc<dyn Origin>, rules: Rules) -> Route {
 
 /// An empty cache with this route and these tiers.
 pub(crate) fn engine(settings: Settings, route: Route, tiers: Tiers) -> Arc<Engine> {
-    let find = |_: &Request<'_>| Found {
+    let find = |_: &Request<'_>| RouteFound {
         route: 0,
         bypass: false,
     };

@@ -9,7 +9,7 @@ use microcache_bench::load::{
     method, url_file,
 };
 
-use super::{Answer, file, switch, texts};
+use super::{Message, file, switch, texts};
 
 /// A load, and what is done with its report.
 #[derive(Debug, PartialEq)]
@@ -111,8 +111,8 @@ fn flag(name: &'static str, short: Option<char>, value: &'static str) -> Arg {
     }
 }
 
-pub(super) fn read(matches: &ArgMatches) -> Result<Bench, Answer> {
-    bench(matches).map_err(|why| Answer::Wrong(format!("bench: {why}")))
+pub(super) fn read(matches: &ArgMatches) -> Result<Bench, Message> {
+    bench(matches).map_err(|why| Message::Wrong(format!("bench: {why}")))
 }
 
 fn bench(matches: &ArgMatches) -> Result<Bench, String> {

@@ -8,7 +8,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use microcache_bench::demo::Settings;
 use microcache_proxy::config::units;
 
-use super::{Answer, switch, wrong};
+use super::{Message, switch, wrong};
 
 /// The most connections: a demonstration is no load test.
 const MAX_CONNECTIONS: u64 = 1000;
@@ -31,7 +31,7 @@ pub(super) fn command() -> Command {
 }
 
 /// The cache of the demonstration is this program.
-pub(super) fn read(matches: &ArgMatches) -> Result<Settings, Answer> {
+pub(super) fn read(matches: &ArgMatches) -> Result<Settings, Message> {
     let program: PathBuf = std::env::current_exe().map_err(|error| {
         wrong(&format!(
             "demo: cannot find the program's own file: {error}"

@@ -47,7 +47,7 @@ pub(crate) struct Start {
 
 /// What is said instead of doing something.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum Message {
     /// Help or the version.
     Help(String),
     /// What is wrong, in one line, and what to type.
@@ -55,7 +55,7 @@ pub(crate) enum Answer {
 }
 
 /// Reads the command line.
-pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Job, Answer> {
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Job, Message> {
     let matches = command()
         .try_get_matches_from(arguments)
         .map_err(|error| answer(&error))?;
@@ -79,11 +79,11 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Job
     }
 }
 
-fn wrong(what: &str) -> Answer {
-    Answer::Wrong(what.to_owned())
+fn wrong(what: &str) -> Message {
+    Message::Wrong(what.to_owned())
 }
 
-fn start(matches: &ArgMatches) -> Result<Start, Answer> {
+fn start(matches: &ArgMatches) -> Result<Start, Message> {
     let start = Start {
         file: file(matches, "config"),
         urls: texts(matches, "URL"),
@@ -95,7 +95,7 @@ fn start(matches: &ArgMatches) -> Result<Start, Answer> {
     };
     if start.file.is_none() && start.urls.is_empty() {
         if let Some(what) = swallowed_url(&start) {
-            return Err(Answer::Wrong(what));
+            return Err(Message::Wrong(what));
         }
         return Err(wrong(
             "where is the application? Type its url, such as: microcache http://localhost:3000",
@@ -106,7 +106,7 @@ fn start(matches: &ArgMatches) -> Result<Start, Answer> {
         if let Some(meant) = config::nearest(word, jobs.into_iter().chain(operate::NAMES)) {
             let what =
                 format!("cannot use `{word}` as an origin; did you mean `microcache {meant}`?");
-            return Err(Answer::Wrong(what));
+            return Err(Message::Wrong(what));
         }
     }
     Ok(start)
@@ -258,10 +258,10 @@ fn flag_arg(flag: &Flag) -> Arg {
     }
 }
 
-fn answer(error: &clap::Error) -> Answer {
+fn answer(error: &clap::Error) -> Message {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Answer::Help(error.to_string()),
-        _ => Answer::Wrong(one_line(&error.to_string())),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Message::Help(error.to_string()),
+        _ => Message::Wrong(one_line(&error.to_string())),
     }
 }
 
@@ -292,7 +292,7 @@ fn one_line(told: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Result<Job, Answer> {
+    fn read(line: &str) -> Result<Job, Message> {
         parse(line.split(' ').map(OsString::from))
     }
 
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_gets_one_line() {
         let check = |line: &str, says: &str| match read(line) {
-            Err(Answer::Wrong(what)) => {
+            Err(Message::Wrong(what)) => {
                 assert!(what.contains(says), "{line}: {what}");
                 assert!(!what.contains('\n'), "{what}");
             }
@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn help_is_short_and_longer_on_demand() {
         let help = |line: &str| match read(line) {
-            Err(Answer::Help(text)) => text,
+            Err(Message::Help(text)) => text,
             other => panic!("{other:?}"),
         };
         let (short, long) = (help("microcache -h"), help("microcache --help"));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value, json};
 
-use super::{Answer, file, switch, texts, wrong};
+use super::{Message, file, switch, texts, wrong};
 
 /// What is asked of a running server.
 #[derive(Debug, PartialEq)]
@@ -201,7 +201,7 @@ fn argument(parameter: &Parameter, action: ArgAction) -> Arg {
         .action(action)
 }
 
-pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Operate, Answer> {
+pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Operate, Message> {
     let errand = match name {
         "purge" => purge(matches)?,
         "entries" => Errand::Entries(parameters(matches)),
@@ -227,7 +227,7 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Operate, Answer> 
     })
 }
 
-fn purge(matches: &ArgMatches) -> Result<Errand, Answer> {
+fn purge(matches: &ArgMatches) -> Result<Errand, Message> {
     let mut body = Map::new();
     for name in ["URL", "prefix", "host", "tag"] {
         let named = texts(matches, name);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use microcache_bench::origin::{ORIGIN_OPTIONS, OriginOption, PRESETS, Settings};
 
-use super::{Answer, is_typed, values};
+use super::{Message, is_typed, values};
 
 pub(super) fn command() -> Command {
     Command::new("origin")
@@ -17,7 +17,7 @@ pub(super) fn command() -> Command {
 }
 
 /// A preset first; flags override it.
-pub(super) fn read(matches: &ArgMatches) -> Result<Settings, Answer> {
+pub(super) fn read(matches: &ArgMatches) -> Result<Settings, Message> {
     let mut settings = match matches.get_one::<String>("like") {
         Some(name) => Settings::like(name).map_err(|wrong| refused(&wrong))?,
         None => Settings::default(),
@@ -33,8 +33,8 @@ pub(super) fn read(matches: &ArgMatches) -> Result<Settings, Answer> {
     Ok(settings)
 }
 
-fn refused(wrong: &microcache_bench::origin::Wrong) -> Answer {
-    Answer::Wrong(format!("origin: --{wrong}"))
+fn refused(wrong: &microcache_bench::origin::Wrong) -> Message {
+    Message::Wrong(format!("origin: --{wrong}"))
 }
 
 fn argument(option: &OriginOption) -> Arg {

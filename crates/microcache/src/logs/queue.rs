@@ -15,7 +15,7 @@ const GATHER: Duration = Duration::from_millis(100);
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Lines on their way to one writer, which takes all of them at a time.
-pub(super) struct Queue {
+pub(super) struct LineQueue {
     state: Mutex<State>,
     /// There is something for the writer to do.
     work: Condvar,
@@ -76,7 +76,7 @@ struct State {
     told_at: Option<Instant>,
 }
 
-impl Queue {
+impl LineQueue {
     pub(super) fn new(bound: usize) -> Self {
         Self {
             state: Mutex::default(),
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_dropped_and_counted_and_what_is_written_makes_room() {
-        let queue = Queue::new(10);
+        let queue = LineQueue::new(10);
         assert_eq!(queue.push(b"12345\n", 1, false), Pushed::Taken);
         assert_eq!(
             queue.push(b"12345\n", 1, false),
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn pieces_hold_whole_lines_in_their_order() {
-        let queue = Queue::new(1 << 20);
+        let queue = LineQueue::new(1 << 20);
         let mut expected = Vec::new();
         for number in 0..20_000 {
             let line = format!("line {number}\n");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use microcache_proxy::config::LogPlace;
 
-use super::queue::{Piece, Pushed, Queue};
+use super::queue::{LineQueue, Piece, Pushed};
 use super::sink::Sink;
 
 /// The time between two attempts to write when writing fails.
@@ -22,14 +22,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) struct Writer {
     place: Arc<LogPlace>,
-    queue: Arc<Queue>,
+    queue: Arc<LineQueue>,
 }
 
 impl Writer {
     /// Opens it, and starts its thread.
     pub(super) fn start(place: &LogPlace, bound: usize) -> io::Result<Self> {
         let sink = Sink::open(place)?;
-        let queue = Arc::new(Queue::new(bound));
+        let queue = Arc::new(LineQueue::new(bound));
         let place = Arc::new(place.clone());
         let mut writing = Writing {
             place: Arc::clone(&place),
@@ -85,7 +85,7 @@ fn tell_dropped(place: &LogPlace, dropped: u64) {
 
 struct Writing {
     place: Arc<LogPlace>,
-    queue: Arc<Queue>,
+    queue: Arc<LineQueue>,
     sink: Sink,
     unwritten: VecDeque<Piece>,
     /// Bytes of the first of them that are written.
@@ -252,7 +252,7 @@ mod tests {
             let mut writing = Writing {
                 sink: Sink::open(&place).expect("a log"),
                 place: Arc::new(place),
-                queue: Arc::new(Queue::new(1 << 16)),
+                queue: Arc::new(LineQueue::new(1 << 16)),
                 unwritten: VecDeque::new(),
                 begun: 0,
                 trouble: None,

@@ -19,12 +19,12 @@ const MAX_TRAILERS: usize = 8 * 1024;
 /// Takes the framing off a body.
 #[derive(Debug)]
 pub struct Decoder {
-    state: State,
+    state: BodyState,
     extensions: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BodyState {
     Length(u64),
     UntilClose,
     Size,
@@ -49,10 +49,10 @@ impl Decoder {
     /// For a body framed like this.
     pub const fn new(framing: Framing) -> Self {
         let state = match framing {
-            Framing::None | Framing::Length(0) => State::End,
-            Framing::Length(length) => State::Length(length),
-            Framing::Chunked => State::Size,
-            Framing::UntilClose => State::UntilClose,
+            Framing::None | Framing::Length(0) => BodyState::End,
+            Framing::Length(length) => BodyState::Length(length),
+            Framing::Chunked => BodyState::Size,
+            Framing::UntilClose => BodyState::UntilClose,
         };
         Self {
             state,
@@ -67,55 +67,55 @@ impl Decoder {
 
     fn step(&mut self, buf: &mut BytesMut) -> Result<Decoded, &'static str> {
         loop {
-            if self.state == State::End {
+            if self.state == BodyState::End {
                 return Ok(Decoded::End);
             }
             if buf.is_empty() {
                 return Ok(Decoded::NeedMore);
             }
             match self.state {
-                State::Length(left) => {
+                BodyState::Length(left) => {
                     let data = take(buf, left);
                     self.state = match left - data.len() as u64 {
-                        0 => State::End,
-                        left => State::Length(left),
+                        0 => BodyState::End,
+                        left => BodyState::Length(left),
                     };
                     return Ok(Decoded::Frame(Frame::Data(data)));
                 }
-                State::UntilClose => {
+                BodyState::UntilClose => {
                     return Ok(Decoded::Frame(Frame::Data(buf.split().freeze())));
                 }
-                State::Size => match self.size_line(buf)? {
+                BodyState::Size => match self.size_line(buf)? {
                     None => return Ok(Decoded::NeedMore),
-                    Some(0) => self.state = State::Trailers,
-                    Some(size) => self.state = State::Chunk(size),
+                    Some(0) => self.state = BodyState::Trailers,
+                    Some(size) => self.state = BodyState::Chunk(size),
                 },
-                State::Chunk(left) => {
+                BodyState::Chunk(left) => {
                     let data = take(buf, left);
                     self.state = match left - data.len() as u64 {
-                        0 => State::ChunkEnd,
-                        left => State::Chunk(left),
+                        0 => BodyState::ChunkEnd,
+                        left => BodyState::Chunk(left),
                     };
                     return Ok(Decoded::Frame(Frame::Data(data)));
                 }
-                State::ChunkEnd => match line_end(buf) {
+                BodyState::ChunkEnd => match line_end(buf) {
                     Err(_) => return Err("a chunk longer than its size"),
                     Ok(None) => return Ok(Decoded::NeedMore),
                     Ok(Some(())) => {
                         buf.advance(2);
-                        self.state = State::Size;
+                        self.state = BodyState::Size;
                     }
                 },
-                State::Trailers => {
+                BodyState::Trailers => {
                     let Some(trailers) = trailers(buf)? else {
                         return Ok(Decoded::NeedMore);
                     };
-                    self.state = State::End;
+                    self.state = BodyState::End;
                     if !trailers.fields().as_block().is_empty() {
                         return Ok(Decoded::Frame(Frame::Trailers(trailers)));
                     }
                 }
-                State::End => return Ok(Decoded::End),
+                BodyState::End => return Ok(Decoded::End),
             }
         }
     }
@@ -123,8 +123,8 @@ impl Decoder {
     /// The peer closed. That ends a body only if nothing else does.
     pub const fn eof(&mut self) -> Result<(), BodyError> {
         match self.state {
-            State::UntilClose | State::End => {
-                self.state = State::End;
+            BodyState::UntilClose | BodyState::End => {
+                self.state = BodyState::End;
                 Ok(())
             }
             _ => Err(BodyError::Incomplete),
@@ -133,13 +133,13 @@ impl Decoder {
 
     /// Whether the body is over.
     pub fn is_end(&self) -> bool {
-        self.state == State::End
+        self.state == BodyState::End
     }
 
     /// How many bytes are known to follow; 0 if that is not known.
     pub const fn expected(&self) -> u64 {
         match self.state {
-            State::Length(left) | State::Chunk(left) => left,
+            BodyState::Length(left) | BodyState::Chunk(left) => left,
             _ => 0,
         }
     }

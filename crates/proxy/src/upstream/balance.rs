@@ -19,7 +19,7 @@ pub(super) struct Balance {
     fail_limit: u32,
     fail_pause: Duration,
     notices: Notices,
-    book: Mutex<Vec<Entry>>,
+    book: Mutex<Vec<Candidate>>,
 }
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Balance {
     clippy::struct_excessive_bools,
     reason = "each says something of its own, and they occur in every combination"
 )]
-struct Entry {
+struct Candidate {
     /// How the log calls it.
     name: Arc<str>,
     /// The log has a failure of it as the latest word.
@@ -79,7 +79,7 @@ impl Balance {
             fail_limit: settings.fail_limit.max(1),
             fail_pause: settings.fail_pause,
             notices,
-            book: Mutex::new(settings.servers.iter().map(Entry::new).collect()),
+            book: Mutex::new(settings.servers.iter().map(Candidate::new).collect()),
         })
     }
 
@@ -106,7 +106,7 @@ impl Balance {
         self.give(&mut self.book.lock(), index, true)
     }
 
-    fn give(self: &Arc<Self>, book: &mut [Entry], index: usize, last_resort: bool) -> Turn {
+    fn give(self: &Arc<Self>, book: &mut [Candidate], index: usize, last_resort: bool) -> Turn {
         let entry = &mut book[index];
         let trial = entry.out_until.is_some() && !entry.on_trial;
         entry.on_trial |= trial;
@@ -165,7 +165,7 @@ impl Balance {
     }
 }
 
-impl Entry {
+impl Candidate {
     fn new(server: &ServerSettings) -> Self {
         Self {
             name: format!("origin {}:{}", server.host, server.port).into(),
@@ -193,7 +193,7 @@ impl Entry {
     }
 }
 
-fn usable(book: &[Entry], backup: bool, tried: &[usize], now: Instant) -> Vec<usize> {
+fn usable(book: &[Candidate], backup: bool, tried: &[usize], now: Instant) -> Vec<usize> {
     let servers = book.iter().enumerate();
     servers
         .filter(|(i, entry)| entry.backup == backup && !tried.contains(i) && entry.is_usable(now))
@@ -202,7 +202,7 @@ fn usable(book: &[Entry], backup: bool, tried: &[usize], now: Instant) -> Vec<us
 }
 
 /// The candidate with the fewest requests for its weight; among equals, weighted turns.
-fn least_busy(book: &mut [Entry], candidates: &[usize]) -> Option<usize> {
+fn least_busy(book: &mut [Candidate], candidates: &[usize]) -> Option<usize> {
     if let [only] = candidates {
         return Some(*only);
     }

@@ -45,7 +45,7 @@ impl Question {
 
 /// A final response head.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ResponseHead {
     pub(super) status: u16,
     /// End-to-end fields without `Content-Length`; with 101 also `Upgrade`.
     pub(super) fields: FieldsBuf,
@@ -71,7 +71,7 @@ pub(super) async fn exchange(
     upload: &mut Upload,
     question: &Question,
     silence: Duration,
-) -> Result<Answer, Broken> {
+) -> Result<ResponseHead, Broken> {
     for interim_before in 0..=MAX_INTERIM {
         connection.timer.restart(silence);
         let head = poll_fn(|cx| poll_head(cx, connection, upload, question, silence)).await;
@@ -113,7 +113,7 @@ fn poll_head(
     upload: &mut Upload,
     question: &Question,
     silence: Duration,
-) -> Poll<Result<Answer, OriginError>> {
+) -> Poll<Result<ResponseHead, OriginError>> {
     if let Some(answer) = take_head(connection, question)? {
         return Poll::Ready(Ok(answer));
     }
@@ -144,7 +144,7 @@ fn poll_head(
 fn take_head(
     connection: &mut Connection,
     question: &Question,
-) -> Result<Option<Answer>, OriginError> {
+) -> Result<Option<ResponseHead>, OriginError> {
     if connection.buf.is_empty() {
         return Ok(None);
     }
@@ -159,7 +159,7 @@ fn take_head(
             fields.push("Upgrade", protocol);
         }
     }
-    let answer = Answer {
+    let answer = ResponseHead {
         status: head.status,
         fields,
         framing: head.framing,

@@ -17,7 +17,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::ahead::{Arrived, Bounds, Room, read_ahead};
 use super::balance::{Balance, Standing};
 use super::connection::Connection;
-use super::exchange::{Answer, Question, exchange};
+use super::exchange::{Question, ResponseHead, exchange};
 use super::health;
 use super::owner::{Asker, KeptConnection, Owner};
 use super::pool::Pool;
@@ -305,7 +305,7 @@ impl Group {
         upload: &mut Upload,
         question: &Question,
         repeatable: bool,
-    ) -> Result<(Connection, Answer), OriginError> {
+    ) -> Result<(Connection, ResponseHead), OriginError> {
         let silence = self.settings.first_byte_timeout;
         if let Some(mut connection) = pooled {
             match exchange(&mut connection, upload, question, silence).await {
@@ -333,7 +333,7 @@ impl Group {
     fn deliver(
         &self,
         mut exchange: Exchange,
-        answer: Answer,
+        answer: ResponseHead,
     ) -> Result<OriginResponse, OriginError> {
         let mut response = OriginResponse {
             status: answer.status,

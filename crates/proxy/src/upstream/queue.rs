@@ -27,11 +27,11 @@ pub(super) struct Queue {
     /// can keep the others out.
     length: usize,
     patience: Duration,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     taken: usize,
     /// Those of the taken places that uploads have.
     uploads_taken: usize,
@@ -160,7 +160,7 @@ impl Queue {
     }
 
     /// Gives something back, and hands what is free then to the next in line.
-    fn release(self: &Arc<Self>, mut give_back: fn(&mut State)) {
+    fn release(self: &Arc<Self>, mut give_back: fn(&mut QueueState)) {
         loop {
             let next = {
                 let mut state = self.state.lock();
@@ -175,7 +175,7 @@ impl Queue {
                     Ok(()) => return,
                     Err(mut refused) => {
                         refused.queue = None;
-                        give_back = State::free_place;
+                        give_back = QueueState::free_place;
                     }
                 },
                 Some(Next::Upload(sender)) => match sender.send((self.share(), self.permit())) {
@@ -194,7 +194,7 @@ impl Queue {
     }
 }
 
-impl State {
+impl QueueState {
     fn free_place(&mut self) {
         self.taken -= 1;
     }
@@ -309,7 +309,7 @@ impl State {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
-            queue.release(State::free_place);
+            queue.release(QueueState::free_place);
         }
     }
 }
@@ -317,7 +317,7 @@ impl Drop for Permit {
 impl Drop for Share {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
-            queue.release(State::free_share);
+            queue.release(QueueState::free_share);
         }
     }
 }

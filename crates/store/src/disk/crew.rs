@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use super::Failure;
+use super::DiskFailure;
 use super::health::Health;
 use crate::tier::TierError;
 
@@ -33,7 +33,7 @@ impl Crew {
     /// Has a job done. If that takes too long it goes on, and keeps its place, but nobody waits.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        job: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+        job: impl FnOnce() -> Result<T, DiskFailure> + Send + 'static,
     ) -> Result<T, TierError> {
         if !self.health.admits() {
             return Err(TierError::Down);
@@ -53,7 +53,7 @@ impl Crew {
                 Ok(done)
             }
             Ok(Ok(Err(failure))) => {
-                if let Failure::Disk(error) = &failure {
+                if let DiskFailure::Disk(error) = &failure {
                     self.health.failed(error);
                 }
                 Err(failure.into())

@@ -14,17 +14,17 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::Notify;
 
-use super::at_hand::AtHand;
 use super::expiry::{is_over, now};
 use super::index::Known;
 use super::journal::Journal;
 use super::layout::{self, Layout};
 use super::lock::Lock;
+use super::no_wait::NoWait;
 use super::open::OpenFiles;
 use super::removals::Moment;
-use super::state::{Forgotten, Size, State, Step};
+use super::state::{DiskState, Forgotten, Size, Step};
 use super::write::Draft;
-use super::{DiskError, DiskSettings, Failure};
+use super::{DiskError, DiskFailure, DiskSettings};
 use crate::content::FileBody;
 use crate::tier::{Entry, EntryId};
 
@@ -36,12 +36,12 @@ const EVICTIONS_AT_ONCE: usize = 1024;
 pub(super) struct Files {
     pub(super) layout: Layout,
     pub(super) settings: DiskSettings,
-    pub(super) at_hand: AtHand,
+    pub(super) no_wait: NoWait,
     lock: Mutex<Lock>,
     /// They can be found without what is known. They change while it is held, so that nobody finds
     /// what is not known any more.
     open: Arc<OpenFiles>,
-    state: Mutex<State>,
+    state: Mutex<DiskState>,
     stripes: [RwLock<()>; STRIPES],
     pub(super) journal: Journal,
     evicted: AtomicU64,
@@ -49,7 +49,7 @@ pub(super) struct Files {
 }
 
 /// What is known of an id without looking at the disk.
-pub(super) enum Lookup {
+pub(super) enum InIndex {
     Missing,
     Open(Entry),
     /// It was there at that moment, in a file of so many blocks.
@@ -77,9 +77,9 @@ impl Files {
         layout.clear_temporaries().map_err(unusable)?;
         let open = Arc::new(OpenFiles::new(settings.open_files));
         Ok(Self {
-            at_hand: AtHand::on(layout.directory()),
+            no_wait: NoWait::on(layout.directory()),
             lock: Mutex::new(lock),
-            state: Mutex::new(State::new(Arc::clone(&open), is_new)),
+            state: Mutex::new(DiskState::new(Arc::clone(&open), is_new)),
             open,
             stripes: [const { RwLock::new(()) }; STRIPES],
             journal: Journal::default(),
@@ -91,21 +91,21 @@ impl Files {
     }
 
     /// What is known of an id.
-    pub(super) fn look_up(&self, id: EntryId) -> Lookup {
+    pub(super) fn look_up(&self, id: EntryId) -> InIndex {
         if let Some(entry) = self.open.get(id) {
-            return Lookup::Open(entry);
+            return InIndex::Open(entry);
         }
         let mut state = self.state.lock();
         let asked = state.removals.now();
         match state.index.get(id) {
-            Some(known) if is_over(u64::from(known.expires)) => Lookup::Missing,
-            None if state.is_complete => Lookup::Missing,
-            None => Lookup::Unknown(asked),
+            Some(known) if is_over(u64::from(known.expires)) => InIndex::Missing,
+            None if state.is_complete => InIndex::Missing,
+            None => InIndex::Unknown(asked),
             Some(known) => {
                 state.index.touch(id);
                 // Somebody may have opened it by now.
                 let open = self.open.get(id);
-                open.map_or(Lookup::Closed(known.blocks, asked), Lookup::Open)
+                open.map_or(InIndex::Closed(known.blocks, asked), InIndex::Open)
             }
         }
     }
@@ -155,7 +155,7 @@ impl Files {
     }
 
     /// Finds room for what is to be written: others leave for it.
-    pub(super) fn reserve(&self, blocks: u64, files: u64) -> Result<(), Failure> {
+    pub(super) fn reserve(&self, blocks: u64, files: u64) -> Result<(), DiskFailure> {
         for _ in 0..EVICTIONS_AT_ONCE {
             let step = self
                 .state
@@ -163,14 +163,14 @@ impl Files {
                 .reserve(Size { blocks, files }, &self.settings);
             match step {
                 Step::Reserved => return Ok(()),
-                Step::NoRoom => return Err(Failure::NoRoom),
+                Step::NoRoom => return Err(DiskFailure::NoRoom),
                 Step::Leaves(id, open) => {
-                    self.finish_removal(id, open).map_err(Failure::Disk)?;
+                    self.finish_removal(id, open).map_err(DiskFailure::Disk)?;
                     self.evicted.fetch_add(1, Ordering::Relaxed);
                 }
             }
         }
-        Err(Failure::NoRoom)
+        Err(DiskFailure::NoRoom)
     }
 
     pub(super) fn give_back(&self, blocks: u64, files: u64) {
@@ -186,16 +186,16 @@ impl Files {
         expires: u64,
         began: Moment,
         open: Option<(Bytes, Arc<FileBody>)>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DiskFailure> {
         let _stripe = self.stripe(id);
-        let known = Known::new(id, draft.len(), expires).ok_or(Failure::TooLarge)?;
+        let known = Known::new(id, draft.len(), expires).ok_or(DiskFailure::TooLarge)?;
         // The index comes first: who removes this id from now on finds it there, waits for
         // the stripe, and removes the file that is about to come.
         let old = self.state.lock().announce(known, began, open)?;
         draft.is_counted_elsewhere();
         if let Err(error) = self.rename(&draft, id) {
             self.state.lock().take_out(id);
-            return Err(Failure::Disk(error));
+            return Err(DiskFailure::Disk(error));
         }
         draft.was_renamed();
         drop(old);
@@ -301,14 +301,14 @@ impl Files {
     }
 
     /// Puts a directory that somebody removed in its place again.
-    pub(super) fn repair(&self) -> Result<(), Failure> {
+    pub(super) fn repair(&self) -> Result<(), DiskFailure> {
         let mut lock = self.lock.lock();
-        self.layout.create_directory().map_err(Failure::Disk)?;
+        self.layout.create_directory().map_err(DiskFailure::Disk)?;
         if !lock.is_visible() {
             *lock = Lock::take(self.layout.directory())
-                .map_err(|error| Failure::Disk(io::Error::other(error)))?;
+                .map_err(|error| DiskFailure::Disk(io::Error::other(error)))?;
         }
-        if self.layout.create_home().map_err(Failure::Disk)? {
+        if self.layout.create_home().map_err(DiskFailure::Disk)? {
             self.state.lock().begin_anew();
         }
         Ok(())
@@ -396,10 +396,10 @@ mod tests {
         let written = write::write(&files, id, &entry, now() + 1000, files.now());
         assert!(written.is_ok());
         let busy = files.state.lock();
-        assert!(matches!(files.look_up(id), Lookup::Open(_)));
+        assert!(matches!(files.look_up(id), InIndex::Open(_)));
         drop(busy);
         let forgotten = files.forget(id).expect("it is there");
-        assert!(matches!(files.look_up(id), Lookup::Missing));
+        assert!(matches!(files.look_up(id), InIndex::Missing));
         // Who had found its file before that keeps it open for nobody.
         let body = forgotten.as_ref().expect("it was open").body();
         assert!(files.keep_named(id, &entry.head, &body).is_none());

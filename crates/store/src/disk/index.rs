@@ -30,8 +30,8 @@ pub(super) struct Index {
     /// In pieces, so that growing neither copies nor doubles.
     slots: Vec<Vec<Slot>>,
     vacant: u32,
-    probation: Queue,
-    main: Queue,
+    probation: Ring,
+    main: Ring,
 }
 
 /// What is known of an entry.
@@ -72,7 +72,7 @@ enum At {
     Main,
 }
 
-struct Queue {
+struct Ring {
     first: u32,
     last: u32,
     blocks: u64,
@@ -85,8 +85,8 @@ impl Index {
             hasher: RandomState::default(),
             slots: Vec::new(),
             vacant: NONE,
-            probation: Queue::new(),
-            main: Queue::new(),
+            probation: Ring::new(),
+            main: Ring::new(),
         }
     }
 
@@ -259,7 +259,7 @@ impl Index {
         self.queue(at).blocks -= blocks;
     }
 
-    fn queue(&mut self, at: At) -> &mut Queue {
+    fn queue(&mut self, at: At) -> &mut Ring {
         match at {
             At::Main => &mut self.main,
             At::Probation | At::Vacant => &mut self.probation,
@@ -313,7 +313,7 @@ impl Slot {
     }
 }
 
-impl Queue {
+impl Ring {
     const fn new() -> Self {
         Self {
             first: NONE,

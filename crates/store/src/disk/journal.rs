@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Failure;
+use super::DiskFailure;
 use super::files::Files;
 use crate::tier::JournalRecords;
 
@@ -29,11 +29,11 @@ const OPENING: usize = 4 + 4 + 8;
 /// The journal of a directory. Those who read or write the file take turns.
 #[derive(Default)]
 pub(super) struct Journal {
-    state: Mutex<State>,
+    state: Mutex<JournalState>,
 }
 
 #[derive(Default)]
-struct State {
+struct JournalState {
     /// Where the next record belongs, once that is known.
     end: Option<u64>,
     was_damaged: bool,
@@ -51,7 +51,7 @@ struct Contents {
 impl Journal {
     /// All records. If the file was damaged, those before the damage; it is set aside then, and
     /// another one begun with them.
-    pub(super) fn load(&self, files: &Files) -> Result<JournalRecords, Failure> {
+    pub(super) fn load(&self, files: &Files) -> Result<JournalRecords, DiskFailure> {
         let mut state = self.state.lock();
         let path = files.layout.journal();
         let Contents {
@@ -59,14 +59,14 @@ impl Journal {
             end,
             is_damaged,
         } = match open(&path, false) {
-            Ok(file) => Contents::read(file).map_err(Failure::Disk)?,
+            Ok(file) => Contents::read(file).map_err(DiskFailure::Disk)?,
             Err(error) if error.kind() == ErrorKind::NotFound => Contents::parse(&Bytes::new()),
-            Err(error) => return Err(Failure::Disk(error)),
+            Err(error) => return Err(DiskFailure::Disk(error)),
         };
         state.end = Some(end as u64);
         if is_damaged {
             state.was_damaged = true;
-            fs::copy(&path, files.layout.damaged_journal()).map_err(Failure::Disk)?;
+            fs::copy(&path, files.layout.damaged_journal()).map_err(DiskFailure::Disk)?;
             state.replace(files, &records)?;
         }
         Ok(JournalRecords {
@@ -76,7 +76,7 @@ impl Journal {
     }
 
     /// Adds a record at the end.
-    pub(super) fn append(&self, files: &Files, record: &[u8]) -> Result<(), Failure> {
+    pub(super) fn append(&self, files: &Files, record: &[u8]) -> Result<(), DiskFailure> {
         let known = self.state.lock().end;
         if known.is_none() {
             self.load(files)?;
@@ -86,18 +86,18 @@ impl Journal {
         let file = match open(&path, true) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 files.repair()?;
-                open(&path, true).map_err(Failure::Disk)?
+                open(&path, true).map_err(DiskFailure::Disk)?
             }
-            opened => opened.map_err(Failure::Disk)?,
+            opened => opened.map_err(DiskFailure::Disk)?,
         };
-        let length = file.metadata().map_err(Failure::Disk)?.len();
+        let length = file.metadata().map_err(DiskFailure::Disk)?.len();
         // Somebody may have removed the whole directory, with all that the records were about.
         let end = state.end.filter(|end| *end <= length).unwrap_or(0);
         let mut bytes = if end == 0 { MAGIC.to_vec() } else { Vec::new() };
         encode(record, &mut bytes);
         let new_end = end + bytes.len() as u64;
         if new_end > JOURNAL_LIMIT {
-            return Err(Failure::TooLarge);
+            return Err(DiskFailure::TooLarge);
         }
         let written = write_at_end(&file, end, &bytes).and_then(|()| {
             let is_new = end == 0;
@@ -112,11 +112,11 @@ impl Journal {
             let _ = file.set_len(end);
         }
         state.end = Some(if written.is_ok() { new_end } else { end });
-        written.map_err(Failure::Disk)
+        written.map_err(DiskFailure::Disk)
     }
 
     /// Has these records and no others.
-    pub(super) fn replace(&self, files: &Files, records: &[Bytes]) -> Result<(), Failure> {
+    pub(super) fn replace(&self, files: &Files, records: &[Bytes]) -> Result<(), DiskFailure> {
         self.state.lock().replace(files, records)
     }
 
@@ -126,29 +126,29 @@ impl Journal {
     }
 }
 
-impl State {
+impl JournalState {
     /// Writes another file and gives it the name.
-    fn replace(&mut self, files: &Files, records: &[Bytes]) -> Result<(), Failure> {
+    fn replace(&mut self, files: &Files, records: &[Bytes]) -> Result<(), DiskFailure> {
         let mut bytes = MAGIC.to_vec();
         for record in records {
             encode(record, &mut bytes);
         }
         if bytes.len() as u64 > JOURNAL_LIMIT {
-            return Err(Failure::TooLarge);
+            return Err(DiskFailure::TooLarge);
         }
         let (path, new) = (files.layout.journal(), files.layout.new_journal());
         let file = match open(&new, true) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 files.repair()?;
-                open(&new, true).map_err(Failure::Disk)?
+                open(&new, true).map_err(DiskFailure::Disk)?
             }
-            opened => opened.map_err(Failure::Disk)?,
+            opened => opened.map_err(DiskFailure::Disk)?,
         };
         write_at_end(&file, 0, &bytes)
             .and_then(|()| fs::rename(&new, &path))
-            .map_err(Failure::Disk)?;
+            .map_err(DiskFailure::Disk)?;
         self.end = Some(bytes.len() as u64);
-        files.layout.sync_home().map_err(Failure::Disk)
+        files.layout.sync_home().map_err(DiskFailure::Disk)
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rustix::io::ReadWriteFlags;
 
-use super::Failure;
+use super::DiskFailure;
 use super::files::Files;
 use super::layout::Layout;
 use super::read::{self, Opened, Source};
@@ -23,7 +23,11 @@ const AT_ONCE: Duration = Duration::from_millis(50);
 const MOST: usize = 1024;
 
 /// The entries after an id, or from the first on.
-pub(super) fn page(files: &Files, after: Option<EntryId>, most: usize) -> Result<Listing, Failure> {
+pub(super) fn page(
+    files: &Files,
+    after: Option<EntryId>,
+    most: usize,
+) -> Result<Listing, DiskFailure> {
     let (began, most) = (Instant::now(), most.clamp(1, MOST));
     let [first, ..] = after.map_or([0; 16], EntryId::to_bytes);
     let mut entries = Vec::new();
@@ -44,36 +48,38 @@ pub(super) fn page(files: &Files, after: Option<EntryId>, most: usize) -> Result
 }
 
 /// Removes an entry if it is still the one that was seen. Says whether it was.
-pub(super) fn remove(files: &Files, seen: &Listed) -> Result<bool, Failure> {
+pub(super) fn remove(files: &Files, seen: &Listed) -> Result<bool, DiskFailure> {
     let mut is_gone = false;
     let is_it = || {
         let now = look(files, seen.id);
         is_gone = matches!(&now, Ok(Some(now)) if now.version == seen.version);
         is_gone
     };
-    files.remove_flawed(seen.id, is_it).map_err(Failure::Disk)?;
+    files
+        .remove_flawed(seen.id, is_it)
+        .map_err(DiskFailure::Disk)?;
     Ok(is_gone)
 }
 
-fn ids(files: &Files, folder: u32) -> Result<Vec<EntryId>, Failure> {
+fn ids(files: &Files, folder: u32) -> Result<Vec<EntryId>, DiskFailure> {
     let entries = match fs::read_dir(files.layout.folder(folder)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(Failure::Disk)?,
+        entries => entries.map_err(DiskFailure::Disk)?,
     };
     let id_of = |name: &str| Layout::id_of(folder, name);
     entries
         .map(|entry| Ok(entry?.file_name().to_str().and_then(id_of)))
         .filter_map(Result::transpose)
         .collect::<Result<_, _>>()
-        .map_err(Failure::Disk)
+        .map_err(DiskFailure::Disk)
 }
 
 /// What a file says, unless it is over, gone, or not as it should be: that shows when it is asked for.
-fn look(files: &Files, id: EntryId) -> Result<Option<Listed>, Failure> {
+fn look(files: &Files, id: EntryId) -> Result<Option<Listed>, DiskFailure> {
     let file: File = match read::open(&files.layout.entry(id)) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Failure::Disk(error)),
+        Err(error) => return Err(DiskFailure::Disk(error)),
     };
     let source = Source {
         file: &file,
@@ -86,7 +92,7 @@ fn look(files: &Files, id: EntryId) -> Result<Option<Listed>, Failure> {
             head: Bytes::copy_from_slice(&opened.head),
             version: opened.seal(),
         })),
-        Ok(None) | Err(Failure::Flaw(_)) => Ok(None),
+        Ok(None) | Err(DiskFailure::Flaw(_)) => Ok(None),
         Err(failure) => Err(failure),
     }
 }

@@ -4,7 +4,6 @@
 //! a large one and keeps it open. Everything else is done where nobody waits for it.
 //! docs/decisions/disk.md says why it is like this.
 
-mod at_hand;
 mod background;
 mod crew;
 mod expiry;
@@ -16,6 +15,7 @@ mod journal;
 mod layout;
 mod list;
 mod lock;
+mod no_wait;
 mod open;
 mod read;
 mod removals;
@@ -37,7 +37,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use self::crew::Crew;
-use self::files::{Files, Lookup};
+use self::files::{Files, InIndex};
 use self::format::Flaw;
 use self::health::Health;
 use self::removals::Moment;
@@ -147,7 +147,7 @@ pub struct Disk {
 }
 
 /// Why a job was not done.
-enum Failure {
+enum DiskFailure {
     /// The system says so.
     Disk(io::Error),
     /// What was read is not what was written.
@@ -226,8 +226,8 @@ impl Disk {
         let files = Arc::clone(&self.files);
         let job = move || match write::write(&files, id, &entry, expiry::after(expires), began) {
             Ok(()) => Ok(Put::Stored),
-            Err(Failure::Removed) => Ok(Put::Superseded),
-            Err(Failure::NoRoom | Failure::TooLarge) => Ok(Put::Refused),
+            Err(DiskFailure::Removed) => Ok(Put::Superseded),
+            Err(DiskFailure::NoRoom | DiskFailure::TooLarge) => Ok(Put::Refused),
             Err(failure) => Err(failure),
         };
         self.writing.run(job).await
@@ -242,9 +242,9 @@ impl Tier for Disk {
     fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>> {
         Box::pin(async move {
             match self.files.look_up(id) {
-                Lookup::Missing => Ok(None),
-                Lookup::Open(entry) => Ok(Some(entry)),
-                Lookup::Closed(_, asked) | Lookup::Unknown(asked) => self.read(id, asked).await,
+                InIndex::Missing => Ok(None),
+                InIndex::Open(entry) => Ok(Some(entry)),
+                InIndex::Closed(_, asked) | InIndex::Unknown(asked) => self.read(id, asked).await,
             }
         })
     }
@@ -284,8 +284,8 @@ impl Tier for Disk {
             };
             match renew::renew(&files, &renewal) {
                 Ok(Renewed::Done) => Ok(Put::Stored),
-                Ok(Renewed::NotThere) | Err(Failure::Removed) => Ok(Put::Superseded),
-                Err(Failure::NoRoom | Failure::TooLarge) => Ok(Put::Refused),
+                Ok(Renewed::NotThere) | Err(DiskFailure::Removed) => Ok(Put::Superseded),
+                Err(DiskFailure::NoRoom | DiskFailure::TooLarge) => Ok(Put::Refused),
                 Err(failure) => Err(failure),
             }
         };
@@ -299,7 +299,11 @@ impl Tier for Disk {
                 return Ok(());
             };
             let files = Arc::clone(&self.files);
-            let job = move || files.finish_removal(id, forgotten).map_err(Failure::Disk);
+            let job = move || {
+                files
+                    .finish_removal(id, forgotten)
+                    .map_err(DiskFailure::Disk)
+            };
             self.writing.run(job).await
         })
     }
@@ -334,11 +338,11 @@ impl Tier for Disk {
 }
 
 impl LocalTier for Disk {
-    fn at_hand(&self, id: EntryId) -> Option<Entry> {
+    fn try_get(&self, id: EntryId) -> Option<Entry> {
         match self.files.look_up(id) {
-            Lookup::Open(entry) => Some(entry),
-            Lookup::Closed(blocks, _) => at_hand::read(&self.files, id, blocks),
-            Lookup::Missing | Lookup::Unknown(_) => None,
+            InIndex::Open(entry) => Some(entry),
+            InIndex::Closed(blocks, _) => no_wait::read(&self.files, id, blocks),
+            InIndex::Missing | InIndex::Unknown(_) => None,
         }
     }
 
@@ -398,15 +402,17 @@ impl fmt::Debug for Disk {
     }
 }
 
-impl From<Failure> for TierError {
-    fn from(failure: Failure) -> Self {
+impl From<DiskFailure> for TierError {
+    fn from(failure: DiskFailure) -> Self {
         match failure {
-            Failure::Flaw(flaw) => Self::Corrupt(flaw.to_string()),
-            Failure::Disk(error) | Failure::Source(error) => Self::Failed(error.to_string()),
-            Failure::NoRoom => Self::Failed("no room".into()),
-            Failure::TooLarge => Self::Failed("larger than what is kept".into()),
-            Failure::Removed => Self::Failed("removed while it was on its way".into()),
-            Failure::GivenUp => Self::Failed("given up before".into()),
+            DiskFailure::Flaw(flaw) => Self::Corrupt(flaw.to_string()),
+            DiskFailure::Disk(error) | DiskFailure::Source(error) => {
+                Self::Failed(error.to_string())
+            }
+            DiskFailure::NoRoom => Self::Failed("no room".into()),
+            DiskFailure::TooLarge => Self::Failed("larger than what is kept".into()),
+            DiskFailure::Removed => Self::Failed("removed while it was on its way".into()),
+            DiskFailure::GivenUp => Self::Failed("given up before".into()),
         }
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::Failure;
+use super::DiskFailure;
 use super::expiry::is_over;
 use super::files::Files;
 use super::format::{self, Flaw, Prefix};
@@ -32,7 +32,11 @@ const UNBROKEN: u64 = HEAD_ROOM as u64;
 const WHOLE: u64 = 8 * 1024 * 1024;
 
 /// Reads an entry. What is not as it should be is removed.
-pub(super) fn read(files: &Files, id: EntryId, asked: Moment) -> Result<Option<Entry>, Failure> {
+pub(super) fn read(
+    files: &Files,
+    id: EntryId,
+    asked: Moment,
+) -> Result<Option<Entry>, DiskFailure> {
     let path = files.layout.entry(id);
     let file = match open(&path) {
         Ok(file) => file,
@@ -42,10 +46,12 @@ pub(super) fn read(files: &Files, id: EntryId, asked: Moment) -> Result<Option<E
         }
         // A link in place of the file.
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-            files.remove_flawed(id, || true).map_err(Failure::Disk)?;
-            return Err(Failure::Flaw(Flaw::Foreign));
+            files
+                .remove_flawed(id, || true)
+                .map_err(DiskFailure::Disk)?;
+            return Err(DiskFailure::Flaw(Flaw::Foreign));
         }
-        Err(error) => return Err(Failure::Disk(error)),
+        Err(error) => return Err(DiskFailure::Disk(error)),
     };
     let source = Source {
         file: &file,
@@ -54,7 +60,7 @@ pub(super) fn read(files: &Files, id: EntryId, asked: Moment) -> Result<Option<E
     let inline = files.settings.inline;
     let opened = match Opened::new(source, id, inline) {
         // Its head may have been about to be renewed: nobody does that now.
-        Err(Failure::Flaw(_)) | Ok(None) => {
+        Err(DiskFailure::Flaw(_)) | Ok(None) => {
             let _shared = files.share(id);
             Opened::new(source, id, inline)
         }
@@ -64,13 +70,13 @@ pub(super) fn read(files: &Files, id: EntryId, asked: Moment) -> Result<Option<E
         Some(opened) => opened.entry(files, asked).map(Some),
         None => Ok(None),
     });
-    if let Err(Failure::Flaw(_)) | Ok(None) = read {
+    if let Err(DiskFailure::Flaw(_)) | Ok(None) = read {
         let is_it = || is_same(&file, &path);
-        files.remove_flawed(id, is_it).map_err(Failure::Disk)?;
+        files.remove_flawed(id, is_it).map_err(DiskFailure::Disk)?;
     }
     match read {
-        Ok(Some(Answer::Entry(entry))) => Ok(Some(entry)),
-        Ok(Some(Answer::TooMany) | None) => Ok(None),
+        Ok(Some(FromFile::Entry(entry))) => Ok(Some(entry)),
+        Ok(Some(FromFile::TooMany) | None) => Ok(None),
         Err(failure) => Err(failure),
     }
 }
@@ -84,16 +90,16 @@ pub(super) struct Source<'a> {
 
 impl Source<'_> {
     /// `len` was checked against the length of the file. If that has changed since, it is damaged.
-    fn read_at(self, offset: u64, len: usize) -> Result<Bytes, Failure> {
+    fn read_at(self, offset: u64, len: usize) -> Result<Bytes, DiskFailure> {
         let mut buffer = vec![0; len];
         let mut done = 0;
         while done < len {
             let mut rest = [IoSliceMut::new(&mut buffer[done..])];
             match preadv2(self.file, &mut rest, offset + done as u64, self.flags) {
-                Ok(0) => return Err(Failure::Flaw(Flaw::Length)),
+                Ok(0) => return Err(DiskFailure::Flaw(Flaw::Length)),
                 Ok(read) => done += read,
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(Failure::Disk(error.into())),
+                Err(error) => return Err(DiskFailure::Disk(error.into())),
             }
         }
         Ok(buffer.into())
@@ -113,7 +119,7 @@ pub(super) struct Opened<'a> {
     opening: Bytes,
 }
 
-enum Answer {
+enum FromFile {
     Entry(Entry),
     /// It is there, but nobody may open more files now.
     TooMany,
@@ -125,10 +131,10 @@ impl<'a> Opened<'a> {
         source: Source<'a>,
         id: EntryId,
         inline: u64,
-    ) -> Result<Option<Self>, Failure> {
-        let stat = fstat(source.file).map_err(|error| Failure::Disk(error.into()))?;
+    ) -> Result<Option<Self>, DiskFailure> {
+        let stat = fstat(source.file).map_err(|error| DiskFailure::Disk(error.into()))?;
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
-            return Err(Failure::Flaw(Flaw::Foreign));
+            return Err(DiskFailure::Flaw(Flaw::Foreign));
         }
         let file_len = stat.st_size.cast_unsigned();
         let at_once = AT_ONCE.min(inline.saturating_add(OPENING)).max(UNBROKEN);
@@ -141,7 +147,7 @@ impl<'a> Opened<'a> {
         let first = Headed::read(source, &opening, 0, id, file_len);
         let second = match &first {
             Ok(first) if !first.has_second_place() => None,
-            Ok(_) | Err(Failure::Flaw(_)) if file_len > HEAD_ROOM as u64 => {
+            Ok(_) | Err(DiskFailure::Flaw(_)) if file_len > HEAD_ROOM as u64 => {
                 Headed::second(source, &opening, id, file_len)?
             }
             _ => None,
@@ -168,28 +174,28 @@ impl<'a> Opened<'a> {
         self.file_len
     }
 
-    fn entry(self, files: &Files, asked: Moment) -> Result<Answer, Failure> {
+    fn entry(self, files: &Files, asked: Moment) -> Result<FromFile, DiskFailure> {
         let id = self.prefix.id;
         let known = Known::new(id, self.file_len, self.prefix.expires);
-        files.found(known.ok_or(Failure::Flaw(Flaw::Length))?, asked);
+        files.found(known.ok_or(DiskFailure::Flaw(Flaw::Length))?, asked);
         if self.prefix.body_len <= files.settings.inline {
-            return self.whole().map(Answer::Entry);
+            return self.whole().map(FromFile::Entry);
         }
         let sums = self.sums()?;
-        let file = self.source.file.try_clone().map_err(Failure::Disk)?;
+        let file = self.source.file.try_clone().map_err(DiskFailure::Disk)?;
         let opened = in_file(file, &self.prefix, sums)?;
         let is_it = || is_same(self.source.file, &files.layout.entry(id));
         if let Some(entry) = files.keep_open(id, &self.head, &opened, is_it) {
-            return Ok(Answer::Entry(entry));
+            return Ok(FromFile::Entry(entry));
         }
         if self.prefix.body_len <= WHOLE {
-            return self.whole().map(Answer::Entry);
+            return self.whole().map(FromFile::Entry);
         }
-        Ok(Answer::TooMany)
+        Ok(FromFile::TooMany)
     }
 
     /// With the body in memory.
-    pub(super) fn whole(self) -> Result<Entry, Failure> {
+    pub(super) fn whole(self) -> Result<Entry, DiskFailure> {
         let (body, _) = self.body()?;
         Ok(Entry {
             head: self.head,
@@ -199,16 +205,16 @@ impl<'a> Opened<'a> {
 
     /// The checksums of a body that stays where it is. One that is a single block is checked now,
     /// so that nobody begins to send it in vain.
-    pub(super) fn sums(&self) -> Result<Box<[u64]>, Failure> {
+    pub(super) fn sums(&self) -> Result<Box<[u64]>, DiskFailure> {
         if self.prefix.body_len <= BLOCK {
             return Ok(self.body()?.1);
         }
         let table = self.prefix.body().end;
         let table = self.source.read_at(table, self.prefix.table_len())?;
-        self.prefix.sums(&table).map_err(Failure::Flaw)
+        self.prefix.sums(&table).map_err(DiskFailure::Flaw)
     }
 
-    fn body(&self) -> Result<(Bytes, Box<[u64]>), Failure> {
+    fn body(&self) -> Result<(Bytes, Box<[u64]>), DiskFailure> {
         let prefix = &self.prefix;
         let body_len = prefix.body_len as usize;
         let from = prefix.body().start;
@@ -218,8 +224,8 @@ impl<'a> Opened<'a> {
             self.source.read_at(from, body_len + prefix.table_len())?
         };
         let table = body.split_off(body_len);
-        let sums = prefix.sums(&table).map_err(Failure::Flaw)?;
-        format::check_body(&body, &sums).map_err(Failure::Flaw)?;
+        let sums = prefix.sums(&table).map_err(DiskFailure::Flaw)?;
+        format::check_body(&body, &sums).map_err(DiskFailure::Flaw)?;
         Ok((body, sums))
     }
 }
@@ -239,17 +245,19 @@ impl Headed {
         offset: usize,
         id: EntryId,
         file_len: u64,
-    ) -> Result<Self, Failure> {
-        let prefix = Prefix::decode(opening, file_len).map_err(Failure::Flaw)?;
+    ) -> Result<Self, DiskFailure> {
+        let prefix = Prefix::decode(opening, file_len).map_err(DiskFailure::Flaw)?;
         if prefix.id != id {
-            return Err(Failure::Flaw(Flaw::Id));
+            return Err(DiskFailure::Flaw(Flaw::Id));
         }
         let head = if prefix.head().end <= opening.len() {
             opening.slice(prefix.head())
         } else {
             source.read_at((offset + Prefix::LEN) as u64, prefix.head_len as usize)?
         };
-        prefix.check_head(opening, &head).map_err(Failure::Flaw)?;
+        prefix
+            .check_head(opening, &head)
+            .map_err(DiskFailure::Flaw)?;
         let seal = Prefix::seal(opening);
         Ok(Self { prefix, head, seal })
     }
@@ -265,14 +273,14 @@ impl Headed {
         beginning: &Bytes,
         id: EntryId,
         file_len: u64,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>, DiskFailure> {
         let opening = match beginning.get(SECOND..HEAD_ROOM) {
             Some(_) => beginning.slice(SECOND..HEAD_ROOM),
             None => source.read_at(SECOND as u64, OPENING as usize)?,
         };
         match Self::read(source, &opening, SECOND, id, file_len) {
             Ok(headed) if headed.prefix.body_offset as usize >= HEAD_ROOM => Ok(Some(headed)),
-            Ok(_) | Err(Failure::Flaw(_)) => Ok(None),
+            Ok(_) | Err(DiskFailure::Flaw(_)) => Ok(None),
             Err(failure) => Err(failure),
         }
     }
@@ -283,9 +291,9 @@ pub(super) fn in_file(
     file: File,
     prefix: &Prefix,
     sums: Box<[u64]>,
-) -> Result<Arc<FileBody>, Failure> {
+) -> Result<Arc<FileBody>, DiskFailure> {
     let body = FileBody::new(file, prefix.body().start, prefix.body_len, sums);
-    let body = body.map_err(Failure::Disk)?;
+    let body = body.map_err(DiskFailure::Disk)?;
     if prefix.body_len <= BLOCK {
         body.mark_verified();
     }
@@ -317,9 +325,11 @@ pub(super) fn open_to_write(path: &Path) -> io::Result<File> {
     Ok(file.into())
 }
 
-fn forget_vanished(files: &Files, id: EntryId, path: &Path) -> Result<(), Failure> {
+fn forget_vanished(files: &Files, id: EntryId, path: &Path) -> Result<(), DiskFailure> {
     let is_missing = || matches!(path.try_exists(), Ok(false));
-    files.remove_flawed(id, is_missing).map_err(Failure::Disk)
+    files
+        .remove_flawed(id, is_missing)
+        .map_err(DiskFailure::Disk)
 }
 
 /// Whether the file is still the one that has the name.

@@ -14,7 +14,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytes::Bytes;
 use rustix::io::ReadWriteFlags;
 
-use super::Failure;
+use super::DiskFailure;
 use super::files::Files;
 use super::format::Prefix;
 use super::index::Known;
@@ -47,7 +47,7 @@ pub(super) enum Renewed {
 
 /// Renews an entry if it is still what it was. Where the file has no room for that, it is written
 /// anew: only of a body that memory might have taken.
-pub(super) fn renew(files: &Arc<Files>, renewal: &Renewal) -> Result<Renewed, Failure> {
+pub(super) fn renew(files: &Arc<Files>, renewal: &Renewal) -> Result<Renewed, DiskFailure> {
     match in_place(files, renewal)? {
         InPlace::Done => Ok(Renewed::Done),
         InPlace::NotThere => Ok(Renewed::NotThere),
@@ -67,7 +67,7 @@ enum InPlace {
     NoRoom(Content),
 }
 
-fn in_place(files: &Files, renewal: &Renewal) -> Result<InPlace, Failure> {
+fn in_place(files: &Files, renewal: &Renewal) -> Result<InPlace, DiskFailure> {
     let id = renewal.id;
     // Nobody else gives the file another head, or takes it away, and nobody is misled who finds
     // one half-written: he looks again when this is over.
@@ -84,7 +84,7 @@ fn in_place(files: &Files, renewal: &Renewal) -> Result<InPlace, Failure> {
     };
     let opened = match Opened::new(source, id, 0) {
         Ok(Some(opened)) if opened.head == renewal.from => opened,
-        Ok(_) | Err(Failure::Flaw(_)) => return Ok(InPlace::NotThere),
+        Ok(_) | Err(DiskFailure::Flaw(_)) => return Ok(InPlace::NotThere),
         Err(failure) => return Err(failure),
     };
     let new_end = Prefix::LEN + renewal.head.len();
@@ -92,22 +92,22 @@ fn in_place(files: &Files, renewal: &Renewal) -> Result<InPlace, Failure> {
         && new_end <= SECOND
         && opened.prefix.head().end <= SECOND;
     if !has_room {
-        let again = file.try_clone().map_err(Failure::Disk)?;
+        let again = file.try_clone().map_err(DiskFailure::Disk)?;
         let body = read::in_file(again, &opened.prefix, opened.sums()?)?;
         return Ok(InPlace::NoRoom(Content::File(body)));
     }
     let file_len = opened.file_len();
     let prefix = Prefix {
         expires: renewal.expires,
-        head_len: u32::try_from(renewal.head.len()).map_err(|_| Failure::TooLarge)?,
+        head_len: u32::try_from(renewal.head.len()).map_err(|_| DiskFailure::TooLarge)?,
         ..opened.prefix
     };
     let opening = [&prefix.encode(&renewal.head)[..], &renewal.head].concat();
-    write_opening(&file, &opening, opened.is_second).map_err(Failure::Disk)?;
+    write_opening(&file, &opening, opened.is_second).map_err(DiskFailure::Disk)?;
     // The scan after a restart reads this instead of opening every file.
     let over = UNIX_EPOCH + Duration::from_secs(renewal.expires);
-    file.set_modified(over).map_err(Failure::Disk)?;
-    let known = Known::new(id, file_len, renewal.expires).ok_or(Failure::TooLarge)?;
+    file.set_modified(over).map_err(DiskFailure::Disk)?;
+    let known = Known::new(id, file_len, renewal.expires).ok_or(DiskFailure::TooLarge)?;
     files.was_renewed(known, renewal.began, &renewal.head);
     Ok(InPlace::Done)
 }

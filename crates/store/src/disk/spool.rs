@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::Failure;
+use super::DiskFailure;
 use super::crew::Crew;
 use super::expiry;
 use super::files::Files;
@@ -51,7 +51,7 @@ impl DiskSpool {
     }
 
     /// What has to be done to bring the draft up to date.
-    fn flush(&mut self) -> impl FnOnce() -> Result<Box<Draft>, Failure> + Send + 'static {
+    fn flush(&mut self) -> impl FnOnce() -> Result<Box<Draft>, DiskFailure> + Send + 'static {
         let stage = std::mem::replace(&mut self.stage, Stage::Away);
         let pieces = std::mem::take(&mut self.pieces);
         self.gathered = 0;
@@ -60,17 +60,17 @@ impl DiskSpool {
             let mut draft = match stage {
                 Stage::Empty => Box::new(Draft::begin_headless(&files)?),
                 Stage::Begun(draft) => draft,
-                Stage::Away => return Err(Failure::GivenUp),
+                Stage::Away => return Err(DiskFailure::GivenUp),
             };
             pieces.iter().try_for_each(|piece| draft.append(piece))?;
             Ok(draft)
         }
     }
 
-    fn take(&mut self, chunk: Bytes) -> Result<(), Failure> {
+    fn take(&mut self, chunk: Bytes) -> Result<(), DiskFailure> {
         self.total += chunk.len() as u64;
         if self.total > self.files.settings.max_object {
-            return Err(Failure::TooLarge);
+            return Err(DiskFailure::TooLarge);
         }
         self.gathered += chunk.len();
         self.pieces.push(chunk);

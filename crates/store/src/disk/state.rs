@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::index::{Index, Known};
 use super::open::{OpenFile, OpenFiles};
 use super::removals::{Moment, Removals};
-use super::{DiskSettings, Failure};
+use super::{DiskFailure, DiskSettings};
 use crate::content::FileBody;
 use crate::tier::EntryId;
 
@@ -21,7 +21,7 @@ const NAME: u64 = 80;
 const BLIND_SHARE: u64 = 64;
 
 /// What is known of the files.
-pub(super) struct State {
+pub(super) struct DiskState {
     pub(super) index: Index,
     pub(super) open: Arc<OpenFiles>,
     pub(super) removals: Removals,
@@ -79,7 +79,7 @@ impl Size {
     }
 }
 
-impl State {
+impl DiskState {
     pub(super) fn new(open: Arc<OpenFiles>, is_complete: bool) -> Self {
         Self {
             index: Index::new(),
@@ -144,9 +144,9 @@ impl State {
         known: Known,
         began: Moment,
         open: Option<(Bytes, Arc<FileBody>)>,
-    ) -> Result<Option<OpenFile>, Failure> {
+    ) -> Result<Option<OpenFile>, DiskFailure> {
         if self.removals.since(began, known.id) {
-            return Err(Failure::Removed);
+            return Err(DiskFailure::Removed);
         }
         self.acquit(known.id);
         self.index.insert(known);

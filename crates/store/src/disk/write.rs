@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use super::Failure;
+use super::DiskFailure;
 use super::files::Files;
 use super::format::{self, Prefix, Sums};
 use super::removals::Moment;
@@ -38,7 +38,7 @@ pub(super) fn write(
     entry: &Entry,
     expires: u64,
     began: Moment,
-) -> Result<(), Failure> {
+) -> Result<(), DiskFailure> {
     let opening = Prefix::LEN + entry.head.len();
     let is_renewed_in_place = entry.body.len() >= IN_PLACE_FROM;
     let body_offset = if is_renewed_in_place {
@@ -49,10 +49,10 @@ pub(super) fn write(
     let mut draft = Draft::begin(files, body_offset)?;
     match (&entry.body, entry.body.file()) {
         (Content::Bytes(bytes), _) => draft.append(bytes)?,
-        (_, None) => return Err(Failure::Source(ErrorKind::NotFound.into())),
+        (_, None) => return Err(DiskFailure::Source(ErrorKind::NotFound.into())),
         (_, Some(body)) => {
             for number in 0..body.blocks() {
-                draft.append(&body.read_block(number).map_err(Failure::Source)?)?;
+                draft.append(&body.read_block(number).map_err(DiskFailure::Source)?)?;
             }
         }
     }
@@ -78,17 +78,17 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Begins a file whose head is not known yet.
-    pub(super) fn begin_headless(files: &Arc<Files>) -> Result<Self, Failure> {
+    pub(super) fn begin_headless(files: &Arc<Files>) -> Result<Self, DiskFailure> {
         Self::begin(files, HEAD_ROOM)
     }
 
-    fn begin(files: &Arc<Files>, body_offset: usize) -> Result<Self, Failure> {
+    fn begin(files: &Arc<Files>, body_offset: usize) -> Result<Self, DiskFailure> {
         files.reserve(0, 1)?;
         let created = match files.layout.create_temporary() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => files
                 .repair()
-                .and_then(|()| files.layout.create_temporary().map_err(Failure::Disk)),
-            created => created.map_err(Failure::Disk),
+                .and_then(|()| files.layout.create_temporary().map_err(DiskFailure::Disk)),
+            created => created.map_err(DiskFailure::Disk),
         };
         let (file, path) = created.inspect_err(|_| files.give_back(0, 1))?;
         Ok(Self {
@@ -106,7 +106,7 @@ impl Draft {
     }
 
     /// The next piece of the body.
-    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), DiskFailure> {
         self.sums.update(bytes);
         for piece in bytes.chunks(PIECE) {
             self.buffer(piece)?;
@@ -121,9 +121,9 @@ impl Draft {
         head: &Bytes,
         expires: u64,
         began: Moment,
-    ) -> Result<Arc<FileBody>, Failure> {
+    ) -> Result<Arc<FileBody>, DiskFailure> {
         if Prefix::LEN + head.len() > self.body_offset {
-            return Err(Failure::TooLarge);
+            return Err(DiskFailure::TooLarge);
         }
         let body_len = self.sums.len();
         let sums = std::mem::replace(&mut self.sums, Sums::new()).finish();
@@ -131,8 +131,8 @@ impl Draft {
         let prefix = Prefix {
             id,
             expires,
-            head_len: u32::try_from(head.len()).map_err(|_| Failure::TooLarge)?,
-            body_offset: u32::try_from(self.body_offset).map_err(|_| Failure::TooLarge)?,
+            head_len: u32::try_from(head.len()).map_err(|_| DiskFailure::TooLarge)?,
+            body_offset: u32::try_from(self.body_offset).map_err(|_| DiskFailure::TooLarge)?,
             body_len,
             table_sum,
         };
@@ -140,10 +140,10 @@ impl Draft {
         self.write_opening(&[&prefix.encode(head)[..], head].concat())?;
         // The scan after a restart reads this instead of opening every file.
         let over = UNIX_EPOCH + Duration::from_secs(expires);
-        self.file.set_modified(over).map_err(Failure::Disk)?;
-        let file = self.file.try_clone().map_err(Failure::Disk)?;
+        self.file.set_modified(over).map_err(DiskFailure::Disk)?;
+        let file = self.file.try_clone().map_err(DiskFailure::Disk)?;
         let body =
-            FileBody::new(file, prefix.body().start, body_len, sums).map_err(Failure::Disk)?;
+            FileBody::new(file, prefix.body().start, body_len, sums).map_err(DiskFailure::Disk)?;
         body.mark_verified();
         let body = Arc::new(body);
         let files = Arc::clone(&self.files);
@@ -172,7 +172,7 @@ impl Draft {
         self.has_name = true;
     }
 
-    fn buffer(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    fn buffer(&mut self, bytes: &[u8]) -> Result<(), DiskFailure> {
         if self.buffer.len() + bytes.len() > PIECE {
             self.flush()?;
         }
@@ -185,24 +185,26 @@ impl Draft {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
+    fn flush(&mut self) -> Result<(), DiskFailure> {
         self.file
             .write_all_at(&self.buffer, self.at)
-            .map_err(Failure::Disk)?;
+            .map_err(DiskFailure::Disk)?;
         self.at += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
     }
 
     /// Writes prefix and head, and what is still in the buffer: in one call if that is all there is.
-    fn write_opening(&mut self, opening: &[u8]) -> Result<(), Failure> {
+    fn write_opening(&mut self, opening: &[u8]) -> Result<(), DiskFailure> {
         self.buffer(&[])?;
         if self.at == opening.len() as u64 {
             let all = [opening, &self.buffer].concat();
-            return self.file.write_all_at(&all, 0).map_err(Failure::Disk);
+            return self.file.write_all_at(&all, 0).map_err(DiskFailure::Disk);
         }
         self.flush()?;
-        self.file.write_all_at(opening, 0).map_err(Failure::Disk)
+        self.file
+            .write_all_at(opening, 0)
+            .map_err(DiskFailure::Disk)
     }
 }
 

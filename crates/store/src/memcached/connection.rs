@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::health::Health;
-use super::protocol::{Answer, Request, Unreadable, read_answer};
+use super::protocol::{MetaResponse, Request, Unreadable, read_answer};
 use super::settings::ServerAddress;
 use crate::tier::TierError;
 
@@ -24,14 +24,14 @@ use crate::tier::TierError;
 const BUFFER: usize = 16 * 1024;
 
 /// The answers to a request, in its order.
-pub(super) type Answers = SmallVec<[Answer; 2]>;
+pub(super) type MetaResponses = SmallVec<[MetaResponse; 2]>;
 
 /// A request on its way, and who waits for the answers.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) request: Request,
     pub(super) deadline: Instant,
-    pub(super) reply: oneshot::Sender<Result<Answers, TierError>>,
+    pub(super) reply: oneshot::Sender<Result<MetaResponses, TierError>>,
     /// One of the bounded number of outstanding requests. The queues themselves have no bound.
     pub(super) permit: OwnedSemaphorePermit,
 }
@@ -40,7 +40,7 @@ pub(super) struct Job {
 struct Sent {
     answers: usize,
     deadline: Instant,
-    reply: oneshot::Sender<Result<Answers, TierError>>,
+    reply: oneshot::Sender<Result<MetaResponses, TierError>>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -156,8 +156,8 @@ pub(super) async fn read_answers(
     reader: &mut BufReader<OwnedReadHalf>,
     count: usize,
     max_value: usize,
-) -> Result<Answers, Unreadable> {
-    let mut answers = Answers::new();
+) -> Result<MetaResponses, Unreadable> {
+    let mut answers = MetaResponses::new();
     while answers.len() < count {
         answers.push(read_answer(reader, max_value).await?);
     }

@@ -34,12 +34,12 @@ pub(super) struct Health {
     failures: AtomicU32,
     max_failures: u32,
     max_missed: usize,
-    state: Mutex<State>,
+    state: Mutex<HealthState>,
     lost: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct HealthState {
     /// Why it is out of service.
     why: String,
     /// Records to be removed there before anything is read.
@@ -101,7 +101,7 @@ impl Health {
         self.take_out(&mut self.state.lock(), why);
     }
 
-    fn take_out(&self, state: &mut State, why: &str) {
+    fn take_out(&self, state: &mut HealthState, why: &str) {
         why.clone_into(&mut state.why);
         if self.in_service.swap(false, Ordering::AcqRel) {
             self.lost.notify_one();
@@ -188,7 +188,7 @@ impl Report {
     }
 }
 
-impl State {
+impl HealthState {
     fn remember(&mut self, id: EntryId, max: usize, now: Instant) {
         if self.missed.len() >= max && !self.missed.contains(&id) {
             self.missed.clear();

@@ -36,7 +36,7 @@ use crate::tier::{
 };
 use claims::Grant;
 pub use pages::{InvalidPageKey, PageKey, Pages};
-use protocol::{Answer, Request};
+use protocol::{MetaResponse, Request};
 use record::Record;
 use ring::Ring;
 use server::{Lane, Server};
@@ -92,7 +92,7 @@ impl Memcached {
         let lane = Lane::of(EntryId::of(key.as_bytes()));
         Ok(
             match server.ask(lane, Request::default().get(key, None)).await? {
-                Answer::Done(item) if item.client_flags == 0 && !item.value.is_empty() => {
+                MetaResponse::Done(item) if item.client_flags == 0 && !item.value.is_empty() => {
                     Some(item.value)
                 }
                 _ => None,

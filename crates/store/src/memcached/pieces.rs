@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::keys;
-use super::protocol::{Answer, Item, Request, Storing};
+use super::protocol::{Item, MetaResponse, Request, Storing};
 use super::record::Record;
 use super::server::Lane;
 use super::value::Manifest;
@@ -57,7 +57,7 @@ async fn for_each(
             return Ok(None);
         };
         match next.await?.pop() {
-            Some(Answer::Done(item)) => items.push(item),
+            Some(MetaResponse::Done(item)) => items.push(item),
             _ => return Ok(None),
         }
     }
@@ -85,8 +85,8 @@ pub(super) async fn store(
         let key = keys::piece(record.id, generation, number);
         let request = Request::default().set(&key, [body.slice_ref(piece)], how);
         match record.ask(request).await? {
-            Answer::Done(_) => {}
-            Answer::Refused(_) => return Ok(None),
+            MetaResponse::Done(_) => {}
+            MetaResponse::Refused(_) => return Ok(None),
             other => return Err(other.is_unexpected()),
         }
     }

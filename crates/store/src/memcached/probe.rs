@@ -9,10 +9,10 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{sleep, timeout};
 
 use super::claims::Purpose;
-use super::connection::{Answers, Line, connect, read_answers};
+use super::connection::{Line, MetaResponses, connect, read_answers};
 use super::health::{Owed, Report};
 use super::keys;
-use super::protocol::{Answer, Request, read_line};
+use super::protocol::{MetaResponse, Request, read_line};
 use super::server::is_removed;
 use super::settings::MemcachedSettings;
 use super::unsure::Unsure;
@@ -114,7 +114,10 @@ impl Visit<'_> {
     async fn run(&mut self) -> Result<(), TierError> {
         let deadline = self.probe.deadline;
         let answers = self.ask(Request::default().noop(), deadline).await?;
-        if let Some(other) = answers.iter().find(|answer| **answer != Answer::Alive) {
+        if let Some(other) = answers
+            .iter()
+            .find(|answer| **answer != MetaResponse::Alive)
+        {
             return Err(other.is_unexpected());
         }
         let report = timeout(deadline, self.statistics()).await;
@@ -136,7 +139,7 @@ impl Visit<'_> {
                 request = request.delete(&keys::lock(id), None);
             }
             let answers = self.ask(request, DELIVERY).await?;
-            if let Some(Answer::Done(item)) = answers.first()
+            if let Some(MetaResponse::Done(item)) = answers.first()
                 && item.value.is_empty()
             {
                 let give_back = Request::default().delete(&keys::record(id), Some(item.number));
@@ -154,7 +157,11 @@ impl Visit<'_> {
         Ok(())
     }
 
-    async fn ask(&mut self, request: Request, deadline: Duration) -> Result<Answers, TierError> {
+    async fn ask(
+        &mut self,
+        request: Request,
+        deadline: Duration,
+    ) -> Result<MetaResponses, TierError> {
         let exchange = async {
             self.writer.write_all(&request.parts().concat()).await?;
             read_answers(

@@ -1,6 +1,6 @@
 //! memcached's meta protocol, as far as a tier needs it: `mg`, `ms`, `md` and `mn`, and the answers.
 //!
-//! Answers come in the order of the requests. There is nothing else that ties them together, so
+//! MetaResponses come in the order of the requests. There is nothing else that ties them together, so
 //! a connection that was not read to the end of every answer is never used again.
 
 use std::fmt::Write as _;
@@ -109,7 +109,7 @@ impl Request {
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum MetaResponse {
     /// Done; and the item, where one was asked for.
     Done(Item),
     /// There is no such item.
@@ -126,7 +126,7 @@ pub enum Answer {
     Refused(String),
 }
 
-impl Answer {
+impl MetaResponse {
     /// The error of whoever could not expect this.
     pub fn is_unexpected(&self) -> TierError {
         TierError::Failed(match self {
@@ -174,7 +174,7 @@ pub enum Unreadable {
 pub async fn read_answer<R>(
     reader: &mut BufReader<R>,
     max_value: usize,
-) -> Result<Answer, Unreadable>
+) -> Result<MetaResponse, Unreadable>
 where
     R: tokio::io::AsyncRead + Unpin,
 {
@@ -182,7 +182,7 @@ where
     let (code, rest) = line.split_at_checked(2).unwrap_or((&line, ""));
     if !(rest.is_empty() || rest.starts_with(' ')) {
         return match line.strip_prefix("SERVER_ERROR ") {
-            Some(reason) => Ok(Answer::Refused(reason.to_owned())),
+            Some(reason) => Ok(MetaResponse::Refused(reason.to_owned())),
             None => Err(Unreadable::Foreign(line)),
         };
     }
@@ -194,18 +194,18 @@ where
                 return Err(Unreadable::Foreign(line));
             };
             match read_value(reader, length, max_value).await? {
-                Some(value) => Ok(Answer::Done(Item { value, ..item })),
-                None => Ok(Answer::TooLong),
+                Some(value) => Ok(MetaResponse::Done(Item { value, ..item })),
+                None => Ok(MetaResponse::TooLong),
             }
         }
         "HD" => match item(words) {
-            Some(item) => Ok(Answer::Done(item)),
+            Some(item) => Ok(MetaResponse::Done(item)),
             None => Err(Unreadable::Foreign(line)),
         },
-        "EN" | "NF" => Ok(Answer::Missing),
-        "EX" => Ok(Answer::Changed),
-        "NS" => Ok(Answer::NotStored),
-        "MN" => Ok(Answer::Alive),
+        "EN" | "NF" => Ok(MetaResponse::Missing),
+        "EX" => Ok(MetaResponse::Changed),
+        "NS" => Ok(MetaResponse::NotStored),
+        "MN" => Ok(MetaResponse::Alive),
         _ => Err(Unreadable::Foreign(line)),
     }
 }
@@ -290,7 +290,7 @@ mod tests {
 
     const MAX: usize = 1000;
 
-    fn read_all(input: &[u8]) -> Vec<Result<Answer, String>> {
+    fn read_all(input: &[u8]) -> Vec<Result<MetaResponse, String>> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
@@ -379,17 +379,17 @@ mod tests {
         ]
         .concat();
         let expected = [
-            Answer::Done(item),
-            Answer::Done(stub),
-            Answer::Done(stale),
-            Answer::Done(Item::default()),
-            Answer::Missing,
-            Answer::Missing,
-            Answer::Changed,
-            Answer::NotStored,
-            Answer::Alive,
-            Answer::TooLong,
-            Answer::Refused("object too large for cache".to_owned()),
+            MetaResponse::Done(item),
+            MetaResponse::Done(stub),
+            MetaResponse::Done(stale),
+            MetaResponse::Done(Item::default()),
+            MetaResponse::Missing,
+            MetaResponse::Missing,
+            MetaResponse::Changed,
+            MetaResponse::NotStored,
+            MetaResponse::Alive,
+            MetaResponse::TooLong,
+            MetaResponse::Refused("object too large for cache".to_owned()),
         ];
         let mut answers = read_all(&input);
         let end = answers.pop();

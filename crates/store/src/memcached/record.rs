@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::claims::{Grant, Purpose};
-use super::connection::Answers;
+use super::connection::MetaResponses;
 use super::pieces;
-use super::protocol::{Answer, Item, Request, Storing};
+use super::protocol::{Item, MetaResponse, Request, Storing};
 use super::server::{Lane, Server};
 use super::value::{self, Manifest, Value};
 use super::{keys, time};
@@ -65,9 +65,9 @@ impl Record<'_> {
         for _ in 0..2 {
             let answer = self.ask(Request::default().get(&key, claim)).await;
             let item = match self.noted(purpose, answer)? {
-                Answer::Done(item) => item,
-                Answer::Missing => break,
-                Answer::TooLong => return Err(self.discard(None).await),
+                MetaResponse::Done(item) => item,
+                MetaResponse::Missing => break,
+                MetaResponse::TooLong => return Err(self.discard(None).await),
                 other => return Err(other.is_unexpected()),
             };
             let number = item.number;
@@ -133,9 +133,9 @@ impl Record<'_> {
             .peek(&keys::record(self.id), lock.expires);
         let answers = self.ask_all(request).await;
         let (locked, item) = match &self.noted(Some(Purpose::Renewal), answers)?[..] {
-            [Answer::Done(_), Answer::Done(item)] => (true, item.clone()),
-            [Answer::NotStored, Answer::Done(item)] => (false, item.clone()),
-            [Answer::Done(_) | Answer::NotStored, other] | [other, ..] => {
+            [MetaResponse::Done(_), MetaResponse::Done(item)] => (true, item.clone()),
+            [MetaResponse::NotStored, MetaResponse::Done(item)] => (false, item.clone()),
+            [MetaResponse::Done(_) | MetaResponse::NotStored, other] | [other, ..] => {
                 return Err(other.is_unexpected());
             }
             [] => return Err(TierError::Down),
@@ -173,7 +173,7 @@ impl Record<'_> {
             Purpose::Renewal => Request::default().delete(&keys::lock(self.id), None),
         };
         match self.ask(request).await? {
-            Answer::Done(_) | Answer::Missing | Answer::Changed => Ok(()),
+            MetaResponse::Done(_) | MetaResponse::Missing | MetaResponse::Changed => Ok(()),
             other => Err(other.is_unexpected()),
         }
     }
@@ -255,9 +255,9 @@ impl Record<'_> {
     /// Stores a record, and ends the claim that it was stored with.
     async fn stored(&self, request: Request, grant: Option<Grant>) -> Result<Put, TierError> {
         match self.ask(request).await? {
-            Answer::Done(_) => {}
-            Answer::Changed | Answer::Missing => return Ok(Put::Superseded),
-            Answer::Refused(_) => return Ok(Put::Refused),
+            MetaResponse::Done(_) => {}
+            MetaResponse::Changed | MetaResponse::Missing => return Ok(Put::Superseded),
+            MetaResponse::Refused(_) => return Ok(Put::Refused),
             other => return Err(other.is_unexpected()),
         }
         if grant.is_some_and(|grant| grant.purpose == Purpose::Renewal) {
@@ -270,8 +270,8 @@ impl Record<'_> {
     async fn item(&self) -> Result<Option<Item>, TierError> {
         let key = keys::record(self.id);
         match self.ask(Request::default().get(&key, None)).await? {
-            Answer::Done(item) => Ok((!item.stale).then_some(item)),
-            Answer::Missing | Answer::TooLong => Ok(None),
+            MetaResponse::Done(item) => Ok((!item.stale).then_some(item)),
+            MetaResponse::Missing | MetaResponse::TooLong => Ok(None),
             other => Err(other.is_unexpected()),
         }
     }
@@ -306,11 +306,11 @@ impl Record<'_> {
         grant.to_token().map_or(Claim::Theirs, Claim::Mine)
     }
 
-    pub(super) async fn ask(&self, request: Request) -> Result<Answer, TierError> {
+    pub(super) async fn ask(&self, request: Request) -> Result<MetaResponse, TierError> {
         self.server.ask(Lane::of(self.id), request).await
     }
 
-    async fn ask_all(&self, request: Request) -> Result<Answers, TierError> {
+    async fn ask_all(&self, request: Request) -> Result<MetaResponses, TierError> {
         self.server.send(Lane::of(self.id), request, 1)?.await
     }
 }

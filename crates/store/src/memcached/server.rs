@@ -10,11 +10,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::connection::{Answers, Job, Line};
+use super::connection::{Job, Line, MetaResponses};
 use super::health::{Health, Report};
 use super::keys;
 use super::probe::Probe;
-use super::protocol::{Answer, Request};
+use super::protocol::{MetaResponse, Request};
 use super::settings::{MemcachedSettings, ServerAddress};
 use super::unsure::Unsure;
 use crate::tier::{EntryId, TierError};
@@ -85,7 +85,11 @@ impl Server {
     }
 
     /// Sends one command and waits for its answer.
-    pub(super) async fn ask(&self, lane: Lane, request: Request) -> Result<Answer, TierError> {
+    pub(super) async fn ask(
+        &self,
+        lane: Lane,
+        request: Request,
+    ) -> Result<MetaResponse, TierError> {
         let mut answers = self.send(lane, request, 1)?.await?;
         answers.pop().ok_or(TierError::Down)
     }
@@ -96,7 +100,8 @@ impl Server {
         lane: Lane,
         request: Request,
         deadlines: u32,
-    ) -> Result<impl Future<Output = Result<Answers, TierError>> + Send + use<>, TierError> {
+    ) -> Result<impl Future<Output = Result<MetaResponses, TierError>> + Send + use<>, TierError>
+    {
         if !self.is_in_service() {
             return Err(TierError::Down);
         }
@@ -118,7 +123,8 @@ impl Server {
         request: Request,
         deadline: Instant,
         permit: OwnedSemaphorePermit,
-    ) -> Result<impl Future<Output = Result<Answers, TierError>> + Send + use<>, TierError> {
+    ) -> Result<impl Future<Output = Result<MetaResponses, TierError>> + Send + use<>, TierError>
+    {
         let (reply, answers) = oneshot::channel();
         let job = Job {
             request,
@@ -176,8 +182,9 @@ impl Drop for Server {
 }
 
 /// Whether these are the answers to removals that took place.
-pub(super) fn is_removed(answers: &[Answer]) -> Result<(), TierError> {
-    let done = |answer: &&Answer| matches!(answer, Answer::Done(_) | Answer::Missing);
+pub(super) fn is_removed(answers: &[MetaResponse]) -> Result<(), TierError> {
+    let done =
+        |answer: &&MetaResponse| matches!(answer, MetaResponse::Done(_) | MetaResponse::Missing);
     match answers.iter().find(|answer| !done(answer)) {
         None => Ok(()),
         Some(other) => Err(other.is_unexpected()),

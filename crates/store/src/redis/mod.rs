@@ -44,12 +44,12 @@ const HEAD_AT_ONCE: u64 = 8 * 1024;
 
 /// A Redis or Valkey server, or a cluster of them.
 pub struct Redis {
-    shared: Arc<Shared>,
+    shared: Arc<Connected>,
     /// They end with the tier.
     _background: JoinSet<()>,
 }
 
-struct Shared {
+struct Connected {
     handle: Handle,
     servers: Servers,
     settings: RedisSettings,
@@ -74,7 +74,7 @@ impl Redis {
         let starting = settings.clone();
         let starting = handle.spawn(async move { Servers::start(addresses, &starting).await });
         let servers = starting.await.map_err(|_| RedisStartError::Ended)??;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Connected {
             handle: handle.clone(),
             servers,
             in_flight: Semaphore::new(settings.max_in_flight),
@@ -200,7 +200,7 @@ impl SharedTier for Redis {
     }
 }
 
-impl Shared {
+impl Connected {
     async fn get(&self, id: EntryId) -> Result<Option<Entry>, TierError> {
         self.get_within(id, Instant::now() + self.settings.deadline)
             .await
@@ -469,13 +469,13 @@ impl Shared {
 /// nothing.
 struct Attempt {
     /// Nothing once the answer is known.
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<Connected>>,
     id: EntryId,
     token: Token,
 }
 
 impl Attempt {
-    fn new(shared: &Arc<Shared>, id: EntryId, token: Token) -> Self {
+    fn new(shared: &Arc<Connected>, id: EntryId, token: Token) -> Self {
         let shared = Some(Arc::clone(shared));
         Self { shared, id, token }
     }
@@ -496,7 +496,7 @@ impl Drop for Attempt {
     }
 }
 
-async fn deliver_what_is_owed(shared: Arc<Shared>) {
+async fn deliver_what_is_owed(shared: Arc<Connected>) {
     loop {
         shared.removals.woken().await;
         while !shared.deliver_all().await {

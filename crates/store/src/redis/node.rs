@@ -19,12 +19,12 @@ use crate::tier::TierError;
 /// A server.
 pub(super) struct Node {
     name: String,
-    state: watch::Sender<State>,
+    state: watch::Sender<NodeState>,
     max_failures: u32,
 }
 
 #[derive(Clone)]
-enum State {
+enum NodeState {
     /// For the first time.
     Connecting,
     Up(Connections),
@@ -45,7 +45,7 @@ struct Wire {
     failures: AtomicU32,
 }
 
-impl State {
+impl NodeState {
     fn is_up(&self, round: u64) -> bool {
         matches!(self, Self::Up(connections) if connections.round == round)
     }
@@ -56,7 +56,7 @@ impl Node {
     pub(super) fn start(address: Address, settings: &RedisSettings) -> Arc<Self> {
         let node = Arc::new(Self {
             name: address.name(),
-            state: watch::Sender::new(State::Connecting),
+            state: watch::Sender::new(NodeState::Connecting),
             max_failures: settings.max_failures,
         });
         tokio::spawn(keep(Arc::downgrade(&node), address, settings.clone()));
@@ -66,9 +66,9 @@ impl Node {
     /// Waits for the first attempt to connect, and says what came of it.
     pub(super) async fn started(&self) -> Result<(), Refusal> {
         let mut state = self.state.subscribe();
-        let state = state.wait_for(|state| !matches!(state, State::Connecting));
+        let state = state.wait_for(|state| !matches!(state, NodeState::Connecting));
         match state.await.as_deref() {
-            Ok(State::Down(why)) => Err(why.clone()),
+            Ok(NodeState::Down(why)) => Err(why.clone()),
             _ => Ok(()),
         }
     }
@@ -76,9 +76,9 @@ impl Node {
     /// Why it is not in service, if it is not.
     pub(super) fn degraded(&self) -> Option<String> {
         match &*self.state.borrow() {
-            State::Up(_) => None,
-            State::Connecting => Some(format!("{}: connecting", self.name)),
-            State::Down(why) => Some(format!("{}: {why}", self.name)),
+            NodeState::Up(_) => None,
+            NodeState::Connecting => Some(format!("{}: connecting", self.name)),
+            NodeState::Down(why) => Some(format!("{}: {why}", self.name)),
         }
     }
 
@@ -90,7 +90,7 @@ impl Node {
         command: &Cmd,
         deadline: Instant,
     ) -> Result<Value, Fault> {
-        let State::Up(connections) = self.state.borrow().clone() else {
+        let NodeState::Up(connections) = self.state.borrow().clone() else {
             return Err(Fault::Down);
         };
         let wire = &connections.all[(lane % connections.all.len() as u128) as usize];
@@ -136,7 +136,7 @@ impl Node {
         self.state.send_if_modified(|state| {
             let current = state.is_up(round);
             if current {
-                *state = State::Down(why);
+                *state = NodeState::Down(why);
             }
             current
         });
@@ -148,11 +148,11 @@ impl Node {
             failures: AtomicU32::new(0),
         };
         self.state.send_replace(match all {
-            Ok(all) => State::Up(Connections {
+            Ok(all) => NodeState::Up(Connections {
                 round,
                 all: all.into_iter().map(wire).collect(),
             }),
-            Err(why) => State::Down(why),
+            Err(why) => NodeState::Down(why),
         });
     }
 }
@@ -176,11 +176,11 @@ async fn keep(node: Weak<Node>, address: Address, settings: RedisSettings) {
 /// Returns when the server is out of service; false if the node is gone.
 async fn watch_over(
     node: &Weak<Node>,
-    mut state: watch::Receiver<State>,
+    mut state: watch::Receiver<NodeState>,
     settings: &RedisSettings,
 ) -> bool {
     for lane in 0.. {
-        let lost = state.wait_for(|state| matches!(state, State::Down(_)));
+        let lost = state.wait_for(|state| matches!(state, NodeState::Down(_)));
         let lost = timeout(settings.ping_every, lost).await;
         if let Ok(lost) = lost.map(|lost| lost.is_ok()) {
             return lost;

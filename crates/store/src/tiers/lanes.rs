@@ -36,12 +36,12 @@ pub(super) enum Job {
 /// The jobs of all keys, each in its key's lane.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
-    state: Mutex<State>,
+    state: Mutex<LanesState>,
     idle: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LanesState {
     lanes: HashMap<EntryId, Lane, RandomState>,
     /// The lanes whose next job may begin. One that was taken care of meanwhile is passed over.
     ready: VecDeque<EntryId>,
@@ -168,7 +168,7 @@ impl Lanes {
 #[derive(Debug)]
 pub(super) struct TooManyRemovals;
 
-impl State {
+impl LanesState {
     fn count_removal(&mut self) -> Result<(), TooManyRemovals> {
         if self.removals >= REMOVALS_WAITING {
             return Err(TooManyRemovals);

@@ -1,6 +1,5 @@
 //! The tiers in use: asked in their order on a miss of memory, written to in the background.
 
-mod at_hand;
 mod in_use;
 mod jobs;
 mod lanes;
@@ -8,6 +7,7 @@ mod report;
 #[cfg(any(test, feature = "scripted-tier"))]
 pub mod scripted;
 mod spooling;
+mod try_look;
 mod variant;
 
 use std::sync::Arc;

@@ -208,7 +208,7 @@ impl SharedTier for ScriptedTier {
 
 /// It has nothing at hand, and neither list nor journal.
 impl LocalTier for ScriptedTier {
-    fn at_hand(&self, _: EntryId) -> Option<Entry> {
+    fn try_get(&self, _: EntryId) -> Option<Entry> {
         None
     }
 

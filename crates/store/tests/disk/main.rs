@@ -1034,7 +1034,7 @@ fn what_the_system_has_in_memory_is_at_hand() {
         let disk = place.reopen(disk, &settings);
         place.runtime.block_on(disk.counted());
         for size in sizes {
-            let found = disk.at_hand(id(&size.to_string()));
+            let found = disk.try_get(id(&size.to_string()));
             let wanted = is_at_hand_in(&place) && size <= 131_072;
             assert_eq!(found.is_some(), wanted, "{size} in {:?}", place.directory);
             let Some(entry) = found else { continue };
@@ -1043,10 +1043,10 @@ fn what_the_system_has_in_memory_is_at_hand() {
             let in_file = matches!(&entry.body, Content::File(file) if file.verified().is_some());
             assert_eq!(in_file, size > 16_384, "{size}");
         }
-        assert!(disk.at_hand(id("missing")).is_none());
+        assert!(disk.try_get(id("missing")).is_none());
         // Once a large one is open, it is at hand everywhere.
         place.get(&disk, "131073").expect("there");
-        let open = disk.at_hand(id("131073")).expect("open");
+        let open = disk.try_get(id("131073")).expect("open");
         assert_eq!(read_all(&open.body), body(2, 131_073));
     }
 }
@@ -1057,9 +1057,9 @@ fn what_was_removed_or_replaced_is_not_at_hand() {
         let disk = place.open(place.settings(MIB));
         for size in [2000, 40_000] {
             place.put(&disk, "key", b"old", body(1, size));
-            let _ = disk.at_hand(id("key"));
+            let _ = disk.try_get(id("key"));
             place.put(&disk, "key", b"new", body(2, size));
-            if let Some(entry) = disk.at_hand(id("key")) {
+            if let Some(entry) = disk.try_get(id("key")) {
                 assert_eq!(entry.head, &b"new"[..]);
                 assert_eq!(read_all(&entry.body), body(2, size));
             }
@@ -1067,7 +1067,7 @@ fn what_was_removed_or_replaced_is_not_at_hand() {
                 .runtime
                 .block_on(disk.remove(id("key")))
                 .expect("removed");
-            assert!(disk.at_hand(id("key")).is_none());
+            assert!(disk.try_get(id("key")).is_none());
         }
         assert_eq!(place.used().1, 0);
     }
@@ -1096,7 +1096,7 @@ fn what_is_not_as_it_was_written_is_not_at_hand() {
         // What is damaged is damaged for all who ask, until it is looked at where it is removed.
         for damaged in damages.into_iter().flatten() {
             let key = key(damaged);
-            assert!(disk.at_hand(id(&key)).is_none(), "{key}");
+            assert!(disk.try_get(id(&key)).is_none(), "{key}");
             let found = place.try_get(&disk, &key);
             assert!(
                 matches!(found, Err(TierError::Corrupt(_))),
@@ -1127,7 +1127,7 @@ fn nothing_else_in_place_of_a_file_is_at_hand() {
             place.put(&disk, "key", b"head", body(2, 2000));
             fs::remove_file(place.path("key")).expect("a file");
             plant(&place.path("key"));
-            assert!(disk.at_hand(id("key")).is_none());
+            assert!(disk.try_get(id("key")).is_none());
             let found = place.try_get(&disk, "key");
             assert!(
                 matches!(found, Ok(None) | Err(TierError::Corrupt(_))),
@@ -1135,7 +1135,7 @@ fn nothing_else_in_place_of_a_file_is_at_hand() {
             );
         }
         fs::remove_dir_all(&place.directory).expect("removed");
-        assert!(disk.at_hand(id("other")).is_none());
+        assert!(disk.try_get(id("other")).is_none());
     }
 }
 
@@ -1151,7 +1151,7 @@ fn what_the_disk_has_to_be_asked_for_is_not_at_hand() {
             rustix::fs::statfs(&place.directory).is_ok_and(|found| found.f_type == 0x0102_1994);
         let is_at_hand = || {
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("advised");
-            disk.at_hand(id("key")).is_some()
+            disk.try_get(id("key")).is_some()
         };
         if lies_in_memory {
             assert!(is_at_hand());
@@ -1166,7 +1166,7 @@ fn what_the_disk_has_to_be_asked_for_is_not_at_hand() {
         }
         let entry = place.get(&disk, "key").expect("there");
         assert_eq!(read_all(&entry.body), body(1, 9000));
-        assert_eq!(disk.at_hand(id("key")).is_some(), is_at_hand_in(&place));
+        assert_eq!(disk.try_get(id("key")).is_some(), is_at_hand_in(&place));
     }
 }
 
@@ -1183,6 +1183,6 @@ fn to_look_at_an_entry_leaves_its_file_as_it_was() {
     };
     let before = accessed();
     place.get(&disk, "key").expect("there");
-    let _ = disk.at_hand(id("key"));
+    let _ = disk.try_get(id("key"));
     assert_eq!(accessed(), before);
 }

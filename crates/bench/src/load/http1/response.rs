@@ -14,7 +14,7 @@ const MAX_FIELDS: usize = 128;
 /// Reads one response after the other.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    state: State,
+    state: Awaited,
     /// The part of a head that has come so far, when it came in pieces.
     partial: Vec<u8>,
     /// Whether the request was a HEAD.
@@ -22,7 +22,7 @@ pub(super) struct Reader {
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum Awaited {
     /// Nothing of the response has come.
     #[default]
     Begin,
@@ -61,25 +61,25 @@ pub(super) struct Malformed;
 impl Reader {
     /// Expects the response to a new request.
     pub(super) fn expect(&mut self, bodiless: bool) {
-        self.state = State::Begin;
+        self.state = Awaited::Begin;
         self.partial.clear();
         self.bodiless = bodiless;
     }
 
     /// Whether nothing of the response has come.
     pub(super) fn has_nothing(&self) -> bool {
-        matches!(self.state, State::Begin)
+        matches!(self.state, Awaited::Begin)
     }
 
     /// Reads what has come.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Read, Malformed> {
-        if let State::Body(head, body) = &mut self.state {
+        if let Awaited::Body(head, body) = &mut self.state {
             return match body.read(bytes)? {
                 Some(own) => Ok(Read::All(*head, own)),
                 None => Ok(Read::Some),
             };
         }
-        self.state = State::Head;
+        self.state = Awaited::Head;
         if self.partial.is_empty() {
             return self.read_head(bytes);
         }
@@ -96,7 +96,7 @@ impl Reader {
     /// Whether the response is complete now that the server has closed the connection.
     pub(super) fn close(&self) -> Option<Head> {
         match &self.state {
-            State::Body(head, Body::UntilClose) => Some(*head),
+            Awaited::Body(head, Body::UntilClose) => Some(*head),
             _ => None,
         }
     }
@@ -132,7 +132,7 @@ impl Reader {
         if let Some(own) = body.read(&bytes[start..])? {
             return Ok(Read::All(head, start + own));
         }
-        self.state = State::Body(head, body);
+        self.state = Awaited::Body(head, body);
         Ok(Read::Some)
     }
 }

@@ -43,7 +43,7 @@ pub(super) async fn run(thread: Rc<Thread>, slot: Rc<Slot>) {
 }
 
 /// A whole answer.
-struct Answer {
+struct Receiving {
     status: u16,
     outcome: Outcome,
     moments: Moments,
@@ -76,7 +76,12 @@ impl Thread {
         }
     }
 
-    async fn exchange(&self, slot: &Slot, chosen: Chosen, start: Instant) -> Result<Answer, Fault> {
+    async fn exchange(
+        &self,
+        slot: &Slot,
+        chosen: Chosen,
+        start: Instant,
+    ) -> Result<Receiving, Fault> {
         let endpoint = self.plan.endpoint_of[chosen.target];
         let mut connection = slot.connection(self, endpoint, start).await?;
         let request = &self.requests[chosen.target];
@@ -98,7 +103,7 @@ impl Thread {
             body.flow_control().release_capacity(length).map_err(told)?;
         }
         body.trailers().await.map_err(told)?;
-        Ok(Answer {
+        Ok(Receiving {
             status,
             outcome,
             moments: Moments {
@@ -109,7 +114,7 @@ impl Thread {
         })
     }
 
-    fn answered(&self, answer: &Answer) {
+    fn answered(&self, answer: &Receiving) {
         self.source.borrow_mut().succeeded();
         let mut recorder = self.recorder.borrow_mut();
         recorder.answered(answer.status, answer.outcome, answer.moments);

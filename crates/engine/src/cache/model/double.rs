@@ -296,7 +296,7 @@ impl SharedTier for Double {
 }
 
 impl LocalTier for Double {
-    fn at_hand(&self, id: EntryId) -> Option<Entry> {
+    fn try_get(&self, id: EntryId) -> Option<Entry> {
         let mut kept = self.kept.lock();
         let record = kept.record(id).filter(|_| !self.hangs())?;
         Some(record.entry.clone())

@@ -111,7 +111,7 @@ impl World {
             34 => advance(Duration::from_millis(1)).await,
             35 => self.grow_old().await,
             36 | 37 => self.change_moods(at),
-            38 => self.look_at_hand(at).await,
+            38 => self.try_lift(at).await,
             _ if self.chance.below(4) == 0 => self.restart(at).await,
             _ => self.list(at).await,
         }
@@ -251,13 +251,13 @@ impl World {
     }
 
     /// What the nearest tier has at hand is an answer at once.
-    async fn look_at_hand(&mut self, at: usize) {
+    async fn try_lift(&mut self, at: usize) {
         let url = Url::any(&mut self.chance);
         let process = &self.processes[at];
         if self.behind.is_reliable {
             process.cache.settle().await;
         }
-        let found = process.at_hand(url);
+        let found = process.try_lift(url);
         if let Some(hit) = &found {
             self.check_answer(at, url, hit, self.step);
         } else if self.behind.is_reliable && self.behind.local {

@@ -16,7 +16,7 @@ use super::When;
 use super::double::{Double, Kept, Mood};
 use super::pages::{Purge, Url};
 use crate::cache::entries::{Order, Wanted};
-use crate::cache::flight::{Entry, Leader, Lone};
+use crate::cache::flight::{Leader, Lone, Role};
 use crate::cache::testing::{self, view};
 use crate::cache::{Applied, Cache, ChangeKind, FoundBehind, LookedBehind, Rule, Where};
 use crate::clock::Clock;
@@ -61,16 +61,16 @@ enum Fetching {
 }
 
 /// What a look behind memory came to: a response, or perhaps a claim.
-type Found = Result<Box<FoundBehind>, Option<Claimed>>;
+type Lifted = Result<Box<FoundBehind>, Option<Claimed>>;
 
 /// A look behind memory, and the step in which somebody has asked.
-type Looking = (Url, usize, JoinHandle<(Asked, Found)>);
+type Looking = (Url, usize, JoinHandle<(Asked, Lifted)>);
 
 /// A look behind memory that is over.
 pub(super) struct Look {
     pub(super) url: Url,
     pub(super) asked: Asked,
-    pub(super) found: Found,
+    pub(super) found: Lifted,
 }
 
 impl Asked {
@@ -166,13 +166,13 @@ impl Process {
     /// Leads the fetch of a url, unless somebody does.
     pub(super) fn enter(&self, url: Url, at: When) -> Option<Asked> {
         match self.cache.enter(&url.key(), b"", &Urgency::Client) {
-            Entry::Lead(leader) => Some(Asked {
+            Role::Lead(leader) => Some(Asked {
                 at,
                 fetch: Fetching::Together(leader),
                 claimed: None,
             }),
-            Entry::Join(_) => None,
-            Entry::Full => panic!("no bound is near"),
+            Role::Join(_) => None,
+            Role::Full => panic!("no bound is near"),
         }
     }
 
@@ -294,9 +294,9 @@ impl Process {
         self.cache.response(&url.key(), &view(&Rules::default()))
     }
 
-    pub(super) fn at_hand(&self, url: Url) -> Option<Hit> {
+    pub(super) fn try_lift(&self, url: Url) -> Option<Hit> {
         let rules = Rules::default();
-        let found = self.cache.lift_at_hand(&url.key(), &view(&rules), |_| true);
+        let found = self.cache.try_lift(&url.key(), &view(&rules), |_| true);
         found.map(|(hit, _)| hit)
     }
 

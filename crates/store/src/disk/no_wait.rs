@@ -30,14 +30,14 @@ const LARGEST: u64 = BLOCK;
 const ROOM_FOR_HEADS: u64 = 2 * HEAD_ROOM as u64;
 
 /// How the files of a directory are read without waiting.
-pub(super) struct AtHand {
+pub(super) struct NoWait {
     /// `None` if they cannot be: to open a file of FUSE, or of a network, is to ask somebody.
     flags: Option<ReadWriteFlags>,
     /// The system has said that it cannot do it.
     refused: AtomicBool,
 }
 
-impl AtHand {
+impl NoWait {
     pub(super) fn on(directory: &Path) -> Self {
         let flags = match statfs(directory).map(|found| found.f_type) {
             // It lies in memory, as the process does. The flag is not known there.
@@ -77,10 +77,10 @@ pub(super) fn read(files: &Files, id: EntryId, blocks: u32) -> Option<Entry> {
     if u64::from(blocks) * DISK_BLOCK > LARGEST + ROOM_FOR_HEADS {
         return None;
     }
-    let flags = files.at_hand.flags()?;
+    let flags = files.no_wait.flags()?;
     // While it is shared nobody removes the file: to be the last to close it would be to do that.
     let _shared = files.try_share(id)?;
-    let file = files.at_hand.open(&files.layout.entry(id))?;
+    let file = files.no_wait.open(&files.layout.entry(id))?;
     let inline = files.settings.inline;
     let opened = Opened::new(Source { file: &file, flags }, id, inline).ok()??;
     match opened.prefix.body_len {
@@ -107,14 +107,14 @@ mod tests {
 
     #[test]
     fn a_system_that_cannot_is_not_asked_again() {
-        let at_hand = AtHand {
+        let no_wait = NoWait {
             flags: Some(ReadWriteFlags::NOWAIT),
             refused: AtomicBool::new(false),
         };
-        assert!(at_hand.open(Path::new("/proc/self/nothing")).is_none());
-        assert!(at_hand.flags().is_some(), "only a file that is not there");
-        at_hand.note(Errno::NOSYS);
-        assert!(at_hand.flags().is_none());
+        assert!(no_wait.open(Path::new("/proc/self/nothing")).is_none());
+        assert!(no_wait.flags().is_some(), "only a file that is not there");
+        no_wait.note(Errno::NOSYS);
+        assert!(no_wait.flags().is_none());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::tier::EntryId;
 impl Tiers {
     /// The response of a key that a request selects, if the nearest tier has it at hand. `None`
     /// says nothing: [`Tiers::find`] knows more, and does what there is to do about damage.
-    pub fn at_hand(&self, key: &[u8], request: &OriginView<'_>) -> Option<Found> {
+    pub fn try_look(&self, key: &[u8], request: &OriginView<'_>) -> Option<Found> {
         let tier = self.tiers.first()?;
         let began = Instant::now();
         let (stored, id) = response(tier, key, request)?;
@@ -40,7 +40,7 @@ fn response(tier: &TierInUse, key: &[u8], request: &OriginView<'_>) -> Option<(S
 }
 
 fn record(tier: &TierInUse, id: EntryId, key: &[u8]) -> Option<Record> {
-    let entry = tier.tier.local()?.at_hand(id)?;
+    let entry = tier.tier.local()?.try_get(id)?;
     let head = Head::decode(&entry.head).ok()?;
     let record = (head.key[..] == *key).then(|| head.with_checked_body(entry.body))?;
     record.ok()
