@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use microcache_store::memcached::protocol::{Answer, Unreadable, read_answer};
+use microcache_store::memcached::protocol::{MetaResponse, Unreadable, read_answer};
 use microcache_store::memcached::value::{Value, whole};
 use tokio::io::BufReader;
 
@@ -20,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
     let in_pieces = read_all(input, 1);
     assert_eq!(at_once, in_pieces);
     for answer in at_once.0 {
-        if let Answer::Done(item) = answer {
+        if let MetaResponse::Done(item) = answer {
             assert!(item.value.len() <= MAX_VALUE);
             decode(&item.value);
         }
@@ -29,7 +29,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 /// All answers, and why there are no more.
-fn read_all(input: &[u8], buffer: usize) -> (Vec<Answer>, String) {
+fn read_all(input: &[u8], buffer: usize) -> (Vec<MetaResponse>, String) {
     let mut reader = BufReader::with_capacity(buffer, input);
     let mut answers = Vec::new();
     loop {
@@ -41,7 +41,7 @@ fn read_all(input: &[u8], buffer: usize) -> (Vec<Answer>, String) {
 }
 
 /// All input is there, so there is nothing to wait for.
-fn read_next(reader: &mut BufReader<&[u8]>) -> Result<Answer, Unreadable> {
+fn read_next(reader: &mut BufReader<&[u8]>) -> Result<MetaResponse, Unreadable> {
     let reading = pin!(read_answer(reader, MAX_VALUE));
     match reading.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,

@@ -1,6 +1,6 @@
 //! memcached's meta protocol, as far as a tier needs it: `mg`, `ms`, `md` and `mn`, and the answers.
 //!
-//! MetaResponses come in the order of the requests. There is nothing else that ties them together, so
+//! Responses come in the order of the requests. There is nothing else that ties them together, so
 //! a connection that was not read to the end of every answer is never used again.
 
 use std::fmt::Write as _;
