@@ -18,8 +18,8 @@ use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use subtle::ConstantTimeEq;
 
+use crate::interface::Interface;
 use crate::problem::Problem;
-use crate::state::Interface;
 
 /// The shortest secret. A shorter one could be guessed.
 const SHORTEST: usize = 16;
@@ -87,13 +87,13 @@ const SCHEME: &[u8] = b"Bearer ";
 
 /// Lets those through who may use the interface.
 pub(crate) async fn check(
-    State(shared): State<Arc<Interface>>,
+    State(interface): State<Arc<Interface>>,
     Extension(peer): Extension<SocketAddr>,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
     let fields = request.headers();
-    let allowed = match &shared.token {
+    let allowed = match &interface.token {
         Some(token) if token.is_in(fields) => Ok(()),
         Some(_) => Err(Problem::new(
             StatusCode::UNAUTHORIZED,
@@ -103,7 +103,7 @@ pub(crate) async fn check(
         None => of_this_machine(peer.ip(), fields),
     };
     if let Err(problem) = allowed {
-        shared.refused.fetch_add(1, Ordering::Relaxed);
+        interface.refused.fetch_add(1, Ordering::Relaxed);
         return Err(problem);
     }
     Ok(next.run(request).await)

@@ -9,8 +9,8 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
+use crate::interface::Interface;
 use crate::problem::Problem;
-use crate::state::Interface;
 use crate::{access, entries, health, metrics, purges, stats};
 
 /// The longest body of a request.
@@ -19,7 +19,7 @@ const LARGEST_BODY: usize = 256 * 1024;
 /// The description of the interface.
 const OPENAPI: &str = include_str!("../openapi.json");
 
-pub(crate) fn router(shared: &Arc<Interface>) -> Router {
+pub(crate) fn router(interface: &Arc<Interface>) -> Router {
     let guarded = Router::new()
         .route("/v1/purges", get(purges::list).post(purges::purge))
         .route("/v1/stats", get(stats::stats))
@@ -27,7 +27,7 @@ pub(crate) fn router(shared: &Arc<Interface>) -> Router {
         .route("/v1/drain", post(drain))
         .route("/v1/openapi.json", get(openapi))
         .route("/metrics", get(metrics::metrics))
-        .route_layer(from_fn_with_state(Arc::clone(shared), access::check));
+        .route_layer(from_fn_with_state(Arc::clone(interface), access::check));
     Router::new()
         .merge(guarded)
         .route("/v1/health", get(health::health))
@@ -35,13 +35,13 @@ pub(crate) fn router(shared: &Arc<Interface>) -> Router {
         .fallback(unknown)
         .method_not_allowed_fallback(other_method)
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
-        .with_state(Arc::clone(shared))
+        .with_state(Arc::clone(interface))
 }
 
 async fn drain(
-    axum::extract::State(shared): axum::extract::State<Arc<Interface>>,
+    axum::extract::State(interface): axum::extract::State<Arc<Interface>>,
 ) -> (StatusCode, Json<Value>) {
-    shared.handle.stop();
+    interface.handle.stop();
     (StatusCode::ACCEPTED, Json(json!({"draining": true})))
 }
 

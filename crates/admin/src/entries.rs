@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use bytes::Bytes;
 use microcache_engine::cache::Scope;
 use microcache_engine::cache::entries::{EntryInfo, MAX_PAGE, Order, Wanted};
 use microcache_policy::{Scheme, key};
@@ -13,9 +12,9 @@ use microcache_store::EntryId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::interface::Interface;
+use crate::named;
 use crate::problem::Problem;
-use crate::state::Interface;
-use crate::url;
 
 /// Entries of a page where nothing is said.
 const PAGE: usize = 100;
@@ -59,11 +58,11 @@ enum Tier {
 
 /// A page of entries.
 pub(crate) async fn entries(
-    State(shared): State<Arc<Interface>>,
+    State(interface): State<Arc<Interface>>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Query(asked) = asked?;
-    let engine = shared.handle.engine();
+    let engine = interface.handle.engine();
     let scope = asked.scope(|scheme, host, target| engine.scope_of_url(scheme, host, target))?;
     let wanted = Wanted {
         scope,
@@ -114,24 +113,17 @@ impl Asked {
         &self,
         scope_of_url: impl Fn(Scheme, &[u8], &[u8]) -> Scope,
     ) -> Result<Scope, Problem> {
-        let of_field =
-            |field| move |(what, remedy): (String, &str)| Problem::of_field(field, what, remedy);
-        let mut scopes = Vec::new();
-        if let Some(name) = &self.url {
-            let at = url::read(name).map_err(of_field("url"))?;
-            scopes.push(scope_of_url(at.scheme, &at.host, &at.target));
-        }
-        if let Some(name) = &self.prefix {
-            let at = url::read(name).map_err(of_field("prefix"))?;
-            scopes.push(Scope::prefixed(at.host.into(), at.target.into()));
-        }
-        if let Some(name) = &self.host {
-            let host = url::host_of(Scheme::Http, name).map_err(of_field("host"))?;
-            scopes.push(Scope::Host(host.into()));
-        }
-        if let Some(name) = &self.tag {
-            scopes.push(Scope::Tag(Bytes::copy_from_slice(name.as_bytes())));
-        }
+        let url = self.url.as_deref();
+        let prefix = self.prefix.as_deref().map(named::prefix);
+        let host = self.host.as_deref().map(named::host);
+        let tag = self.tag.as_deref().map(|name| Ok(named::tag(name)));
+        let named = [
+            url.map(|name| named::url(name, scope_of_url)),
+            prefix,
+            host,
+            tag,
+        ];
+        let mut scopes = named.into_iter().flatten().collect::<Result<Vec<_>, _>>()?;
         if scopes.len() > 1 {
             return Err(Problem::of_field(
                 "url",

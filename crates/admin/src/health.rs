@@ -7,7 +7,7 @@ use axum::extract::State;
 use http::StatusCode;
 use serde::Serialize;
 
-use crate::state::Interface;
+use crate::interface::Interface;
 
 #[derive(Serialize)]
 pub(crate) struct Health {
@@ -28,8 +28,10 @@ pub(crate) async fn health() -> Json<Health> {
 
 /// It takes requests: it is not about to end. That an origin is down does not count: stored responses
 /// are served all the same, and without this server nobody would get those either.
-pub(crate) async fn ready(State(shared): State<Arc<Interface>>) -> (StatusCode, Json<Readiness>) {
-    let reasons: Vec<_> = shared
+pub(crate) async fn ready(
+    State(interface): State<Arc<Interface>>,
+) -> (StatusCode, Json<Readiness>) {
+    let reasons: Vec<_> = interface
         .handle
         .is_draining()
         .then(|| "the server finishes what is under way and ends".to_owned())

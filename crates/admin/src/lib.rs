@@ -7,13 +7,13 @@ mod access;
 mod api;
 mod entries;
 mod health;
+mod interface;
 mod metrics;
+mod named;
 mod problem;
 mod purges;
 mod server;
-mod state;
 mod stats;
-mod url;
 
 pub use access::{Token, TokenError};
 pub use server::Admin;

@@ -7,15 +7,15 @@ use std::sync::atomic::Ordering;
 use axum::extract::State;
 use microcache_engine::Outcome;
 
-use crate::state::Interface;
+use crate::interface::Interface;
 
 /// The type of Prometheus's text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(crate) async fn metrics(
-    State(shared): State<Arc<Interface>>,
+    State(interface): State<Arc<Interface>>,
 ) -> ([(&'static str, &'static str); 1], String) {
-    ([("content-type", TEXT)], exposition(&shared))
+    ([("content-type", TEXT)], exposition(&interface))
 }
 
 /// Families, one after the other, each with its samples.
@@ -62,14 +62,14 @@ fn escaped(label: &str) -> String {
         .replace('\n', "\\n")
 }
 
-fn exposition(shared: &Interface) -> String {
+fn exposition(interface: &Interface) -> String {
     let mut out = Exposition::default();
-    let handle = &shared.handle;
+    let handle = &interface.handle;
     let counters = &handle.engine().counters;
     out.gauge("microcache_info", "Which version runs.")
         .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     out.gauge("microcache_uptime_seconds", "Seconds since the start.")
-        .sample(&[], shared.started.elapsed().as_secs());
+        .sample(&[], interface.started.elapsed().as_secs());
     out.counter(
         "microcache_requests_total",
         "Client requests by what became of them; each counts once.",
@@ -87,15 +87,15 @@ fn exposition(shared: &Interface) -> String {
         "Fetches under way that other requests can wait for.",
     )
     .sample(&[], handle.engine().cache.fetches());
-    memory(&mut out, shared);
-    tiers(&mut out, shared);
-    upstreams(&mut out, shared);
-    connections(&mut out, shared);
+    memory(&mut out, interface);
+    tiers(&mut out, interface);
+    upstreams(&mut out, interface);
+    connections(&mut out, interface);
     out.text
 }
 
-fn memory(out: &mut Exposition, shared: &Interface) {
-    let memory = shared.handle.engine().cache.memory_stats();
+fn memory(out: &mut Exposition, interface: &Interface) {
+    let memory = interface.handle.engine().cache.memory_stats();
     out.gauge("microcache_memory_keys", "Keys in memory.")
         .sample(&[], memory.keys);
     out.gauge(
@@ -116,11 +116,11 @@ fn memory(out: &mut Exposition, shared: &Interface) {
         "microcache_purges",
         "Purges that may still have something to do.",
     )
-    .sample(&[], shared.handle.engine().cache.rules().len());
+    .sample(&[], interface.handle.engine().cache.live_rules());
 }
 
-fn tiers(out: &mut Exposition, shared: &Interface) {
-    let reports = shared.handle.engine().cache.tier_reports();
+fn tiers(out: &mut Exposition, interface: &Interface) {
+    let reports = interface.handle.engine().cache.tier_reports();
     if reports.is_empty() {
         return;
     }
@@ -156,8 +156,8 @@ fn tiers(out: &mut Exposition, shared: &Interface) {
     }
 }
 
-fn upstreams(out: &mut Exposition, shared: &Interface) {
-    let groups = shared.handle.upstreams();
+fn upstreams(out: &mut Exposition, interface: &Interface) {
+    let groups = interface.handle.upstreams();
     out.gauge(
         "microcache_upstream_active",
         "Requests that have a place in a group.",
@@ -212,8 +212,8 @@ fn upstreams(out: &mut Exposition, shared: &Interface) {
     }
 }
 
-fn connections(out: &mut Exposition, shared: &Interface) {
-    let taken = shared.handle.connections();
+fn connections(out: &mut Exposition, interface: &Interface) {
+    let taken = interface.handle.connections();
     out.gauge("microcache_connections", "Client connections.")
         .sample(&[("state", "idle")], taken.idle)
         .sample(
@@ -228,7 +228,7 @@ fn connections(out: &mut Exposition, shared: &Interface) {
         "microcache_admin_refused_total",
         "Requests to this interface that nobody was allowed to make.",
     )
-    .sample(&[], shared.refused.load(Ordering::Relaxed));
+    .sample(&[], interface.refused.load(Ordering::Relaxed));
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ use microcache_policy::tags::MAX_TAG_LENGTH;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::interface::Interface;
+use crate::named;
 use crate::problem::Problem;
-use crate::state::Interface;
-use crate::url;
 
 /// The most names in one request.
 const MAX_NAMES: usize = 256;
@@ -71,34 +71,35 @@ pub(crate) struct Told {
 
 /// Purges. When this answers, nothing that was stored or asked for before is served as fresh.
 pub(crate) async fn purge(
-    State(shared): State<Arc<Interface>>,
+    State(interface): State<Arc<Interface>>,
     asked: Result<Json<Asked>, JsonRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Json(asked) = asked?;
-    let engine = shared.handle.engine();
+    let engine = interface.handle.engine();
     let scopes = asked.scopes(|scheme, host, target| engine.scope_of_url(scheme, host, target))?;
     let strength = if asked.soft {
         Strength::Soft
     } else {
         Strength::Hard
     };
-    let mut told = Vec::new();
-    for scope in scopes {
-        let purged = engine.cache.purge(scope, strength).await;
-        told.push(Told {
-            not_written: purged.written.err().map(|error| error.to_string()),
-            ..Told::of(&purged.rule)
-        });
-    }
+    let named = scopes.into_iter().map(|scope| (scope, strength));
+    let purged = engine.cache.purge(named).await;
+    let not_written = purged.written.err().map(|error| error.to_string());
+    let told = purged.rules.iter().map(|rule| Told {
+        not_written: not_written.clone(),
+        ..Told::of(rule)
+    });
+    let told: Vec<_> = told.collect();
     Ok(Json(json!({ "purges": told })))
 }
 
 /// The purges that may still have something to do, the newest first.
-pub(crate) async fn list(State(shared): State<Arc<Interface>>) -> Json<Value> {
+pub(crate) async fn list(State(interface): State<Arc<Interface>>) -> Json<Value> {
     const MOST: usize = 1000;
-    let rules = shared.handle.engine().cache.rules();
-    let told: Vec<_> = rules.iter().rev().take(MOST).map(Told::of).collect();
-    Json(json!({ "purges": told, "total": rules.len() }))
+    let cache = &interface.handle.engine().cache;
+    let rules = cache.newest_rules(MOST);
+    let told: Vec<_> = rules.iter().map(Told::of).collect();
+    Json(json!({ "purges": told, "total": cache.live_rules() }))
 }
 
 impl Asked {
@@ -109,16 +110,13 @@ impl Asked {
     ) -> Result<Vec<Scope>, Problem> {
         let mut scopes = Vec::new();
         for name in self.url.as_slice() {
-            let at = url::read(name).map_err(of_field("url"))?;
-            scopes.push(scope_of_url(at.scheme, &at.host, &at.target));
+            scopes.push(named::url(name, &scope_of_url)?);
         }
         for name in self.prefix.as_slice() {
-            let at = url::read(name).map_err(of_field("prefix"))?;
-            scopes.push(Scope::prefixed(at.host.into(), at.target.into()));
+            scopes.push(named::prefix(name)?);
         }
         for name in self.host.as_slice() {
-            let host = url::host_of(Scheme::Http, name).map_err(of_field("host"))?;
-            scopes.push(Scope::Host(host.into()));
+            scopes.push(named::host(name)?);
         }
         for name in self.tag.as_slice() {
             if name.is_empty() || name.len() > MAX_TAG_LENGTH {
@@ -132,7 +130,7 @@ impl Asked {
                     "name a tag that responses can carry",
                 ));
             }
-            scopes.push(Scope::Tag(Bytes::copy_from_slice(name.as_bytes())));
+            scopes.push(named::tag(name));
         }
         if self.everything {
             scopes.push(Scope::Everything);
@@ -151,10 +149,6 @@ impl Asked {
             )),
         }
     }
-}
-
-fn of_field(field: &'static str) -> impl Fn((String, &'static str)) -> Problem {
-    move |(what, remedy)| Problem::of_field(field, what, remedy)
 }
 
 impl Told {

@@ -24,7 +24,7 @@ use tokio::time::sleep;
 
 use crate::access::Token;
 use crate::api;
-use crate::state::Interface;
+use crate::interface::Interface;
 
 /// The most connections at a time; the next ones wait.
 const MAX_CONNECTIONS: usize = 256;
@@ -57,13 +57,13 @@ impl Admin {
     /// Answers from now on, on a thread of its own, until the process ends.
     pub fn start(self, handle: Handle) -> io::Result<()> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let shared = Arc::new(Interface {
+        let interface = Arc::new(Interface {
             handle,
             token: self.token,
             started: Instant::now(),
             refused: AtomicU64::new(0),
         });
-        let router = api::router(&shared);
+        let router = api::router(&interface);
         let listener = self.listener;
         thread::Builder::new()
             .name("admin".to_owned())

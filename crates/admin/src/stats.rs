@@ -10,11 +10,11 @@ use microcache_proxy::TierReport;
 use microcache_proxy::upstream::{GroupSnapshot, ServerSnapshot};
 use serde_json::{Map, Value, json};
 
-use crate::state::Interface;
+use crate::interface::Interface;
 
 /// All of it. Counts are since the start.
-pub(crate) async fn stats(State(shared): State<Arc<Interface>>) -> Json<Value> {
-    let handle = &shared.handle;
+pub(crate) async fn stats(State(interface): State<Arc<Interface>>) -> Json<Value> {
+    let handle = &interface.handle;
     let engine = handle.engine();
     let counts: Vec<_> = Outcome::ALL
         .iter()
@@ -31,7 +31,7 @@ pub(crate) async fn stats(State(shared): State<Arc<Interface>>) -> Json<Value> {
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
-        "uptime_seconds": shared.started.elapsed().as_secs(),
+        "uptime_seconds": interface.started.elapsed().as_secs(),
         "draining": handle.is_draining(),
         "requests": requests,
         "origin": { "requests": engine.counters.origin_requests() },
@@ -52,8 +52,8 @@ pub(crate) async fn stats(State(shared): State<Arc<Interface>>) -> Json<Value> {
             "tunnels": taken.tunnels,
             "max_tunnels": taken.max_tunnels,
         },
-        "purges": { "live": engine.cache.rules().len() },
-        "admin": { "refused": shared.refused.load(Ordering::Relaxed) },
+        "purges": { "live": engine.cache.live_rules() },
+        "admin": { "refused": interface.refused.load(Ordering::Relaxed) },
     }))
 }
 

@@ -128,7 +128,7 @@ fn with_rules() -> Arc<Engine> {
         let tag = Scope::Tag(format!("tag-{number}").into());
         let host = Scope::prefixed("www.example.com".into(), format!("/{number}/").into());
         for scope in [tag, host] {
-            let purged = pin!(engine.cache.purge(scope, Strength::Hard));
+            let purged = pin!(engine.cache.purge([(scope, Strength::Hard)]));
             let done = purged.poll(&mut Context::from_waker(Waker::noop()));
             assert!(done.is_ready(), "there is no disk to wait for");
         }

@@ -369,11 +369,6 @@ impl Engine {
         }
     }
 
-    /// The names of the routes, in their order.
-    pub fn route_names(&self) -> impl Iterator<Item = &str> {
-        self.routes.iter().map(|route| route.name.as_str())
-    }
-
     /// The rules of the route with this number.
     pub fn rules(&self, route: usize) -> &Rules {
         &self.routes[route].rules

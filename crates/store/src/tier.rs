@@ -293,9 +293,9 @@ pub trait LocalTier: Tier {
     /// What is in the journal, which outlives the process: a small file for whoever uses the tier.
     fn load_journal(&self) -> BoxFuture<'_, Result<JournalRecords, TierError>>;
 
-    /// Adds a record to it. When this is ready, the record outlives a power failure too. It fails
-    /// if the journal would become too large.
-    fn append_to_journal(&self, record: Bytes) -> BoxFuture<'_, Result<(), TierError>>;
+    /// Adds records to it. When this is ready, they outlive a power failure too. It fails if the
+    /// journal would become too large, and then has none of them.
+    fn append_to_journal(&self, records: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>>;
 
     /// Puts these records in place of all, or fails and leaves them.
     fn replace_journal(&self, records: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>>;

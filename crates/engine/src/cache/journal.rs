@@ -42,19 +42,18 @@ impl Cache {
         Ok(loaded)
     }
 
-    /// Writes a rule down, as of the moment since when it counts here.
-    pub(super) async fn write_down(&self, rule: &Rule) -> Result<(), NotWritten> {
+    /// Writes rules down together, as of the moment since when they count here.
+    pub(super) async fn write_down(&self, rules: &[Rule]) -> Result<(), NotWritten> {
         let Some(tier) = self.tiers.local() else {
             // Memory ends with the process; what others share does not.
             let is_over = !self.tiers.is_shared();
             return is_over.then_some(()).ok_or(NotWritten::NoDisk);
         };
-        let rule = Rule {
-            at: self.clock.now(),
-            ..rule.clone()
-        };
+        let at = self.clock.now();
+        let record = |rule: &Rule| Bytes::from(Rule { at, ..rule.clone() }.encode());
+        let records = rules.iter().map(record).collect();
         let _others_wait = self.journal.lock().await;
-        Ok(tier.append_to_journal(rule.encode().into()).await?)
+        Ok(tier.append_to_journal(records).await?)
     }
 
     /// Leaves only the rules in the journal that still count.

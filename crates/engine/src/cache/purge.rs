@@ -18,12 +18,12 @@ use super::rules::Covered;
 /// removed with it. A tier that hangs is not waited for longer.
 const REMOVAL_WAIT: Duration = Duration::from_millis(500);
 
-/// What became of a purge by rule.
+/// What became of purges by rule.
 #[derive(Debug)]
 pub struct Purged {
-    /// The rule, for the other processes to apply.
-    pub rule: Rule,
-    /// Whether it outlives this process, where what is stored does.
+    /// The rules, for the other processes to apply.
+    pub rules: Vec<Rule>,
+    /// Whether they outlive this process, where what is stored does.
     pub written: Result<(), NotWritten>,
 }
 
@@ -56,18 +56,27 @@ impl Cache {
         });
     }
 
-    /// Purges whatever a scope names. From now on nothing here brings that back; and when the rule is
-    /// written down, a restart does not either.
-    pub async fn purge(&self, scope: Scope, strength: Strength) -> Purged {
-        let rule = self.decide(scope, strength);
-        let written = self.write_down(&rule).await;
-        Purged { rule, written }
+    /// Purges whatever these scopes name, all of it at once, even if nobody waits for the rest of this.
+    /// From now on nothing here brings that back; and when the rules are written down, a restart does
+    /// not either.
+    pub fn purge(
+        &self,
+        named: impl IntoIterator<Item = (Scope, Strength)>,
+    ) -> impl Future<Output = Purged> + Send {
+        let named = named.into_iter();
+        let rules: Vec<_> = named
+            .map(|(scope, strength)| self.decide(scope, strength))
+            .collect();
+        async move {
+            let written = self.write_down(&rules).await;
+            Purged { rules, written }
+        }
     }
 
     /// Applies a purge that another process has decided.
     pub async fn apply(&self, rule: &Rule) -> Applied {
         if self.begin(rule) {
-            Applied::New(self.write_down(rule).await)
+            Applied::New(self.write_down(std::slice::from_ref(rule)).await)
         } else {
             Applied::Known
         }
@@ -96,9 +105,14 @@ impl Cache {
         is_news
     }
 
-    /// The rules that are still to be held against something, the oldest first.
-    pub fn rules(&self) -> Vec<Rule> {
-        self.rules.live()
+    /// The newest of the rules that are still to be held against something, the newest first.
+    pub fn newest_rules(&self, most: usize) -> Vec<Rule> {
+        self.rules.newest_live(most)
+    }
+
+    /// How many there are.
+    pub fn live_rules(&self) -> usize {
+        self.rules.live_count()
     }
 
     /// Whether a response must not be used any more, because a purge by rule has come since that was
@@ -139,16 +153,9 @@ impl Cache {
     /// or for too long.
     pub(crate) async fn invalidate_all(&self, scopes: impl IntoIterator<Item = Scope>) {
         let scopes = scopes.into_iter().take(MAX_TAGS);
-        let rules: Vec<_> = scopes
-            .map(|scope| self.decide(scope, Strength::Hard))
-            .collect();
-        let written = async {
-            for rule in &rules {
-                // A rule that cannot be written down counts until the process ends.
-                let _ = self.write_down(rule).await;
-            }
-        };
-        let _ = timeout(REMOVAL_WAIT, written).await;
+        let purged = self.purge(scopes.map(|scope| (scope, Strength::Hard)));
+        // Rules that cannot be written down count until the process ends.
+        let _ = timeout(REMOVAL_WAIT, purged).await;
     }
 
     /// What is stored for a request must not be used any more, wherever it lies. The fetch that has

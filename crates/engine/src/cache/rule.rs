@@ -1,5 +1,7 @@
 //! What a purge can name, and what an entry is named by.
 
+use std::fmt;
+
 use bytes::Bytes;
 use microcache_policy::tags::{Tag, TagKind};
 use microcache_policy::{Scheme, Time, key};
@@ -61,6 +63,26 @@ pub enum Scope {
         /// The group.
         name: Bytes,
     },
+}
+
+/// As operators read it.
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Everything => f.write_str("everything"),
+            Self::Host(host) => write!(f, "the host {}", host.escape_ascii()),
+            Self::Url { host, target } => {
+                let (host, target) = (host.escape_ascii(), target.escape_ascii());
+                write!(f, "the url {host}{target}")
+            }
+            Self::Prefix { host, path } => {
+                let (host, path) = (host.escape_ascii(), path.escape_ascii());
+                write!(f, "all urls that begin with {host}{path}")
+            }
+            Self::Tag(name) => write!(f, "the tag {}", name.escape_ascii()),
+            Self::Group { name, .. } => write!(f, "the group {}", name.escape_ascii()),
+        }
+    }
 }
 
 const HOST: u8 = b'h';

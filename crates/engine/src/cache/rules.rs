@@ -163,6 +163,18 @@ impl Rules {
         books.live.values().map(|live| live.rule.clone()).collect()
     }
 
+    /// The newest of them, the newest first.
+    pub(super) fn newest_live(&self, most: usize) -> Vec<Rule> {
+        let books = self.books.read();
+        let newest = books.live.values().rev().take(most);
+        newest.map(|live| live.rule.clone()).collect()
+    }
+
+    /// How many there are.
+    pub(super) fn live_count(&self) -> usize {
+        self.books.read().live.len()
+    }
+
     /// The number of the newest rule that has counted since that moment, or for longer.
     pub(super) fn newest_at(&self, moment: Time) -> Option<u64> {
         let books = self.books.read();

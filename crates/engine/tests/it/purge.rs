@@ -82,9 +82,9 @@ impl World {
     }
 
     async fn purge(&self, scope: Scope, strength: Strength) -> Rule {
-        let purged = self.engine.cache.purge(scope, strength).await;
+        let mut purged = self.engine.cache.purge([(scope, strength)]).await;
         purged.written.expect("it is written down");
-        purged.rule
+        purged.rules.remove(0)
     }
 }
 
@@ -217,7 +217,7 @@ fn a_purge_outlives_the_process_and_so_does_the_rest() {
     });
     process(async {
         let world = directory.world(&[RED, BLUE]).await;
-        assert_eq!(world.engine.cache.rules().len(), 1);
+        assert_eq!(world.engine.cache.live_rules(), 1);
         assert_eq!(world.get("/red").await, ("1".into(), false));
         assert_eq!(world.get("/blue").await, ("2".into(), true));
         let wanted = Wanted::default();

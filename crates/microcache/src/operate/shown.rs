@@ -41,9 +41,6 @@ fn scope(purge: &Value) -> String {
 
 /// What was done and how things stand.
 pub(super) fn stats(told: &Value) -> String {
-    let requests = &told["requests"];
-    let total = number(&requests["total"]);
-    let spared = total.saturating_sub(number(&told["origin"]["requests"]));
     let mut out = format!(
         "microcache {}, up {}{}\n",
         told["version"].as_str().unwrap_or_default(),
@@ -54,50 +51,9 @@ pub(super) fn stats(told: &Value) -> String {
             ""
         }
     );
-    let outcomes = [
-        "hit",
-        "stale",
-        "revalidated",
-        "miss",
-        "collapsed",
-        "pass",
-        "error",
-    ];
-    let outcomes: Vec<_> = outcomes
-        .iter()
-        .map(|name| (name, number(&requests[name])))
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| format!("{count} {name}"))
-        .collect();
-    row(
-        &mut out,
-        "requests",
-        &[format!("{total}"), outcomes.join(", ")],
-    );
-    let share = spared * 100 / total.max(1);
-    row(
-        &mut out,
-        "origin",
-        &[
-            format!("{} requests", number(&told["origin"]["requests"])),
-            format!("{share} % fewer than clients made"),
-            format!(
-                "{} fetches under way",
-                number(&told["fetches"]["under_way"])
-            ),
-        ],
-    );
-    let memory = &told["memory"];
-    row(
-        &mut out,
-        "memory",
-        &[
-            filled(memory),
-            format!("{} keys", number(&memory["keys"])),
-            format!("{} evicted", number(&memory["evicted"])),
-            format!("{} refused", number(&memory["refused"])),
-        ],
-    );
+    row(&mut out, "requests", &of_requests(&told["requests"]));
+    row(&mut out, "origin", &of_origin(told));
+    row(&mut out, "memory", &of_memory(&told["memory"]));
     for tier in list(&told["tiers"]) {
         row(
             &mut out,
@@ -110,17 +66,56 @@ pub(super) fn stats(told: &Value) -> String {
             row(&mut out, "server", &of_server(group, server));
         }
     }
-    let connections = &told["connections"];
-    row(
-        &mut out,
-        "clients",
-        &[
-            format!("{} connections", number(&connections["open"])),
-            format!("{} of them idle", number(&connections["idle"])),
-            format!("{} tunnels and streams", number(&connections["tunnels"])),
-        ],
-    );
+    row(&mut out, "clients", &of_clients(&told["connections"]));
     out
+}
+
+fn of_requests(requests: &Value) -> Vec<String> {
+    const OUTCOMES: [&str; 7] = [
+        "hit",
+        "stale",
+        "revalidated",
+        "miss",
+        "collapsed",
+        "pass",
+        "error",
+    ];
+    let outcomes: Vec<_> = OUTCOMES
+        .iter()
+        .map(|name| (name, number(&requests[name])))
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{count} {name}"))
+        .collect();
+    vec![number(&requests["total"]).to_string(), outcomes.join(", ")]
+}
+
+fn of_origin(told: &Value) -> Vec<String> {
+    let total = number(&told["requests"]["total"]);
+    let asked = number(&told["origin"]["requests"]);
+    let share = total.saturating_sub(asked) * 100 / total.max(1);
+    let fetches = number(&told["fetches"]["under_way"]);
+    vec![
+        format!("{asked} requests"),
+        format!("{share} % fewer than clients made"),
+        format!("{fetches} fetches under way"),
+    ]
+}
+
+fn of_memory(memory: &Value) -> Vec<String> {
+    vec![
+        filled(memory),
+        format!("{} keys", number(&memory["keys"])),
+        format!("{} evicted", number(&memory["evicted"])),
+        format!("{} refused", number(&memory["refused"])),
+    ]
+}
+
+fn of_clients(connections: &Value) -> Vec<String> {
+    vec![
+        format!("{} connections", number(&connections["open"])),
+        format!("{} of them idle", number(&connections["idle"])),
+        format!("{} tunnels and streams", number(&connections["tunnels"])),
+    ]
 }
 
 fn of_tier(tier: &Value) -> Vec<String> {

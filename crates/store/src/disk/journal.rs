@@ -75,8 +75,8 @@ impl Journal {
         })
     }
 
-    /// Adds a record at the end.
-    pub(super) fn append(&self, files: &Files, record: &[u8]) -> Result<(), DiskFailure> {
+    /// Adds records at the end, in one write.
+    pub(super) fn append(&self, files: &Files, records: &[Bytes]) -> Result<(), DiskFailure> {
         let known = self.state.lock().end;
         if known.is_none() {
             self.load(files)?;
@@ -94,7 +94,9 @@ impl Journal {
         // Somebody may have removed the whole directory, with all that the records were about.
         let end = state.end.filter(|end| *end <= length).unwrap_or(0);
         let mut bytes = if end == 0 { MAGIC.to_vec() } else { Vec::new() };
-        encode(record, &mut bytes);
+        for record in records {
+            encode(record, &mut bytes);
+        }
         let new_end = end + bytes.len() as u64;
         if new_end > JOURNAL_LIMIT {
             return Err(DiskFailure::TooLarge);

@@ -375,9 +375,9 @@ impl LocalTier for Disk {
         Box::pin(self.journalling.run(move || files.journal.load(&files)))
     }
 
-    fn append_to_journal(&self, record: Bytes) -> BoxFuture<'_, Result<(), TierError>> {
+    fn append_to_journal(&self, records: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>> {
         let files = Arc::clone(&self.files);
-        let job = move || files.journal.append(&files, &record);
+        let job = move || files.journal.append(&files, &records);
         Box::pin(self.journalling.run(job))
     }
 

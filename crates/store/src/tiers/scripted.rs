@@ -232,7 +232,7 @@ impl LocalTier for ScriptedTier {
         Box::pin(async { Err(TierError::Down) })
     }
 
-    fn append_to_journal(&self, _: Bytes) -> BoxFuture<'_, Result<(), TierError>> {
+    fn append_to_journal(&self, _: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>> {
         Box::pin(async { Err(TierError::Down) })
     }
 

@@ -9,7 +9,7 @@ use super::*;
 impl Place {
     fn append(&self, disk: &Disk, record: &[u8]) -> Result<(), TierError> {
         let record = Bytes::copy_from_slice(record);
-        self.runtime.block_on(disk.append_to_journal(record))
+        self.runtime.block_on(disk.append_to_journal(vec![record]))
     }
 
     fn replace(&self, disk: &Disk, records: &[&'static [u8]]) -> Result<(), TierError> {

@@ -351,8 +351,8 @@ impl LocalTier for Double {
         }))
     }
 
-    fn append_to_journal(&self, record: Bytes) -> BoxFuture<'_, Result<(), TierError>> {
-        Box::pin(self.act(false, move |kept| kept.journal.push(record)))
+    fn append_to_journal(&self, records: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(self.act(false, move |kept| kept.journal.extend(records)))
     }
 
     fn replace_journal(&self, records: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>> {

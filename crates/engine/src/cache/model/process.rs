@@ -266,7 +266,7 @@ impl Process {
             Purge::Rule(scope, strength) => {
                 let rule = cache.decide(scope.clone(), *strength);
                 let decided = rule.clone();
-                let written = begun(async move { cache.write_down(&rule).await.is_ok() });
+                let written = begun(async move { cache.write_down(&[rule]).await.is_ok() });
                 let written = written.await;
                 self.note(purge.clone(), at, Some(written));
                 Some(decided)

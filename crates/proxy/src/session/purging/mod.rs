@@ -59,13 +59,7 @@ impl Purge {
     /// editor waiting hang up at once. It was counted as [`Outcome::Pass`] already.
     pub(super) fn carry_out(self, engine: Arc<Engine>) -> impl Future<Output = Response> {
         let carrier = Arc::clone(&engine);
-        let done = tokio::spawn(async move {
-            let mut told = Told::default();
-            for (scope, strength) in self.named {
-                told.add(&carrier.cache.purge(scope, strength).await);
-            }
-            told.finish()
-        });
+        let done = tokio::spawn(async move { told(&carrier.cache.purge(self.named).await) });
         async move {
             let done = done.await;
             let now = engine.clock.now();
@@ -80,54 +74,22 @@ impl Purge {
 }
 
 /// What the answer to a purge says.
-#[derive(Default)]
-struct Told {
-    text: String,
-    purges: usize,
-    not_written: Option<String>,
-}
-
-impl Told {
-    fn add(&mut self, purged: &Purged) {
-        self.purges += 1;
-        if let Err(error) = &purged.written {
-            self.not_written = Some(error.to_string());
-        }
-        if self.purges > MOST_TOLD {
-            return;
-        }
-        let how = match purged.rule.strength {
+fn told(purged: &Purged) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    for rule in purged.rules.iter().take(MOST_TOLD) {
+        let how = match rule.strength {
             Strength::Hard => "purged",
             Strength::Soft => "purged, softly",
         };
-        // Writing to a string does not fail.
-        let _ = match &purged.rule.scope {
-            Scope::Everything => writeln!(self.text, "{how}: everything"),
-            Scope::Host(host) => writeln!(self.text, "{how}: the host {}", host.escape_ascii()),
-            Scope::Url { host, target } => {
-                let (host, target) = (host.escape_ascii(), target.escape_ascii());
-                writeln!(self.text, "{how}: the url {host}{target}")
-            }
-            Scope::Prefix { host, path } => {
-                let (host, path) = (host.escape_ascii(), path.escape_ascii());
-                writeln!(self.text, "{how}: all urls that begin with {host}{path}")
-            }
-            Scope::Tag(name) => writeln!(self.text, "{how}: the tag {}", name.escape_ascii()),
-            Scope::Group { name, .. } => {
-                writeln!(self.text, "{how}: the group {}", name.escape_ascii())
-            }
-        };
+        let _ = writeln!(text, "{how}: {}", rule.scope);
     }
-
-    fn finish(mut self) -> String {
-        if let Some(more) = self.purges.checked_sub(MOST_TOLD)
-            && more > 0
-        {
-            let _ = writeln!(self.text, "and {more} more");
-        }
-        if let Some(error) = self.not_written {
-            let _ = writeln!(self.text, "It holds until the process ends: {error}");
-        }
-        self.text
+    let more = purged.rules.len().saturating_sub(MOST_TOLD);
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more");
     }
+    if let Err(error) = &purged.written {
+        let _ = writeln!(text, "It holds until the process ends: {error}");
+    }
+    text
 }

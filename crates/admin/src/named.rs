@@ -1,20 +1,54 @@
-//! Reading the urls, hosts and prefixes that operators name.
+//! What operators name: urls, prefixes, hosts, tags.
 
+use bytes::Bytes;
+use microcache_engine::cache::Scope;
 use microcache_policy::Scheme;
 use microcache_policy::key::normal_host;
 
+use crate::problem::Problem;
+
+/// All responses of a url, which is called what its route makes of it.
+pub(crate) fn url(
+    name: &str,
+    scope_of_url: impl Fn(Scheme, &[u8], &[u8]) -> Scope,
+) -> Result<Scope, Problem> {
+    let at = read(name).map_err(of_field("url"))?;
+    Ok(scope_of_url(at.scheme, &at.host, &at.target))
+}
+
+/// All urls that begin like this one.
+pub(crate) fn prefix(name: &str) -> Result<Scope, Problem> {
+    let at = read(name).map_err(of_field("prefix"))?;
+    Ok(Scope::prefixed(at.host.into(), at.target.into()))
+}
+
+/// All urls of a host.
+pub(crate) fn host(name: &str) -> Result<Scope, Problem> {
+    let host = host_of(Scheme::Http, name).map_err(of_field("host"))?;
+    Ok(Scope::Host(host.into()))
+}
+
+/// All responses with a tag.
+pub(crate) fn tag(name: &str) -> Scope {
+    Scope::Tag(Bytes::copy_from_slice(name.as_bytes()))
+}
+
+fn of_field(field: &'static str) -> impl Fn((String, &'static str)) -> Problem {
+    move |(what, remedy)| Problem::of_field(field, what, remedy)
+}
+
 /// Where a url leads.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Location {
-    pub(crate) scheme: Scheme,
+struct Location {
+    scheme: Scheme,
     /// As it stands in keys.
-    pub(crate) host: Vec<u8>,
+    host: Vec<u8>,
     /// Path and query.
-    pub(crate) target: Vec<u8>,
+    target: Vec<u8>,
 }
 
 /// Reads `https://HOST/PATH?QUERY`. Says what is wrong with it, and what to write.
-pub(crate) fn read(url: &str) -> Result<Location, (String, &'static str)> {
+fn read(url: &str) -> Result<Location, (String, &'static str)> {
     const WHOLE: &str = "write the whole url, such as https://www.example.org/news?page=2";
     let (scheme, rest) = if let Some(rest) = strip_prefix_ignoring_case(url, "http://") {
         (Scheme::Http, rest)
@@ -46,7 +80,7 @@ pub(crate) fn read(url: &str) -> Result<Location, (String, &'static str)> {
 }
 
 /// Reads a host, with its port if it has one.
-pub(crate) fn host_of(scheme: Scheme, host: &str) -> Result<Vec<u8>, (String, &'static str)> {
+fn host_of(scheme: Scheme, host: &str) -> Result<Vec<u8>, (String, &'static str)> {
     let is_host = |byte: u8| byte.is_ascii_graphic() && !b"/?#@\\\"<>^`{|}".contains(&byte);
     if host.is_empty() || !host.bytes().all(is_host) {
         let what = format!("`{}` is no host", shown(host));
@@ -64,7 +98,7 @@ fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str
 }
 
 /// What is repeated to whoever sent it: the beginning of it.
-pub(crate) fn shown(text: &str) -> String {
+fn shown(text: &str) -> String {
     const LONGEST: usize = 100;
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &text[..end]),

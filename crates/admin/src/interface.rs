@@ -1,4 +1,4 @@
-//! What all requests to the interface share.
+//! The interface: what all requests to it share.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
