@@ -1,10 +1,33 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build test test-valkey shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench tools
+.PHONY: build install uninstall deb image test test-packages test-valkey shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench tools
 
 build:
 	cargo build --release --locked
+
+# Nothing is built here: who installs is often root, and who builds should not be. Packages are built with PREFIX=/usr and a DESTDIR.
+BINARY ?= target/release/microcache
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+INTO = BINARY="$(BINARY)" PREFIX="$(PREFIX)" SYSCONFDIR="$(SYSCONFDIR)" DESTDIR="$(DESTDIR)"
+install:
+	$(INTO) packaging/install
+
+# The configuration stays.
+uninstall:
+	$(INTO) packaging/install remove
+
+# A Debian package in target/debian. Who answers for it: make deb MAINTAINER='Name <address>'
+deb: PACKAGES = dpkg-shlibdeps:dpkg-dev
+deb: tools build
+	packaging/debian/build target/release/microcache target/debian
+
+# An image, by buildah, podman or docker: make image TAG=registry.example.com/microcache:1 ENGINE=podman
+TAG ?= microcache
+image: PACKAGES = /etc/ssl/certs/ca-certificates.crt:ca-certificates
+image: tools build
+	packaging/image/build target/release/microcache $(TAG)
 
 # The tiers are tested against real servers, and the ring of memcached servers against another client of it. What this machine does not
 # let a test try, it adds to a list, which stands at the end.
@@ -14,7 +37,13 @@ test: tools shuttle
 	cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
 	if [ $$done != 0 ]; then :; elif command -v valkey-server >/dev/null; then $(MAKE) --no-print-directory test-valkey || done=$$?; \
 	else echo "left out: the tests with Valkey (make test-valkey; Debian has it from version 13 on)" >>"$$list"; fi; \
+	$(MAKE) --no-print-directory test-packages BINARY=target/debug/microcache || done=$$?; \
 	sort -u "$$list"; rm -f "$$list"; exit $$done
+
+# The packages, made of a program that was built, installed into a copy of this machine, started and removed.
+test-packages: PACKAGES = dpkg-shlibdeps:dpkg-dev systemd-analyze:systemd lintian:lintian buildah:buildah strace:strace groff:groff pgrep:procps
+test-packages: tools
+	packaging/test $(BINARY)
 
 # What is tested with Redis, with Valkey in its place.
 test-valkey: PACKAGES = memcached:memcached valkey-server:valkey-server unshare:util-linux mount:mount
@@ -32,7 +61,8 @@ lint: tools deny
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --manifest-path fuzz/Cargo.toml --no-default-features --target-dir target/fuzz -- -D warnings
 	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c
-	for script in compare/hit compare/w1 compare/w2 compare/w3 compare/w4 compare/w5 compare/bench; do python3 $$script --help >/dev/null || exit 1; done
+	for script in packaging/install packaging/debian/build packaging/image/build packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm; do sh -n $$script || exit 1; done
+	for script in packaging/test compare/hit compare/w1 compare/w2 compare/w3 compare/w4 compare/w5 compare/bench; do python3 $$script --help >/dev/null || exit 1; done
 
 # Licences, sources and duplicates of the dependencies, after deny.toml. Installing cargo-deny takes minutes, so it is not installed here.
 deny:

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
             print(&text);
             Ok(ExitCode::SUCCESS)
         }
+        Ok(Job::Manual(folder)) => Ok(write_manual(&folder)),
         Err(Message::Wrong(what)) => Ok(refuse(&format!("microcache: {what}"))),
     };
     done.unwrap_or_else(|error| {
@@ -133,6 +134,19 @@ fn check(file: &Path) -> ExitCode {
 fn warn(config: &Config) {
     if config.warnings.count() > 0 {
         tell(&format!("{}\n", config.warnings));
+    }
+}
+
+fn write_manual(folder: &Path) -> ExitCode {
+    match cli::manual::write(folder) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let folder = folder.display();
+            tell(&format!(
+                "microcache man: cannot write into {folder}: {error}\n"
+            ));
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use microcache_policy::Detail;
 
-const GUIDE: [&str; 16] = [
+const GUIDE: [&str; 18] = [
     "README.md",
     "SECURITY.md",
     "ARCHITECTURE.md",
@@ -16,6 +16,8 @@ const GUIDE: [&str; 16] = [
     "CHANGELOG.md",
     "docs/README.md",
     "docs/getting-started.md",
+    "docs/install.md",
+    "docs/api.md",
     "docs/caching-rules.md",
     "docs/operations.md",
     "docs/logs.md",
@@ -27,7 +29,8 @@ const GUIDE: [&str; 16] = [
     "docs/demo.md",
 ];
 
-const DECISIONS: &str = "docs/decisions";
+/// All that is in these folders.
+const FOLDERS: [&str; 2] = ["docs/decisions", "docs/guides"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -39,15 +42,17 @@ fn read(path: &str) -> String {
 
 /// Every document by path, with its text.
 fn documents() -> Vec<(String, String)> {
-    let decisions = fs::read_dir(root().join(DECISIONS)).expect("there are decisions");
-    let decisions = decisions.map(|entry| {
-        let name = entry.expect("an entry").file_name();
-        format!("{DECISIONS}/{}", name.to_string_lossy())
-    });
+    let names_in = |folder: &'static str| {
+        let entries = fs::read_dir(root().join(folder)).expect("there is such a folder");
+        entries.map(move |entry| {
+            let name = entry.expect("an entry").file_name();
+            format!("{folder}/{}", name.to_string_lossy())
+        })
+    };
     GUIDE
         .iter()
         .map(|&path| path.to_owned())
-        .chain(decisions)
+        .chain(FOLDERS.into_iter().flat_map(names_in))
         .map(|path| (path.clone(), read(&path)))
         .collect()
 }
@@ -119,7 +124,10 @@ fn every_link_leads_somewhere() {
         let links = between(&text, "](", ")").filter(|link| !link.starts_with("http"));
         for link in links {
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
-            let target = folder.join(file);
+            let target = match file {
+                "" => root().join(&path),
+                file => folder.join(file),
+            };
             assert!(target.exists(), "{path}: {link} does not exist");
             if !heading.is_empty() {
                 let text = fs::read_to_string(&target).expect("a document");
@@ -154,6 +162,8 @@ fn every_flag_is_one() {
         &["bench", "--help"],
         &["origin", "--help"],
         &["demo", "--help"],
+        &["purge", "--help"],
+        &["entries", "--help"],
     ] {
         let help = String::from_utf8(microcache(job).stdout).expect("help is text");
         let words = help.split_whitespace();
@@ -165,7 +175,12 @@ fn every_flag_is_one() {
         for command in commands(&text) {
             let ours = match command.split_once("-- ") {
                 Some((cargo, ours)) if cargo.starts_with("cargo run") => ours,
-                _ if command.starts_with("cargo") || command.starts_with("compare/") => continue,
+                _ if ["cargo", "compare/", "docker ", "kubectl "]
+                    .iter()
+                    .any(|other| command.starts_with(other)) =>
+                {
+                    continue;
+                }
                 _ if command.contains("microcache --") => command,
                 _ if command.starts_with("--") => command,
                 _ => continue,
@@ -214,6 +229,63 @@ fn every_configuration_is_fine() {
         }
     }
     assert!(seen > 1, "{seen}");
+}
+
+/// The lines under the name of a file in a `ConfigMap`, less their indent.
+#[test]
+fn the_configuration_for_kubernetes_is_fine() {
+    let text = read("docs/guides/kubernetes.md");
+    let (_, rest) = text
+        .split_once("  microcache.toml: |\n")
+        .expect("there is a ConfigMap");
+    let lines: Vec<&str> = rest
+        .lines()
+        .map_while(|line| line.strip_prefix("    "))
+        .collect();
+    assert!(lines.len() > 5, "{lines:?}");
+    let name = format!("microcache-kubernetes-{}.toml", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    fs::write(&file, lines.join("\n")).expect("the file is written");
+    let output = microcache(&["check", file.to_str().expect("the path is UTF-8")]);
+    fs::remove_file(&file).expect("the file is removed");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+}
+
+#[test]
+fn every_metric_that_is_named_is_one() {
+    let source = sources(&root().join("crates/admin/src"));
+    let known: BTreeSet<&str> = between(&source, "\"microcache_", "\"").collect();
+    assert!(known.len() > 20, "{known:?}");
+    let mut seen = 0;
+    for (path, text) in documents() {
+        let named = blocks(&text, "yaml").into_iter().chain(code_spans(&text));
+        for metric in named.flat_map(|place| place.split("microcache_").skip(1)) {
+            let end = metric.find(|c: char| !c.is_ascii_lowercase() && c != '_');
+            let metric = &metric[..end.unwrap_or(metric.len())];
+            // A histogram is read by its parts.
+            let parts = ["_bucket", "_sum", "_count"];
+            let family = parts.iter().find_map(|part| metric.strip_suffix(part));
+            let is_known = known.contains(metric) || family.is_some_and(|one| known.contains(one));
+            assert!(is_known, "{path}: microcache_{metric} is no metric");
+            seen += 1;
+        }
+    }
+    assert!(seen > 20, "{seen}");
+}
+
+/// The text of all sources in a folder.
+fn sources(folder: &Path) -> String {
+    let entries = fs::read_dir(folder).expect("there is such a folder");
+    let texts = entries.map(|entry| {
+        let path = entry.expect("an entry").path();
+        match path.extension() {
+            _ if path.is_dir() => sources(&path),
+            Some(end) if end == "rs" => fs::read_to_string(&path).expect("a source"),
+            _ => String::new(),
+        }
+    });
+    texts.collect()
 }
 
 #[test]

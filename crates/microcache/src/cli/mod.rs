@@ -2,6 +2,7 @@
 
 mod bench;
 mod demo;
+pub(crate) mod manual;
 mod operate;
 mod origin;
 
@@ -34,6 +35,8 @@ pub(crate) enum Job {
     Operate(Operate),
     /// Print this.
     Print(String),
+    /// Write the manual into this folder.
+    Manual(PathBuf),
 }
 
 /// What a server is started with.
@@ -70,6 +73,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Job
         Some((name, matches)) if operate::NAMES.contains(&name) => {
             operate::read(name, matches).map(Job::Operate)
         }
+        Some((name, matches)) if manual::NAMES.contains(&name) => manual::read(name, matches),
         Some((_, matches)) if matches.get_flag("sample") => Ok(Job::Print(config::sample())),
         Some((_, matches)) if matches.get_flag("reference") => Ok(Job::Print(config::reference())),
         Some(_) => Err(wrong(
@@ -103,7 +107,8 @@ fn start(matches: &ArgMatches) -> Result<Start, Message> {
     }
     for word in start.urls.iter().filter(|url| !url.contains("://")) {
         let jobs = ["bench", "check", "config", "demo", "origin"];
-        if let Some(meant) = config::nearest(word, jobs.into_iter().chain(operate::NAMES)) {
+        let jobs = jobs.into_iter().chain(operate::NAMES).chain(manual::NAMES);
+        if let Some(meant) = config::nearest(word, jobs) {
             let what =
                 format!("cannot use `{word}` as an origin; did you mean `microcache {meant}`?");
             return Err(Message::Wrong(what));
@@ -184,7 +189,9 @@ fn command() -> Command {
         .arg(
             Arg::new("config")
                 .long("config")
-                .value_parser(value_parser!(PathBuf)),
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("Serve what a file says; flags override it"),
         )
         .args(config::flags().map(|flag| flag_arg(&flag)))
         .subcommand(check)
@@ -193,6 +200,7 @@ fn command() -> Command {
         .subcommand(demo::command())
         .subcommand(origin::command())
         .subcommands(operate::commands())
+        .subcommands(manual::commands())
 }
 
 /// How to use it, and what flags there are: the common ones or all.
@@ -203,7 +211,7 @@ fn help(short: bool) -> String {
         let value = placeholder(flag.takes);
         let default = match flag.default.trim_matches(['"', '[', ']']) {
             "" | "false" => String::new(),
-            default => format!(" [{default}]"),
+            default => format!(" [{}]", default.replace('"', "")),
         };
         let _ = writeln!(
             text,

@@ -1,0 +1,22 @@
+"""`make install` and `make uninstall`."""
+
+from testing.machine import ROOT, run
+
+
+def install_and_uninstall(machine):
+    """What was installed is all there, names its own places, and goes again; what the operator has written stays."""
+    folder = machine.folder / "tree"
+    where = ["PREFIX=/opt/microcache", f"DESTDIR={folder}"]
+    run("make", "--no-print-directory", "install", f"BINARY={machine.binary}", *where, cwd=ROOT)
+    program = folder / "opt/microcache/bin/microcache"
+    run(program, "check", folder / "etc/microcache/microcache.toml")
+    unit = (folder / "opt/microcache/lib/systemd/system/microcache.service").read_text()
+    assert "ExecStart=/opt/microcache/bin/microcache --config /etc/microcache/microcache.toml" in unit and "@" not in unit.replace("@system-service", "").replace(
+        "@privileged @resources", ""), unit
+    config = folder / "etc/microcache/microcache.toml"
+    config.write_text('origin = "http://mine"\n')
+    run("make", "--no-print-directory", "install", f"BINARY={machine.binary}", *where, cwd=ROOT)
+    assert config.read_text() == 'origin = "http://mine"\n'
+    run("make", "--no-print-directory", "uninstall", *where, cwd=ROOT)
+    left = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    assert left == [config.relative_to(folder)], left
