@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::interface::Interface;
 use crate::problem::Problem;
-use crate::{access, entries, health, metrics, purges, stats};
+use crate::{access, configuration, entries, health, metrics, purges, stats};
 
 /// The longest body of a request.
 const LARGEST_BODY: usize = 256 * 1024;
@@ -25,6 +25,8 @@ pub(crate) fn router(interface: &Arc<Interface>) -> Router {
         .route("/v1/stats", get(stats::stats))
         .route("/v1/entries", get(entries::entries))
         .route("/v1/drain", post(drain))
+        .route("/v1/config", get(configuration::in_force))
+        .route("/v1/reload", post(configuration::reload))
         .route("/v1/openapi.json", get(openapi))
         .route("/metrics", get(metrics::metrics))
         .route_layer(from_fn_with_state(Arc::clone(interface), access::check));

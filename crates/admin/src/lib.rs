@@ -5,6 +5,7 @@
 
 mod access;
 mod api;
+mod configuration;
 mod entries;
 mod health;
 mod interface;

@@ -5,7 +5,7 @@ use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A refusal. Nothing was changed.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(crate) struct Problem {
     field: Option<String>,
     detail: String,
     remedy: String,
+    /// What is wrong with the configuration, each for itself.
+    mistakes: Vec<Value>,
 }
 
 impl Problem {
@@ -28,7 +30,13 @@ impl Problem {
             field: None,
             detail: detail.into(),
             remedy: remedy.into(),
+            mistakes: Vec::new(),
         }
+    }
+
+    /// The same, for these mistakes.
+    pub(crate) fn with_mistakes(self, mistakes: Vec<Value>) -> Self {
+        Self { mistakes, ..self }
     }
 
     /// A field of the request is at fault.
@@ -46,14 +54,17 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let body = Json(json!({
+        let mut body = json!({
             "status": self.status.as_u16(),
             "title": self.status.canonical_reason(),
             "detail": self.detail,
             "field": self.field,
             "remedy": self.remedy,
-        }));
-        let mut response = (self.status, body).into_response();
+        });
+        if !self.mistakes.is_empty() {
+            body["mistakes"] = self.mistakes.into();
+        }
+        let mut response = (self.status, Json(body)).into_response();
         let headers = response.headers_mut();
         let problem = HeaderValue::from_static("application/problem+json");
         headers.insert(CONTENT_TYPE, problem);

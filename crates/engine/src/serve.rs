@@ -83,13 +83,13 @@ pub struct Settings {
 /// The cache: policy, store and origins put together.
 pub struct Engine {
     /// What is stored, and who is bringing more of it.
-    pub cache: Cache,
+    pub cache: Arc<Cache>,
     pub(crate) fill_budget: Arc<Budget>,
     pub(crate) settings: Settings,
     pub(crate) routes: Vec<Route>,
     find: FindRoute,
     /// What became of the requests.
-    pub counters: Counters,
+    pub counters: Arc<Counters>,
     /// The time.
     pub clock: Clock,
 }
@@ -174,13 +174,31 @@ impl Engine {
     pub fn new(settings: Settings, routes: Vec<Route>, find: FindRoute, tiers: Tiers) -> Self {
         let clock = Clock::start();
         Self {
-            cache: Cache::new(settings.memory, settings.flights, tiers, clock),
+            cache: Arc::new(Cache::new(settings.memory, settings.flights, tiers, clock)),
             fill_budget: Arc::new(Budget::new(settings.fill_memory)),
             settings,
             routes,
             find,
-            counters: Counters::new(),
+            counters: Arc::new(Counters::new()),
             clock,
+        }
+    }
+
+    /// The same cache with other routes and bounds. Those of the memory tier that it is laid out for, what it
+    /// may take and its largest object, stay. Requests under way end with the engine they began with.
+    #[must_use]
+    pub fn reconfigured(&self, settings: Settings, routes: Vec<Route>, find: FindRoute) -> Self {
+        self.cache
+            .rebound(settings.memory.variants, settings.flights);
+        self.fill_budget.rebound(settings.fill_memory);
+        Self {
+            cache: Arc::clone(&self.cache),
+            fill_budget: Arc::clone(&self.fill_budget),
+            settings,
+            routes,
+            find,
+            counters: Arc::clone(&self.counters),
+            clock: self.clock,
         }
     }
 

@@ -13,11 +13,11 @@ use std::process::ExitCode;
 
 use microcache_bench::demo::{self, Ending, Screen};
 use microcache_bench::origin::{self, Origin};
-use microcache_proxy::config::{Config, Input, Report};
+use microcache_proxy::config::{Config, Report, Source, SourceError};
 use microcache_proxy::{Notices, Server, ServerError};
 use tikv_jemallocator::Jemalloc;
 
-use cli::{Job, Message, Start};
+use cli::{Job, Message};
 use logs::Logs;
 use operators::Operators;
 
@@ -33,7 +33,7 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     let done = match cli::parse(std::env::args_os()) {
-        Ok(Job::Serve(start)) => serve(&start),
+        Ok(Job::Serve(source)) => serve(source),
         Ok(Job::Check(file)) => Ok(check(&file)),
         Ok(Job::Bench(load)) => Ok(bench::run(&load)),
         Ok(Job::Demo(settings)) => Ok(demonstrate(&settings)),
@@ -52,21 +52,10 @@ fn main() -> ExitCode {
     })
 }
 
-fn serve(start: &Start) -> Result<ExitCode, ServerError> {
-    let file = match start.file.as_deref().map(read).transpose() {
-        Ok(file) => file,
-        Err(why) => return Ok(refuse(&why)),
-    };
-    let config = Config::read(Input {
-        file: file
-            .as_ref()
-            .map(|(name, text)| (name.as_str(), text.as_str())),
-        urls: &start.urls,
-        flags: &start.flags,
-    });
-    let config = match config {
+fn serve(source: Source) -> Result<ExitCode, ServerError> {
+    let config = match source.read() {
         Ok(config) => config,
-        Err(report) => return Ok(refuse(&report.to_string())),
+        Err(why) => return Ok(refuse(&unusable(&why))),
     };
     warn(&config);
     let admin = match operators::bind(&config.admin) {
@@ -80,7 +69,7 @@ fn serve(start: &Start) -> Result<ExitCode, ServerError> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    let ended = serve_with(&config, &logs, admin);
+    let ended = serve_with(&config, source, &logs, admin);
     if let Err(error) = &ended {
         logs.failed(error);
     }
@@ -90,10 +79,15 @@ fn serve(start: &Start) -> Result<ExitCode, ServerError> {
     ended
 }
 
-fn serve_with(config: &Config, logs: &Logs, admin: Operators) -> Result<ExitCode, ServerError> {
+fn serve_with(
+    config: &Config,
+    source: Source,
+    logs: &Logs,
+    admin: Operators,
+) -> Result<ExitCode, ServerError> {
     let notices = Notices::default();
     logs.listen(&notices);
-    let mut server = Server::bind(config.clone(), notices)?;
+    let mut server = Server::bind(config.clone(), notices)?.reloads_from(source);
     if let Some(reopen) = logs.reopening() {
         server = server.on_reopen(reopen);
     }
@@ -112,21 +106,19 @@ fn serve_with(config: &Config, logs: &Logs, admin: Operators) -> Result<ExitCode
 }
 
 fn check(file: &Path) -> ExitCode {
-    let (name, text) = match read(file) {
-        Ok(file) => file,
-        Err(why) => return refuse(&why),
+    let source = Source {
+        file: Some(file.to_owned()),
+        ..Source::default()
     };
-    let input = Input {
-        file: Some((&name, &text)),
-        ..Input::default()
-    };
-    match Config::read(input) {
+    match source.read() {
         Ok(config) => {
             warn(&config);
+            let name = file.display();
             print(&format!("{name} is fine: {}\n", banner::contents(&config)));
             ExitCode::SUCCESS
         }
-        Err(report) => refuse(&with_count(&report)),
+        Err(SourceError::Mistakes(report)) => refuse(&with_count(&report)),
+        Err(why) => refuse(&unusable(&why)),
     }
 }
 
@@ -183,12 +175,11 @@ fn with_count(report: &Report) -> String {
     )
 }
 
-/// The name and the text of a file.
-fn read(file: &Path) -> Result<(String, String), String> {
-    let name = file.display().to_string();
-    match std::fs::read_to_string(file) {
-        Ok(text) => Ok((name, text)),
-        Err(error) => Err(format!("microcache: cannot read {name}: {error}")),
+/// Why there is no configuration. Mistakes have their places before them.
+fn unusable(why: &SourceError) -> String {
+    match why {
+        SourceError::Mistakes(report) => report.to_string(),
+        SourceError::Unread { .. } => format!("microcache: {why}"),
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
         Errand::Stats => client.get("/v1/stats", &[]),
         Errand::Entries(parameters) => client.get("/v1/entries", parameters),
         Errand::Drain => client.post("/v1/drain", &Value::Null),
+        Errand::Reload => client.post("/v1/reload", &Value::Null),
     });
     match answer {
         Ok(answer) if operate.json => print(&format!("{answer}\n")),
@@ -26,6 +27,7 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
             Errand::Stats => shown::stats(&answer),
             Errand::Entries(_) => shown::entries(&answer),
             Errand::Drain => "it finishes what is under way and ends\n".to_owned(),
+            Errand::Reload => shown::reloaded(&answer),
         }),
         Err(Failed::Refused(why)) => {
             tell(&format!("microcache: {why}\n"));

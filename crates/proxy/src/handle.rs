@@ -3,62 +3,83 @@
 use std::sync::Arc;
 
 use microcache_engine::Engine;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Config;
+use crate::in_force::{InForce, Life};
+use crate::reload::{Asked, NotReloaded, Reloaded};
 use crate::room::Taken;
-use crate::shared::Shared;
-use crate::upstream::{Group, GroupSnapshot};
+use crate::upstream::GroupSnapshot;
 
 /// A running server, for those who operate it. Serving knows nothing of them.
 #[derive(Clone)]
 pub struct Handle {
-    shared: Arc<Shared>,
-    groups: Arc<[Arc<Group>]>,
-    config: Arc<Config>,
+    life: Arc<Life>,
+    reloads: mpsc::Sender<Asked>,
 }
 
 impl Handle {
-    pub(crate) fn new(shared: Arc<Shared>, groups: Vec<Arc<Group>>, config: Config) -> Self {
-        Self {
-            shared,
-            groups: groups.into(),
-            config: Arc::new(config),
-        }
+    /// Puts in force what a server starts with.
+    pub(crate) fn new(first: InForce, reloads: mpsc::Sender<Asked>) -> Self {
+        let life = Arc::clone(&first.shared.life);
+        life.enter(first);
+        Self { life, reloads }
     }
 
-    pub(crate) const fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    pub(crate) const fn life(&self) -> &Arc<Life> {
+        &self.life
     }
 
-    /// The cache.
-    pub fn engine(&self) -> &Engine {
-        &self.shared.engine
+    pub(crate) fn in_force(&self) -> InForce {
+        let in_force = self.life.in_force();
+        in_force.expect("a handle comes with the first of them")
     }
 
-    /// What it was told to do.
-    pub fn config(&self) -> &Config {
-        &self.config
+    /// The cache, with the routes that are in force.
+    pub fn engine(&self) -> Arc<Engine> {
+        Arc::clone(&self.in_force().shared.engine)
+    }
+
+    /// What it was told to do, last.
+    pub fn config(&self) -> Arc<Config> {
+        self.in_force().config
     }
 
     /// How the upstream groups do.
     pub fn upstreams(&self) -> Vec<GroupSnapshot> {
-        self.groups.iter().map(|group| group.snapshot()).collect()
+        let groups = self.in_force().groups;
+        groups.iter().map(|group| group.snapshot()).collect()
     }
 
     /// What clients have taken of the room there is for them.
     pub fn connections(&self) -> Taken {
-        self.shared.room.taken()
+        self.in_force().shared.room.taken()
     }
 
     /// Whether it finishes what is under way and takes nothing new.
     pub fn is_draining(&self) -> bool {
-        self.shared.is_draining()
+        self.life.is_draining()
+    }
+
+    /// Has it read its configuration again. What is in force is then another one, wholly, or the same.
+    pub async fn reload(&self) -> Result<Reloaded, NotReloaded> {
+        let (asked, done) = oneshot::channel();
+        match self.reloads.try_send(asked) {
+            Ok(()) => done.await.unwrap_or(Err(NotReloaded::Draining)),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(NotReloaded::Busy),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(NotReloaded::Draining),
+        }
+    }
+
+    /// How many reloads have changed what is in force.
+    pub fn generation(&self) -> u64 {
+        self.life.generation()
     }
 
     /// Has it finish what is under way and end, as SIGTERM does.
     pub fn stop(&self) {
         if !self.is_draining() {
-            self.shared.ask_to_stop();
+            self.life.ask_to_stop();
         }
     }
 }

@@ -4,6 +4,7 @@
 //! a little each is bounded together: beyond the bound a client is waited for no longer than the pace
 //! of a slow reader allows.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use microcache_engine::pace::{FREE, PROGRESS};
 /// All that is lent.
 #[derive(Debug)]
 pub(crate) struct Lent {
-    bytes: AtomicU64,
+    bytes: Arc<AtomicU64>,
     limit: u64,
     slow: Duration,
 }
@@ -26,12 +27,18 @@ pub(crate) struct Loan<'a> {
 }
 
 impl Lent {
-    pub(crate) const fn new(limit: u64, slow: Duration) -> Self {
+    pub(crate) fn new(limit: u64, slow: Duration) -> Self {
         Self {
-            bytes: AtomicU64::new(0),
+            bytes: Arc::default(),
             limit,
             slow,
         }
+    }
+
+    /// What is lent, under another bound.
+    pub(crate) fn renewed(&self, limit: u64, slow: Duration) -> Self {
+        let bytes = Arc::clone(&self.bytes);
+        Self { bytes, limit, slow }
     }
 
     /// Lends so many bytes.

@@ -68,7 +68,7 @@ pub(crate) fn is_taken(address: SocketAddr) -> io::Result<bool> {
 /// held back and the next ones wait in the kernel.
 pub(crate) async fn accept(
     listener: tokio::net::TcpListener,
-    shared: Arc<Shared>,
+    mut shared: Arc<Shared>,
     connections: Arc<Connections>,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -82,6 +82,7 @@ pub(crate) async fn accept(
         };
         match accepted {
             Ok((stream, peer)) => {
+                shared = shared.latest();
                 let place = tokio::select! {
                     biased;
                     place = shared.room.place(&shared.engine.clock) => place,
@@ -105,6 +106,7 @@ pub(crate) async fn accept(
             Err(_) => {}
         }
     }
+    shared = shared.latest();
     // Their descriptors may be wanted for those who still have to be heard.
     connections.close_answered();
     tokio::task::yield_now().await;

@@ -24,6 +24,10 @@ const MAX_TOPICS: usize = 4096;
 pub enum Kind {
     /// What the server as a whole does: it stops, it was sent a signal.
     Server,
+    /// Another configuration is in force.
+    Reloaded,
+    /// Another configuration was refused.
+    NotReloaded,
     /// A request met a fault of ours.
     Panic,
     /// Purges of the process before this one may be lost.
@@ -69,6 +73,8 @@ impl Kind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Server => "server",
+            Self::Reloaded => "reloaded",
+            Self::NotReloaded => "not-reloaded",
             Self::Panic => "panic",
             Self::PurgesLost => "purges-lost",
             Self::DiskTooSmall => "disk-too-small",
@@ -95,7 +101,12 @@ impl Kind {
     fn emit(self, about: &str, more: u64, line: &str) {
         let kind = self.as_str();
         match self {
-            Self::Panic | Self::PurgesLost | Self::Down | Self::Unwell | Self::TierDown => {
+            Self::NotReloaded
+            | Self::Panic
+            | Self::PurgesLost
+            | Self::Down
+            | Self::Unwell
+            | Self::TierDown => {
                 tracing::error!(target: TARGET, kind, about, more, "{line}");
             }
             Self::DiskTooSmall
@@ -107,6 +118,7 @@ impl Kind {
             | Self::Busy
             | Self::NoRoom => tracing::warn!(target: TARGET, kind, about, more, "{line}"),
             Self::Server
+            | Self::Reloaded
             | Self::MemoryFull
             | Self::Resolved
             | Self::Answers

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use microcache_engine::{Body, Clock, Response};
@@ -38,13 +39,60 @@ const TUNNELS_SHARE: usize = 4;
 
 /// The descriptors that clients may take.
 pub(crate) struct Room {
-    connections: Arc<Semaphore>,
-    descriptors: Arc<Semaphore>,
-    tunnels: Arc<Semaphore>,
-    max_connections: usize,
-    max_tunnels: usize,
+    connections: Seats,
+    descriptors: Seats,
+    tunnels: Seats,
     threads: Mutex<Vec<Arc<Connections>>>,
     notices: Notices,
+}
+
+/// So many of something, of which there may come to be more or fewer.
+struct Seats {
+    free: Arc<Semaphore>,
+    all: AtomicUsize,
+}
+
+impl Seats {
+    fn new(all: usize) -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(all)),
+            all: AtomicUsize::new(all),
+        }
+    }
+
+    fn all(&self) -> usize {
+        self.all.load(Ordering::Relaxed)
+    }
+
+    fn taken(&self) -> usize {
+        self.all().saturating_sub(self.free.available_permits())
+    }
+
+    fn try_take(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.free).try_acquire_owned().ok()
+    }
+
+    async fn take(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.free).acquire_owned().await.ok()
+    }
+
+    /// So many from now on. Those that are too many and taken are not given out again.
+    fn rebound(&self, all: usize) {
+        let before = self.all.swap(all, Ordering::Relaxed);
+        self.free.add_permits(all.saturating_sub(before));
+        let surplus = before.saturating_sub(all);
+        let taken = surplus - self.free.forget_permits(surplus);
+        if taken > 0 {
+            let free = Arc::clone(&self.free);
+            tokio::spawn(async move {
+                for _ in 0..taken {
+                    if let Ok(given_back) = free.acquire().await {
+                        given_back.forget();
+                    }
+                }
+            });
+        }
+    }
 }
 
 /// What clients have taken, of what there is for them.
@@ -98,18 +146,27 @@ impl Room {
         max_tunnels: Option<usize>,
         notices: Notices,
     ) -> Self {
-        let connections = max_connections.unwrap_or(descriptors).min(descriptors);
-        let tunnels = max_tunnels.unwrap_or((descriptors / TUNNELS_SHARE).max(1));
-        let tunnels = tunnels.min(descriptors);
+        let (connections, tunnels) = shares(descriptors, max_connections, max_tunnels);
         Self {
-            connections: Arc::new(Semaphore::new(connections)),
-            descriptors: Arc::new(Semaphore::new(descriptors)),
-            tunnels: Arc::new(Semaphore::new(tunnels)),
-            max_connections: connections,
-            max_tunnels: tunnels,
+            connections: Seats::new(connections),
+            descriptors: Seats::new(descriptors),
+            tunnels: Seats::new(tunnels),
             threads: Mutex::default(),
             notices,
         }
+    }
+
+    /// Other bounds from now on. Nobody who has a place loses it.
+    pub(crate) fn rebound(
+        &self,
+        descriptors: usize,
+        max_connections: Option<usize>,
+        max_tunnels: Option<usize>,
+    ) {
+        let (connections, tunnels) = shares(descriptors, max_connections, max_tunnels);
+        self.connections.rebound(connections);
+        self.descriptors.rebound(descriptors);
+        self.tunnels.rebound(tunnels);
     }
 
     /// What clients have taken.
@@ -118,13 +175,12 @@ impl Room {
         for connections in self.threads.lock().iter() {
             connections.each(|_, waits| idle += usize::from(waits.is_some()));
         }
-        let left = |of: &Semaphore| of.available_permits();
         Taken {
-            connections: self.max_connections.saturating_sub(left(&self.connections)),
+            connections: self.connections.taken(),
             idle,
-            max_connections: self.max_connections,
-            tunnels: self.max_tunnels.saturating_sub(left(&self.tunnels)),
-            max_tunnels: self.max_tunnels,
+            max_connections: self.connections.all(),
+            tunnels: self.tunnels.taken(),
+            max_tunnels: self.tunnels.all(),
         }
     }
 
@@ -143,8 +199,8 @@ impl Room {
         self.notices.say(Kind::NoRoom, "connections", line);
         let mut place = pin!(async {
             Some(Place {
-                _connection: Arc::clone(&self.connections).acquire_owned().await.ok()?,
-                _descriptor: Arc::clone(&self.descriptors).acquire_owned().await.ok()?,
+                _connection: self.connections.take().await?,
+                _descriptor: self.descriptors.take().await?,
             })
         });
         loop {
@@ -156,10 +212,9 @@ impl Room {
     }
 
     fn free_place(&self) -> Option<Place> {
-        let connection = Arc::clone(&self.connections).try_acquire_owned();
         Some(Place {
-            _connection: connection.ok()?,
-            _descriptor: self.free_descriptor()?,
+            _connection: self.connections.try_take()?,
+            _descriptor: self.descriptors.try_take()?,
         })
     }
 
@@ -170,13 +225,13 @@ impl Room {
             // Counted if there is one, so that others do not come; not refused if there is none,
             // because most are over soon.
             Need::Descriptor => Ok(Held {
-                _descriptor: self.free_descriptor(),
+                _descriptor: self.descriptors.try_take(),
                 _tunnel: None,
             }),
             Need::Tunnel => self.hold_tunnel(now).await.ok_or_else(|| {
                 let line = format!(
                     "a tunnel or an event stream was refused: there are too many, or no descriptors (max_tunnels is {})",
-                    self.max_tunnels
+                    self.tunnels.all()
                 );
                 self.notices.say(Kind::NoRoom, "tunnels", line);
                 TooMany
@@ -185,23 +240,18 @@ impl Room {
     }
 
     async fn hold_tunnel(&self, now: Time) -> Option<Held> {
-        let tunnel = Arc::clone(&self.tunnels).try_acquire_owned().ok()?;
-        let descriptor = match self.free_descriptor() {
+        let tunnel = self.tunnels.try_take()?;
+        let descriptor = match self.descriptors.try_take() {
             Some(descriptor) => descriptor,
             None if self.make_room(now) == 0 => return None,
-            None => {
-                let freed = Arc::clone(&self.descriptors).acquire_owned();
-                timeout(DESCRIPTOR_WAIT, freed).await.ok()?.ok()?
-            }
+            None => timeout(DESCRIPTOR_WAIT, self.descriptors.take())
+                .await
+                .ok()??,
         };
         Some(Held {
             _descriptor: Some(descriptor),
             _tunnel: Some(tunnel),
         })
-    }
-
-    fn free_descriptor(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.descriptors).try_acquire_owned().ok()
     }
 
     /// Closes connections that wait for a request. Says how many.
@@ -228,6 +278,17 @@ impl Room {
         idle.sort_unstable_by_key(|idle| idle.since);
         idle.iter().filter(|idle| idle.close()).take(share).count()
     }
+}
+
+/// How many connections, and tunnels among them, may take so many descriptors.
+fn shares(
+    descriptors: usize,
+    max_connections: Option<usize>,
+    max_tunnels: Option<usize>,
+) -> (usize, usize) {
+    let connections = max_connections.unwrap_or(descriptors);
+    let tunnels = max_tunnels.unwrap_or((descriptors / TUNNELS_SHARE).max(1));
+    (connections.min(descriptors), tunnels.min(descriptors))
 }
 
 impl Need {
@@ -267,6 +328,8 @@ fn network(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+
+    use tokio::task::yield_now;
 
     use super::*;
     use crate::connection::Activity;
@@ -344,6 +407,23 @@ mod tests {
         let (v4, one, two) = ("::ffff:10.0.0.1", "2001:db8::1", "2001:db8::2");
         let all = [(v4, 1, New), (one, 3, New), (two, 2, New)];
         check(&all, Some(2)).await;
+    }
+
+    #[tokio::test]
+    async fn who_has_a_place_keeps_it_when_there_come_to_be_fewer() {
+        let room = Room::new(4, None, None, Notices::default());
+        let mut places: Vec<_> = (0..4).map_while(|_| room.free_place()).collect();
+        room.rebound(4, Some(2), None);
+        assert_eq!(places.len(), 4);
+        for left in [3, 2, 1] {
+            places.pop();
+            yield_now().await;
+            assert_eq!(room.free_place().is_some(), left < 2, "{left} are left");
+        }
+        room.rebound(4, Some(3), None);
+        places.extend((0..4).map_while(|_| room.free_place()));
+        assert_eq!(places.len(), 3);
+        assert_eq!(room.taken().max_connections, 3);
     }
 
     #[tokio::test]

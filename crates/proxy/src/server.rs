@@ -4,22 +4,24 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use microcache_engine::{Engine, Outcome};
 use microcache_store::TierReport;
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
-use crate::config::{ClientTimeouts, Config};
+use crate::config::{Config, Source};
 use crate::connections::Connections;
 use crate::handle::Handle;
+use crate::in_force::InForce;
 use crate::listener::{accept, bind, is_taken};
 use crate::notices::{Kind, Notices};
+use crate::reload::{MAX_WAITING, Reloader};
 use crate::session::{Finished, OnFinished};
 use crate::shared::Shared;
+use crate::signals::{OnReopen, Signals};
 use crate::tiers::{self, TierStartError};
 use crate::watch::watch;
 
@@ -90,65 +92,18 @@ pub struct Server {
     notices: Notices,
     on_finished: Option<OnFinished>,
     on_reopen: Option<OnReopen>,
+    source: Source,
 }
-
-/// What opens log files anew.
-type OnReopen = Box<dyn Fn() + Send + Sync>;
 
 /// A server with everything that it serves from, which does not serve yet.
 pub struct Started {
     addresses: Vec<SocketAddr>,
     listeners: Vec<Vec<TcpListener>>,
     handle: Handle,
-    timeouts: ClientTimeouts,
     /// Waits for signals, and looks after the origins' names and health.
     runtime: Runtime,
     signals: Signals,
-}
-
-/// The signals to stop, and those that mean nothing yet but would end the process if nobody
-/// listened. Listened for from the start, so that none is missed.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-    user_1: Signal,
-    user_2: Signal,
-    on_reopen: Option<OnReopen>,
-}
-
-impl Signals {
-    fn listen(on_reopen: Option<OnReopen>) -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-            user_1: signal(SignalKind::user_defined1())?,
-            user_2: signal(SignalKind::user_defined2())?,
-            on_reopen,
-        })
-    }
-
-    /// The next signal to stop.
-    async fn next(&mut self, notices: &Notices) {
-        loop {
-            let name = tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => "SIGHUP",
-                _ = self.user_1.recv() => match &self.on_reopen {
-                    Some(reopen) => {
-                        reopen();
-                        continue;
-                    }
-                    None => "SIGUSR1",
-                },
-                _ = self.user_2.recv() => "SIGUSR2",
-            };
-            let line = format!("{name} has no meaning here yet and is ignored");
-            notices.say(Kind::Server, name, line);
-        }
-    }
+    reloader: Reloader,
 }
 
 impl Server {
@@ -181,6 +136,7 @@ impl Server {
             notices,
             on_finished: None,
             on_reopen: None,
+            source: Source::default(),
         })
     }
 
@@ -188,7 +144,7 @@ impl Server {
     /// nobody else meanwhile.
     #[must_use]
     pub fn on_finished(mut self, tell: impl Fn(&Finished<'_>) + Send + Sync + 'static) -> Self {
-        self.on_finished = Some(Box::new(tell));
+        self.on_finished = Some(Arc::new(tell));
         self
     }
 
@@ -196,6 +152,13 @@ impl Server {
     #[must_use]
     pub fn on_reopen(mut self, reopen: impl Fn() + Send + Sync + 'static) -> Self {
         self.on_reopen = Some(Box::new(reopen));
+        self
+    }
+
+    /// Has the configuration read again from there when somebody asks for it.
+    #[must_use]
+    pub fn reloads_from(mut self, source: Source) -> Self {
+        self.source = source;
         self
     }
 
@@ -210,15 +173,21 @@ impl Server {
         let signals = Signals::listen(self.on_reopen.take()).map_err(ServerError::Thread)?;
         let tiers = tiers::start(&self.config, runtime.handle(), &self.notices);
         let tiers = runtime.block_on(tiers)?;
-        let (mut shared, groups) = Shared::start(&self.config, tiers, self.notices);
+        let (mut shared, groups) = InForce::start(&self.config, tiers, self.notices);
         shared.on_finished = self.on_finished;
         runtime.block_on(load_rules(&shared));
-        let timeouts = self.config.timeouts;
+        let first = InForce {
+            shared: Arc::new(shared),
+            groups,
+            config: Arc::new(self.config),
+        };
+        let (ask, asked) = mpsc::channel(MAX_WAITING);
+        let reloader = Reloader::new(self.source, asked).map_err(ServerError::Thread)?;
         Ok(Started {
             addresses: self.addresses,
             listeners: self.listeners,
-            handle: Handle::new(Arc::new(shared), groups, self.config),
-            timeouts,
+            handle: Handle::new(first, ask),
+            reloader,
             signals,
             runtime,
         })
@@ -242,20 +211,19 @@ impl Started {
         let Self {
             listeners,
             handle,
-            timeouts,
             runtime,
             signals,
+            reloader,
             ..
         } = self;
-        let shared = handle.shared();
-        let (drain, drain_streams) = (timeouts.drain, timeouts.drain_streams);
+        let shared = &handle.in_force().shared;
         let (stop, stopped) = channel::channel(false);
         let mut threads = Vec::new();
         for (number, listeners) in listeners.into_iter().enumerate() {
             let (shared, stopped) = (Arc::clone(shared), stopped.clone());
             let thread = thread::Builder::new()
                 .name(format!("serve-{number}"))
-                .spawn(move || serve_thread(listeners, &shared, stopped, drain, drain_streams))
+                .spawn(move || serve_thread(listeners, &shared, stopped))
                 .map_err(ServerError::Thread)?;
             threads.push(thread);
         }
@@ -265,6 +233,7 @@ impl Started {
                 at_once = wait_for_stop(shared, &stop, signals) => at_once,
                 () = watch(&shared.engine, &shared.notices) => false,
                 () = shared.engine.cache.keep_swept() => false,
+                () = reloader.keep_reloading(&handle) => false,
             }
         });
         if at_once {
@@ -280,7 +249,8 @@ impl Started {
         }
         let engine = &shared.engine;
         // What was stored last is to be found after a restart.
-        let settled = runtime.block_on(async { timeout(drain, engine.cache.settle()).await });
+        let patience = handle.config().timeouts.drain;
+        let settled = runtime.block_on(async { timeout(patience, engine.cache.settle()).await });
         if settled.is_err() {
             let line = "not everything could be written to the tiers in time";
             shared.notices.say(Kind::Server, "", line);
@@ -318,7 +288,7 @@ async fn wait_for_stop(
     loop {
         tokio::select! {
             () = signals.next(&shared.notices) => {}
-            () = shared.stop_asked() => {}
+            () = shared.life.stop_asked() => {}
             () = stop.closed() => return false,
         }
         if asked_before {
@@ -328,7 +298,7 @@ async fn wait_for_stop(
         asked_before = true;
         let line = "finishing the requests under way; once more to stop at once";
         shared.notices.say(Kind::Server, "", line);
-        shared.drain();
+        shared.life.drain();
         stop.send_replace(true);
     }
 }
@@ -337,8 +307,6 @@ fn serve_thread(
     listeners: Vec<TcpListener>,
     shared: &Arc<Shared>,
     mut stopped: channel::Receiver<bool>,
-    drain: Duration,
-    drain_streams: Duration,
 ) -> io::Result<()> {
     let runtime = Builder::new_current_thread()
         .enable_all()
@@ -355,15 +323,16 @@ fn serve_thread(
             accepting.push(tokio::spawn(accept));
         }
         let _ = stopped.wait_for(|&stopped| stopped).await;
+        let timeouts = shared.latest().timeouts;
         let finished = async {
             for listener in accepting {
                 // It says so itself if it panics; the connections still finish.
                 let _ = listener.await;
             }
-            connections.drain(drain_streams).await;
+            connections.drain(timeouts.drain_streams).await;
         };
         // Who has not finished by then is cut off with the runtime.
-        let _ = timeout(drain, finished).await;
+        let _ = timeout(timeouts.drain, finished).await;
         Ok(())
     })
 }

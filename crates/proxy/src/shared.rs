@@ -1,23 +1,24 @@
 //! What all connections share, put together from the configuration.
+//!
+//! A reload makes another one, and a connection takes that up between two requests: what was read of
+//! a request is never held against rules that came after it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use microcache_engine::flight::FlightLimits;
+use microcache_engine::serve::FindRoute;
 use microcache_engine::{Engine, Origin, Request, Route, RouteFound, Settings};
 use microcache_store::{MemoryLimits, Tiers};
-use tokio::sync::Notify;
 
 use crate::config::{Cidr, ClientTimeouts, Config};
 use crate::descriptors;
 use crate::h1::Limits as HeadLimits;
+use crate::in_force::{InForce, Life};
 use crate::lent::Lent;
 use crate::notices::Notices;
 use crate::room::Room;
 use crate::session::{OnFinished, Pseudonym, Strangers};
-use crate::upstream::Group;
-use crate::upstream::settings::GroupSettings;
 
 /// The largest share of the memory that one response may take.
 const LARGEST_SHARE: u64 = 16;
@@ -40,95 +41,126 @@ pub(crate) struct Shared {
     pub(crate) purge_from: Vec<Cidr>,
     /// Stands in where an HTTP/1.0 client names no host.
     pub(crate) default_host: String,
-    pub(crate) pseudonym: Pseudonym,
-    pub(crate) room: Room,
+    pub(crate) pseudonym: Arc<Pseudonym>,
+    pub(crate) room: Arc<Room>,
     pub(crate) lent: Lent,
     pub(crate) notices: Notices,
     /// Who has said that the visitor came by TLS, and was not believed.
-    pub(crate) strangers: Strangers,
+    pub(crate) strangers: Arc<Strangers>,
     /// Who is told of each request when it is over.
     pub(crate) on_finished: Option<OnFinished>,
-    draining: AtomicBool,
-    stop: Notify,
+    pub(crate) life: Arc<Life>,
+    /// How many reloads came before it.
+    generation: u64,
 }
 
 impl Shared {
-    /// Starts the upstream groups, on the current runtime, and puts everything together.
-    pub(crate) fn start(
-        config: &Config,
-        tiers: Tiers,
-        notices: Notices,
-    ) -> (Self, Vec<Arc<Group>>) {
-        let start = |settings: &GroupSettings| Group::start(settings.clone(), notices.clone());
-        let groups: Vec<_> = config.upstreams.iter().map(start).collect();
-        let origin = |group: &Arc<Group>| Arc::clone(group) as Arc<dyn Origin>;
-        let origins: Vec<_> = groups.iter().map(origin).collect();
-        (Self::before(&origins, config, tiers, notices), groups)
-    }
-
-    /// The same before these origins, one for each group.
+    /// For requests to these origins, one for each upstream group.
     pub(crate) fn before(
         origins: &[Arc<dyn Origin>],
         config: &Config,
         tiers: Tiers,
         notices: Notices,
     ) -> Self {
-        let default_host = config
-            .upstreams
-            .first()
-            .and_then(|group| group.servers.first());
+        let object = (config.memory / LARGEST_SHARE).max(tiers.largest());
+        let (routes, find) = routes(config, origins, object);
         Self {
-            engine: Arc::new(engine(config, origins, tiers)),
-            head_limits: HeadLimits {
-                head: config.limits.head_bytes,
-                target: config.limits.target_bytes,
-                fields: config.limits.fields,
-            },
+            engine: Arc::new(Engine::new(settings(config), routes, find, tiers)),
+            head_limits: head_limits(config),
             timeouts: config.timeouts,
             idle_millis: config.timeouts.idle.as_millis() as u64,
             trusted_proxies: config.trusted_proxies.clone(),
             purge_from: config.purge_from.clone(),
-            default_host: default_host
-                .map(|server| format!("{}:{}", server.host, server.port))
-                .unwrap_or_default(),
-            pseudonym: Pseudonym::new(),
-            room: Room::new(
+            default_host: default_host(config),
+            pseudonym: Arc::new(Pseudonym::new()),
+            room: Arc::new(Room::new(
                 descriptors::for_clients(config),
                 config.limits.max_connections,
                 config.limits.max_tunnels,
                 notices.clone(),
-            ),
-            lent: Lent::new(
-                fill_memory(config),
-                Duration::from_millis(config.limits.slow_reader_timeout),
-            ),
+            )),
+            lent: Lent::new(fill_memory(config), slow_reader_timeout(config)),
             notices,
-            strangers: Strangers::default(),
+            strangers: Arc::default(),
             on_finished: None,
-            draining: AtomicBool::new(false),
-            stop: Notify::new(),
+            life: Arc::default(),
+            generation: 0,
         }
+    }
+
+    /// The same cache, connections and room with another configuration, before these origins.
+    pub(crate) fn renewed(&self, origins: &[Arc<dyn Origin>], config: &Config) -> Self {
+        let object = (config.memory / LARGEST_SHARE).max(self.engine.cache.largest_behind());
+        let (routes, find) = routes(config, origins, object);
+        self.room.rebound(
+            descriptors::for_clients(config),
+            config.limits.max_connections,
+            config.limits.max_tunnels,
+        );
+        Self {
+            engine: Arc::new(self.engine.reconfigured(settings(config), routes, find)),
+            head_limits: head_limits(config),
+            timeouts: config.timeouts,
+            idle_millis: config.timeouts.idle.as_millis() as u64,
+            trusted_proxies: config.trusted_proxies.clone(),
+            purge_from: config.purge_from.clone(),
+            default_host: default_host(config),
+            pseudonym: Arc::clone(&self.pseudonym),
+            room: Arc::clone(&self.room),
+            lent: self
+                .lent
+                .renewed(fill_memory(config), slow_reader_timeout(config)),
+            notices: self.notices.clone(),
+            strangers: Arc::clone(&self.strangers),
+            on_finished: self.on_finished.clone(),
+            life: Arc::clone(&self.life),
+            generation: self.generation + 1,
+        }
+    }
+
+    /// What has come into force since, if something has.
+    pub(crate) fn newer(&self) -> Option<Arc<Self>> {
+        if self.life.generation() == self.generation {
+            return None;
+        }
+        self.life.in_force().map(|InForce { shared, .. }| shared)
+    }
+
+    /// What is in force now.
+    pub(crate) fn latest(self: &Arc<Self>) -> Arc<Self> {
+        self.newer().unwrap_or_else(|| Arc::clone(self))
+    }
+
+    /// How many reloads came before it.
+    pub(crate) const fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Whether the server is told to stop: no connection takes another request.
     pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.life.is_draining()
     }
+}
 
-    /// Has the server stop, as a signal does.
-    pub(crate) fn ask_to_stop(&self) {
-        self.stop.notify_one();
+fn head_limits(config: &Config) -> HeadLimits {
+    HeadLimits {
+        head: config.limits.head_bytes,
+        target: config.limits.target_bytes,
+        fields: config.limits.fields,
     }
+}
 
-    /// Ready when somebody asks the server to stop.
-    pub(crate) async fn stop_asked(&self) {
-        self.stop.notified().await;
-    }
+fn slow_reader_timeout(config: &Config) -> Duration {
+    Duration::from_millis(config.limits.slow_reader_timeout)
+}
 
-    /// Says so to all connections.
-    pub(crate) fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
-    }
+/// The first server there is.
+fn default_host(config: &Config) -> String {
+    let group = config.upstreams.first();
+    let server = group.and_then(|group| group.servers.first());
+    server
+        .map(|server| format!("{}:{}", server.host, server.port))
+        .unwrap_or_default()
 }
 
 /// What bodies on their way may take: once while they arrive, and once while clients take what was
@@ -168,10 +200,9 @@ pub(crate) fn settings(config: &Config) -> Settings {
     }
 }
 
-/// The cache, with its routes to these origins and these tiers behind it.
-fn engine(config: &Config, origins: &[Arc<dyn Origin>], tiers: Tiers) -> Engine {
-    let settings = settings(config);
-    let object = (config.memory / LARGEST_SHARE).max(tiers.largest());
+/// The routes to these origins, and what finds the one that a request takes. Bodies of more than `object`
+/// bytes are kept only where a route says so.
+fn routes(config: &Config, origins: &[Arc<dyn Origin>], object: u64) -> (Vec<Route>, FindRoute) {
     let routes = config
         .routes
         .iter()
@@ -194,5 +225,5 @@ fn engine(config: &Config, origins: &[Arc<dyn Origin>], tiers: Tiers) -> Engine 
             bypass: config.routes[route].bypasses(request.fields, request.target),
         }
     };
-    Engine::new(settings, routes, Box::new(find), tiers)
+    (routes, Box::new(find))
 }

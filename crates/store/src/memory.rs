@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
 use microcache_policy::vary::{Selection, VaryNames};
@@ -180,6 +180,8 @@ pub struct Memory {
     turns: Box<[Mutex<()>]>,
     hasher: RandomState,
     limits: MemoryLimits,
+    /// The most responses of one key, which may change.
+    variants: AtomicUsize,
     evicted: Arc<AtomicU64>,
     refused: AtomicU64,
 }
@@ -216,13 +218,19 @@ impl Memory {
             cache,
             turns: (0..Self::TURNS).map(|_| Mutex::new(())).collect(),
             hasher: RandomState::default(),
+            variants: AtomicUsize::new(limits.variants),
             limits,
             evicted,
             refused: AtomicU64::new(0),
         }
     }
 
-    /// The bounds.
+    /// Keeps so many responses of one key from now on.
+    pub fn rebound(&self, variants: usize) {
+        self.variants.store(variants, Ordering::Relaxed);
+    }
+
+    /// The bounds that it began with.
     pub fn limits(&self) -> &MemoryLimits {
         &self.limits
     }
@@ -283,7 +291,8 @@ impl Memory {
         // An object that is heavier than a shard would be dropped without a word.
         let bound = self.limits.object * (Self::LARGEST_PER_SHARD - 1);
         let weight = |all: &[Stored]| all.iter().map(Stored::heap_size).sum::<usize>() + size;
-        while variants.len() >= self.limits.variants.max(1) || weight(variants) as u64 > bound {
+        let most = self.variants.load(Ordering::Relaxed).max(1);
+        while variants.len() >= most || weight(variants) as u64 > bound {
             let least = variants.iter().enumerate().min_by_key(|(at, one)| {
                 let used = one.last_use();
                 // Of those used at the same time the first has been of use for longest; of those that

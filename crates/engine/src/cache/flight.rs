@@ -5,7 +5,7 @@ use std::future::Future;
 use std::hash::BuildHasher;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -127,7 +127,9 @@ pub struct Filling {
 pub struct Flights {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
-    limits: FlightLimits,
+    /// The bounds, as [`FlightLimits`] has them.
+    fetches: AtomicUsize,
+    waiters: AtomicUsize,
     rules: Arc<PurgeRules>,
     /// How many purges of keys there were, by shard.
     purges: Box<[AtomicU64]>,
@@ -202,10 +204,17 @@ impl Flights {
                 .map(|_| Mutex::new(Shard::default()))
                 .collect(),
             hasher: RandomState::default(),
-            limits,
+            fetches: AtomicUsize::new(limits.fetches),
+            waiters: AtomicUsize::new(limits.waiters),
             rules,
             purges: (0..Self::SHARDS).map(|_| AtomicU64::new(0)).collect(),
         })
+    }
+
+    /// Other bounds from now on.
+    pub(super) fn rebound(&self, limits: FlightLimits) {
+        self.fetches.store(limits.fetches, Ordering::Relaxed);
+        self.waiters.store(limits.waiters, Ordering::Relaxed);
     }
 
     /// Leads the fetch of `key` and `selection`, or joins the one there is.
@@ -213,13 +222,14 @@ impl Flights {
         let mut shard = self.shard(key);
         if let Some(flight) = self.joinable(&mut shard, key, selection) {
             let waiting = flight.state.lock().waiters.taken();
-            return if waiting < self.limits.waiters {
+            return if waiting < self.waiters.load(Ordering::Relaxed) {
                 Role::Join(Ticket::new(&flight))
             } else {
                 Role::Full
             };
         }
-        if shard.joinable >= self.limits.fetches.div_ceil(Self::SHARDS) {
+        let fetches = self.fetches.load(Ordering::Relaxed);
+        if shard.joinable >= fetches.div_ceil(Self::SHARDS) {
             return Role::Full;
         }
         shard.joinable += 1;

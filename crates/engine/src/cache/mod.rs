@@ -104,6 +104,12 @@ impl Cache {
         }
     }
 
+    /// Other bounds from now on.
+    pub(crate) fn rebound(&self, variants: usize, flights: FlightLimits) {
+        self.memory.rebound(variants);
+        self.flights.rebound(flights);
+    }
+
     /// Begins to watch a key, or whatever a purge could name.
     pub fn watch(&self, what: Watched) -> Result<Watcher, TooManyWatchers> {
         self.changes.watch(what)
@@ -122,6 +128,11 @@ impl Cache {
     /// What the tiers have done and say of themselves.
     pub fn tier_reports(&self) -> Vec<TierReport> {
         self.tiers.reports()
+    }
+
+    /// The largest body that goes to a tier while it arrives; 0 if there is no tier for such.
+    pub fn largest_behind(&self) -> u64 {
+        self.tiers.largest()
     }
 
     /// Waits until the tiers have done what they were asked for so far.

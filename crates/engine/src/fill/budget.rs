@@ -1,6 +1,7 @@
 //! What all bodies under way may take together.
 
 use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Fill;
 use crate::sync::Mutex;
@@ -12,7 +13,7 @@ use crate::sync::Mutex;
 /// only: slow readers keep nothing else from being stored.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    limit: u64,
+    limit: AtomicU64,
     books: Mutex<Books>,
 }
 
@@ -50,7 +51,7 @@ impl Budget {
     /// At most `limit` bytes.
     pub(crate) fn new(limit: u64) -> Self {
         Self {
-            limit,
+            limit: AtomicU64::new(limit),
             books: Mutex::new(Books::default()),
         }
     }
@@ -59,7 +60,7 @@ impl Budget {
     pub(super) fn grow(&self, charge: &mut Charge, bytes: u64) -> bool {
         let mut books = self.books.lock();
         let others = books.arriving + books.behind - charge.bytes();
-        let fits = others + bytes <= self.limit;
+        let fits = others + bytes <= self.limit();
         if fits {
             books.change(charge, Charge::Arriving(bytes));
         }
@@ -83,7 +84,7 @@ impl Budget {
     /// Whether readers may be further behind than by the little that each body may have.
     pub(super) fn has_room(&self) -> bool {
         let books = self.books.lock();
-        books.behind < self.slow_limit() && books.arriving + books.behind < self.limit
+        books.behind < self.slow_limit() && books.arriving + books.behind < self.limit()
     }
 
     /// Remembers a fill that has slow readers.
@@ -118,8 +119,17 @@ impl Budget {
         }
     }
 
-    const fn slow_limit(&self) -> u64 {
-        self.limit / Self::SLOW_SHARE
+    /// At most so many from now on. What is there already goes as it would have.
+    pub(crate) fn rebound(&self, limit: u64) {
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    fn slow_limit(&self) -> u64 {
+        self.limit() / Self::SLOW_SHARE
     }
 
     #[cfg(all(test, not(shuttle)))]

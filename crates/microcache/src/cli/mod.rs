@@ -15,14 +15,14 @@ use clap::builder::Styles;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use microcache_proxy::config::{self, Flag, Takes};
+use microcache_proxy::config::{self, Flag, Source, Takes};
 pub(crate) use operate::{Errand, Operate};
 
 /// What is to be done.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Job {
-    /// Serve.
-    Serve(Start),
+    /// Serve what this says.
+    Serve(Source),
     /// Say what is wrong with a file.
     Check(PathBuf),
     /// Make a load, and measure.
@@ -37,15 +37,6 @@ pub(crate) enum Job {
     Print(String),
     /// Write the manual into this folder.
     Manual(PathBuf),
-}
-
-/// What a server is started with.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Start {
-    pub(crate) file: Option<PathBuf>,
-    pub(crate) urls: Vec<String>,
-    /// An option's name, and what its flag was given.
-    pub(crate) flags: Vec<(&'static str, Vec<String>)>,
 }
 
 /// What is said instead of doing something.
@@ -87,8 +78,8 @@ fn wrong(what: &str) -> Message {
     Message::Wrong(what.to_owned())
 }
 
-fn start(matches: &ArgMatches) -> Result<Start, Message> {
-    let start = Start {
+fn start(matches: &ArgMatches) -> Result<Source, Message> {
+    let start = Source {
         file: file(matches, "config"),
         urls: texts(matches, "URL"),
         flags: config::flags()
@@ -118,7 +109,7 @@ fn start(matches: &ArgMatches) -> Result<Start, Message> {
 }
 
 /// A flag without its value takes the url that follows.
-fn swallowed_url(start: &Start) -> Option<String> {
+fn swallowed_url(start: &Source) -> Option<String> {
     let is_url = |value: &&String| value.starts_with("http://") || value.starts_with("https://");
     let (option, url) = start
         .flags
@@ -236,6 +227,7 @@ Usage:
   microcache origin --help              be a slow application, to try a cache on
   microcache purge URL...               have a running server forget a page; see microcache purge --help
   microcache stats                      what a running server has done; entries: what it has stored; drain: end it
+  microcache reload                     have a running server read its file again
 
 Flags:
 ";
@@ -322,7 +314,7 @@ mod tests {
         };
         assert_eq!(
             job,
-            Ok(Job::Serve(Start {
+            Ok(Job::Serve(Source {
                 file: None,
                 urls: owned(&["http://a", "http://b"]),
                 flags: vec![

@@ -1,4 +1,4 @@
-//! `microcache purge`, `stats`, `entries` and `drain`: what is on their command lines.
+//! `microcache purge`, `stats`, `entries`, `drain` and `reload`: what is on their command lines.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -27,9 +27,10 @@ pub(crate) enum Errand {
     /// The parameters of the request.
     Entries(Vec<(&'static str, String)>),
     Drain,
+    Reload,
 }
 
-pub(super) const NAMES: [&str; 4] = ["purge", "stats", "entries", "drain"];
+pub(super) const NAMES: [&str; 5] = ["purge", "stats", "entries", "drain", "reload"];
 
 const ADMIN: &str = "http://127.0.0.1:8081";
 
@@ -109,7 +110,7 @@ const LISTED: [Parameter; 7] = [
     },
 ];
 
-pub(super) fn commands() -> [Command; 4] {
+pub(super) fn commands() -> [Command; 5] {
     let purge = command(
         "purge",
         "Have a running server forget what is named, or take it for stale",
@@ -150,7 +151,14 @@ pub(super) fn commands() -> [Command; 4] {
         [].iter(),
         &[],
     );
-    [purge, stats, entries, drain]
+    let reload = command(
+        "reload",
+        "Have a running server read its configuration file again",
+        "microcache reload [FLAGS]",
+        [].iter(),
+        &[],
+    );
+    [purge, stats, entries, drain, reload]
 }
 
 /// A command with the flags that all of these have.
@@ -206,6 +214,7 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Operate, Message>
         "purge" => purge(matches)?,
         "entries" => Errand::Entries(parameters(matches)),
         "drain" => Errand::Drain,
+        "reload" => Errand::Reload,
         _ => Errand::Stats,
     };
     let admin = texts(matches, "admin").concat();

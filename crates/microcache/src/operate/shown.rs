@@ -222,6 +222,24 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
+/// What a reload has changed.
+pub(super) fn reloaded(answer: &Value) -> String {
+    let changed: Vec<_> = list(&answer["changed"])
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    let mut out = match changed.as_slice() {
+        [] => "reloaded; nothing is different\n".to_owned(),
+        changed => format!("reloaded; changed: {}\n", changed.join(", ")),
+    };
+    for warning in list(&answer["warnings"]) {
+        let word = |name: &str| warning[name].as_str().unwrap_or_default();
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "{}: warning: {}", word("place"), word("what"));
+    }
+    out
+}
+
 fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }

@@ -16,6 +16,7 @@ mod operators;
 mod passing;
 mod plugins;
 mod refusals;
+mod reload;
 mod routes;
 mod safe_rules;
 mod semantics;

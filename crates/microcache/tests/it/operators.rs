@@ -495,7 +495,9 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     let directory =
         std::env::temp_dir().join(format!("microcache-described-{}", std::process::id()));
     let disk = format!("{},10MiB", directory.display());
-    let (proxy, admin) = Proxy::operated(&origin, &["--disk", &disk]);
+    let file = config_file("ttl = \"1s\"\n");
+    let config = file.display().to_string();
+    let (proxy, admin) = Proxy::operated(&origin, &["--disk", &disk, "--config", &config]);
     proxy.get("/");
     let operator = Operator::at(admin);
     let description = operator.get("/v1/openapi.json");
@@ -538,9 +540,13 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
         assert_eq!(response.status, 200, "{target}: {response:?}");
         check_described(&description, &paths["/v1/entries"]["get"], &response);
     }
+    std::fs::write(&file, "ttl = 5\n").expect("written");
+    let refused = operator.ask("POST", "/v1/reload", None);
+    assert_eq!(refused.status, 422);
+    check_described(&description, &paths["/v1/reload"]["post"], &refused);
     let drained = operator.ask("POST", "/v1/drain", None);
     check_described(&description, &paths["/v1/drain"]["post"], &drained);
-    assert_eq!(asked, 8);
+    assert_eq!(asked, 10);
     drop(proxy);
     std::fs::remove_dir_all(&directory).expect("removed");
 }

@@ -11,6 +11,7 @@ use super::options::{
     set_defaults,
 };
 use super::raw::{self, Table, Value};
+use super::settings::{Settings, Written};
 use super::{Admin, ClientTimeouts, Config, Limits, LogConfig, TierConfig};
 use crate::upstream::settings::GroupSettings;
 
@@ -45,6 +46,12 @@ impl Config {
             let listen = &draft.config.listen;
             note_itself(listen, &draft.origin.servers, &origin.place, &mut mistakes);
         }
+        let written = Written {
+            name: input.file.map(|(name, _)| name),
+            text,
+            file: &file,
+            command_line: &command_line,
+        };
         for table in tables {
             draft.check_sizes(&table, &mut mistakes);
             draft.check_tiers(&table, &mut mistakes);
@@ -53,7 +60,12 @@ impl Config {
         }
         let config = draft.finish(input.file.is_some(), &mut mistakes);
         let warnings = mistakes.report(name, text)?;
-        Ok(Self { warnings, ..config })
+        Ok(Self {
+            warnings,
+            settings: written.settings(&config),
+            written: (name.to_owned(), text.to_owned()),
+            ..config
+        })
     }
 }
 
@@ -99,6 +111,9 @@ impl<'a> Draft<'a> {
                 tiers: TierConfig::default(),
                 logs: LogConfig::default(),
                 warnings: Report::default(),
+                reload_on_change: false,
+                settings: Settings::default(),
+                written: Default::default(),
             },
             origin: GroupSettings::new("origin", Vec::new()),
             route: RouteDraft::new(),

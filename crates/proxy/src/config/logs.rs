@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// What is written down.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogConfig {
     /// Where each request gets a line; `None`: nowhere.
     pub access: Option<LogPlace>,

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::secrets::masked;
+
 /// Where something was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -78,23 +80,16 @@ impl Mistakes {
 
     /// All of them, in the order of the file, if there are any; else what to warn of.
     pub(super) fn report(self, name: &str, text: &str) -> Result<Report, Report> {
-        let told = |label, mut mistakes: Vec<Mistake>| {
-            mistakes.sort_by_key(|mistake| match &mistake.place {
-                Place::File(span) => span.start,
-                Place::Flag(_) | Place::Urls => usize::MAX,
-            });
-            Report {
-                label,
-                name: name.to_owned(),
-                text: text.to_owned(),
-                mistakes,
-            }
-        };
         if self.mistakes.is_empty() {
-            Ok(told("warning: ", self.dangers))
+            Ok(Report::of("warning: ", self.dangers, name, text))
         } else {
-            Err(told("", self.mistakes))
+            Err(self.refused(name, text))
         }
+    }
+
+    /// All of them, in the order of the file.
+    pub(super) fn refused(self, name: &str, text: &str) -> Report {
+        Report::of("", self.mistakes, name, text)
     }
 }
 
@@ -109,10 +104,66 @@ pub struct Report {
 
 impl std::error::Error for Report {}
 
+/// One mistake, for programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Where: a file with line and column, a flag, or the urls of the command line.
+    pub place: String,
+    /// The line of the file.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub what: String,
+    /// What to write instead.
+    pub remedy: Option<String>,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)?;
+        match &self.remedy {
+            Some(remedy) => write!(f, " ({remedy})"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Report {
+    fn of(label: &'static str, mut mistakes: Vec<Mistake>, name: &str, text: &str) -> Self {
+        mistakes.sort_by_key(|mistake| match &mistake.place {
+            Place::File(span) => span.start,
+            Place::Flag(_) | Place::Urls => usize::MAX,
+        });
+        Self {
+            label,
+            name: name.to_owned(),
+            text: text.to_owned(),
+            mistakes,
+        }
+    }
+
     /// How many.
     pub fn count(&self) -> usize {
         self.mistakes.len()
+    }
+
+    /// Each for itself.
+    pub fn told(&self) -> impl Iterator<Item = Told> {
+        self.mistakes.iter().map(|mistake| {
+            let (place, line) = match &mistake.place {
+                Place::File(span) => {
+                    let Spot { line, column, .. } = Spot::find(&self.text, span);
+                    (format!("{}:{line}:{column}", self.name), Some(line))
+                }
+                Place::Flag(name) => (flag_name(name), None),
+                Place::Urls => ("origin".to_owned(), None),
+            };
+            Told {
+                place,
+                line,
+                what: masked(&mistake.what),
+                remedy: mistake.remedy.as_deref().map(masked),
+            }
+        })
     }
 }
 
@@ -141,12 +192,12 @@ impl Report {
     ) -> fmt::Result {
         let spot = Spot::find(&self.text, span);
         let Spot { line, column, .. } = spot;
-        let (name, label, what) = (&self.name, self.label, &mistake.what);
+        let (name, label, what) = (&self.name, self.label, masked(&mistake.what));
         writeln!(f, "{name}:{line}:{column}: {label}{what}")?;
         let number = line.to_string();
         let gap = " ".repeat(number.len());
         writeln!(f, "{gap} |")?;
-        writeln!(f, "{number} | {}", spot.text)?;
+        writeln!(f, "{number} | {}", masked(spot.text))?;
         write!(f, "{gap} | {}{}", spot.lead, "^".repeat(spot.width))?;
         if let Some(remedy) = &mistake.remedy {
             write!(f, "\n{gap} = {remedy}")?;
@@ -160,7 +211,7 @@ impl Report {
         mistake: &Mistake,
         who: &str,
     ) -> fmt::Result {
-        write!(f, "{who}: {}{}", self.label, mistake.what)?;
+        write!(f, "{who}: {}{}", self.label, masked(&mistake.what))?;
         match &mistake.remedy {
             Some(remedy) => write!(f, "; {remedy}"),
             None => Ok(()),

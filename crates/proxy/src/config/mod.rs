@@ -17,6 +17,9 @@ mod origin_url;
 mod pattern;
 mod raw;
 mod route;
+mod secrets;
+mod settings;
+mod source;
 mod suggest;
 #[cfg(test)]
 mod tests;
@@ -36,9 +39,12 @@ pub use cidr::Cidr;
 pub use convert::Input;
 pub use document::{reference, sample};
 pub use logs::{LogConfig, LogForm, LogLevel, LogPlace};
-pub use mistake::Report;
+pub use mistake::{Report, Told};
 pub use option::{Flag, Takes, flags};
+pub use raw::Plain;
 pub use route::{Condition, Matcher, Route};
+pub use settings::{Said, Setting, Settings};
+pub use source::{Source, SourceError};
 pub use suggest::nearest;
 
 /// A configuration without mistakes.
@@ -76,10 +82,16 @@ pub struct Config {
     pub logs: LogConfig,
     /// What was written on purpose, perhaps, and is dangerous.
     pub warnings: Report,
+    /// The file is read again when it changes.
+    pub reload_on_change: bool,
+    /// What every option is, and who said so.
+    pub settings: Settings,
+    /// The file it was read from, by its name, and its text.
+    written: (String, String),
 }
 
 /// Where operators connect, and what they have to show.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admin {
     /// The address; `None` if nobody is listened to.
     pub address: Option<SocketAddr>,
@@ -90,7 +102,7 @@ pub struct Admin {
 }
 
 /// What lies behind memory.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TierConfig {
     /// A directory, and what may be in it, in bytes.
     pub disk: Option<(PathBuf, u64)>,

@@ -1,6 +1,7 @@
 //! What was written, as it was written, each value with its place.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use toml::de::{DeTable, DeValue};
 use super::mistake::{Mistake, Mistakes, Place};
 use super::option::{self, Opt, Takes};
 use super::options;
+use super::secrets::masked;
 use super::suggest::nearest;
 use super::units::{parse_duration, parse_size, show_duration, show_size};
 
@@ -31,6 +33,67 @@ enum Node {
     Table(Vec<(Key, Value)>),
     /// A form that no option takes, in words.
     Other(&'static str),
+}
+
+/// A value without its place, for those who are shown it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plain {
+    /// `"1s"`
+    Text(String),
+    /// `4`
+    Number(String),
+    /// `true`
+    Switch(bool),
+    /// `["a", "b"]`
+    List(Vec<Self>),
+    /// `{ path = "/" }`
+    Table(Vec<(String, Self)>),
+}
+
+impl Plain {
+    /// The same without users and passwords.
+    pub(super) fn masked(&self) -> Self {
+        match self {
+            Self::Text(text) => Self::Text(masked(text)),
+            Self::List(items) => Self::List(items.iter().map(Self::masked).collect()),
+            Self::Table(entries) => {
+                let entries = entries.iter();
+                Self::Table(
+                    entries
+                        .map(|(key, value)| (key.clone(), value.masked()))
+                        .collect(),
+                )
+            }
+            Self::Number(_) | Self::Switch(_) => self.clone(),
+        }
+    }
+}
+
+/// As a file has it.
+impl fmt::Display for Plain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "{text:?}"),
+            Self::Number(digits) => f.write_str(digits),
+            Self::Switch(on) => on.fmt(f),
+            Self::List(items) => {
+                f.write_str("[")?;
+                for (i, item) in items.iter().enumerate() {
+                    let comma = if i == 0 { "" } else { ", " };
+                    write!(f, "{comma}{item}")?;
+                }
+                f.write_str("]")
+            }
+            Self::Table(entries) => {
+                f.write_str("{")?;
+                for (i, (key, value)) in entries.iter().enumerate() {
+                    let comma = if i == 0 { "" } else { "," };
+                    write!(f, "{comma} {key} = {value}")?;
+                }
+                f.write_str(" }")
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -339,6 +402,41 @@ impl Value {
                 asked: RefCell::default(),
             }),
             _ => Err(self.wrong("a table of names and values, such as { name = value }")),
+        }
+    }
+
+    /// The entries of a table, and none of anything else.
+    pub(super) fn named(&self) -> &[(Key, Self)] {
+        match &self.node {
+            Node::Table(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// The value of this name in a table.
+    pub(super) fn entry(&self, name: &str) -> Option<&Self> {
+        let mut entries = self.named().iter();
+        entries
+            .find(|(key, _)| key.name == name)
+            .map(|(_, value)| value)
+    }
+
+    /// Without its place.
+    pub(super) fn plain(&self) -> Plain {
+        match &self.node {
+            Node::Text(text) => Plain::Text(text.clone()),
+            Node::Number(digits) => Plain::Number(digits.clone()),
+            Node::Switch(on) => Plain::Switch(*on),
+            Node::List(items) => Plain::List(items.iter().map(Self::plain).collect()),
+            Node::Table(entries) => {
+                let entries = entries.iter();
+                Plain::Table(
+                    entries
+                        .map(|(key, value)| (key.name.clone(), value.plain()))
+                        .collect(),
+                )
+            }
+            Node::Other(form) => Plain::Text((*form).to_owned()),
         }
     }
 

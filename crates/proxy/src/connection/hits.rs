@@ -36,6 +36,7 @@ impl Connection {
         out: &mut Vec<u8>,
         read_at: &mut Option<Time>,
     ) -> (usize, Option<Next>) {
+        self.session.catch_up();
         let now = *read_at.insert(self.session.shared.engine.clock.now());
         let mut used = 0;
         let mut next = None;

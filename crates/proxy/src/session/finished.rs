@@ -10,7 +10,7 @@ use super::{OwnedHead, Peer};
 use crate::shared::Shared;
 
 /// Who wants to know of each request when it is over.
-pub(crate) type OnFinished = Box<dyn Fn(&Finished<'_>) + Send + Sync>;
+pub(crate) type OnFinished = Arc<dyn Fn(&Finished<'_>) + Send + Sync>;
 
 /// A request that is over.
 #[derive(Clone, Copy, Debug)]

@@ -34,6 +34,12 @@ impl Peer {
         }
     }
 
+    /// Decides anew whether he is believed.
+    pub(crate) fn judge(&mut self, trusted: &[Cidr]) {
+        let address: Option<IpAddr> = self.text.parse().ok();
+        self.trusted = address.is_some_and(|it| trusted.iter().any(|range| range.contains(it)));
+    }
+
     pub(crate) fn address(&self) -> &str {
         &self.text
     }

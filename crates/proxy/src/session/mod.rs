@@ -109,6 +109,14 @@ impl Session {
         }
     }
 
+    /// Has what is in force now hold for the next request. To be called between two of them.
+    pub(crate) fn catch_up(&mut self) {
+        if let Some(newer) = self.shared.newer() {
+            self.peer.judge(&newer.trusted_proxies);
+            self.shared = newer;
+        }
+    }
+
     /// A request of this connection.
     pub(crate) fn request<'a>(&'a self, head: Head<'a>) -> Request<'a> {
         Request {

@@ -82,7 +82,7 @@ impl World {
         );
         let over: Arc<Mutex<Vec<String>>> = Arc::default();
         let lines = Arc::clone(&over);
-        shared.on_finished = Some(Box::new(move |finished| lines.lock().push(line(finished))));
+        shared.on_finished = Some(Arc::new(move |finished| lines.lock().push(line(finished))));
         Self {
             config,
             shared,

@@ -75,11 +75,30 @@ pub(super) struct Turn {
 
 impl Balance {
     pub(super) fn new(settings: &GroupSettings, notices: Notices) -> Arc<Self> {
+        Self::succeeding(None, settings, notices)
+    }
+
+    /// With what another one knows of the same servers.
+    pub(super) fn succeeding(
+        before: Option<&Self>,
+        settings: &GroupSettings,
+        notices: Notices,
+    ) -> Arc<Self> {
+        let known = before.map(|before| before.book.lock());
+        let candidate = |server: &ServerSettings| {
+            let mut new = Candidate::new(server);
+            let known = known.iter().flat_map(|book| book.iter());
+            if let Some(known) = known.into_iter().find(|known| known.name == new.name) {
+                new.learn(known, settings.health.is_some());
+            }
+            new
+        };
+        let book = settings.servers.iter().map(candidate).collect();
         Arc::new(Self {
             fail_limit: settings.fail_limit.max(1),
             fail_pause: settings.fail_pause,
             notices,
-            book: Mutex::new(settings.servers.iter().map(Candidate::new).collect()),
+            book: Mutex::new(book),
         })
     }
 
@@ -183,6 +202,18 @@ impl Candidate {
             unwell: false,
             checks_in_a_row: 0,
         }
+    }
+
+    /// Takes over what is known of the same server. Where nobody checks it any more, nobody would find it
+    /// well again.
+    fn learn(&mut self, known: &Self, is_checked: bool) {
+        self.is_doubted = known.is_doubted;
+        self.requests = known.requests;
+        self.failures = known.failures;
+        self.failures_in_a_row = known.failures_in_a_row;
+        self.last_failure = known.last_failure;
+        self.out_until = known.out_until;
+        self.unwell = known.unwell && is_checked;
     }
 
     fn is_usable(&self, now: Instant) -> bool {

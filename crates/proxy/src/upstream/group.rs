@@ -10,6 +10,7 @@ use microcache_engine::origin::{
     BoxFuture, Origin, OriginError, OriginRequest, OriginResponse, Tunnel,
 };
 use microcache_policy::is_event_stream;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
@@ -21,7 +22,7 @@ use super::exchange::{Question, ResponseHead, exchange};
 use super::health;
 use super::owner::{Asker, KeptConnection, Owner};
 use super::pool::Pool;
-use super::queue::{Full, Permit, Queue};
+use super::queue::{Full, Permit, Queue, QueueBounds};
 use super::resolve::Endpoints;
 use super::response::{Exchange, ResponseBody};
 use super::settings::{GroupSettings, ServerSettings};
@@ -45,8 +46,8 @@ pub struct Group {
     /// For connections that belong to one client each.
     seats: Arc<Semaphore>,
     notices: Notices,
-    /// Look-ups, checks and sweeps; they end with the group.
-    _upkeep: JoinSet<()>,
+    /// Look-ups, checks and sweeps; they end with the group, or when another one takes its place.
+    upkeep: Mutex<JoinSet<()>>,
 }
 
 /// One server of a group.
@@ -85,6 +86,27 @@ impl Group {
     /// Starts a group. Its upkeep runs on the current runtime, which should outlive it; what goes
     /// wrong with its servers is told.
     pub fn start(settings: GroupSettings, notices: Notices) -> Arc<Self> {
+        let queue = Queue::new(queue_bounds(&settings));
+        let balance = Balance::new(&settings, notices.clone());
+        Self::with(settings, queue, balance, notices)
+    }
+
+    /// Starts another one in the place of this one. What is still with this one counts for both, and what is
+    /// known of servers that are in both is not forgotten.
+    pub fn succeeded_by(&self, settings: GroupSettings) -> Arc<Self> {
+        let queue = Arc::clone(&self.queue);
+        queue.rebound(queue_bounds(&settings));
+        let notices = self.notices.clone();
+        let balance = Balance::succeeding(Some(&self.balance), &settings, notices.clone());
+        Self::with(settings, queue, balance, notices)
+    }
+
+    fn with(
+        settings: GroupSettings,
+        queue: Arc<Queue>,
+        balance: Arc<Balance>,
+        notices: Notices,
+    ) -> Arc<Self> {
         let server = |server: &ServerSettings| {
             Arc::new(Server {
                 settings: server.clone(),
@@ -93,22 +115,34 @@ impl Group {
             })
         };
         let servers: Vec<_> = settings.servers.iter().map(server).collect();
-        let balance = Balance::new(&settings, notices.clone());
         Arc::new(Self {
-            queue: Queue::new(
-                settings.max_concurrent,
-                settings.max_uploads.unwrap_or(settings.max_concurrent / 2),
-                settings.max_queue,
-                settings.queue_timeout,
-            ),
+            queue,
             room: Room::new(settings.upload_memory),
             seats: Arc::new(Semaphore::new(settings.max_signed_in)),
-            _upkeep: upkeep(&settings, &servers, &balance, &notices),
+            upkeep: Mutex::new(upkeep(&settings, &servers, &balance, &notices)),
             notices,
             balance,
             servers,
             settings,
         })
+    }
+
+    /// No more requests come than those that are with it: nobody needs to look after it any more.
+    pub fn retire(&self) {
+        self.upkeep.lock().abort_all();
+        for server in &self.servers {
+            server.idle.close();
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    /// What it was started with.
+    pub const fn settings(&self) -> &GroupSettings {
+        &self.settings
     }
 
     /// How the group does at the moment.
@@ -133,9 +167,15 @@ impl Group {
     async fn ask(&self, mut request: OriginRequest) -> Result<OriginResponse, OriginError> {
         let (permit, mut upload) = self.admit(&mut request).await?;
         let question = Question::of(&mut request);
-        if let Some(own) = KeptConnection::of(&request, &self.settings.name) {
+        // One that belongs to a group of this name before it was changed is no more than closed.
+        let own = KeptConnection::of(&request, &self.settings.name).and_then(|own| {
+            let mut servers = self.servers.iter();
+            let index = servers.position(|server| Arc::ptr_eq(server, &own.server))?;
+            Some((index, own))
+        });
+        if let Some((index, own)) = own {
             return self
-                .ask_own(own, &mut request, permit, upload, question)
+                .ask_own(index, own, &mut request, permit, upload, question)
                 .await;
         }
         let asker = Asker::of(&mut request);
@@ -208,6 +248,7 @@ impl Group {
     /// The answer on the client's own connection, and on no other.
     async fn ask_own(
         &self,
+        index: usize,
         own: KeptConnection,
         request: &mut OriginRequest,
         permit: Permit,
@@ -219,9 +260,7 @@ impl Group {
             mut connection,
             seat,
         } = own;
-        let index = self.servers.iter().position(|s| Arc::ptr_eq(s, &server));
-        let client = request.client.take();
-        let (Some(index), Some(client)) = (index, client) else {
+        let Some(client) = request.client.take() else {
             return Err(OriginError::Disconnected);
         };
         let mut turn = self.balance.turn_of(index);
@@ -415,6 +454,15 @@ impl Server {
             };
             OriginError::Connect(why.into())
         })
+    }
+}
+
+fn queue_bounds(settings: &GroupSettings) -> QueueBounds {
+    QueueBounds {
+        places: settings.max_concurrent,
+        uploads: settings.max_uploads.unwrap_or(settings.max_concurrent / 2),
+        length: settings.max_queue,
+        patience: settings.queue_timeout,
     }
 }
 

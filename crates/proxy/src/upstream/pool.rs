@@ -1,6 +1,7 @@
 //! Unused connections to one server. A socket belongs to the runtime it was opened on, so each
 //! runtime gets back only its own.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -11,7 +12,7 @@ use super::connection::Connection;
 /// Unused connections.
 #[derive(Debug)]
 pub(super) struct Pool {
-    max: usize,
+    max: AtomicUsize,
     keep: Duration,
     shelves: Mutex<Shelves>,
 }
@@ -45,7 +46,7 @@ impl Pool {
     /// Keeps at most `max` connections for so long.
     pub(super) fn new(max: usize, keep: Duration) -> Self {
         Self {
-            max,
+            max: AtomicUsize::new(max),
             keep,
             shelves: Mutex::default(),
         }
@@ -82,7 +83,7 @@ impl Pool {
         shelves.of(runtime).push(idle);
         // The oldest gives way. If the new one did, a shelf of stale connections would keep every
         // fresh one out until the next sweep, and each request would open its own.
-        let surplus = if shelves.count < self.max {
+        let surplus = if shelves.count < self.max.load(Ordering::Relaxed) {
             shelves.count += 1;
             None
         } else {
@@ -90,6 +91,17 @@ impl Pool {
         };
         drop(shelves);
         drop(surplus);
+    }
+
+    /// Closes all there are, and keeps none from now on.
+    pub(super) fn close(&self) {
+        let all = {
+            let mut shelves = self.shelves.lock();
+            self.max.store(0, Ordering::Relaxed);
+            std::mem::take(&mut *shelves)
+        };
+        // Closing takes system calls, so it happens here, without the lock.
+        drop(all);
     }
 
     /// Closes what is too old.

@@ -20,18 +20,25 @@ use tokio::time::{Instant, timeout};
 /// A group's places and those who wait for one. Shared by all threads.
 #[derive(Debug)]
 pub(super) struct Queue {
-    places: usize,
+    state: Mutex<QueueState>,
+}
+
+/// How many may be with a group, and wait for that.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct QueueBounds {
+    pub(super) places: usize,
     /// The most places that uploads have.
-    uploads: usize,
+    pub(super) uploads: usize,
     /// The most waiting clients; uploads and refreshes have as many of their own, so that no kind
     /// can keep the others out.
-    length: usize,
-    patience: Duration,
-    state: Mutex<QueueState>,
+    pub(super) length: usize,
+    /// How long they wait.
+    pub(super) patience: Duration,
 }
 
 #[derive(Debug, Default)]
 struct QueueState {
+    bounds: QueueBounds,
     taken: usize,
     /// Those of the taken places that uploads have.
     uploads_taken: usize,
@@ -82,56 +89,77 @@ enum Next {
 }
 
 impl Queue {
-    /// With so many places, of which uploads may have some, room for so many waiters of each kind,
-    /// and who wait so long.
-    pub(super) fn new(
-        places: usize,
-        uploads: usize,
-        length: usize,
-        patience: Duration,
-    ) -> Arc<Self> {
+    /// Nobody is with the group, and nobody waits.
+    pub(super) fn new(bounds: QueueBounds) -> Arc<Self> {
         Arc::new(Self {
-            places: places.max(1),
-            uploads: uploads.max(1),
-            length,
-            patience,
-            state: Mutex::default(),
+            state: Mutex::new(QueueState {
+                bounds: bounds.usable(),
+                ..QueueState::default()
+            }),
         })
+    }
+
+    /// Other bounds from now on. Who has a place keeps it, and who waits gets what there is more.
+    pub(super) fn rebound(self: &Arc<Self>, bounds: QueueBounds) {
+        let waiting = {
+            let mut state = self.state.lock();
+            state.bounds = bounds.usable();
+            state.waiting()
+        };
+        for _ in 0..waiting {
+            self.release(|_| {});
+        }
     }
 
     /// Waits for a place. Dropping the future leaves the queue.
     pub(super) async fn enter(self: &Arc<Self>, urgency: &Urgency) -> Result<Permit, Full> {
-        let (ticket, receiver) = {
+        let (ticket, receiver, patience) = {
             let mut state = self.state.lock();
-            if state.taken < self.places {
+            let QueueBounds {
+                places, patience, ..
+            } = state.bounds;
+            if state.taken < places {
                 state.taken += 1;
                 return Ok(self.permit());
             }
-            state.join(urgency, self.length, self.patience)?
+            let (ticket, receiver) = state.join(urgency)?;
+            (ticket, receiver, patience)
         };
-        self.wait(ticket, receiver).await
+        self.wait(ticket, receiver, patience).await
     }
 
     /// Waits for a place for a request whose body is not there yet.
     pub(super) async fn enter_upload(self: &Arc<Self>) -> Result<(Share, Permit), Full> {
-        let (ticket, receiver) = {
+        let (ticket, receiver, patience) = {
             let mut state = self.state.lock();
-            if state.taken < self.places && state.uploads_taken < self.uploads {
+            let QueueBounds {
+                places,
+                uploads,
+                patience,
+                ..
+            } = state.bounds;
+            if state.taken < places && state.uploads_taken < uploads {
                 state.taken += 1;
                 state.uploads_taken += 1;
                 return Ok((self.share(), self.permit()));
             }
-            state.join_uploads(self.length)?
+            let (ticket, receiver) = state.join_uploads()?;
+            (ticket, receiver, patience)
         };
-        self.wait(ticket, receiver).await
+        self.wait(ticket, receiver, patience).await
     }
 
-    async fn wait<T>(&self, ticket: u64, receiver: oneshot::Receiver<T>) -> Result<T, Full> {
+    async fn wait<T>(
+        &self,
+        ticket: u64,
+        receiver: oneshot::Receiver<T>,
+        patience: Duration,
+    ) -> Result<T, Full> {
         let waiting = Waiting {
             queue: self,
             ticket,
         };
-        let granted = timeout(self.patience, receiver).await;
+        let granted = timeout(patience, receiver).await;
         drop(waiting);
         match granted {
             Ok(Ok(granted)) => Ok(granted),
@@ -143,8 +171,7 @@ impl Queue {
     /// How many places are taken, and how many wait for one.
     pub(super) fn depth(&self) -> (usize, usize) {
         let state = self.state.lock();
-        let waiting = state.clients.len() + state.uploads.len() + state.refreshes.len();
-        (state.taken, waiting)
+        (state.taken, state.waiting())
     }
 
     fn permit(self: &Arc<Self>) -> Permit {
@@ -165,7 +192,7 @@ impl Queue {
             let next = {
                 let mut state = self.state.lock();
                 give_back(&mut state);
-                state.next(self.places, self.uploads)
+                state.next()
             };
             // Sending wakes a task, so it is done without the lock. Who has just left takes
             // nothing; what comes back must not come back here through its drop as well.
@@ -194,7 +221,22 @@ impl Queue {
     }
 }
 
+impl QueueBounds {
+    /// With none of either, nothing would ever go on.
+    fn usable(self) -> Self {
+        Self {
+            places: self.places.max(1),
+            uploads: self.uploads.max(1),
+            ..self
+        }
+    }
+}
+
 impl QueueState {
+    fn waiting(&self) -> usize {
+        self.clients.len() + self.uploads.len() + self.refreshes.len()
+    }
+
     fn free_place(&mut self) {
         self.taken -= 1;
     }
@@ -209,14 +251,12 @@ impl QueueState {
     }
 
     /// Takes a place in the queue; it is by then certain that no place is free.
-    fn join(
-        &mut self,
-        urgency: &Urgency,
-        length: usize,
-        patience: Duration,
-    ) -> Result<(u64, oneshot::Receiver<Permit>), Full> {
+    fn join(&mut self, urgency: &Urgency) -> Result<(u64, oneshot::Receiver<Permit>), Full> {
         let (sender, receiver) = oneshot::channel();
         let ticket = self.ticket();
+        let QueueBounds {
+            length, patience, ..
+        } = self.bounds;
         match urgency {
             Urgency::Client if self.clients.len() >= length => return Err(Full),
             Urgency::Client => {
@@ -226,7 +266,7 @@ impl QueueState {
                 let refresh = Refresh {
                     demand: Arc::clone(demand),
                     // Whichever ends first: the copy, or this wait.
-                    due: Instant::now() + *left.min(&patience) / 2,
+                    due: Instant::now() + (*left).min(patience) / 2,
                     sender,
                 };
                 if self.refreshes.len() >= length {
@@ -238,11 +278,8 @@ impl QueueState {
         Ok((ticket, receiver))
     }
 
-    fn join_uploads(
-        &mut self,
-        length: usize,
-    ) -> Result<(u64, oneshot::Receiver<(Share, Permit)>), Full> {
-        if self.uploads.len() >= length {
+    fn join_uploads(&mut self) -> Result<(u64, oneshot::Receiver<(Share, Permit)>), Full> {
+        if self.uploads.len() >= self.bounds.length {
             return Err(Full);
         }
         let (sender, receiver) = oneshot::channel();
@@ -265,13 +302,13 @@ impl QueueState {
 
     /// Takes a place for whoever is next, if there is one: the first of clients and uploads, else
     /// the refresh that is due or wanted most, else nobody.
-    fn next(&mut self, places: usize, uploads: usize) -> Option<Next> {
-        if self.taken >= places {
+    fn next(&mut self) -> Option<Next> {
+        if self.taken >= self.bounds.places {
             return None;
         }
         let client = self.clients.first_key_value().map(|(&ticket, _)| ticket);
         let upload = self.uploads.first_key_value().map(|(&ticket, _)| ticket);
-        let upload = upload.filter(|_| self.uploads_taken < uploads);
+        let upload = upload.filter(|_| self.uploads_taken < self.bounds.uploads);
         let next = match (client, upload) {
             (None, None) => Next::Request(self.next_refresh()?),
             (None, Some(upload)) => self.take_upload(upload)?,
@@ -345,6 +382,19 @@ mod tests {
 
     const LONG: Duration = Duration::from_mins(1);
 
+    fn bounds(places: usize, uploads: usize, length: usize, patience: Duration) -> QueueBounds {
+        QueueBounds {
+            places,
+            uploads,
+            length,
+            patience,
+        }
+    }
+
+    fn queue(places: usize, uploads: usize, length: usize, patience: Duration) -> Arc<Queue> {
+        Queue::new(bounds(places, uploads, length, patience))
+    }
+
     fn refresh(demand: &Arc<AtomicU32>) -> Urgency {
         refresh_within(demand, LONG)
     }
@@ -395,7 +445,7 @@ mod tests {
 
     #[tokio::test]
     async fn places_are_bounded_and_handed_on_in_order() {
-        let queue = Queue::new(2, 2, 10, LONG);
+        let queue = queue(2, 2, 10, LONG);
         let (one, two) = (taken(&queue).await, taken(&queue).await);
         let mut first = enter(&queue, Urgency::Client);
         let mut second = enter(&queue, Urgency::Client);
@@ -411,8 +461,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn other_bounds_hold_at_once_and_take_no_place_away() {
+        let queue = queue(2, 1, 1, LONG);
+        let (one, two) = (taken(&queue).await, taken(&queue).await);
+        let mut first = enter(&queue, Urgency::Client);
+        queue.rebound(bounds(1, 1, 2, LONG));
+        let mut second = enter(&queue, Urgency::Client);
+        drop(one);
+        assert!(poll(&mut first).is_none(), "there was one place too many");
+        queue.rebound(bounds(3, 1, 2, LONG));
+        let places = (granted(&mut first), granted(&mut second));
+        assert!(places.0.is_some() && places.1.is_some());
+        assert_eq!(queue.depth(), (3, 0));
+        drop((two, places));
+        assert_eq!(queue.depth(), (0, 0));
+    }
+
+    #[tokio::test]
     async fn clients_go_before_refreshes_and_hot_ones_before_cold() {
-        let queue = Queue::new(1, 1, 10, LONG);
+        let queue = queue(1, 1, 10, LONG);
         let place = taken(&queue).await;
         let (cold, hot) = (demand(5), demand(1));
         let mut cold_refresh = enter(&queue, refresh(&cold));
@@ -436,7 +503,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_would_expire_in_use_goes_before_what_is_merely_hot() {
         let second = Duration::from_secs(1);
-        let queue = Queue::new(1, 1, 10, 10 * second);
+        let queue = queue(1, 1, 10, 10 * second);
         let mut place = taken(&queue).await;
         let (cold, hot) = (demand(1), demand(1000));
         let mut waiting = vec![
@@ -468,7 +535,7 @@ mod tests {
 
     #[tokio::test]
     async fn uploads_have_some_of_the_places_and_their_own_line() {
-        let queue = Queue::new(3, 2, 1, LONG);
+        let queue = queue(3, 2, 1, LONG);
         let (share, place) = queue.enter_upload().await.expect("a place");
         let (second_share, second) = queue.enter_upload().await.expect("another");
         let mut upload = enter_upload(&queue);
@@ -497,7 +564,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_upload_that_leaves_passes_place_and_share_on() {
-        let queue = Queue::new(1, 1, 10, LONG);
+        let queue = queue(1, 1, 10, LONG);
         let first = queue.enter_upload().await.expect("a place");
         let granted_but_gone = enter_upload(&queue);
         let mut next = enter_upload(&queue);
@@ -512,7 +579,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_queue_refuses_each_kind_for_itself() {
-        let queue = Queue::new(1, 1, 1, LONG);
+        let queue = queue(1, 1, 1, LONG);
         let _place = taken(&queue).await;
         let (warm, hot) = (demand(2), demand(3));
         let mut displaced = enter(&queue, refresh(&warm));
@@ -522,7 +589,7 @@ mod tests {
         let _hot = enter(&queue, refresh(&hot));
         assert_eq!(poll(&mut displaced).map(Result::err), Some(Some(Full)));
         assert_eq!(queue.depth(), (1, 2));
-        let closed = Queue::new(1, 1, 0, LONG);
+        let closed = Queue::new(bounds(1, 1, 0, LONG));
         let _place = taken(&closed).await;
         assert_eq!(closed.enter(&Urgency::Client).await.err(), Some(Full));
         assert_eq!(closed.enter(&refresh(&hot)).await.err(), Some(Full));
@@ -530,7 +597,7 @@ mod tests {
 
     #[tokio::test]
     async fn patience_ends() {
-        let queue = Queue::new(1, 1, 1, Duration::from_millis(1));
+        let queue = queue(1, 1, 1, Duration::from_millis(1));
         let place = taken(&queue).await;
         assert_eq!(queue.enter(&Urgency::Client).await.err(), Some(Full));
         assert_eq!(queue.depth(), (1, 0));
@@ -540,7 +607,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_leaves_is_forgotten_and_passes_a_place_on() {
-        let queue = Queue::new(1, 1, 10, LONG);
+        let queue = queue(1, 1, 10, LONG);
         let place = taken(&queue).await;
         let gone = enter(&queue, Urgency::Client);
         let granted_but_gone = enter(&queue, Urgency::Client);
@@ -561,7 +628,7 @@ mod tests {
         const THREADS: usize = 8;
         const ROUNDS: usize = 500;
         const PLACES: usize = 3;
-        let queue = Queue::new(PLACES, PLACES, THREADS, LONG);
+        let queue = queue(PLACES, PLACES, THREADS, LONG);
         let inside = AtomicUsize::new(0);
         let served = AtomicUsize::new(0);
         std::thread::scope(|scope| {

@@ -43,6 +43,18 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
     },
     Opt {
         about: About {
+            name: "reload_on_change",
+            form: Form::Switch,
+            unset: Unset::Is("false"),
+            example: "true",
+            help: "Read the configuration file again when it changes",
+            more: "It is looked at once a second, and taken when it has stayed the same for one. SIGHUP and `microcache reload` \
+                   do the same at once. A file with mistakes changes nothing.",
+        },
+        set: |c, v, m| m.put(&mut c.reload_on_change, v.switch()),
+    },
+    Opt {
+        about: About {
             name: "memory",
             form: Form::Size,
             unset: Unset::Is(r#""256MiB""#),

@@ -1,0 +1,124 @@
+//! The configuration in force, and how another one takes its place.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use microcache_proxy::NotReloaded;
+use microcache_proxy::config::{Plain, Report, Said, Setting, Settings, Told};
+use serde_json::{Map, Value, json};
+
+use crate::interface::Interface;
+use crate::problem::Problem;
+
+/// Every option with its value, and who said so.
+pub(crate) async fn in_force(State(interface): State<Arc<Interface>>) -> Json<Value> {
+    let config = interface.handle.config();
+    let Settings {
+        file,
+        options,
+        upstreams,
+        routes,
+    } = &config.settings;
+    let named = |of: &[(String, Vec<Setting>)]| {
+        let all = of.iter();
+        all.map(|(name, options)| json!({"name": name, "options": all_of(options)}))
+            .collect::<Vec<_>>()
+    };
+    Json(json!({
+        "file": file,
+        "generation": interface.handle.generation(),
+        "options": all_of(options),
+        "upstreams": named(upstreams),
+        "routes": named(routes),
+    }))
+}
+
+fn all_of(settings: &[Setting]) -> Vec<Value> {
+    settings.iter().map(shown).collect()
+}
+
+fn shown(setting: &Setting) -> Value {
+    let (source, line) = match setting.said {
+        Said::Default => ("default", None),
+        Said::File(line) => ("file", Some(line)),
+        Said::CommandLine => ("command-line", None),
+    };
+    json!({
+        "name": setting.name,
+        "value": setting.value.as_ref().map(value_of),
+        "source": source,
+        "line": line,
+        "default": setting.default,
+    })
+}
+
+fn value_of(plain: &Plain) -> Value {
+    match plain {
+        Plain::Text(text) => json!(text),
+        // Digits as they were written; a number that JSON has no room for stays text.
+        Plain::Number(digits) => serde_json::from_str(digits).unwrap_or_else(|_| json!(digits)),
+        Plain::Switch(on) => json!(on),
+        Plain::List(items) => items.iter().map(value_of).collect(),
+        Plain::Table(entries) => {
+            let entries = entries.iter();
+            let entries: Map<_, _> = entries
+                .map(|(name, value)| (name.clone(), value_of(value)))
+                .collect();
+            entries.into()
+        }
+    }
+}
+
+/// Reads the file again. What it says is in force when the answer comes, or nothing of it.
+pub(crate) async fn reload(
+    State(interface): State<Arc<Interface>>,
+) -> Result<Json<Value>, Problem> {
+    let reloaded = interface
+        .handle
+        .reload()
+        .await
+        .map_err(|why| refused(&why))?;
+    Ok(Json(json!({
+        "generation": reloaded.generation,
+        "changed": reloaded.changed,
+        "warnings": told(&reloaded.warnings),
+    })))
+}
+
+fn refused(why: &NotReloaded) -> Problem {
+    let (status, remedy) = match why {
+        NotReloaded::NoFile => (
+            StatusCode::CONFLICT,
+            "start it with --config FILE; what was typed cannot change",
+        ),
+        NotReloaded::Draining => (StatusCode::CONFLICT, "ask the server that takes its place"),
+        NotReloaded::Busy => (StatusCode::TOO_MANY_REQUESTS, "come again in a second"),
+        NotReloaded::Source(_) => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "put it right; `microcache check FILE` tells what is wrong with a file",
+        ),
+        NotReloaded::NeedsRestart(_) => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "restart the server to have it, or leave it as it was",
+        ),
+    };
+    let problem = Problem::new(status, why.to_string(), remedy);
+    match why.report() {
+        Some(report) => problem.with_mistakes(told(report)),
+        None => problem,
+    }
+}
+
+fn told(report: &Report) -> Vec<Value> {
+    let one = |told: Told| {
+        json!({
+            "place": told.place,
+            "line": told.line,
+            "what": told.what,
+            "remedy": told.remedy,
+        })
+    };
+    report.told().map(one).collect()
+}

@@ -1,0 +1,417 @@
+//! Another configuration for a server that runs: what comes into force, what stays, and what is refused.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::support::{
+    Client, Gate, Origin, Proxy, Reply, Response, config_file, eventually, request,
+};
+
+/// A running server whose file can be written anew.
+struct Server {
+    proxy: Proxy,
+    admin: SocketAddr,
+    file: PathBuf,
+}
+
+impl Server {
+    fn start(origin: &Origin, text: &str) -> Self {
+        let file = config_file(text);
+        let name = file.display().to_string();
+        let (proxy, admin) = Proxy::operated(origin, &["--config", &name]);
+        Self { proxy, admin, file }
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(&self.file, text).expect("the file can be written");
+    }
+
+    fn ask(&self, method: &str, target: &str) -> Response {
+        let mut client = Client::connect(self.admin);
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: {}\r\n\r\n", self.admin);
+        client.send(head);
+        client.response()
+    }
+
+    /// Writes the file and has it read. Says what has changed.
+    fn reload(&self, text: &str) -> Vec<String> {
+        self.write(text);
+        let response = self.ask("POST", "/v1/reload");
+        assert_eq!(response.status, 200, "{}", response.text());
+        let told = json(&response);
+        let changed = told["changed"].as_array().expect("a list").iter();
+        changed
+            .map(|name| name.as_str().expect("a name").to_owned())
+            .collect()
+    }
+
+    /// The same for a file that is refused. Gives the answer.
+    fn refused(&self, text: &str) -> Value {
+        self.write(text);
+        let response = self.ask("POST", "/v1/reload");
+        assert_eq!(response.status, 422, "{}", response.text());
+        json(&response)
+    }
+
+    fn command(&self) -> Output {
+        let admin = self.admin.to_string();
+        Command::new(env!("CARGO_BIN_EXE_microcache"))
+            .args(["reload", "--admin", &admin])
+            .output()
+            .expect("the binary can be run")
+    }
+
+    fn wait_for_line(&self, line: &str) {
+        eventually(line, || self.proxy.output().contains(line).then_some(()));
+    }
+}
+
+fn json(response: &Response) -> Value {
+    serde_json::from_str(&response.text()).expect("JSON")
+}
+
+/// An origin whose pages say how often they were asked for, and nothing of caching.
+fn counting(targets: &[&str]) -> Origin {
+    let origin = Origin::start();
+    for target in targets {
+        let mut times = 0;
+        origin.on(target).answer(move |_| {
+            times += 1;
+            Reply::new(200).body(times.to_string())
+        });
+    }
+    origin
+}
+
+#[test]
+fn a_connection_that_is_open_goes_on_under_the_new_rules_and_the_cache_stays() {
+    let origin = counting(&["/", "/x"]);
+    let server = Server::start(&origin, "ttl = \"10m\"\n");
+    let mut client = server.proxy.connect();
+    client.get("/").assert_is(200, "1");
+    client.get("/x").assert_is(200, "1");
+    client.get("/x").assert_hit();
+    client.send(request("PURGE", "/none", &[]));
+    let passed = client.response().text();
+    assert_eq!(passed, "no script for /none", "it goes to the application");
+
+    let text = "ttl = \"10m\"\npurge_from = \"127.0.0.1\"\n[[routes]]\nmatch = { path = \"/x\" }\npass = true\n";
+    assert_eq!(server.reload(text), ["purge_from", "routes"]);
+    client.get("/x").assert_forwarded("bypass");
+    client.get("/").assert_hit();
+    client.send(request("PURGE", "/", &[]));
+    assert_eq!(client.response().status, 200);
+    client.get("/").assert_is(200, "2");
+
+    // What passed is not forgotten, and neither is what was stored before.
+    assert_eq!(server.reload("ttl = \"10m\"\n"), ["purge_from", "routes"]);
+    client.get("/x").assert_hit();
+    client.get("/x").assert_is(200, "1");
+    assert_eq!(server.reload("ttl = \"10m\"\n"), [""; 0]);
+}
+
+#[test]
+fn bounds_on_clients_change() {
+    let origin = counting(&["/"]);
+    let server = Server::start(&origin, "");
+    let mut client = server.proxy.connect();
+    client.get("/").assert_is(200, "1");
+    let changed = server.reload("max_connections = 2\nmax_target_size = \"1KiB\"\n");
+    assert_eq!(changed, ["max_connections", "max_target_size"]);
+    let long = format!("/?{}", "x".repeat(2000));
+    assert_eq!(client.get(&long).status, 414);
+    let stats = json(&server.ask("GET", "/v1/stats"));
+    assert_eq!(stats["connections"]["max"], 2);
+}
+
+#[test]
+fn a_file_with_mistakes_is_refused_whole_with_all_of_them() {
+    let origin = counting(&["/"]);
+    let server = Server::start(&origin, "ttl = \"10m\"\n");
+    server.proxy.get("/").assert_is(200, "1");
+    let bad = "ttl = \"1x\"\nmax_target_size = \"1KiB\"\ncolour = \"blue\"\nredis = \"redis://me:secret@h\"\n[[routes]]\nmatch = 5\n";
+    let problem = server.refused(bad);
+    let mistakes = problem["mistakes"].as_array().expect("mistakes");
+    let lines: Vec<_> = mistakes.iter().map(|one| one["line"].as_u64()).collect();
+    assert_eq!(lines, [Some(1), Some(3), Some(6)], "{problem}");
+    let detail = problem["detail"].as_str().expect("text");
+    assert!(
+        detail.contains(".toml:3:1: unknown option `colour`"),
+        "{detail}"
+    );
+    server.wait_for_line("configuration not reloaded (asked for), the one in force stays: ");
+    let line = server.proxy.output();
+    assert!(
+        line.contains(":1:7: expected a number and a unit"),
+        "{line}"
+    );
+    let told = server.command();
+    assert_eq!(told.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(told.contains("3 | colour = \"blue\"\n"), "{told}");
+    // The old one is in force, in every part of it.
+    let long = format!("/?{}", "x".repeat(2000));
+    assert_ne!(server.proxy.get(&long).status, 414);
+    server.proxy.get("/").assert_hit();
+    let config = json(&server.ask("GET", "/v1/config"));
+    assert_eq!(config["generation"], 0);
+    // A file that is gone changes nothing either.
+    fs::remove_file(&server.file).expect("removed");
+    let response = server.ask("POST", "/v1/reload");
+    assert_eq!(response.status, 422);
+    assert!(
+        response.text().contains("cannot read"),
+        "{}",
+        response.text()
+    );
+}
+
+#[test]
+fn what_needs_a_restart_is_named_and_nothing_changes() {
+    let origin = counting(&["/"]);
+    let server = Server::start(&origin, "memory = \"64MiB\"\n");
+    let problem = server.refused(
+        "ttl = \"5s\"\nmemory = \"128MiB\"\ndisk = \"/nowhere,1GiB\"\nlog_level = \"debug\"\nmax_object = \"16MiB\"\n",
+    );
+    let mistakes = problem["mistakes"].as_array().expect("mistakes");
+    let told: Vec<_> = mistakes
+        .iter()
+        .filter_map(|one| one["what"].as_str())
+        .collect();
+    for (told, name) in told
+        .iter()
+        .zip(["memory", "disk", "log_level", "max_object"])
+    {
+        let begins = format!("`{name}` cannot ");
+        assert!(told.starts_with(&begins), "{told}");
+    }
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert!(
+        told[0].contains("it is \"64MiB\", and would be \"128MiB\""),
+        "{told:?}"
+    );
+    assert!(
+        mistakes[0]["remedy"]
+            .as_str()
+            .expect("text")
+            .contains("restart the server")
+    );
+    let config = json(&server.ask("GET", "/v1/config"));
+    assert_eq!(option(&config["options"], "ttl")["value"], "1s");
+    // The same size in other words is no change.
+    assert_eq!(server.reload("memory = \"65536KiB\"\n"), ["memory"]);
+}
+
+fn option<'a>(options: &'a Value, name: &str) -> &'a Value {
+    let mut options = options.as_array().expect("options").iter();
+    options.find(|one| one["name"] == name).expect(name)
+}
+
+#[test]
+fn what_is_in_force_is_told_with_who_said_so_and_without_secrets() {
+    let origin = counting(&["/"]);
+    let text = "ttl = \"5s\"\n[upstreams.other]\nservers = \"http://127.0.0.1:9\"\nmax_queue = 7\n[[routes]]\nname = \"rest\"\nupstream = \"origin\"\nstale_if_error = \"1h\"\n";
+    let server = Server::start(&origin, text);
+    let config = json(&server.ask("GET", "/v1/config"));
+    let check = |options: &Value, name: &str, value: &Value, source: &str, line: Option<u64>| {
+        let setting = option(options, name);
+        assert_eq!(&setting["value"], value, "{name}");
+        assert_eq!(setting["source"], source, "{name}");
+        assert_eq!(setting["line"].as_u64(), line, "{name}");
+    };
+    let top = &config["options"];
+    check(top, "ttl", &"5s".into(), "file", Some(1));
+    check(top, "stale_if_error", &"1d".into(), "default", None);
+    check(
+        top,
+        "listen",
+        &vec!["127.0.0.1:0"].into(),
+        "command-line",
+        None,
+    );
+    check(top, "max_connections", &Value::Null, "default", None);
+    assert_eq!(
+        option(top, "max_connections")["default"],
+        "what file descriptors allow"
+    );
+    let (own, other) = (&config["upstreams"][0], &config["upstreams"][1]);
+    assert_eq!(
+        (&own["name"], &other["name"]),
+        (&"origin".into(), &"other".into())
+    );
+    check(
+        &own["options"],
+        "origin",
+        &vec![origin.url()].into(),
+        "command-line",
+        None,
+    );
+    check(&own["options"], "max_queue", &1024.into(), "default", None);
+    check(&other["options"], "max_queue", &7.into(), "file", Some(4));
+    let route = &config["routes"][0];
+    assert_eq!(route["name"], "rest");
+    check(&route["options"], "ttl", &"5s".into(), "file", Some(1));
+    check(
+        &route["options"],
+        "stale_if_error",
+        &"1h".into(),
+        "file",
+        Some(8),
+    );
+
+    // Nothing answers there, and it starts all the same.
+    let (_proxy, admin) = Proxy::operated(&origin, &["--redis", "redis://me:secret@127.0.0.1:9"]);
+    let mut client = Client::connect(admin);
+    client.send(format!("GET /v1/config HTTP/1.1\r\nHost: {admin}\r\n\r\n"));
+    let told = client.response().text();
+    assert!(!told.contains("secret"), "{told}");
+    assert!(told.contains("redis://*********@127.0.0.1:9"), "{told}");
+}
+
+#[test]
+fn a_signal_and_a_changed_file_reload_too() {
+    let origin = counting(&["/"]);
+    let server = Server::start(&origin, "");
+    server.write("ttl = \"10m\"\nreload_on_change = true\n");
+    server.proxy.signal("HUP");
+    server.wait_for_line("configuration reloaded (SIGHUP); changed: reload_on_change, ttl");
+    server.proxy.get("/").assert_is(200, "1");
+    server.proxy.get("/").assert_hit();
+    server.write("ttl = \"11m\"\nreload_on_change = true\n");
+    server.wait_for_line("configuration reloaded (the file has changed); changed: ttl");
+    server.write("ttl = 5\n");
+    server.wait_for_line(
+        "configuration not reloaded (the file has changed), the one in force stays: ",
+    );
+    server.write("ttl = \"12m\"\n");
+    eventually("the file to be read", || {
+        let config = json(&server.ask("GET", "/v1/config"));
+        (option(&config["options"], "ttl")["value"] == "12m").then_some(())
+    });
+    let told = server.command();
+    assert_eq!(
+        String::from_utf8_lossy(&told.stdout),
+        "reloaded; nothing is different\n"
+    );
+    assert!(told.status.success());
+}
+
+#[test]
+fn a_server_without_a_file_says_that_there_is_none() {
+    let origin = Origin::start();
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    let mut client = Client::connect(admin);
+    client.send(format!("POST /v1/reload HTTP/1.1\r\nHost: {admin}\r\n\r\n"));
+    let response = client.response();
+    assert_eq!(response.status, 409);
+    assert!(response.text().contains("without a configuration file"));
+    drop(proxy);
+}
+
+#[test]
+fn tunnels_streams_and_requests_under_way_outlive_the_group_they_went_to() {
+    const SWITCHING: &str =
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let (origin, old) = (Origin::start(), Origin::start());
+    let groups = format!("[upstreams.old]\nservers = \"{}\"\n", old.url());
+    let route = "[[routes]]\nmatch = { path = \"/old/*\" }\nupstream = \"old\"\n";
+    let server = Server::start(&origin, &format!("{groups}{route}"));
+    let (gate, event) = (Gate::default(), Gate::default());
+    old.on("/old/ws").reply(Reply::raw(SWITCHING).echo());
+    old.on("/old/events").reply(
+        Reply::new(200)
+            .with_all(&[
+                "Content-Type: text/event-stream",
+                "Transfer-Encoding: chunked",
+            ])
+            .chunk(":1\n\n")
+            .pause(&event)
+            .chunk(":2\n\n")
+            .hold(),
+    );
+    old.on("/old/slow")
+        .reply(Reply::new(200).body("slow").after(&gate));
+    let mut tunnel = server
+        .proxy
+        .ask_with("/old/ws", &["Connection: Upgrade", "Upgrade: websocket"]);
+    tunnel.head();
+    let mut stream = server.proxy.ask("/old/events");
+    stream.head();
+    assert_eq!(stream.chunk(), ":1\n\n");
+    let mut slow = server.proxy.ask("/old/slow");
+    let mut joins = server.proxy.ask("/old/slow");
+    old.wait_for("/old/slow", 1);
+
+    for _ in 0..3 {
+        server.reload("ttl = \"2s\"\n");
+        server.reload("ttl = \"3s\"\n");
+    }
+    origin.on("/old/slow").reply(Reply::new(200).body("new"));
+    tunnel.send("hello");
+    assert_eq!(tunnel.bytes(5), b"hello");
+    event.open();
+    assert_eq!(stream.chunk(), ":2\n\n");
+    gate.open();
+    slow.response().assert_is(200, "slow");
+    joins.response().assert_is(200, "slow");
+    assert_eq!(old.count("/old/slow"), 1);
+    tunnel.send("again");
+    assert_eq!(tunnel.bytes(5), b"again");
+    // The connection on which it was answered goes on, to where requests go now.
+    assert_eq!(slow.get("/old/other").text(), "no script for /old/other");
+    assert_eq!(
+        (old.count("/old/other"), origin.count("/old/other")),
+        (0, 1)
+    );
+}
+
+#[test]
+fn a_group_of_which_nothing_new_is_said_keeps_its_connections_and_its_health() {
+    let origin = counting(&["/", "/a", "/b"]);
+    let server = Server::start(
+        &origin,
+        "pass = true\npool_idle_timeout = \"1h\"\nthreads = 1\n",
+    );
+    server.proxy.get("/").assert_is(200, "1");
+    let same = "pass = true\npool_idle_timeout = \"1h\"\nthreads = 1\nstale_wait = \"1s\"\n";
+    assert_eq!(server.reload(same), ["stale_wait"]);
+    server.proxy.get("/a").assert_is(200, "1");
+    assert_eq!(origin.connections(), 1);
+    // Another one takes its place, and nothing is kept open for the old one.
+    let other = format!("{same}max_queue = 5\n");
+    assert_eq!(server.reload(&other), ["max_queue", "upstreams.origin"]);
+    origin.wait_for_close(0);
+    server.proxy.get("/b").assert_is(200, "1");
+    assert_eq!(origin.connections(), 2);
+    let stats = json(&server.ask("GET", "/v1/stats"));
+    let servers = &stats["upstreams"][0]["servers"][0];
+    assert_eq!(servers["requests"], 3, "{stats}");
+}
+
+#[test]
+fn what_is_with_a_group_counts_for_the_one_that_takes_its_place() {
+    let origin = Origin::start();
+    let server = Server::start(&origin, "max_concurrent = 1\n");
+    let gate = Gate::default();
+    origin
+        .on("/1")
+        .reply(Reply::new(200).body("1").after(&gate));
+    origin.on("/2").reply(Reply::new(200).body("2"));
+    origin.on("/3").reply(Reply::new(200).body("3"));
+    let mut first = server.proxy.ask("/1");
+    origin.wait_for("/1", 1);
+    server.reload("max_concurrent = 1\nconnect_timeout = \"4s\"\n");
+    let mut second = server.proxy.ask("/2");
+    server.proxy.settle();
+    assert_eq!(origin.count("/2"), 0, "the application has one at a time");
+    // With more of them, who waits need not wait any longer.
+    server.reload("max_concurrent = 2\n");
+    second.response().assert_is(200, "2");
+    server.proxy.get("/3").assert_is(200, "3");
+    gate.open();
+    first.response().assert_is(200, "1");
+}

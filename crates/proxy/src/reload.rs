@@ -1,0 +1,277 @@
+//! Another configuration for a server that runs.
+//!
+//! Somebody asks for it: with a signal, through the handle, or by changing the file. It comes into force
+//! whole or not at all.
+
+use std::fmt;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::config::{Report, Source, SourceError};
+use crate::handle::Handle;
+use crate::notices::Kind;
+
+/// So many may wait for a reload; the next one is told to come again.
+pub(crate) const MAX_WAITING: usize = 16;
+/// How often the file is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// So many mistakes stand in the log; `microcache check` tells them all.
+const MOST_TOLD: usize = 8;
+
+/// What a reload has changed.
+#[derive(Clone, Debug)]
+pub struct Reloaded {
+    /// How many reloads that changed something there were.
+    pub generation: u64,
+    /// The options that are others now.
+    pub changed: Vec<String>,
+    /// What may have been meant, and is dangerous.
+    pub warnings: Report,
+}
+
+/// Why nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum NotReloaded {
+    /// There is nothing to read again.
+    #[error("the server was started without a configuration file")]
+    NoFile,
+    /// The file cannot be read, or has mistakes.
+    #[error("{0}")]
+    Source(#[from] SourceError),
+    /// Some of it could not come into force without a restart.
+    #[error("{0}")]
+    NeedsRestart(Report),
+    /// The server is about to end.
+    #[error("the server finishes what is under way and ends")]
+    Draining,
+    /// Too many others wait for the same.
+    #[error("{MAX_WAITING} others wait for a reload")]
+    Busy,
+}
+
+/// Who waits for a reload.
+pub(crate) type Asked = oneshot::Sender<Result<Reloaded, NotReloaded>>;
+
+/// What reads the configuration again.
+pub(crate) struct Reloader {
+    source: Source,
+    hang_up: Signal,
+    asked: mpsc::Receiver<Asked>,
+}
+
+impl Reloader {
+    pub(crate) fn new(source: Source, asked: mpsc::Receiver<Asked>) -> io::Result<Self> {
+        Ok(Self {
+            source,
+            hang_up: signal(SignalKind::hangup())?,
+            asked,
+        })
+    }
+
+    /// Does what it is asked for, for as long as it is polled.
+    pub(crate) async fn keep_reloading(mut self, handle: &Handle) {
+        let mut file = Watched::new(self.source.file.as_deref());
+        let mut ticks = interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = self.hang_up.recv() => {
+                    file.forget();
+                    // Whoever sends a signal reads the log.
+                    let _ = self.reload(handle, "SIGHUP").await;
+                }
+                Some(asked) = self.asked.recv() => {
+                    file.forget();
+                    let done = self.reload(handle, "asked for").await;
+                    // Who does not wait any more reads the log.
+                    let _ = asked.send(done);
+                }
+                _ = ticks.tick() => {
+                    if file.has_changed() && handle.config().reload_on_change {
+                        let _ = self.reload(handle, "the file has changed").await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn reload(&self, handle: &Handle, why: &str) -> Result<Reloaded, NotReloaded> {
+        let reloaded = self.try_reload(handle).await;
+        let notices = &handle.in_force().shared.notices;
+        match &reloaded {
+            Ok(done) => {
+                let changed = if done.changed.is_empty() {
+                    "nothing is different".to_owned()
+                } else {
+                    format!("changed: {}", done.changed.join(", "))
+                };
+                let line = format!("configuration reloaded ({why}); {changed}");
+                notices.say(Kind::Reloaded, "configuration", line);
+            }
+            Err(NotReloaded::NoFile) => {
+                let line = "SIGHUP has no meaning here: the server was started without a configuration file";
+                notices.say(Kind::Server, "SIGHUP", line);
+            }
+            Err(refused) => {
+                let line = format!(
+                    "configuration not reloaded ({why}), the one in force stays: {}",
+                    InOneLine(refused)
+                );
+                notices.say(Kind::NotReloaded, "configuration", line);
+            }
+        }
+        reloaded
+    }
+
+    async fn try_reload(&self, handle: &Handle) -> Result<Reloaded, NotReloaded> {
+        if handle.is_draining() {
+            return Err(NotReloaded::Draining);
+        }
+        if self.source.file.is_none() {
+            return Err(NotReloaded::NoFile);
+        }
+        let source = self.source.clone();
+        // A file may lie where reading takes its time.
+        let config = match spawn_blocking(move || source.read()).await {
+            Ok(read) => read?,
+            Err(ended) => {
+                let error = io::Error::other(ended);
+                let file = self.source.file.clone().unwrap_or_default();
+                let file = file.display().to_string();
+                return Err(SourceError::Unread { file, error }.into());
+            }
+        };
+        let in_force = handle.in_force();
+        if let Some(report) = in_force.config.needs_restart_for(&config) {
+            return Err(NotReloaded::NeedsRestart(report));
+        }
+        let warnings = config.warnings.clone();
+        let changed = in_force.config.settings.changed_by(&config.settings);
+        // Also where nothing is different: which line says so may be.
+        let new = in_force.renewed(config);
+        let generation = new.shared.generation();
+        handle.life().enter(new);
+        Ok(Reloaded {
+            generation,
+            changed,
+            warnings,
+        })
+    }
+}
+
+/// The reason, as a log has it.
+struct InOneLine<'a>(&'a NotReloaded);
+
+impl fmt::Display for InOneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(report) = self.0.report() else {
+            return self.0.fmt(f);
+        };
+        for (i, told) in report.told().take(MOST_TOLD).enumerate() {
+            let separator = if i == 0 { "" } else { "; " };
+            write!(f, "{separator}{told}")?;
+        }
+        match report.count().saturating_sub(MOST_TOLD) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more, which `microcache check` tells"),
+        }
+    }
+}
+
+impl NotReloaded {
+    /// The mistakes, if it is for those.
+    pub const fn report(&self) -> Option<&Report> {
+        match self {
+            Self::Source(SourceError::Mistakes(report)) | Self::NeedsRestart(report) => {
+                Some(report)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A file that is looked at now and then. It has changed when it is another than it was, and has been
+/// for two looks: whoever writes it may not have been done at the first.
+struct Watched<'a> {
+    path: Option<&'a Path>,
+    known: Option<Stamp>,
+    latest: Option<Stamp>,
+}
+
+/// What of a file is another when its content is.
+type Stamp = (u64, u64, u64, i64, i64);
+
+impl<'a> Watched<'a> {
+    fn new(path: Option<&'a Path>) -> Self {
+        let mut watched = Self {
+            path,
+            known: None,
+            latest: None,
+        };
+        watched.forget();
+        watched
+    }
+
+    /// As it is now, it is known.
+    fn forget(&mut self) {
+        self.known = self.stamp();
+        self.latest = self.known;
+    }
+
+    fn has_changed(&mut self) -> bool {
+        let now = self.stamp();
+        let is_settled = now.is_some() && now == std::mem::replace(&mut self.latest, now);
+        let has_changed = is_settled && now != self.known;
+        if has_changed {
+            self.known = now;
+        }
+        has_changed
+    }
+
+    fn stamp(&self) -> Option<Stamp> {
+        let file = std::fs::metadata(self.path?).ok()?;
+        Some((
+            file.dev(),
+            file.ino(),
+            file.size(),
+            file.mtime(),
+            file.mtime_nsec(),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_has_changed_when_it_has_stayed_another_for_two_looks() {
+        let directory =
+            std::env::temp_dir().join(format!("microcache-watch-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let (path, other) = (directory.join("a.toml"), directory.join("b.toml"));
+        fs::write(&path, "1").unwrap();
+        let mut file = Watched::new(Some(&path));
+        let mut looks = |expected: [bool; 3]| {
+            assert_eq!([(); 3].map(|()| file.has_changed()), expected);
+        };
+        looks([false; 3]);
+        fs::write(&path, "12").unwrap();
+        looks([false, true, false]);
+        // Editors put another file in its place, and there may be none for a moment.
+        fs::rename(&path, &other).unwrap();
+        looks([false; 3]);
+        fs::write(&path, "34").unwrap();
+        looks([false, true, false]);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

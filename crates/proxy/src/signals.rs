@@ -1,0 +1,52 @@
+//! The signals that a server is sent. Listened for from the start, so that none is missed.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::notices::{Kind, Notices};
+
+/// What opens log files anew.
+pub(crate) type OnReopen = Box<dyn Fn() + Send + Sync>;
+
+/// The signals to stop, and those that mean something only to some servers and would end the process if
+/// nobody listened.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    user_1: Signal,
+    user_2: Signal,
+    on_reopen: Option<OnReopen>,
+}
+
+impl Signals {
+    pub(crate) fn listen(on_reopen: Option<OnReopen>) -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            user_1: signal(SignalKind::user_defined1())?,
+            user_2: signal(SignalKind::user_defined2())?,
+            on_reopen,
+        })
+    }
+
+    /// The next signal to stop.
+    pub(crate) async fn next(&mut self, notices: &Notices) {
+        loop {
+            let name = tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.user_1.recv() => match &self.on_reopen {
+                    Some(reopen) => {
+                        reopen();
+                        continue;
+                    }
+                    None => "SIGUSR1",
+                },
+                _ = self.user_2.recv() => "SIGUSR2",
+            };
+            let line = format!("{name} has no meaning here yet and is ignored");
+            notices.say(Kind::Server, name, line);
+        }
+    }
+}
