@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::interface::Interface;
 use crate::problem::Problem;
-use crate::{access, configuration, entries, health, metrics, purges, stats};
+use crate::{access, configuration, entries, health, metrics, purges, stats, top};
 
 /// The longest body of a request.
 const LARGEST_BODY: usize = 256 * 1024;
@@ -23,6 +23,8 @@ pub(crate) fn router(interface: &Arc<Interface>) -> Router {
     let guarded = Router::new()
         .route("/v1/purges", get(purges::list).post(purges::purge))
         .route("/v1/stats", get(stats::stats))
+        .route("/v1/top", get(top::urls))
+        .route("/v1/errors", get(top::errors))
         .route("/v1/entries", get(entries::entries))
         .route("/v1/drain", post(drain))
         .route("/v1/config", get(configuration::in_force))

@@ -179,7 +179,7 @@ fn entry(entry: &EntryInfo) -> Value {
 }
 
 /// The url of a key.
-fn location(key: &[u8]) -> Option<String> {
+pub(crate) fn location(key: &[u8]) -> Option<String> {
     let (scheme, host, path, query) = key::url_of(key)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let target = key::join_query(path, query);

@@ -15,6 +15,7 @@ mod problem;
 mod purges;
 mod server;
 mod stats;
+mod top;
 
 pub use access::{Token, TokenError};
 pub use server::Admin;

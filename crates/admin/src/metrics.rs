@@ -65,7 +65,7 @@ fn escaped(label: &str) -> String {
 fn exposition(interface: &Interface) -> String {
     let mut out = Exposition::default();
     let handle = &interface.handle;
-    let counters = &handle.engine().counters;
+    let figures = handle.figures();
     out.gauge("microcache_info", "Which version runs.")
         .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     out.gauge("microcache_uptime_seconds", "Seconds since the start.")
@@ -75,13 +75,13 @@ fn exposition(interface: &Interface) -> String {
         "Client requests by what became of them; each counts once.",
     );
     for outcome in Outcome::ALL {
-        out.sample(&[("outcome", outcome.as_str())], counters.of(outcome));
+        out.sample(&[("outcome", outcome.as_str())], figures.of(outcome));
     }
     out.counter(
         "microcache_origin_requests_total",
         "Requests sent to the origin, refreshes included.",
     )
-    .sample(&[], counters.origin_requests());
+    .sample(&[], figures.origin().requests);
     out.gauge(
         "microcache_fetches",
         "Fetches under way that other requests can wait for.",

@@ -2,59 +2,151 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use microcache_engine::Outcome;
-use microcache_proxy::TierReport;
+use microcache_engine::flight::UnderWay;
 use microcache_proxy::upstream::{GroupSnapshot, ServerSnapshot};
+use microcache_proxy::{
+    FiguresSnapshot, Handle, Latencies, OriginSnapshot, RouteSnapshot, TierReport,
+};
 use serde_json::{Map, Value, json};
 
+use crate::entries::location;
 use crate::interface::Interface;
+
+/// The most fetches that are named.
+const FETCHES: usize = 20;
 
 /// All of it. Counts are since the start.
 pub(crate) async fn stats(State(interface): State<Arc<Interface>>) -> Json<Value> {
+    Json(told(&interface))
+}
+
+fn told(interface: &Interface) -> Value {
     let handle = &interface.handle;
+    let figures = handle.figures();
     let engine = handle.engine();
-    let counts: Vec<_> = Outcome::ALL
-        .iter()
-        .map(|&outcome| (outcome.as_str(), engine.counters.of(outcome)))
-        .collect();
-    let all: u64 = counts.iter().map(|(_, count)| count).sum();
-    let mut requests: Map<_, _> = counts
-        .into_iter()
-        .map(|(outcome, count)| (outcome.to_owned(), json!(count)))
-        .collect();
-    requests.insert("total".to_owned(), json!(all));
-    let memory = engine.cache.memory_stats();
-    let taken = handle.connections();
-    Json(json!({
+    let origin = figures.origin();
+    json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "uptime_seconds": interface.started.elapsed().as_secs(),
         "draining": handle.is_draining(),
-        "requests": requests,
-        "origin": { "requests": engine.counters.origin_requests() },
-        "fetches": { "under_way": engine.cache.fetches() },
-        "memory": {
-            "keys": memory.keys,
-            "bytes": memory.bytes,
-            "capacity": memory.capacity,
-            "evicted": memory.evicted,
-            "refused": memory.refused,
-        },
+        "requests": requests(|outcome| figures.of(outcome), figures.requests()),
+        "bytes_sent": figures.bytes(),
+        "hit_microseconds": latency(&figures.hits()),
+        "origin": origin_of(&origin),
+        "saved": saved(figures.fetches_avoided(), figures.origin_time_avoided()),
+        "fetches": fetches(handle),
+        "routes": figures.routes.iter().map(route).collect::<Vec<_>>(),
+        "memory": memory(handle),
         "tiers": engine.cache.tier_reports().iter().map(tier).collect::<Vec<_>>(),
-        "upstreams": handle.upstreams().iter().map(upstream).collect::<Vec<_>>(),
-        "connections": {
-            "open": taken.connections,
-            "idle": taken.idle,
-            "max": taken.max_connections,
-            "tunnels": taken.tunnels,
-            "max_tunnels": taken.max_tunnels,
-        },
+        "upstreams": upstreams(handle, &figures),
+        "connections": connections(handle),
         "purges": { "live": engine.cache.live_rules() },
         "admin": { "refused": interface.refused.load(Ordering::Relaxed) },
-    }))
+    })
+}
+
+fn requests(of: impl Fn(Outcome) -> u64, total: u64) -> Value {
+    let counts = Outcome::ALL.iter();
+    let mut requests: Map<_, _> = counts
+        .map(|&outcome| (outcome.as_str().to_owned(), json!(of(outcome))))
+        .collect();
+    requests.insert("total".to_owned(), json!(total));
+    requests.into()
+}
+
+fn route(route: &RouteSnapshot) -> Value {
+    json!({
+        "name": route.name,
+        "requests": requests(|outcome| route.of(outcome), route.requests()),
+        "bytes_sent": route.bytes,
+        "hit_microseconds": latency(&route.hits),
+        "origin": origin_of(&route.origin),
+        "saved": saved(route.fetches_avoided(), route.origin_time_avoided()),
+    })
+}
+
+fn origin_of(origin: &OriginSnapshot) -> Value {
+    json!({
+        "requests": origin.requests,
+        "refreshes": origin.refreshes,
+        "failures": origin.failures,
+        "responses": statuses(origin.statuses),
+        "bytes_received": origin.bytes,
+        "first_byte_microseconds": latency(&origin.first_byte),
+        "whole_microseconds": latency(&origin.whole),
+    })
+}
+
+fn statuses(counts: [u64; 5]) -> Value {
+    let [informed, good, redirected, refused, failed] = counts;
+    json!({"1xx": informed, "2xx": good, "3xx": redirected, "4xx": refused, "5xx": failed})
+}
+
+/// In microseconds; nothing but the count where nothing was timed.
+fn latency(times: &Latencies) -> Value {
+    let of = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e6);
+    json!({
+        "count": times.count(),
+        "mean": of(times.mean()),
+        "p50": of(times.longest_of(500)),
+        "p90": of(times.longest_of(900)),
+        "p99": of(times.longest_of(990)),
+        "p999": of(times.longest_of(999)),
+    })
+}
+
+fn saved(fetches: u64, time: Duration) -> Value {
+    json!({ "fetches": fetches, "origin_seconds": time.as_secs_f64() })
+}
+
+fn fetches(handle: &Handle) -> Value {
+    let engine = handle.engine();
+    let cache = &engine.cache;
+    let (most_wanted, waiting) = cache.most_wanted(FETCHES);
+    json!({
+        "under_way": cache.fetches(),
+        "waiting": waiting,
+        "most_wanted": most_wanted.iter().map(fetch).collect::<Vec<_>>(),
+    })
+}
+
+fn fetch(fetch: &UnderWay) -> Value {
+    json!({
+        "url": location(&fetch.key),
+        "age_seconds": fetch.age.as_secs_f64(),
+        "waiting": fetch.waiting,
+        "refresh": fetch.is_refresh,
+    })
+}
+
+fn memory(handle: &Handle) -> Value {
+    let memory = handle.engine().cache.memory_stats();
+    json!({
+        "keys": memory.keys,
+        "bytes": memory.bytes,
+        "capacity": memory.capacity,
+        "evicted": memory.evicted,
+        "refused": memory.refused,
+    })
+}
+
+fn connections(handle: &Handle) -> Value {
+    let taken = handle.connections();
+    json!({
+        "open": taken.connections,
+        "idle": taken.idle,
+        "max": taken.max_connections,
+        "accepted": taken.accepted,
+        "dismissed": taken.dismissed,
+        "tunnels": taken.tunnels,
+        "max_tunnels": taken.max_tunnels,
+    })
 }
 
 fn tier(report: &TierReport) -> Value {
@@ -81,16 +173,33 @@ fn tier(report: &TierReport) -> Value {
     })
 }
 
-fn upstream(group: &GroupSnapshot) -> Value {
-    json!({
-        "name": group.name,
-        "active": group.active,
-        "queued": group.queued,
-        "servers": group.servers.iter().map(server).collect::<Vec<_>>(),
-    })
+fn upstreams(handle: &Handle, figures: &FiguresSnapshot) -> Vec<Value> {
+    let none = OriginSnapshot::default();
+    let told = |group: &GroupSnapshot| {
+        let known = figures.upstreams.iter();
+        let origin = known
+            .into_iter()
+            .find(|(name, _)| *name == group.name)
+            .map_or(&none, |(_, origin)| origin);
+        json!({
+            "name": group.name,
+            "active": group.active,
+            "max_active": group.max_active,
+            "queued": group.queued,
+            "max_queued": group.max_queued,
+            "origin": origin_of(origin),
+            "servers": group.servers.iter().map(server).collect::<Vec<_>>(),
+        })
+    };
+    handle.upstreams().iter().map(told).collect()
 }
 
 fn server(server: &ServerSnapshot) -> Value {
+    let record = &server.standing.record;
+    let mean = |sum: Duration, count: u64| {
+        let count = u32::try_from(count).ok().filter(|&count| count > 0)?;
+        Some((sum / count).as_secs_f64() * 1e6)
+    };
     json!({
         "host": server.settings.host,
         "port": server.settings.port,
@@ -101,5 +210,17 @@ fn server(server: &ServerSnapshot) -> Value {
         "idle_connections": server.idle,
         "requests": server.standing.requests,
         "failures": server.standing.failures,
+        "responses": statuses(record.statuses),
+        "bytes_sent": record.sent,
+        "bytes_received": record.received,
+        "first_byte_microseconds": mean(record.first_byte, record.answers()),
+        "whole_microseconds": mean(record.whole, record.timed),
+        "outages": record.outages,
+        "downtime_seconds": record.downtime.as_secs_f64(),
+        "health": {
+            "checks": record.checks,
+            "failed": record.failed_checks,
+            "last_passed": record.last_check,
+        },
     })
 }

@@ -16,7 +16,7 @@ use crate::failure::NoResponse;
 use crate::keep::{complete, judge};
 use crate::lead::fill_fields;
 use crate::message::{Incoming, Response};
-use crate::origin::{OriginError, OriginRequest, OriginResponse, Urgency};
+use crate::origin::{OriginError, OriginRequest, OriginResponse, RouteId, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::passed_on;
 use crate::serve::{Alone, Engine, Route, WhyAsked};
@@ -71,11 +71,10 @@ impl Engine {
         if fills {
             (outgoing, _) = fill_fields(&outgoing, None, &route.rules);
         }
-        let request = request(&mut incoming, outgoing);
+        let request = request(&mut incoming, outgoing, route.id);
         // From now on a purge of the key is noticed.
         let lone = key.as_ref().filter(|_| fills);
         let lone = lone.map(|key| self.cache.begin_alone(key));
-        self.counters.count_origin_request();
         let answer = route.origin.fetch(request).await;
         if let Some(failure) = failure(&answer)
             && let Some(key) = &key
@@ -214,7 +213,7 @@ impl Engine {
     }
 }
 
-fn request(incoming: &mut Incoming, fields: FieldsBuf) -> OriginRequest {
+fn request(incoming: &mut Incoming, fields: FieldsBuf, route: RouteId) -> OriginRequest {
     OriginRequest {
         method: incoming.method.clone(),
         scheme: incoming.scheme,
@@ -227,6 +226,7 @@ fn request(incoming: &mut Incoming, fields: FieldsBuf) -> OriginRequest {
         interim: incoming.interim.take(),
         urgency: Urgency::Client,
         client: incoming.client.clone(),
+        route,
     }
 }
 

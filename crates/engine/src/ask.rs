@@ -36,8 +36,7 @@ impl Engine {
         question: Question,
         mut incoming: Incoming,
     ) -> Result<Response, NoResponse> {
-        let engine = Arc::clone(&self);
-        let answer = match question {
+        match question {
             Question::Alone(question) => {
                 if question.key.is_some() {
                     self.tell_what_is_keyed(question.why.route, &mut incoming);
@@ -48,10 +47,7 @@ impl Engine {
                 self.tell_what_is_keyed(question.why.route, &mut incoming);
                 self.ask_together(question, incoming).await
             }
-        };
-        let outcome = answer.as_ref().map(|response| response.outcome);
-        engine.counters.count(outcome.unwrap_or(Outcome::Error));
-        answer
+        }
     }
 
     /// Leads the fetch that others want too, or waits for it. If that comes to nothing for this request,
@@ -118,17 +114,9 @@ impl Engine {
         self.alone_or_stale(Alone { why, key }, incoming).await
     }
 
-    /// What [`Engine::serve`] says by now. The request is counted when it is answered.
+    /// What [`Engine::serve`] says by now.
     fn look_once_more(&self, incoming: &Incoming) -> Served {
-        let served = self.serve(&incoming.as_request(), self.clock.now());
-        match &served {
-            Served::Now(response) | Served::NowAndRefresh(response, _) => {
-                self.counters.take_back(response.outcome);
-            }
-            Served::Failed(_) => self.counters.take_back(Outcome::Error),
-            Served::Ask(_) => {}
-        }
-        served
+        self.serve(&incoming.as_request(), self.clock.now())
     }
 
     /// Leads the fetch of what is wanted. `None` if the whole is too large to be kept, and the client

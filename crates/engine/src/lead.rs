@@ -191,8 +191,8 @@ impl Engine {
                 interim: fetch.incoming.interim.clone(),
                 urgency: fetch.urgency.clone(),
                 client: None,
+                route: route.id,
             };
-            self.counters.count_origin_request();
             let response = route.origin.fetch(request).await?;
             if response.status != 304 {
                 return Ok(Answered::Whole(response));

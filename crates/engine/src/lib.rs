@@ -36,7 +36,7 @@ pub use fill::FillReader;
 pub use interim::{Interim, Interims};
 pub use message::{Incoming, Request, Response};
 pub use origin::{
-    BoxFuture, Duplex, Origin, OriginError, OriginRequest, OriginResponse, Tunnel, Urgency,
+    BoxFuture, Duplex, Origin, OriginError, OriginRequest, OriginResponse, RouteId, Tunnel, Urgency,
 };
-pub use outcome::{Counters, Outcome};
+pub use outcome::Outcome;
 pub use serve::{Engine, Question, Refresh, Route, RouteFound, Served, Settings};

@@ -41,7 +41,13 @@ pub struct OriginRequest {
     /// The connection of the only client that the answer is for. A request that is sent for others
     /// too, or for nobody, has none.
     pub client: Option<Arc<ClientConnection>>,
+    /// Which route it is for.
+    pub route: RouteId,
 }
+
+/// A route as whoever counts knows it, also when there are others by then. Zero is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteId(pub u16);
 
 /// Who is waiting for the origin's answer.
 #[derive(Clone, Debug)]

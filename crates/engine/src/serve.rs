@@ -20,14 +20,16 @@ use crate::clock::Clock;
 use crate::failure::NoResponse;
 use crate::fill::Budget;
 use crate::message::{Request, Response};
-use crate::origin::Origin;
-use crate::outcome::{Counters, Outcome};
+use crate::origin::{Origin, RouteId};
+use crate::outcome::Outcome;
 use crate::respond::Reusable;
 
 /// What the operator says for some requests.
 pub struct Route {
     /// How logs call it.
     pub name: String,
+    /// How whoever counts knows it.
+    pub id: RouteId,
     /// The caching rules.
     pub rules: Rules,
     /// Nothing on this route is looked up or stored.
@@ -88,8 +90,6 @@ pub struct Engine {
     pub(crate) settings: Settings,
     pub(crate) routes: Vec<Route>,
     find: FindRoute,
-    /// What became of the requests.
-    pub counters: Arc<Counters>,
     /// The time.
     pub clock: Clock,
 }
@@ -179,7 +179,6 @@ impl Engine {
             settings,
             routes,
             find,
-            counters: Arc::new(Counters::new()),
             clock,
         }
     }
@@ -197,14 +196,27 @@ impl Engine {
             settings,
             routes,
             find,
-            counters: Arc::clone(&self.counters),
             clock: self.clock,
         }
     }
 
     /// Answers a request from memory, or says what to ask the origin.
     pub fn serve(&self, request: &Request<'_>, now: Time) -> Served {
-        let found = (self.find)(request);
+        self.serve_on(self.find(request), request, now)
+    }
+
+    /// The route that a request takes.
+    pub fn find(&self, request: &Request<'_>) -> RouteFound {
+        (self.find)(request)
+    }
+
+    /// How whoever counts knows a route.
+    pub fn id_of(&self, found: RouteFound) -> RouteId {
+        self.routes[found.route].id
+    }
+
+    /// The same on the route that was found.
+    pub fn serve_on(&self, found: RouteFound, request: &Request<'_>, now: Time) -> Served {
         let route = &self.routes[found.route];
         let facts = facts_of(request, &route.rules);
         let pass = |forward, detail| {
@@ -237,7 +249,6 @@ impl Engine {
         let (known, forward) = match known {
             Known::Response(hit) => match reuse(&hit.lifetime, &facts, now) {
                 Reuse::Fresh => {
-                    self.counters.count(Outcome::Hit);
                     return Served::Now(answer(hit, request, &facts, now, Outcome::Hit));
                 }
                 Reuse::Stale => {
@@ -293,13 +304,11 @@ impl Engine {
             && !matches!(known, Known::Response(_))
             && let Some(response) = self.answer_without_waiting(look, now)
         {
-            self.counters.count(response.outcome);
             return Served::Now(response);
         }
 
         // 5. The origin has to be asked: together with everyone who wants the same, or alone.
         if facts.only_if_cached() {
-            self.counters.count(Outcome::Error);
             return Served::Failed(NoResponse::new(Failure::OnlyIfCached, forward));
         }
         let why = WhyAsked {
@@ -340,7 +349,6 @@ impl Engine {
         facts: &RequestFacts,
         now: Time,
     ) -> Served {
-        self.counters.count(Outcome::Stale);
         if !hit.claim_refresh(now, self.settings.refresh_pause) {
             return Served::Now(answer(hit, request, facts, now, Outcome::Stale));
         }

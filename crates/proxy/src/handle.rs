@@ -6,6 +6,7 @@ use microcache_engine::Engine;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Config;
+use crate::figures::{FiguresSnapshot, Measure, RecentError, TopUrls};
 use crate::in_force::{InForce, Life};
 use crate::reload::{Asked, NotReloaded, Reloaded};
 use crate::room::Taken;
@@ -49,6 +50,21 @@ impl Handle {
     pub fn upstreams(&self) -> Vec<GroupSnapshot> {
         let groups = self.in_force().groups;
         groups.iter().map(|group| group.snapshot()).collect()
+    }
+
+    /// What was done, in numbers.
+    pub fn figures(&self) -> FiguresSnapshot {
+        self.in_force().shared.figures.snapshot()
+    }
+
+    /// The urls that there is most of, by a measure.
+    pub fn top(&self, measure: Measure, limit: usize) -> TopUrls {
+        self.in_force().shared.figures.top(measure, limit)
+    }
+
+    /// What went wrong lately, the latest first.
+    pub fn errors(&self, limit: usize) -> Vec<RecentError> {
+        self.in_force().shared.figures.errors(limit)
     }
 
     /// What clients have taken of the room there is for them.

@@ -42,15 +42,14 @@ impl InForce {
         tiers: Tiers,
         notices: Notices,
     ) -> (Shared, Arc<[Arc<Group>]>) {
+        let figures = Arc::default();
         let groups: Arc<[_]> = config
             .upstreams
             .iter()
-            .map(|settings| Group::start(settings.clone(), notices.clone()))
+            .map(|settings| Group::start(settings.clone(), notices.clone(), &figures))
             .collect();
-        (
-            Shared::before(&origins(&groups), config, tiers, notices),
-            groups,
-        )
+        let shared = Shared::before(&origins(&groups), config, tiers, notices, figures);
+        (shared, groups)
     }
 
     /// The same with another configuration. Groups of which nothing is said anew go on as they are; the
@@ -67,7 +66,10 @@ impl InForce {
                 match before {
                     Some(before) if before.settings() == settings => Arc::clone(before),
                     Some(before) => before.succeeded_by(settings.clone()),
-                    None => Group::start(settings.clone(), self.shared.notices.clone()),
+                    None => {
+                        let notices = self.shared.notices.clone();
+                        Group::start(settings.clone(), notices, &self.shared.figures)
+                    }
                 }
             })
             .collect();

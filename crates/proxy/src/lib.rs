@@ -4,6 +4,7 @@ pub mod config;
 mod connection;
 mod connections;
 mod descriptors;
+mod figures;
 pub mod h1;
 mod handle;
 mod in_force;
@@ -20,6 +21,10 @@ mod tiers;
 pub mod upstream;
 mod watch;
 
+pub use figures::{
+    Amount, ErrorKind, FiguresSnapshot, Latencies, Measure, OriginSnapshot, RecentError,
+    RouteSnapshot, SAMPLED_ONE_IN, TopUrl, TopUrls,
+};
 pub use handle::Handle;
 pub use microcache_store::TierReport;
 pub use notices::{Kind, Notices};

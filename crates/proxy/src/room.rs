@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use microcache_engine::{Body, Clock, Response};
@@ -43,6 +43,8 @@ pub(crate) struct Room {
     descriptors: Seats,
     tunnels: Seats,
     threads: Mutex<Vec<Arc<Connections>>>,
+    accepted: AtomicU64,
+    dismissed: AtomicU64,
     notices: Notices,
 }
 
@@ -104,6 +106,10 @@ pub struct Taken {
     pub idle: usize,
     /// The most connections at a time.
     pub max_connections: usize,
+    /// Connections that were accepted, since the start.
+    pub accepted: u64,
+    /// Connections that were closed while they waited for a request, to make room.
+    pub dismissed: u64,
     /// Tunnels and event streams.
     pub tunnels: usize,
     /// The most of those at a time.
@@ -152,6 +158,8 @@ impl Room {
             descriptors: Seats::new(descriptors),
             tunnels: Seats::new(tunnels),
             threads: Mutex::default(),
+            accepted: AtomicU64::new(0),
+            dismissed: AtomicU64::new(0),
             notices,
         }
     }
@@ -179,6 +187,8 @@ impl Room {
             connections: self.connections.taken(),
             idle,
             max_connections: self.connections.all(),
+            accepted: self.accepted.load(Ordering::Relaxed),
+            dismissed: self.dismissed.load(Ordering::Relaxed),
             tunnels: self.tunnels.taken(),
             max_tunnels: self.tunnels.all(),
         }
@@ -192,6 +202,7 @@ impl Room {
     /// A place for a connection that was accepted. Without one, somebody else's is taken; if all
     /// have requests, it waits for the first of them that has not.
     pub(crate) async fn place(&self, clock: &Clock) -> Option<Place> {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
         if let Some(place) = self.free_place() {
             return Some(place);
         }
@@ -276,7 +287,9 @@ impl Room {
         let may_go = |idle: &Idle| idle.answered || now.since(idle.since) >= GIVES_WAY_AFTER;
         idle.retain(|idle| network(idle.address) == from && may_go(idle));
         idle.sort_unstable_by_key(|idle| idle.since);
-        idle.iter().filter(|idle| idle.close()).take(share).count()
+        let closed = idle.iter().filter(|idle| idle.close()).take(share).count();
+        self.dismissed.fetch_add(closed as u64, Ordering::Relaxed);
+        closed
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread;
 
-use microcache_engine::{Engine, Outcome};
+use microcache_engine::Outcome;
 use microcache_store::TierReport;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -256,7 +256,7 @@ impl Started {
             shared.notices.say(Kind::Server, "", line);
         }
         shared.notices.settle();
-        Ok(Some(summary(engine)))
+        Ok(Some(summary(shared)))
     }
 }
 
@@ -340,14 +340,15 @@ fn serve_thread(
 /// Threads of each serving thread that may wait for the disk.
 const FILE_THREADS: usize = 16;
 
-fn summary(engine: &Engine) -> Summary {
+fn summary(shared: &Shared) -> Summary {
+    let (engine, figures) = (&shared.engine, shared.figures.snapshot());
     let memory = engine.cache.memory_stats();
     Summary {
         outcomes: Outcome::ALL
             .iter()
-            .map(|&outcome| (outcome.as_str(), engine.counters.of(outcome)))
+            .map(|&outcome| (outcome.as_str(), figures.of(outcome)))
             .collect(),
-        origin_requests: engine.counters.origin_requests(),
+        origin_requests: figures.origin().requests,
         evicted: memory.evicted,
         refused: memory.refused,
         tiers: engine.cache.tier_reports(),

@@ -13,6 +13,7 @@ use microcache_store::{MemoryLimits, Tiers};
 
 use crate::config::{Cidr, ClientTimeouts, Config};
 use crate::descriptors;
+use crate::figures::Figures;
 use crate::h1::Limits as HeadLimits;
 use crate::in_force::{InForce, Life};
 use crate::lent::Lent;
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) room: Arc<Room>,
     pub(crate) lent: Lent,
     pub(crate) notices: Notices,
+    pub(crate) figures: Arc<Figures>,
     /// Who has said that the visitor came by TLS, and was not believed.
     pub(crate) strangers: Arc<Strangers>,
     /// Who is told of each request when it is over.
@@ -61,9 +63,10 @@ impl Shared {
         config: &Config,
         tiers: Tiers,
         notices: Notices,
+        figures: Arc<Figures>,
     ) -> Self {
         let object = (config.memory / LARGEST_SHARE).max(tiers.largest());
-        let (routes, find) = routes(config, origins, object);
+        let (routes, find) = routes(config, origins, object, &figures);
         Self {
             engine: Arc::new(Engine::new(settings(config), routes, find, tiers)),
             head_limits: head_limits(config),
@@ -81,6 +84,7 @@ impl Shared {
             )),
             lent: Lent::new(fill_memory(config), slow_reader_timeout(config)),
             notices,
+            figures,
             strangers: Arc::default(),
             on_finished: None,
             life: Arc::default(),
@@ -91,7 +95,7 @@ impl Shared {
     /// The same cache, connections and room with another configuration, before these origins.
     pub(crate) fn renewed(&self, origins: &[Arc<dyn Origin>], config: &Config) -> Self {
         let object = (config.memory / LARGEST_SHARE).max(self.engine.cache.largest_behind());
-        let (routes, find) = routes(config, origins, object);
+        let (routes, find) = routes(config, origins, object, &self.figures);
         self.room.rebound(
             descriptors::for_clients(config),
             config.limits.max_connections,
@@ -111,6 +115,7 @@ impl Shared {
                 .lent
                 .renewed(fill_memory(config), slow_reader_timeout(config)),
             notices: self.notices.clone(),
+            figures: Arc::clone(&self.figures),
             strangers: Arc::clone(&self.strangers),
             on_finished: self.on_finished.clone(),
             life: Arc::clone(&self.life),
@@ -202,12 +207,18 @@ pub(crate) fn settings(config: &Config) -> Settings {
 
 /// The routes to these origins, and what finds the one that a request takes. Bodies of more than `object`
 /// bytes are kept only where a route says so.
-fn routes(config: &Config, origins: &[Arc<dyn Origin>], object: u64) -> (Vec<Route>, FindRoute) {
+fn routes(
+    config: &Config,
+    origins: &[Arc<dyn Origin>],
+    object: u64,
+    figures: &Figures,
+) -> (Vec<Route>, FindRoute) {
     let routes = config
         .routes
         .iter()
         .map(|route| Route {
             name: route.name.clone(),
+            id: figures.route(&route.name),
             rules: route.rules.clone(),
             pass: route.pass,
             collapse: route.collapse,

@@ -1,5 +1,6 @@
 //! One fetch per key: who leads, who waits, who is told what.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::future::Future;
 use std::hash::BuildHasher;
@@ -7,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
@@ -184,6 +186,19 @@ struct FlightState {
     answers: Option<Bytes>,
 }
 
+/// A fetch that is under way.
+#[derive(Clone, Debug)]
+pub struct UnderWay {
+    /// What is fetched.
+    pub key: Key,
+    /// For how long it has been.
+    pub age: Duration,
+    /// How many others wait for it.
+    pub waiting: usize,
+    /// A stale copy is the answer meanwhile.
+    pub is_refresh: bool,
+}
+
 /// What a request that wants to fetch is told.
 pub enum Role {
     /// Go and fetch; the others wait for you.
@@ -292,6 +307,29 @@ impl Flights {
     /// Fetches under way that others can wait for.
     pub fn under_way(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().joinable).sum()
+    }
+
+    /// Those of them that most wait for, and of those the oldest; and how many wait for any.
+    pub fn most_wanted(&self, limit: usize) -> (Vec<UnderWay>, usize) {
+        let now = Instant::now();
+        let mut all = Vec::new();
+        let mut waiting = 0;
+        for shard in &self.shards {
+            let shard = shard.lock();
+            for (key, flight) in shard.each() {
+                let waiters = flight.state.lock().waiters.taken();
+                waiting += waiters;
+                all.push(UnderWay {
+                    key: Arc::clone(key),
+                    age: now.saturating_duration_since(flight.began),
+                    waiting: waiters,
+                    is_refresh: flight.is_refresh,
+                });
+            }
+        }
+        all.sort_by_key(|fetch| Reverse((fetch.waiting, fetch.age)));
+        all.truncate(limit);
+        (all, waiting)
     }
 
     /// The fetch to join. One that began before a purge of what it brings, as far as that is known, is
@@ -496,6 +534,13 @@ impl Drop for Leader {
 }
 
 impl Shard {
+    /// The fetches that can be joined.
+    fn each(&self) -> impl Iterator<Item = (&Key, &Arc<Flight>)> {
+        let all = self.keys.iter();
+        all.flat_map(|(key, flights)| flights.iter().map(move |flight| (key, flight)))
+            .filter(|(_, flight)| flight.can_be_joined())
+    }
+
     fn joinable(&self, key: &[u8], selection: &[u8]) -> Option<&Arc<Flight>> {
         self.keys
             .get(key)?

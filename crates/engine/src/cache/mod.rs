@@ -55,7 +55,7 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use changes::Changes;
-use flight::{FlightLimits, Flights};
+use flight::{FlightLimits, Flights, UnderWay};
 use oversized::Oversized;
 use purges::Purges;
 use rules::Rules;
@@ -123,6 +123,11 @@ impl Cache {
     /// Fetches under way that others can wait for.
     pub fn fetches(&self) -> usize {
         self.flights.under_way()
+    }
+
+    /// The fetches that most wait for, and how many wait for any.
+    pub fn most_wanted(&self, limit: usize) -> (Vec<UnderWay>, usize) {
+        self.flights.most_wanted(limit)
     }
 
     /// What the tiers have done and say of themselves.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::flight::FlightLimits;
-use microcache_engine::{Body, Engine, Incoming, Origin, Request, Route, RouteFound, Settings};
+use microcache_engine::{
+    Body, Engine, Incoming, Origin, Request, Route, RouteFound, RouteId, Settings,
+};
 use microcache_policy::{FieldsBuf, Rules, Scheme};
 use microcache_store::{MemoryLimits, Tiers};
 
@@ -39,6 +41,7 @@ pub(crate) fn settings() -> Settings {
 pub(crate) fn route(origin: Arc<dyn Origin>, rules: Rules) -> Route {
     Route {
         name: "all".to_owned(),
+        id: RouteId::default(),
         rules,
         pass: false,
         collapse: true,

@@ -71,7 +71,7 @@ pub(super) fn stats(told: &Value) -> String {
 }
 
 fn of_requests(requests: &Value) -> Vec<String> {
-    const OUTCOMES: [&str; 7] = [
+    const OUTCOMES: [&str; 8] = [
         "hit",
         "stale",
         "revalidated",
@@ -79,6 +79,7 @@ fn of_requests(requests: &Value) -> Vec<String> {
         "collapsed",
         "pass",
         "error",
+        "left",
     ];
     let outcomes: Vec<_> = OUTCOMES
         .iter()

@@ -443,6 +443,7 @@ fn check_schema(description: &Value, schema: &Value, value: &Value, place: &str)
                 kinds.any(|kind| is_of(kind, value))
             }
             ("const", wanted) => value == wanted,
+            ("enum", Value::Array(values)) => values.contains(value),
             ("minimum", wanted) => value.is_null() || value.as_f64() >= wanted.as_f64(),
             ("maxItems", wanted) => {
                 value.as_array().map(|list| list.len() as u64) <= wanted.as_u64()
@@ -546,7 +547,7 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     check_described(&description, &paths["/v1/reload"]["post"], &refused);
     let drained = operator.ask("POST", "/v1/drain", None);
     check_described(&description, &paths["/v1/drain"]["post"], &drained);
-    assert_eq!(asked, 10);
+    assert_eq!(asked, 12);
     drop(proxy);
     std::fs::remove_dir_all(&directory).expect("removed");
 }

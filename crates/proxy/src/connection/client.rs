@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use microcache_engine::{Body, BodyError, Counters, Frame, Interim, Outcome, Response};
+use microcache_engine::{Body, BodyError, Frame, Interim, Response};
 use microcache_policy::Time;
 use tokio::net::tcp::WriteHalf;
 use tokio::time::timeout;
@@ -45,7 +45,6 @@ pub(super) struct Client<'a> {
     pub(super) asked: Asked,
     stall: Duration,
     watch: &'a Watch,
-    counters: &'a Counters,
 }
 
 impl<'a> Client<'a> {
@@ -54,14 +53,12 @@ impl<'a> Client<'a> {
         asked: Asked,
         stall: Duration,
         watch: &'a Watch,
-        counters: &'a Counters,
     ) -> Self {
         Self {
             writer,
             asked,
             stall,
             watch,
-            counters,
         }
     }
 
@@ -108,7 +105,6 @@ impl<'a> Client<'a> {
     ) -> std::io::Result<Ended> {
         let ending = ending(&response, self.asked);
         let mut ended = is_bodiless(&response, self.asked);
-        let outcome = response.outcome;
         let small = match &response.body {
             Body::Full(whole) if whole.len() <= COPY && !ended => whole.clone(),
             _ => Bytes::new(),
@@ -147,7 +143,7 @@ impl<'a> Client<'a> {
             }
             ended = match push_frame(&mut output, frame, ending) {
                 Ok(more) => !more,
-                Err(_) if nothing_sent => return self.broke_off(outcome, account, now).await,
+                Err(_) if nothing_sent => return self.broke_off(account, now).await,
                 Err(error) => return Err(error),
             };
             if output.len() >= PART {
@@ -174,14 +170,8 @@ impl<'a> Client<'a> {
     }
 
     /// The answer of the origin turned out to be broken before any of it was sent on.
-    async fn broke_off(
-        &mut self,
-        outcome: Outcome,
-        account: &mut Account,
-        now: Time,
-    ) -> std::io::Result<Ended> {
+    async fn broke_off(&mut self, account: &mut Account, now: Time) -> std::io::Result<Ended> {
         let page = pages::broke_off(now);
-        self.counters.count_instead(page.outcome, outcome);
         account.answered(&page, now);
         if !self.asked.head_only {
             account.sent(page.length.unwrap_or_default());

@@ -31,12 +31,12 @@ impl Connection {
         let body_complete = AtomicBool::new(pump.is_none());
         let watch = Watch::default();
         let shared = &self.session.shared;
-        let (timeouts, counters) = (shared.timeouts, &shared.engine.counters);
+        let timeouts = shared.timeouts;
         // It outlives what is sent here: a tunnel is a part of the request.
         let mut account;
         let (tunnel, _held) = {
             let (reader, writer) = self.stream.split();
-            let mut client = Client::new(writer, pending.asked, timeouts.write, &watch, counters);
+            let mut client = Client::new(writer, pending.asked, timeouts.write, &watch);
             if client.send(pending.unsent).await.is_err() {
                 return false;
             }

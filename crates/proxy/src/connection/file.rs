@@ -33,9 +33,9 @@ impl Connection {
         let now = shared.engine.clock.now();
         let nothing_to_read = AtomicBool::new(true);
         let (reader, writer) = self.stream.split();
-        let (timeouts, counters) = (shared.timeouts, &shared.engine.counters);
+        let timeouts = shared.timeouts;
         let watch = Watch::default();
-        let mut client = Client::new(writer, asked, timeouts.write, &watch, counters);
+        let mut client = Client::new(writer, asked, timeouts.write, &watch);
         let reading = ReadSide {
             reader,
             watch: &watch,

@@ -2,16 +2,18 @@
 
 use std::borrow::Cow;
 use std::task::Context;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::Method;
-use microcache_engine::{Body, Response};
+use microcache_engine::{Body, Response, RouteId};
 use microcache_policy::{Time, upgrade};
 
 use super::head::{Asked, Ending, ending, write_head};
 use super::pending::Pending;
 use super::send::{self, Output};
 use super::{AfterSend, COPY, Connection, FileAnswer, Next};
+use crate::figures;
 use crate::h1::{BadRequest, Framing, RequestHead, Target, parse_request, split_target};
 use crate::session::{Head, Reply};
 
@@ -38,6 +40,8 @@ impl Connection {
     ) -> (usize, Option<Next>) {
         self.session.catch_up();
         let now = *read_at.insert(self.session.shared.engine.clock.now());
+        let began = figures::is_next().then(Instant::now);
+        let mut timed = None;
         let mut used = 0;
         let mut next = None;
         while next.is_none() && used < input.len() {
@@ -48,7 +52,7 @@ impl Connection {
                 Ok(Some((head, length))) => {
                     used += length;
                     self.patience.deadline = now.plus(self.session.shared.idle_millis);
-                    next = self.serve_head(cx, head, now, out);
+                    next = self.serve_head(cx, head, now, out, &mut timed);
                 }
             }
             if out.len() > BATCH && next.is_none() {
@@ -68,6 +72,10 @@ impl Connection {
                 (Some(other), Some(_)) => Some(other),
             };
         }
+        if let (Some(began), Some(route)) = (began, timed) {
+            let figures = &self.session.shared.figures;
+            figures.hit_took(route, began.elapsed());
+        }
         (used, next)
     }
 
@@ -77,6 +85,7 @@ impl Connection {
         head: &RequestHead<'_>,
         now: Time,
         out: &mut Vec<u8>,
+        timed: &mut Option<RouteId>,
     ) -> Option<Next> {
         let (host, target) = match self.target(head) {
             Ok(target) => target,
@@ -101,13 +110,17 @@ impl Connection {
             keep_alive: head.keep_alive && !self.session.shared.is_draining(),
         };
         let mut reply = None;
-        self.session.serve(&request, now, &mut reply);
+        let route = self.session.serve(&request, now, &mut reply);
         if let Some(Reply::Now(response)) = &reply {
             // An answer that leaves a request body unread must be the connection's last.
             asked.keep_alive &= !has_body;
             if !matches!(response.body, Body::File(_)) {
-                self.session
-                    .finished(&request, asked.version(), response, now);
+                let is_timed =
+                    self.session
+                        .finished(route, &request, asked.version(), response, now);
+                if is_timed {
+                    *timed = Some(route);
+                }
                 return self.answer(cx, response, asked, out);
             }
         }
@@ -115,7 +128,7 @@ impl Connection {
             Reply::Now(response) => Next::SendFile(Box::new(FileAnswer {
                 account: self
                     .session
-                    .account_of(&request, asked.version(), &response, now),
+                    .account_of(route, &request, asked.version(), &response, now),
                 response,
                 asked,
                 unsent: Output::default(),

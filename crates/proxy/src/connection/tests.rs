@@ -65,6 +65,7 @@ async fn start() -> SocketAddr {
         &config.unwrap(),
         Tiers::default(),
         Notices::default(),
+        Arc::default(),
     ));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -98,9 +98,7 @@ impl Answering {
         let answer = catch_unwind(AssertUnwindSafe(|| self.answer.as_mut().poll(cx)));
         let engine = &self.shared.engine;
         let Ok(answer) = answer else {
-            let page = pages::panicked(engine.clock.now());
-            engine.counters.count(page.outcome);
-            return Poll::Ready(Ok(page));
+            return Poll::Ready(Ok(pages::panicked(engine.clock.now())));
         };
         let page = |failed| pages::failed(&failed, engine.clock.now());
         answer.map(|answer| Ok(answer.unwrap_or_else(page)))
@@ -114,11 +112,7 @@ impl Answering {
         let held = self.shared.room.hold(need, now).await;
         let is_endless = need == Need::Tunnel && held.is_ok();
         let held = held.unwrap_or_else(|TooMany| {
-            let page = pages::too_many_streams(now);
-            engine
-                .counters
-                .count_instead(page.outcome, response.outcome);
-            response = page;
+            response = pages::too_many_streams(now);
             Held::default()
         });
         let mut account = std::mem::take(&mut self.account);

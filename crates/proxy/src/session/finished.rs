@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use http::{Method, Version};
-use microcache_engine::{Body, Outcome, Request, Response};
+use microcache_engine::{Body, Outcome, Request, Response, RouteId};
 use microcache_policy::{CacheStatus, Time};
 
 use super::{OwnedHead, Peer};
+use crate::figures::{Measure, Named};
 use crate::shared::Shared;
 
 /// Who wants to know of each request when it is over.
@@ -50,20 +51,15 @@ impl<'a> Finished<'a> {
         request: &Request<'a>,
         version: Version,
         response: &Response,
+        bytes: u64,
         now: Time,
     ) -> Self {
-        let content = match &response.body {
-            _ if *request.method == Method::HEAD => 0,
-            Body::Stored(hit) => hit.body.len(),
-            Body::Full(bytes) => bytes.len() as u64,
-            _ => 0,
-        };
         Self {
             address: request.address,
             request: Some(*request),
             version,
             answer: Some(FinalResponse::of(response, now)),
-            bytes: content,
+            bytes,
             began: now,
             ended: now,
         }
@@ -83,6 +79,16 @@ impl<'a> Finished<'a> {
     }
 }
 
+/// How much content goes with an answer that has a whole body.
+pub(super) fn content_length(request: &Request<'_>, response: &Response) -> u64 {
+    match &response.body {
+        _ if *request.method == Method::HEAD => 0,
+        Body::Stored(hit) => hit.body.len(),
+        Body::Full(bytes) => bytes.len() as u64,
+        _ => 0,
+    }
+}
+
 impl FinalResponse {
     fn of(response: &Response, at: Time) -> Self {
         Self {
@@ -94,13 +100,14 @@ impl FinalResponse {
     }
 }
 
-/// A request that takes longer. When it is dropped the request is over, however it ended: that is
-/// told once. Empty if nobody wants to know.
+/// A request that takes longer. It is counted when it is answered; when it is dropped the request is
+/// over, however it ended: that is told once. Empty only where it was handed on.
 #[derive(Default)]
 pub(crate) struct Account(Option<Box<Open>>);
 
 struct Open {
     shared: Arc<Shared>,
+    route: RouteId,
     head: OwnedHead,
     peer: Peer,
     version: Version,
@@ -112,28 +119,36 @@ struct Open {
 impl Account {
     pub(super) fn open(
         shared: &Arc<Shared>,
-        of: impl FnOnce() -> (OwnedHead, Peer),
+        route: RouteId,
+        head: OwnedHead,
+        peer: Peer,
         version: Version,
         began: Time,
     ) -> Self {
-        Self(shared.on_finished.as_ref().map(|_| {
-            let (head, peer) = of();
-            Box::new(Open {
-                shared: Arc::clone(shared),
-                head,
-                peer,
-                version,
-                answer: None,
-                bytes: 0,
-                began,
-            })
-        }))
+        Self(Some(Box::new(Open {
+            shared: Arc::clone(shared),
+            route,
+            head,
+            peer,
+            version,
+            answer: None,
+            bytes: 0,
+            began,
+        })))
     }
 
     /// The request has this answer; the last one counts.
     pub(crate) fn answered(&mut self, response: &Response, now: Time) {
-        if let Some(open) = &mut self.0 {
-            open.answer = Some(FinalResponse::of(response, now));
+        let Some(open) = &mut self.0 else {
+            return;
+        };
+        let (figures, outcome) = (&open.shared.figures, response.outcome);
+        match open.answer.replace(FinalResponse::of(response, now)) {
+            None => figures.count(open.route, outcome),
+            Some(before) => figures.count_instead(open.route, outcome, before.outcome),
+        }
+        if outcome == Outcome::Error {
+            figures.answered_error(open.route, Some(open.named()), response, now);
         }
     }
 
@@ -141,12 +156,44 @@ impl Account {
     pub(crate) fn sent(&mut self, bytes: u64) {
         if let Some(open) = &mut self.0 {
             open.bytes += bytes;
+            open.shared.figures.sent(open.route, bytes);
         }
+    }
+}
+
+impl Open {
+    fn named(&self) -> Named<'_> {
+        Named {
+            scheme: self.peer.scheme,
+            host: &self.head.host,
+            target: &self.head.target,
+        }
+    }
+
+    /// Adds it to what there is most of.
+    fn note(&self, now: Time) {
+        let figures = &self.shared.figures;
+        let asked = match self.answer.map(|answer| answer.outcome) {
+            Some(Outcome::Hit | Outcome::Stale | Outcome::Error) => 0,
+            Some(_) => 1,
+            None => {
+                figures.count(self.route, Outcome::Left);
+                0
+            }
+        };
+        let amounts = [
+            (Measure::Requests, 1),
+            (Measure::Misses, asked),
+            (Measure::Bytes, self.bytes),
+        ];
+        figures.note(self.named(), &amounts, now);
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
+        let now = self.shared.engine.clock.now();
+        self.note(now);
         let Some(tell) = &self.shared.on_finished else {
             return;
         };
@@ -170,7 +217,7 @@ impl Drop for Open {
             answer: self.answer,
             bytes: self.bytes,
             began: self.began,
-            ended: self.shared.engine.clock.now(),
+            ended: now,
         });
     }
 }

@@ -23,11 +23,12 @@ use bytes::Bytes;
 use http::{Method, Version};
 use microcache_engine::{
     Body, ClientConnection, Incoming, Interims, Outcome, Question, Refresh, Request, Response,
-    Served,
+    RouteId, Served,
 };
 use microcache_policy::key::normal_host;
 use microcache_policy::{FieldBlock, Fields, RequestRules, Scheme, Time};
 
+use crate::figures::{AtOnce, Named};
 use crate::notices::Kind;
 use crate::shared::Shared;
 pub(crate) use answering::{Answered, Answering, Event};
@@ -83,6 +84,7 @@ pub(crate) enum Reply {
 /// A request whose answer has to be waited for.
 pub(crate) struct Unanswered {
     wanted: Wanted,
+    route: RouteId,
     head: OwnedHead,
     began: Time,
 }
@@ -137,35 +139,39 @@ impl Session {
     /// [`Self::finished`] or an [`Account`].
     ///
     /// The reply is put where it is to be read from: to hand it on by value is a good part of what a
-    /// hit costs.
-    pub(crate) fn serve(&self, request: &Request<'_>, now: Time, reply: &mut Option<Reply>) {
+    /// hit costs. Says which route it was.
+    pub(crate) fn serve(
+        &self,
+        request: &Request<'_>,
+        now: Time,
+        reply: &mut Option<Reply>,
+    ) -> RouteId {
         let engine = &self.shared.engine;
+        let mut route = RouteId::default();
         // A panic in one request is that request's alone.
         let served = catch_unwind(AssertUnwindSafe(|| {
-            *reply = Some(match engine.serve(request, now) {
+            let found = engine.find(request);
+            route = engine.id_of(found);
+            *reply = Some(match engine.serve_on(found, request, now) {
                 Served::Now(response) if response.outcome == Outcome::Hit => Reply::Now(response),
-                served => self.beyond_hits(served, request, now),
+                served => self.beyond_hits(served, route, request, now),
             });
         }));
         if served.is_err() {
-            let page = pages::panicked(now);
-            engine.counters.count(page.outcome);
-            *reply = Some(Reply::Now(page));
+            *reply = Some(Reply::Now(pages::panicked(now)));
         }
+        route
     }
 
     /// What is owed to a request before the origin is asked about it.
-    fn beyond_hits(&self, served: Served, request: &Request<'_>, now: Time) -> Reply {
-        let counters = &self.shared.engine.counters;
+    fn beyond_hits(
+        &self,
+        served: Served,
+        route: RouteId,
+        request: &Request<'_>,
+        now: Time,
+    ) -> Reply {
         if let Some(page) = self.loop_detected(request.fields, now) {
-            match served {
-                Served::Now(answer) | Served::NowAndRefresh(answer, _) => {
-                    counters.count_instead(page.outcome, answer.outcome);
-                }
-                Served::Ask(_) => counters.count(page.outcome),
-                // It counts as the same.
-                Served::Failed(_) => {}
-            }
             return Reply::Now(page);
         }
         match served {
@@ -175,33 +181,33 @@ impl Session {
                 self.refresh(refresh, request);
                 Reply::Now(response)
             }
-            Served::Ask(question) => self.before_the_origin(question, request, now),
+            Served::Ask(question) => self.before_the_origin(question, route, request, now),
         }
     }
 
     /// The answer to a request that the cache has none for, if it is ours to give.
-    fn before_the_origin(&self, question: Question, request: &Request<'_>, now: Time) -> Reply {
-        let counters = &self.shared.engine.counters;
+    fn before_the_origin(
+        &self,
+        question: Question,
+        route: RouteId,
+        request: &Request<'_>,
+        now: Time,
+    ) -> Reply {
         let later = |wanted| {
             Reply::Ask(Box::new(Unanswered {
                 wanted,
+                route,
                 head: OwnedHead::copied(request),
                 began: now,
             }))
         };
         let answer = match self.shared.purge_asked(request, now) {
-            Some(Ok(purge)) => {
-                counters.count(Outcome::Pass);
-                return later(Wanted::Purge(purge));
-            }
+            Some(Ok(purge)) => return later(Wanted::Purge(purge)),
             Some(Err(refused)) => Some(refused),
             None => last_hop::answer(request, now),
         };
         match answer {
-            Some(response) => {
-                counters.count(response.outcome);
-                Reply::Now(response)
-            }
+            Some(response) => Reply::Now(response),
             None => later(Wanted::Origin(question)),
         }
     }
@@ -210,7 +216,10 @@ impl Session {
     pub(crate) fn refuse(&self, status: u16, reason: &str) -> Response {
         let now = self.shared.engine.clock.now();
         let page = pages::refused(status, reason, now);
-        self.shared.engine.counters.count(page.outcome);
+        let figures = &self.shared.figures;
+        figures.count(RouteId::default(), page.outcome);
+        figures.sent(RouteId::default(), page.length.unwrap_or_default());
+        figures.answered_error(RouteId::default(), None, &page, now);
         if let Some(tell) = &self.shared.on_finished {
             tell(&Finished::refused(&self.peer, &page, now));
         }
@@ -227,12 +236,14 @@ impl Session {
     ) -> (Answering, Option<ContentSender>) {
         let Unanswered {
             wanted,
+            route,
             head,
             began,
         } = *unanswered;
+        let account = self.account(route, head.clone(), version, began);
         let question = match wanted {
             Wanted::Origin(question) => question,
-            Wanted::Purge(purge) => return self.purge(purge, head, version, began, announced),
+            Wanted::Purge(purge) => return self.purge(purge, account, announced),
         };
         let engine = &self.shared.engine;
         let rules = &engine.rules(question.route()).request;
@@ -245,7 +256,6 @@ impl Session {
                 (body, Some(sender), expectation)
             }
         };
-        let account = self.account(|| head.clone(), version, began);
         let interims = Interims::default();
         let mut incoming = self.incoming(head, rules, body);
         incoming.length = announced.and_then(|announced| announced.length);
@@ -261,9 +271,7 @@ impl Session {
     fn purge(
         &self,
         purge: Purge,
-        head: OwnedHead,
-        version: Version,
-        began: Time,
+        account: Account,
         announced: Option<Announced>,
     ) -> (Answering, Option<ContentSender>) {
         let timeouts = &self.shared.timeouts;
@@ -274,41 +282,60 @@ impl Session {
             sender
         });
         let shared = Arc::clone(&self.shared);
-        let account = self.account(|| head, version, began);
         let answer = purge.carry_out(Arc::clone(&shared.engine));
         let answer = Box::pin(async move { Ok(answer.await) });
         let answering = Answering::new(answer, Interims::default(), None, shared, account);
         (answering, sender)
     }
 
-    /// The request was answered, and with that it is over.
+    /// The request was answered, and with that it is over. Says whether it is wanted how long that took.
     pub(crate) fn finished(
         &self,
+        route: RouteId,
         request: &Request<'_>,
         version: Version,
         response: &Response,
         now: Time,
-    ) {
-        if let Some(tell) = &self.shared.on_finished {
-            tell(&Finished::at_once(request, version, response, now));
+    ) -> bool {
+        let (figures, outcome) = (&self.shared.figures, response.outcome);
+        let bytes = finished::content_length(request, response);
+        let named = Named {
+            scheme: request.scheme,
+            host: request.host,
+            target: request.target,
+        };
+        let is_timed = figures.answered_at_once(&AtOnce {
+            route,
+            outcome,
+            bytes,
+            named,
+            now,
+        });
+        if outcome == Outcome::Error {
+            figures.answered_error(route, Some(named), response, now);
         }
+        if let Some(tell) = &self.shared.on_finished {
+            tell(&Finished::at_once(request, version, response, bytes, now));
+        }
+        is_timed
     }
 
     /// The same for an answer that is still to be sent.
     pub(crate) fn account_of(
         &self,
+        route: RouteId,
         request: &Request<'_>,
         version: Version,
         response: &Response,
         now: Time,
     ) -> Account {
-        let mut account = self.account(|| OwnedHead::copied(request), version, now);
+        let mut account = self.account(route, OwnedHead::copied(request), version, now);
         account.answered(response, now);
         account
     }
 
-    fn account(&self, head: impl FnOnce() -> OwnedHead, version: Version, began: Time) -> Account {
-        Account::open(&self.shared, || (head(), self.peer.clone()), version, began)
+    fn account(&self, route: RouteId, head: OwnedHead, version: Version, began: Time) -> Account {
+        Account::open(&self.shared, route, head, self.peer.clone(), version, began)
     }
 
     /// The answer to a request that was sent from here, and that is no hit: that led here. A failure of

@@ -10,6 +10,7 @@ use microcache_engine::body::BodyError;
 use microcache_engine::origin::OriginError;
 use parking_lot::Mutex;
 
+use super::record::Record;
 use super::settings::{GroupSettings, HealthCheck, ServerSettings};
 use crate::notices::{Kind, Notices};
 
@@ -47,10 +48,12 @@ struct Candidate {
     /// Out because of active checks.
     unwell: bool,
     checks_in_a_row: u32,
+    record: Record,
+    down_since: Option<Instant>,
 }
 
 /// What the dashboard shows of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Whether requests are sent to it.
     pub up: bool,
@@ -60,6 +63,8 @@ pub struct Standing {
     pub requests: u64,
     /// How many of them failed.
     pub failures: u64,
+    /// What else it did.
+    pub record: Record,
 }
 
 /// One request's stay with a server.
@@ -71,6 +76,16 @@ pub(super) struct Turn {
     /// All servers were down; this one failed longest ago.
     pub(super) last_resort: bool,
     trial: bool,
+    ended: Option<Ended>,
+}
+
+/// How an answer that was received to the end came: so much content, for so much that was sent, and after
+/// so long if that says something of the server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub(super) received: u64,
+    pub(super) sent: u64,
+    pub(super) took: Option<Duration>,
 }
 
 impl Balance {
@@ -136,6 +151,7 @@ impl Balance {
             index,
             last_resort,
             trial,
+            ended: None,
         }
     }
 
@@ -144,6 +160,9 @@ impl Balance {
         let well = seen.is_ok();
         let mut book = self.book.lock();
         let entry = &mut book[index];
+        entry.record.checks += 1;
+        entry.record.failed_checks += u64::from(!well);
+        entry.record.last_check = Some(well);
         if well != entry.unwell {
             entry.checks_in_a_row = 0;
             return;
@@ -152,6 +171,7 @@ impl Balance {
         if entry.checks_in_a_row >= if well { check.rise } else { check.fall } {
             entry.unwell = !well;
             entry.checks_in_a_row = 0;
+            entry.note_standing(Instant::now());
             let name = Arc::clone(&entry.name);
             drop(book);
             let (kind, line) = match seen {
@@ -179,6 +199,7 @@ impl Balance {
                 outstanding: entry.outstanding,
                 requests: entry.requests,
                 failures: entry.failures,
+                record: entry.record_at(now),
             })
             .collect()
     }
@@ -201,6 +222,30 @@ impl Candidate {
             on_trial: false,
             unwell: false,
             checks_in_a_row: 0,
+            record: Record::default(),
+            down_since: None,
+        }
+    }
+
+    /// Takes down when it goes down, and for how long it was.
+    fn note_standing(&mut self, now: Instant) {
+        let is_down = self.unwell || self.out_until.is_some();
+        if is_down && self.down_since.is_none() {
+            self.record.outages += 1;
+            self.down_since = Some(now);
+        } else if !is_down {
+            self.record = self.record_at(now);
+            self.down_since = None;
+        }
+    }
+
+    fn record_at(&self, now: Instant) -> Record {
+        let down = self
+            .down_since
+            .map(|since| now.saturating_duration_since(since));
+        Record {
+            downtime: self.record.downtime + down.unwrap_or_default(),
+            ..self.record
         }
     }
 
@@ -214,6 +259,8 @@ impl Candidate {
         self.last_failure = known.last_failure;
         self.out_until = known.out_until;
         self.unwell = known.unwell && is_checked;
+        self.record = known.record;
+        self.down_since = known.down_since;
     }
 
     fn is_usable(&self, now: Instant) -> bool {
@@ -259,14 +306,18 @@ fn least_busy(book: &mut [Candidate], candidates: &[usize]) -> Option<usize> {
 }
 
 impl Turn {
-    /// The server answered: it is up, whatever it said.
-    pub(super) fn answered(&mut self) {
+    /// The server answered after so long: it is up, whatever it said.
+    pub(super) fn answered(&mut self, status: u16, took: Duration) {
         let mut book = self.balance.book.lock();
         let entry = &mut book[self.index];
+        entry.record.answered(status, took);
         entry.failures_in_a_row = 0;
         entry.on_trial = false;
         self.trial = false;
         let was_out = entry.out_until.take().is_some();
+        if was_out {
+            entry.note_standing(Instant::now());
+        }
         if std::mem::take(&mut entry.is_doubted) || was_out {
             let name = Arc::clone(&entry.name);
             drop(book);
@@ -290,6 +341,11 @@ impl Turn {
         if !matches!(why, OriginError::Malformed(_)) {
             self.count_failure(now);
         }
+    }
+
+    /// Its answer was received to the end.
+    pub(super) fn ended(&mut self, ended: Ended) {
+        self.ended = Some(ended);
     }
 
     /// The server began an answer and did not finish it.
@@ -325,6 +381,7 @@ impl Turn {
         let pause = self.balance.fail_pause;
         let was_out = entry.out_until.is_some();
         entry.out_until = now.checked_add(pause);
+        entry.note_standing(now);
         if !was_out {
             let name = Arc::clone(&entry.name);
             drop(book);
@@ -361,6 +418,9 @@ impl Drop for Turn {
         let mut book = self.balance.book.lock();
         let entry = &mut book[self.index];
         entry.outstanding -= 1;
+        if let Some(ended) = &self.ended {
+            entry.record.ended(ended.received, ended.sent, ended.took);
+        }
         if self.trial {
             entry.on_trial = false;
         }
@@ -454,7 +514,7 @@ mod tests {
         drop(abandoned);
         let mut trial = take(&balance, much_later);
         assert_eq!(trial.index, 0);
-        trial.answered();
+        trial.answered(200, Duration::ZERO);
         drop((trial, busy));
         let standing = balance.standings(much_later)[0];
         assert!(standing.up);
@@ -466,7 +526,7 @@ mod tests {
         let balance = balance(&[1], &[]);
         let now = Instant::now();
         fail(&balance, 0, 1, now);
-        take(&balance, now).answered();
+        take(&balance, now).answered(200, Duration::ZERO);
         fail(&balance, 0, 1, now);
         assert!(balance.standings(now)[0].up);
     }
@@ -530,13 +590,13 @@ mod tests {
         }
         let standing = balance.standings(now)[0];
         assert!(standing.up && standing.failures == 1, "{standing:?}");
-        take(&balance, now).answered();
-        take(&balance, now).answered();
+        take(&balance, now).answered(200, Duration::ZERO);
+        take(&balance, now).answered(200, Duration::ZERO);
         for _ in 0..3 {
             take(&balance, now).failed(&refused, now);
         }
         let mut last = take(&balance, now);
-        last.answered();
+        last.answered(200, Duration::ZERO);
         last.broke_off(&BodyError::Incomplete);
         let check = HealthCheck::default();
         for _ in 0..3 {

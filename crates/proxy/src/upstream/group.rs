@@ -27,6 +27,7 @@ use super::resolve::Endpoints;
 use super::response::{Exchange, ResponseBody};
 use super::settings::{GroupSettings, ServerSettings};
 use super::upload::Upload;
+use crate::figures::{AskedOrigin, Figures, GroupFigures};
 use crate::h1::{Decoder, Framing};
 use crate::notices::{Kind, Notices, TARGET};
 
@@ -46,6 +47,7 @@ pub struct Group {
     /// For connections that belong to one client each.
     seats: Arc<Semaphore>,
     notices: Notices,
+    figures: GroupFigures,
     /// Look-ups, checks and sweeps; they end with the group, or when another one takes its place.
     upkeep: Mutex<JoinSet<()>>,
 }
@@ -67,6 +69,10 @@ pub struct GroupSnapshot {
     pub active: usize,
     /// Requests that wait for others to end.
     pub queued: usize,
+    /// The most requests at a time.
+    pub max_active: usize,
+    /// The most that wait.
+    pub max_queued: usize,
     /// Its servers, in the order of the settings.
     pub servers: Vec<ServerSnapshot>,
 }
@@ -84,11 +90,16 @@ pub struct ServerSnapshot {
 
 impl Group {
     /// Starts a group. Its upkeep runs on the current runtime, which should outlive it; what goes
-    /// wrong with its servers is told.
-    pub fn start(settings: GroupSettings, notices: Notices) -> Arc<Self> {
+    /// wrong with its servers is told, and what it does is counted.
+    pub(crate) fn start(
+        settings: GroupSettings,
+        notices: Notices,
+        figures: &Arc<Figures>,
+    ) -> Arc<Self> {
         let queue = Queue::new(queue_bounds(&settings));
         let balance = Balance::new(&settings, notices.clone());
-        Self::with(settings, queue, balance, notices)
+        let figures = GroupFigures::new(figures, &settings.name);
+        Self::with(settings, queue, balance, notices, figures)
     }
 
     /// Starts another one in the place of this one. What is still with this one counts for both, and what is
@@ -98,7 +109,7 @@ impl Group {
         queue.rebound(queue_bounds(&settings));
         let notices = self.notices.clone();
         let balance = Balance::succeeding(Some(&self.balance), &settings, notices.clone());
-        Self::with(settings, queue, balance, notices)
+        Self::with(settings, queue, balance, notices, self.figures.clone())
     }
 
     fn with(
@@ -106,6 +117,7 @@ impl Group {
         queue: Arc<Queue>,
         balance: Arc<Balance>,
         notices: Notices,
+        figures: GroupFigures,
     ) -> Arc<Self> {
         let server = |server: &ServerSettings| {
             Arc::new(Server {
@@ -120,6 +132,7 @@ impl Group {
             room: Room::new(settings.upload_memory),
             seats: Arc::new(Semaphore::new(settings.max_signed_in)),
             upkeep: Mutex::new(upkeep(&settings, &servers, &balance, &notices)),
+            figures,
             notices,
             balance,
             servers,
@@ -154,6 +167,8 @@ impl Group {
             name: self.settings.name.clone(),
             active,
             queued,
+            max_active: self.settings.max_concurrent,
+            max_queued: self.settings.max_queue,
             servers: servers
                 .map(|(server, standing)| ServerSnapshot {
                     settings: server.settings.clone(),
@@ -164,7 +179,22 @@ impl Group {
         }
     }
 
-    async fn ask(&self, mut request: OriginRequest) -> Result<OriginResponse, OriginError> {
+    /// Asks, and counts it.
+    async fn ask(&self, request: OriginRequest) -> Result<OriginResponse, OriginError> {
+        let mut counted = Some(self.figures.ask(&request));
+        let answer = self.ask_for(request, &mut counted).await;
+        if let (Err(error), Some(counted)) = (&answer, &counted) {
+            counted.failed(error);
+        }
+        answer
+    }
+
+    /// Leaves nothing in `counted` if there is an answer: then that goes along with it.
+    async fn ask_for(
+        &self,
+        mut request: OriginRequest,
+        counted: &mut Option<AskedOrigin>,
+    ) -> Result<OriginResponse, OriginError> {
         let (permit, mut upload) = self.admit(&mut request).await?;
         let question = Question::of(&mut request);
         // One that belongs to a group of this name before it was changed is no more than closed.
@@ -175,7 +205,14 @@ impl Group {
         });
         if let Some((index, own)) = own {
             return self
-                .ask_own(index, own, &mut request, permit, upload, question)
+                .ask_own(
+                    (index, own),
+                    &mut request,
+                    permit,
+                    upload,
+                    question,
+                    counted,
+                )
                 .await;
         }
         let asker = Asker::of(&mut request);
@@ -184,6 +221,9 @@ impl Group {
         let mut unreached = OriginError::Down;
         let mut now = Instant::now();
         while let Some(mut turn) = self.balance.choose(&tried, now) {
+            if let Some(counted) = counted {
+                counted.sent(now);
+            }
             let server = &self.servers[turn.index];
             let pooled = if asker.signs_in {
                 None
@@ -195,7 +235,8 @@ impl Group {
                 .await
             {
                 Ok((connection, answer)) => {
-                    turn.answered();
+                    let took = counted.as_ref().map(|it| it.answered(answer.status));
+                    turn.answered(answer.status, took.unwrap_or_default());
                     let exchange = Exchange {
                         connection,
                         upload,
@@ -203,6 +244,7 @@ impl Group {
                         owner: asker.owner(answer.challenged, &self.settings.name, &self.seats),
                         server: Arc::clone(server),
                         turn,
+                        asked: counted.take(),
                         permit: Some(permit),
                     };
                     return self.deliver(exchange, answer);
@@ -248,12 +290,12 @@ impl Group {
     /// The answer on the client's own connection, and on no other.
     async fn ask_own(
         &self,
-        index: usize,
-        own: KeptConnection,
+        (index, own): (usize, KeptConnection),
         request: &mut OriginRequest,
         permit: Permit,
         mut upload: Upload,
         question: Question,
+        counted: &mut Option<AskedOrigin>,
     ) -> Result<OriginResponse, OriginError> {
         let KeptConnection {
             server,
@@ -265,9 +307,13 @@ impl Group {
         };
         let mut turn = self.balance.turn_of(index);
         let silence = self.settings.first_byte_timeout;
+        if let Some(counted) = counted {
+            counted.sent(Instant::now());
+        }
         match exchange(&mut connection, &mut upload, &question, silence).await {
             Ok(answer) => {
-                turn.answered();
+                let took = counted.as_ref().map(|it| it.answered(answer.status));
+                turn.answered(answer.status, took.unwrap_or_default());
                 let exchange = Exchange {
                     connection,
                     upload,
@@ -275,6 +321,7 @@ impl Group {
                     owner: Owner::Client(client, self.settings.name.as_str().into(), seat),
                     server,
                     turn,
+                    asked: counted.take(),
                     permit: Some(permit),
                 };
                 self.deliver(exchange, answer)
@@ -392,9 +439,9 @@ impl Group {
             }));
             return Ok(response);
         }
-        if let Some(body) = whole_body(&mut exchange.connection, answer.framing) {
+        if let Some((body, length)) = whole_body(&mut exchange.connection, answer.framing) {
             exchange
-                .finish()
+                .finish(length)
                 .map_err(|_| OriginError::Malformed("bytes after the answer"))?;
             response.body = body;
             return Ok(response);
@@ -419,7 +466,7 @@ impl Group {
 
 /// A body that came along with its head. It is copied, so that a small body which is stored does
 /// not keep the whole read buffer alive.
-fn whole_body(connection: &mut Connection, framing: Framing) -> Option<Body> {
+fn whole_body(connection: &mut Connection, framing: Framing) -> Option<(Body, u64)> {
     let length = match framing {
         Framing::None => 0,
         Framing::Length(length) => usize::try_from(length).ok()?,
@@ -431,7 +478,7 @@ fn whole_body(connection: &mut Connection, framing: Framing) -> Option<Body> {
         body => Body::Full(Bytes::copy_from_slice(body)),
     };
     bytes::Buf::advance(&mut connection.buf, length);
-    Some(body)
+    Some((body, length as u64))
 }
 
 impl Origin for Group {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::body::Body;
-use microcache_engine::origin::{OriginError, OriginRequest, Urgency};
+use microcache_engine::origin::{OriginError, OriginRequest, RouteId, Urgency};
 use microcache_policy::{FieldsBuf, Scheme};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -55,6 +55,7 @@ async fn ask(server: &Server, check: &HealthCheck) -> Result<u16, OriginError> {
         interim: None,
         urgency: Urgency::Client,
         client: None,
+        route: RouteId::default(),
     };
     let mut connection = server.connect(check.timeout).await?;
     let mut upload = Upload::whole(&mut request, None);

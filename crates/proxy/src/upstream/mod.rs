@@ -13,6 +13,7 @@ mod health;
 mod owner;
 mod pool;
 mod queue;
+mod record;
 mod resolve;
 mod response;
 pub mod settings;
@@ -20,6 +21,7 @@ mod upload;
 
 pub use balance::Standing;
 pub use group::{Group, GroupSnapshot, ServerSnapshot};
+pub use record::Record;
 pub use settings::{GroupSettings, HealthCheck, ServerSettings};
 
 #[cfg(test)]

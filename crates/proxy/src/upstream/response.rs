@@ -7,12 +7,13 @@ use std::time::Duration;
 use microcache_engine::body::{BodyError, Frame, Source};
 use microcache_engine::origin::OriginError;
 
-use super::balance::Turn;
+use super::balance::{Ended, Turn};
 use super::connection::Connection;
 use super::group::Server;
 use super::owner::Owner;
 use super::queue::Permit;
 use super::upload::{Sending, Upload};
+use crate::figures::AskedOrigin;
 use crate::h1::{Decoded, Decoder};
 
 /// An answer longer than this is a download, not a page: it gives its place among the group's
@@ -38,22 +39,43 @@ pub(super) struct Exchange {
     pub(super) owner: Owner,
     /// Counts as outstanding with the server.
     pub(super) turn: Turn,
+    /// Takes down how it ends.
+    pub(super) asked: Option<AskedOrigin>,
     /// Its place among the group's concurrent requests, unless it was given back.
     pub(super) permit: Option<Permit>,
 }
 
 impl Exchange {
     /// The answer is over. The connection can be used again if nothing of the request is left
-    /// over. Bytes behind the answer mean that its length was a lie: no part of it is to be
+    /// over; so much content came. Bytes behind the answer mean that its length was a lie: no part of it is to be
     /// believed.
-    pub(super) fn finish(self) -> Result<(), BodyError> {
+    pub(super) fn finish(mut self, received: u64) -> Result<(), BodyError> {
         if !self.connection.buf.is_empty() {
-            return Err(BodyError::Malformed("bytes after its end"));
+            let error = BodyError::Malformed("bytes after its end");
+            self.broke_off(&error);
+            return Err(error);
+        }
+        if let Some(asked) = &self.asked {
+            // Of what goes on without an end, or is slow because its reader is, the time says nothing.
+            let took = self.permit.is_some().then(|| asked.took());
+            asked.ended(received, took);
+            self.turn.ended(Ended {
+                received,
+                sent: self.upload.sent(),
+                took,
+            });
         }
         if self.keep_alive && self.upload.is_complete() {
             self.owner.take(self.server, self.connection);
         }
         Ok(())
+    }
+
+    fn broke_off(&mut self, why: &BodyError) {
+        self.turn.broke_off(why);
+        if let Some(asked) = &self.asked {
+            asked.broke_off(why);
+        }
     }
 }
 
@@ -64,7 +86,7 @@ impl Source for ResponseBody {
         if self.decoder.is_end()
             && let Some(exchange) = self.exchange.take()
         {
-            polled = match exchange.finish() {
+            polled = match exchange.finish(self.received) {
                 Ok(()) => polled,
                 Err(error) => Poll::Ready(Err(error)),
             };
@@ -72,7 +94,7 @@ impl Source for ResponseBody {
         if let Poll::Ready(Err(why)) = &polled
             && let Some(mut exchange) = self.exchange.take()
         {
-            exchange.turn.broke_off(why);
+            exchange.broke_off(why);
         }
         polled.map(Result::transpose)
     }

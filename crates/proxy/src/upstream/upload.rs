@@ -336,6 +336,8 @@ fn expects_content(method: &Method) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use microcache_engine::RouteId;
+
     use super::*;
     use microcache_engine::origin::Urgency;
     use microcache_policy::{FieldsBuf, Scheme};
@@ -353,6 +355,7 @@ mod tests {
             interim: None,
             urgency: Urgency::Client,
             client: None,
+            route: RouteId::default(),
         };
         for (name, value) in fields {
             request.fields.push(name, value);

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use microcache_engine::cache::{Purged, Scope, Strength};
-use microcache_engine::{Engine, Outcome, Request, Response};
+use microcache_engine::{Engine, Request, Response};
 use microcache_policy::Time;
 
 use super::pages;
@@ -56,19 +56,17 @@ impl Shared {
 
 impl Purge {
     /// Puts it in force, whether or not somebody waits for the answer: plugins that must not keep an
-    /// editor waiting hang up at once. It was counted as [`Outcome::Pass`] already.
+    /// editor waiting hang up at once.
     pub(super) fn carry_out(self, engine: Arc<Engine>) -> impl Future<Output = Response> {
         let carrier = Arc::clone(&engine);
         let done = tokio::spawn(async move { told(&carrier.cache.purge(self.named).await) });
         async move {
             let done = done.await;
             let now = engine.clock.now();
-            let Ok(told) = done else {
-                let page = pages::panicked(now);
-                engine.counters.count_instead(page.outcome, Outcome::Pass);
-                return page;
-            };
-            pages::purged(&told, now)
+            match done {
+                Ok(told) => pages::purged(&told, now),
+                Err(_) => pages::panicked(now),
+            }
         }
     }
 }

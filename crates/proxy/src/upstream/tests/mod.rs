@@ -11,7 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::body::{Body, BodyError, Frame};
-use microcache_engine::origin::{Origin as _, OriginError, OriginRequest, OriginResponse, Urgency};
+use microcache_engine::origin::{
+    Origin as _, OriginError, OriginRequest, OriginResponse, RouteId, Urgency,
+};
 use microcache_policy::{FieldsBuf, Scheme};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -49,7 +51,7 @@ impl Origin {
     fn group_with(&self, change: impl FnOnce(&mut GroupSettings)) -> Arc<Group> {
         let mut settings = GroupSettings::new("test", vec![self.server()]);
         change(&mut settings);
-        Group::start(settings, Notices::default())
+        Group::start(settings, Notices::default(), &Arc::default())
     }
 
     async fn accept(&self) -> Peer {
@@ -123,6 +125,7 @@ fn request(method: Method, target: &'static str) -> OriginRequest {
         interim: None,
         urgency: Urgency::Client,
         client: None,
+        route: RouteId::default(),
     }
 }
 

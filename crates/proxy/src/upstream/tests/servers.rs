@@ -13,7 +13,7 @@ async fn dead() -> ServerSettings {
 async fn who_cannot_be_reached_is_passed_over() {
     let origin = Origin::start().await;
     let settings = GroupSettings::new("test", vec![dead().await, origin.server()]);
-    let group = Group::start(settings, Notices::default());
+    let group = Group::start(settings, Notices::default(), &Arc::default());
     let serving = async {
         let mut peer = origin.serve(OK).await;
         for _ in 0..7 {
@@ -39,7 +39,11 @@ async fn with_nobody_to_reach_there_is_an_error_each_time() {
     let server = dead().await;
     let port = server.port;
     let (notices, told) = collected();
-    let group = Group::start(GroupSettings::new("test", vec![server]), notices);
+    let group = Group::start(
+        GroupSettings::new("test", vec![server]),
+        notices,
+        &Arc::default(),
+    );
     for _ in 0..6 {
         let error = get(&group).await.unwrap_err();
         assert!(matches!(error, OriginError::Connect(_)), "{error}");
@@ -53,7 +57,11 @@ async fn with_nobody_to_reach_there_is_an_error_each_time() {
         told[0].starts_with(&refused) && told[1].starts_with(&down),
         "{told:?}"
     );
-    let empty = Group::start(GroupSettings::new("test", Vec::new()), Notices::default());
+    let empty = Group::start(
+        GroupSettings::new("test", Vec::new()),
+        Notices::default(),
+        &Arc::default(),
+    );
     assert_eq!(get(&empty).await, Err(OriginError::Down));
 }
 
@@ -64,7 +72,7 @@ async fn a_server_that_comes_back_is_found() {
     drop(origin);
     let mut settings = GroupSettings::new("test", vec![server.clone()]);
     settings.fail_limit = 1;
-    let group = Group::start(settings, Notices::default());
+    let group = Group::start(settings, Notices::default(), &Arc::default());
     assert!(get(&group).await.is_err());
     let listener = TcpListener::bind(("127.0.0.1", server.port)).await.unwrap();
     let origin = Origin { listener };

@@ -1,0 +1,127 @@
+//! The urls that there is most of, and what went wrong lately.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use microcache_proxy::{Amount, ErrorKind, Measure, RecentError, TopUrl};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::interface::Interface;
+use crate::problem::Problem;
+
+/// So many where nothing is said.
+const SOME: usize = 20;
+/// The most urls that can be asked for.
+const MOST_URLS: usize = 100;
+/// The most errors that can be asked for.
+const MOST_ERRORS: usize = 256;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AskedUrls {
+    by: By,
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AskedErrors {
+    limit: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum By {
+    #[default]
+    Requests,
+    Bytes,
+    Misses,
+    OriginTime,
+}
+
+impl By {
+    const fn measure(self) -> (Measure, &'static str) {
+        match self {
+            Self::Requests => (Measure::Requests, "requests"),
+            Self::Bytes => (Measure::Bytes, "bytes"),
+            Self::Misses => (Measure::Misses, "misses"),
+            Self::OriginTime => (Measure::OriginTime, "origin_time"),
+        }
+    }
+}
+
+/// The urls that there is most of.
+pub(crate) async fn urls(
+    State(interface): State<Arc<Interface>>,
+    asked: Result<Query<AskedUrls>, QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    let Query(asked) = asked?;
+    let (measure, name) = asked.by.measure();
+    let top = interface
+        .handle
+        .top(measure, limit(asked.limit, MOST_URLS)?);
+    let urls: Vec<_> = top.urls.iter().map(|url| told(url, measure)).collect();
+    Ok(Json(json!({
+        "by": name,
+        "seconds": top.millis as f64 / 1000.0,
+        "urls": urls,
+    })))
+}
+
+fn told(url: &TopUrl, by: Measure) -> Value {
+    let [requests, bytes, misses, origin] = url
+        .amounts
+        .map(|amount| amount.map(|Amount { at_most, .. }| at_most));
+    let order = url.amounts[by as usize].unwrap_or_default();
+    json!({
+        "url": url.url,
+        "cut": url.is_cut,
+        "requests": requests,
+        "bytes": bytes,
+        "misses": misses,
+        "origin_microseconds": origin,
+        "error": order.error,
+    })
+}
+
+/// What went wrong lately.
+pub(crate) async fn errors(
+    State(interface): State<Arc<Interface>>,
+    asked: Result<Query<AskedErrors>, QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    let Query(asked) = asked?;
+    let errors = interface.handle.errors(limit(asked.limit, MOST_ERRORS)?);
+    let errors: Vec<_> = errors.iter().map(error).collect();
+    Ok(Json(json!({ "errors": errors })))
+}
+
+fn error(error: &RecentError) -> Value {
+    json!({
+        "kind": match error.kind {
+            ErrorKind::Origin => "origin",
+            ErrorKind::Answer => "answer",
+        },
+        "at_milliseconds": error.at.as_millis(),
+        "count": error.count,
+        "route": error.route,
+        "upstream": error.upstream,
+        "url": error.url,
+        "status": error.status,
+        "reason": error.reason,
+    })
+}
+
+fn limit(asked: Option<usize>, most: usize) -> Result<usize, Problem> {
+    match asked {
+        None => Ok(SOME),
+        Some(limit) if (1..=most).contains(&limit) => Ok(limit),
+        Some(limit) => Err(Problem::of_field(
+            "limit",
+            format!("{limit} is not between 1 and {most}"),
+            format!("ask for at most {most}"),
+        )),
+    }
+}

@@ -1,0 +1,159 @@
+//! What went wrong lately, and why, in bounded memory.
+
+use std::collections::VecDeque;
+
+use microcache_policy::Time;
+
+/// Errors that are kept, of each kind.
+const MOST: usize = 128;
+/// Those that are like one of so many before it are counted with that.
+const ALIKE: usize = 8;
+/// For so many milliseconds after its last time.
+const WHILE: u64 = 10_000;
+/// So many bytes of a reason are kept.
+const LONGEST_REASON: usize = 300;
+
+/// Whose error it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// An origin failed, or answered with a status of 500 or more. Clients may have got a stored copy.
+    Origin,
+    /// A client got an error of ours.
+    Answer,
+}
+
+/// Something that went wrong, and how often in short order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecentError {
+    /// Whose it is.
+    pub kind: ErrorKind,
+    /// When it was so the last time.
+    pub at: Time,
+    /// How often.
+    pub count: u64,
+    /// The name of the route, if it was known.
+    pub route: Option<String>,
+    /// The name of the upstream group, of an origin's.
+    pub upstream: Option<String>,
+    /// The url of the last time, or its beginning; none of a request that could not be read.
+    pub url: Option<String>,
+    /// The status that the origin sent, or the client got.
+    pub status: Option<u16>,
+    /// Why.
+    pub reason: String,
+}
+
+/// The last ones of each kind, so that clients who send nonsense hide no failure of an origin.
+#[derive(Default)]
+pub(super) struct Errors {
+    origin: VecDeque<RecentError>,
+    answer: VecDeque<RecentError>,
+}
+
+impl Errors {
+    pub(super) fn add(&mut self, mut error: RecentError) {
+        cut(&mut error.reason);
+        let kept = match error.kind {
+            ErrorKind::Origin => &mut self.origin,
+            ErrorKind::Answer => &mut self.answer,
+        };
+        let like = kept
+            .iter_mut()
+            .rev()
+            .take(ALIKE)
+            .find(|kept| kept.is_like(&error));
+        if let Some(like) = like {
+            let count = like.count + error.count;
+            *like = RecentError { count, ..error };
+            return;
+        }
+        if kept.len() >= MOST {
+            kept.pop_front();
+        }
+        kept.push_back(error);
+    }
+
+    /// The latest first.
+    pub(super) fn latest(&self, limit: usize) -> Vec<RecentError> {
+        let mut all: Vec<_> = self.origin.iter().chain(&self.answer).collect();
+        all.sort_by_key(|error| std::cmp::Reverse(error.at));
+        all.into_iter().take(limit).cloned().collect()
+    }
+}
+
+impl RecentError {
+    /// Whether another one is the same once more.
+    fn is_like(&self, other: &Self) -> bool {
+        other.at.since(self.at) < WHILE
+            && self.status == other.status
+            && self.reason == other.reason
+            && self.route == other.route
+            && self.upstream == other.upstream
+    }
+}
+
+fn cut(reason: &mut String) {
+    if reason.len() > LONGEST_REASON {
+        reason.truncate(reason.floor_char_boundary(LONGEST_REASON));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(kind: ErrorKind, second: u64, reason: &str) -> RecentError {
+        RecentError {
+            kind,
+            at: Time::from_millis(second * 1000),
+            count: 1,
+            route: Some("all".to_owned()),
+            upstream: None,
+            url: Some(format!("http://a/{second}")),
+            status: Some(502),
+            reason: reason.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_storm_of_the_same_is_one_and_none_of_a_kind_hides_the_other() {
+        let mut errors = Errors::default();
+        errors.add(error(
+            ErrorKind::Origin,
+            1,
+            "the origin closed the connection",
+        ));
+        for second in 1..=5 {
+            for _ in 0..1000 {
+                errors.add(error(ErrorKind::Answer, second, "timeout"));
+            }
+        }
+        let told = errors.latest(100);
+        assert_eq!(told.len(), 2);
+        assert_eq!(
+            (told[0].count, told[0].url.as_deref()),
+            (5000, Some("http://a/5"))
+        );
+        errors.add(error(ErrorKind::Answer, 16, "timeout"));
+        assert_eq!(
+            errors.latest(100).len(),
+            3,
+            "it is another one after a while"
+        );
+        for number in 0..10_000 {
+            errors.add(error(
+                ErrorKind::Answer,
+                20,
+                &format!("{number}{}", "é".repeat(100_000)),
+            ));
+        }
+        let told = errors.latest(1000);
+        assert_eq!(told.len(), MOST + 1);
+        assert!(
+            told.iter()
+                .all(|error| error.reason.len() <= LONGEST_REASON)
+        );
+        assert_eq!(told.last().map(|error| error.kind), Some(ErrorKind::Origin));
+        assert_eq!(errors.latest(3).len(), 3);
+    }
+}

@@ -1,0 +1,316 @@
+//! What was done, in numbers: requests and bytes by route, how long hits and origins took, which urls
+//! there is most of, and what went wrong lately.
+//!
+//! What a hit adds to belongs to its thread and is added up when somebody asks (`threads`); what costs
+//! more than an addition is done for one hit in sixteen (`sample`). Everything has a bound, and nothing
+//! that a client sends makes a name.
+
+mod asked;
+mod errors;
+mod histogram;
+mod sample;
+mod snapshot;
+mod threads;
+mod top;
+mod url;
+
+use std::array;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use microcache_engine::{Body, Clock, Outcome, Response, RouteId};
+use microcache_policy::{Detail, Time};
+use parking_lot::Mutex;
+
+pub(crate) use asked::{AskedOrigin, GroupFigures};
+use errors::Errors;
+pub use errors::{ErrorKind, RecentError};
+use histogram::Histogram;
+pub use histogram::Latencies;
+pub(crate) use sample::is_next;
+pub use snapshot::{FiguresSnapshot, OriginSnapshot, RouteSnapshot};
+use threads::{PerThread, Writer};
+pub(crate) use top::Named;
+pub use top::{Amount, Measure, TopUrl, TopUrls};
+use top::{Merged, Top};
+pub(crate) use url::Url;
+
+/// Routes, and upstream groups, that have figures of their own, also those that there are no more. What
+/// is beyond goes under one name.
+const MOST_NAMES: usize = 1000;
+/// That name.
+const OTHERS: &str = "(others)";
+/// Outcomes there are.
+const OUTCOMES: usize = Outcome::ALL.len();
+/// One hit in so many is timed, and seen by [`Figures::top`].
+pub const SAMPLED_ONE_IN: u64 = sample::ONE_IN;
+
+/// All figures of a server.
+pub(crate) struct Figures {
+    threads: PerThread<Cells>,
+    routes: Names,
+    upstreams: Names,
+    errors: Mutex<Errors>,
+    clock: Clock,
+}
+
+/// Which upstream group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UpstreamId(u16);
+
+/// What one thread adds to.
+struct Cells {
+    /// By number of the route; the first are requests of no route.
+    routes: Box<[OnceLock<Box<RouteCells>>]>,
+    top: Mutex<Top>,
+}
+
+/// The same for one route. No two threads share a line of memory.
+#[repr(align(128))]
+struct RouteCells {
+    outcomes: [AtomicU64; OUTCOMES],
+    bytes: AtomicU64,
+    hits: Histogram,
+}
+
+/// Names in the order in which they came, and what origins did under them.
+struct Names {
+    names: Mutex<Vec<String>>,
+    origins: Box<[OnceLock<Box<OriginFigures>>]>,
+}
+
+/// What origins did. All threads add to the same: what is asked of an origin costs so much more.
+#[derive(Default)]
+struct OriginFigures {
+    requests: AtomicU64,
+    refreshes: AtomicU64,
+    failures: AtomicU64,
+    /// By hundreds: 1xx to 5xx.
+    statuses: [AtomicU64; 5],
+    bytes: AtomicU64,
+    first_byte: Histogram,
+    whole: Histogram,
+}
+
+/// A request that was answered at once.
+pub(crate) struct AtOnce<'a> {
+    pub(crate) route: RouteId,
+    pub(crate) outcome: Outcome,
+    pub(crate) bytes: u64,
+    pub(crate) named: Named<'a>,
+    pub(crate) now: Time,
+}
+
+impl std::fmt::Debug for Figures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Figures")
+    }
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self {
+            threads: PerThread::new(),
+            routes: Names::new(),
+            upstreams: Names::new(),
+            errors: Mutex::default(),
+            clock: Clock::start(),
+        }
+    }
+}
+
+impl Figures {
+    /// The number of the route of this name, which it has from now on.
+    pub(crate) fn route(&self, name: &str) -> RouteId {
+        RouteId(self.routes.number(name))
+    }
+
+    /// The same of an upstream group.
+    pub(crate) fn upstream(&self, name: &str) -> UpstreamId {
+        UpstreamId(self.upstreams.number(name))
+    }
+
+    /// Counts a request that was answered at once. Says whether it is one of those that are looked at
+    /// more closely: then its time is wanted.
+    pub(crate) fn answered_at_once(&self, request: &AtOnce<'_>) -> bool {
+        let (cells, writer) = self.cells();
+        let route = cells.route(request.route);
+        writer.add(&route.outcomes[request.outcome as usize], 1);
+        writer.add(&route.bytes, request.bytes);
+        if !matches!(request.outcome, Outcome::Hit | Outcome::Stale) || !sample::take() {
+            return false;
+        }
+        let amounts = [
+            (Measure::Requests, sample::ONE_IN),
+            (Measure::Bytes, request.bytes * sample::ONE_IN),
+        ];
+        // Nobody waits for whoever reads it; that one misses a sample now and then.
+        if let Some(mut top) = cells.top.try_lock() {
+            top.add(request.named, &amounts, request.now);
+        }
+        true
+    }
+
+    /// How long a hit took that is looked at more closely.
+    pub(crate) fn hit_took(&self, route: RouteId, took: Duration) {
+        let (cells, writer) = self.cells();
+        cells.route(route).hits.record(took, writer);
+    }
+
+    /// Counts a request that took longer.
+    pub(crate) fn count(&self, route: RouteId, outcome: Outcome) {
+        let (cells, writer) = self.cells();
+        writer.add(&cells.route(route).outcomes[outcome as usize], 1);
+    }
+
+    /// A request that was counted has come to something else.
+    pub(crate) fn count_instead(&self, route: RouteId, outcome: Outcome, counted: Outcome) {
+        let (cells, writer) = self.cells();
+        let route = cells.route(route);
+        // What one thread has counted another one may take back: only the sum is right.
+        writer.add(&route.outcomes[counted as usize], u64::MAX);
+        writer.add(&route.outcomes[outcome as usize], 1);
+    }
+
+    /// Counts bytes of content that were given to a connection.
+    pub(crate) fn sent(&self, route: RouteId, bytes: u64) {
+        let (cells, writer) = self.cells();
+        writer.add(&cells.route(route).bytes, bytes);
+    }
+
+    /// Adds to what there is most of.
+    pub(crate) fn note(&self, named: Named<'_>, amounts: &[(Measure, u64)], now: Time) {
+        self.cells().0.top.lock().add(named, amounts, now);
+    }
+
+    /// Keeps that a client got an error of ours, and why.
+    pub(crate) fn answered_error(
+        &self,
+        route: RouteId,
+        named: Option<Named<'_>>,
+        page: &Response,
+        now: Time,
+    ) {
+        let detail = page.cache_status.detail.map(Detail::as_str);
+        let text = match &page.body {
+            Body::Full(text) => String::from_utf8_lossy(text).into_owned(),
+            _ => String::new(),
+        };
+        self.error(RecentError {
+            kind: ErrorKind::Answer,
+            at: now,
+            count: 1,
+            route: self.route_name(route),
+            upstream: None,
+            url: named.map(|named| Url::new(named).to_string()),
+            status: Some(page.status),
+            reason: format!("{}: {}", detail.unwrap_or("error"), text.trim_end()),
+        });
+    }
+
+    /// Keeps what went wrong.
+    fn error(&self, error: RecentError) {
+        self.errors.lock().add(error);
+    }
+
+    /// The name of a route; `None` for requests that have none.
+    pub(crate) fn route_name(&self, route: RouteId) -> Option<String> {
+        self.routes.name(route.0)
+    }
+
+    /// The name of an upstream group.
+    pub(crate) fn upstream_name(&self, upstream: UpstreamId) -> Option<String> {
+        self.upstreams.name(upstream.0)
+    }
+
+    /// The urls that there is most of.
+    pub(crate) fn top(&self, measure: Measure, limit: usize) -> TopUrls {
+        let now = self.clock.now();
+        let mut all = Merged::new(now);
+        for cells in self.threads.all() {
+            cells.top.lock().read_into(&mut all, now);
+        }
+        all.most(measure, limit, now)
+    }
+
+    /// What went wrong lately, the latest first.
+    pub(crate) fn errors(&self, limit: usize) -> Vec<RecentError> {
+        self.errors.lock().latest(limit)
+    }
+
+    fn origin_of(&self, route: RouteId, upstream: UpstreamId) -> [&OriginFigures; 2] {
+        [
+            self.routes.origin(route.0),
+            self.upstreams.origin(upstream.0),
+        ]
+    }
+
+    fn cells(&self) -> (&Cells, Writer) {
+        self.threads.mine(Cells::default)
+    }
+}
+
+impl Default for Cells {
+    fn default() -> Self {
+        Self {
+            routes: (0..=MOST_NAMES + 1).map(|_| OnceLock::new()).collect(),
+            top: Mutex::default(),
+        }
+    }
+}
+
+impl Cells {
+    fn route(&self, route: RouteId) -> &RouteCells {
+        let known = self.routes.get(usize::from(route.0));
+        // Every number is one of theirs.
+        known.unwrap_or(&self.routes[0]).get_or_init(Box::default)
+    }
+}
+
+impl Default for RouteCells {
+    fn default() -> Self {
+        Self {
+            outcomes: array::from_fn(|_| AtomicU64::new(0)),
+            bytes: AtomicU64::new(0),
+            hits: Histogram::default(),
+        }
+    }
+}
+
+impl Names {
+    fn new() -> Self {
+        Self {
+            names: Mutex::default(),
+            origins: (0..=MOST_NAMES + 1).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// From one on; nothing has the number zero.
+    fn number(&self, name: &str) -> u16 {
+        let mut names = self.names.lock();
+        let known = names.iter().position(|known| known == name);
+        let at = known.unwrap_or_else(|| match names.len() {
+            beyond if beyond > MOST_NAMES => MOST_NAMES,
+            MOST_NAMES => {
+                names.push(OTHERS.to_owned());
+                MOST_NAMES
+            }
+            new => {
+                names.push(name.to_owned());
+                new
+            }
+        });
+        at as u16 + 1
+    }
+
+    fn name(&self, number: u16) -> Option<String> {
+        let at = usize::from(number).checked_sub(1)?;
+        self.names.lock().get(at).cloned()
+    }
+
+    fn origin(&self, number: u16) -> &OriginFigures {
+        let known = self.origins.get(usize::from(number));
+        known.unwrap_or(&self.origins[0]).get_or_init(Box::default)
+    }
+}

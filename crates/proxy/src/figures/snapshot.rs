@@ -1,0 +1,216 @@
+//! All figures as they are at one moment.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use microcache_engine::Outcome;
+
+use super::{Figures, Latencies, Names, OUTCOMES, OriginFigures};
+
+/// All figures since the start.
+#[derive(Clone, Debug, Default)]
+pub struct FiguresSnapshot {
+    /// Those of each route, also of those that there are no more.
+    pub routes: Vec<RouteSnapshot>,
+    /// Those of requests of no route: they could not be read.
+    pub no_route: RouteSnapshot,
+    /// What each upstream group did, by name.
+    pub upstreams: Vec<(String, OriginSnapshot)>,
+}
+
+/// The figures of a route.
+#[derive(Clone, Debug, Default)]
+pub struct RouteSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Requests by outcome, in the order of [`Outcome::ALL`].
+    outcomes: [u64; OUTCOMES],
+    /// Bytes of content that clients were sent.
+    pub bytes: u64,
+    /// How long hits took from the moment they were read until they were given to the connection: one in
+    /// sixteen is timed.
+    pub hits: Latencies,
+    /// What its origin did.
+    pub origin: OriginSnapshot,
+}
+
+/// What an origin did.
+#[derive(Clone, Debug, Default)]
+pub struct OriginSnapshot {
+    /// Requests to it, refreshes included.
+    pub requests: u64,
+    /// Refreshes.
+    pub refreshes: u64,
+    /// Requests without an answer, or with one that broke off.
+    pub failures: u64,
+    /// Answers by hundreds: 1xx to 5xx.
+    pub statuses: [u64; 5],
+    /// Bytes of content that came.
+    pub bytes: u64,
+    /// How long answers took to begin.
+    pub first_byte: Latencies,
+    /// How long answers took to their end.
+    pub whole: Latencies,
+}
+
+impl Figures {
+    /// All of them.
+    pub(crate) fn snapshot(&self) -> FiguresSnapshot {
+        let origins = |names: &Names| -> Vec<_> {
+            let known = names.names.lock().clone().into_iter();
+            known
+                .enumerate()
+                .map(|(at, name)| (name, names.read(at + 1)))
+                .collect()
+        };
+        let mut no_route = RouteSnapshot::default();
+        self.read_into(0, &mut no_route);
+        let routes = origins(&self.routes).into_iter().enumerate();
+        FiguresSnapshot {
+            routes: routes
+                .map(|(at, (name, origin))| {
+                    let mut route = RouteSnapshot {
+                        name,
+                        origin,
+                        ..RouteSnapshot::default()
+                    };
+                    self.read_into(at + 1, &mut route);
+                    route
+                })
+                .collect(),
+            no_route,
+            upstreams: origins(&self.upstreams),
+        }
+    }
+
+    /// Adds what all threads have counted for a route.
+    fn read_into(&self, number: usize, route: &mut RouteSnapshot) {
+        for cells in self.threads.all() {
+            let Some(cells) = cells.routes.get(number).and_then(|cells| cells.get()) else {
+                continue;
+            };
+            for (sum, count) in route.outcomes.iter_mut().zip(&cells.outcomes) {
+                *sum = sum.wrapping_add(read(count));
+            }
+            route.bytes += read(&cells.bytes);
+            cells.hits.read_into(&mut route.hits);
+        }
+    }
+}
+
+impl Names {
+    fn read(&self, number: usize) -> OriginSnapshot {
+        let origin = self.origins.get(number).and_then(|origin| origin.get());
+        origin.map(|origin| origin.read()).unwrap_or_default()
+    }
+}
+
+impl OriginFigures {
+    fn read(&self) -> OriginSnapshot {
+        let mut snapshot = OriginSnapshot {
+            requests: read(&self.requests),
+            refreshes: read(&self.refreshes),
+            failures: read(&self.failures),
+            statuses: std::array::from_fn(|at| read(&self.statuses[at])),
+            bytes: read(&self.bytes),
+            ..OriginSnapshot::default()
+        };
+        self.first_byte.read_into(&mut snapshot.first_byte);
+        self.whole.read_into(&mut snapshot.whole);
+        snapshot
+    }
+}
+
+impl FiguresSnapshot {
+    /// All client requests with this outcome.
+    pub fn of(&self, outcome: Outcome) -> u64 {
+        self.all().map(|route| route.of(outcome)).sum()
+    }
+
+    /// All client requests.
+    pub fn requests(&self) -> u64 {
+        self.all().map(RouteSnapshot::requests).sum()
+    }
+
+    /// Bytes of content that clients were sent.
+    pub fn bytes(&self) -> u64 {
+        self.all().map(|route| route.bytes).sum()
+    }
+
+    /// How long hits took.
+    pub fn hits(&self) -> Latencies {
+        let mut hits = Latencies::default();
+        self.routes.iter().for_each(|route| hits.add(&route.hits));
+        hits
+    }
+
+    /// What all origins did.
+    pub fn origin(&self) -> OriginSnapshot {
+        let mut all = OriginSnapshot::default();
+        self.routes.iter().for_each(|route| all.add(&route.origin));
+        all
+    }
+
+    /// Requests to the origin that were not needed.
+    pub fn fetches_avoided(&self) -> u64 {
+        self.routes.iter().map(RouteSnapshot::fetches_avoided).sum()
+    }
+
+    /// The time that origins would have spent on them.
+    pub fn origin_time_avoided(&self) -> Duration {
+        self.routes
+            .iter()
+            .map(RouteSnapshot::origin_time_avoided)
+            .sum()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &RouteSnapshot> {
+        self.routes.iter().chain([&self.no_route])
+    }
+}
+
+impl RouteSnapshot {
+    /// Client requests with this outcome.
+    pub const fn of(&self, outcome: Outcome) -> u64 {
+        self.outcomes[outcome as usize]
+    }
+
+    /// All its client requests.
+    pub fn requests(&self) -> u64 {
+        self.outcomes.iter().sum()
+    }
+
+    /// Requests to the origin that were not needed: those answered from a stored response or from
+    /// somebody else's fetch, less the refreshes that this took.
+    pub fn fetches_avoided(&self) -> u64 {
+        let answered = [Outcome::Hit, Outcome::Stale, Outcome::Collapsed];
+        let answered: u64 = answered.iter().map(|&outcome| self.of(outcome)).sum();
+        answered.saturating_sub(self.origin.refreshes)
+    }
+
+    /// The time that the origin would have spent on them, if each took as long as those of this route
+    /// that it was asked, on average.
+    pub fn origin_time_avoided(&self) -> Duration {
+        let mean = self.origin.whole.mean().unwrap_or_default();
+        let seconds = mean.as_secs_f64() * self.fetches_avoided() as f64;
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+}
+
+impl OriginSnapshot {
+    fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.refreshes += other.refreshes;
+        self.failures += other.failures;
+        for (sum, more) in self.statuses.iter_mut().zip(other.statuses) {
+            *sum += more;
+        }
+        self.bytes += other.bytes;
+        self.first_byte.add(&other.first_byte);
+        self.whole.add(&other.whole);
+    }
+}
+
+fn read(cell: &AtomicU64) -> u64 {
+    cell.load(Ordering::Relaxed)
+}

@@ -1,0 +1,305 @@
+//! Which urls there is most of, by several measures, in bounded memory.
+//!
+//! The space-saving sketch (Metwally, Agrawal, El Abbadi 2005): a table of so many urls; a new one takes
+//! the place of the least, and begins with its count. No count is too low, none is too high by more than
+//! what it began with, and whatever is more than one in [`PLACES`] of all is in the table. There is a
+//! table for this while and one for the last, so that what was popular yesterday is forgotten.
+
+use microcache_policy::{Scheme, Time};
+
+use super::url::Url;
+
+/// Urls in one table.
+const PLACES: usize = 100;
+/// How long a table is added to.
+const WHILE: u64 = 300_000;
+
+/// What urls are ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Client requests.
+    Requests,
+    /// Bytes of content that were sent to clients.
+    Bytes,
+    /// Client requests that the origin was asked about, or that waited for somebody else's.
+    Misses,
+    /// Microseconds that the origin took, from the request to the last byte.
+    OriginTime,
+}
+
+impl Measure {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Requests, Self::Bytes, Self::Misses, Self::OriginTime];
+}
+
+/// A url, and how much of everything there was of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopUrl {
+    /// The url, or its beginning if it is long.
+    pub url: String,
+    /// It is only the beginning.
+    pub is_cut: bool,
+    /// By measure, in the order of [`Measure::ALL`]; `None` where it is not among the most.
+    pub amounts: [Option<Amount>; Measure::ALL.len()],
+}
+
+/// So much, or a little less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Not less than there was.
+    pub at_most: u64,
+    /// By so much it may be more.
+    pub error: u64,
+}
+
+/// What was most, and since when.
+#[derive(Clone, Debug, Default)]
+pub struct TopUrls {
+    /// The most first.
+    pub urls: Vec<TopUrl>,
+    /// For how many milliseconds this was counted.
+    pub millis: u64,
+}
+
+/// What one thread has seen.
+#[derive(Default)]
+pub(super) struct Top {
+    began: Time,
+    before: Option<Time>,
+    tables: [[Table; 2]; Measure::ALL.len()],
+}
+
+/// Urls and counts, all in one order. Found by a look through all hashes, which lie in one piece.
+#[derive(Default)]
+struct Table {
+    hashes: Vec<u64>,
+    amounts: Vec<Amount>,
+    urls: Vec<Url>,
+}
+
+/// The url of a request where it was read.
+#[derive(Clone, Copy)]
+pub(crate) struct Named<'a> {
+    pub(crate) scheme: Scheme,
+    pub(crate) host: &'a [u8],
+    pub(crate) target: &'a [u8],
+}
+
+impl Top {
+    /// Adds so much of these to a url.
+    pub(super) fn add(&mut self, named: Named<'_>, amounts: &[(Measure, u64)], now: Time) {
+        self.turn(now);
+        let hash = Url::hash(named);
+        for &(measure, amount) in amounts {
+            self.tables[measure as usize][0].add(hash, named, amount);
+        }
+    }
+
+    /// Begins new tables if it is time.
+    fn turn(&mut self, now: Time) {
+        let age = now.since(self.began);
+        if age < WHILE {
+            return;
+        }
+        for [this, last] in &mut self.tables {
+            std::mem::swap(this, last);
+            this.clear();
+            if age >= 2 * WHILE {
+                last.clear();
+            }
+        }
+        self.before = (age < 2 * WHILE).then_some(self.began);
+        self.began = now;
+    }
+
+    /// Adds what there is to what other threads have seen.
+    pub(super) fn read_into(&mut self, all: &mut Merged, now: Time) {
+        self.turn(now);
+        all.since = all.since.min(self.before.unwrap_or(self.began));
+        for (measure, tables) in Measure::ALL.into_iter().zip(&self.tables) {
+            for table in tables {
+                all.merge(measure, table);
+            }
+        }
+    }
+}
+
+impl Table {
+    fn add(&mut self, hash: u64, named: Named<'_>, amount: u64) {
+        if let Some(at) = self.hashes.iter().position(|&known| known == hash) {
+            self.amounts[at].at_most = self.amounts[at].at_most.saturating_add(amount);
+        } else if self.hashes.len() < PLACES {
+            self.hashes.push(hash);
+            self.urls.push(Url::new(named));
+            self.amounts.push(Amount {
+                at_most: amount,
+                error: 0,
+            });
+        } else if let Some(at) = self.least() {
+            let least = self.amounts[at].at_most;
+            self.hashes[at] = hash;
+            self.urls[at].set(named);
+            self.amounts[at] = Amount {
+                at_most: least.saturating_add(amount),
+                error: least,
+            };
+        }
+    }
+
+    fn least(&self) -> Option<usize> {
+        let places = self.amounts.iter().enumerate();
+        places
+            .min_by_key(|(_, amount)| amount.at_most)
+            .map(|(at, _)| at)
+    }
+
+    fn clear(&mut self) {
+        self.hashes.clear();
+        self.amounts.clear();
+        self.urls.clear();
+    }
+}
+
+/// What all threads have seen.
+pub(super) struct Merged {
+    since: Time,
+    urls: std::collections::HashMap<u64, TopUrl>,
+}
+
+impl Merged {
+    pub(super) fn new(now: Time) -> Self {
+        Self {
+            since: now,
+            urls: std::collections::HashMap::new(),
+        }
+    }
+
+    fn merge(&mut self, measure: Measure, table: &Table) {
+        for ((hash, url), amount) in table.hashes.iter().zip(&table.urls).zip(&table.amounts) {
+            let known = self.urls.entry(*hash).or_insert_with(|| TopUrl {
+                url: url.to_string(),
+                is_cut: url.is_cut(),
+                amounts: Default::default(),
+            });
+            let sum = known.amounts[measure as usize].get_or_insert_default();
+            sum.at_most = sum.at_most.saturating_add(amount.at_most);
+            sum.error = sum.error.saturating_add(amount.error);
+        }
+    }
+
+    /// The most by this measure.
+    pub(super) fn most(self, measure: Measure, limit: usize, now: Time) -> TopUrls {
+        // What is surely there goes before what may only have taken somebody's place.
+        let surely = |url: &TopUrl| {
+            let amount = url.amounts[measure as usize].unwrap_or_default();
+            (amount.at_most - amount.error, amount.at_most)
+        };
+        let mut urls: Vec<_> = self.urls.into_values().collect();
+        urls.retain(|url| url.amounts[measure as usize].is_some());
+        urls.sort_by(|a, b| surely(b).cmp(&surely(a)).then_with(|| a.url.cmp(&b.url)));
+        urls.truncate(limit);
+        TopUrls {
+            urls,
+            millis: now.since(self.since),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use Measure::{Bytes, Misses, OriginTime, Requests};
+
+    const START: Time = Time::from_millis(1_000_000);
+
+    fn named(target: &str) -> Named<'_> {
+        Named {
+            scheme: Scheme::Http,
+            host: b"a.example",
+            target: target.as_bytes(),
+        }
+    }
+
+    fn most(top: &mut Top, measure: Measure, limit: usize, now: Time) -> TopUrls {
+        let mut all = Merged::new(now);
+        top.read_into(&mut all, now);
+        all.most(measure, limit, now)
+    }
+
+    #[test]
+    fn what_is_often_is_found_among_a_million_that_are_not() {
+        let mut top = Top::default();
+        for number in 0..1_000_000_u64 {
+            let target = format!("/once/{number}?{}", "x".repeat((number % 7) as usize));
+            top.add(named(&target), &[(Measure::Requests, 1)], START);
+            if number % 20 == 0 {
+                top.add(named("/often"), &[(Measure::Requests, 2)], START);
+            }
+        }
+        let found = most(&mut top, Measure::Requests, 10, START.plus(9_000));
+        assert_eq!((found.urls.len(), found.millis), (10, 9_000));
+        let first = &found.urls[0];
+        assert_eq!(first.url, "http://a.example/often");
+        let amount = first.amounts[0].expect("it is among the most");
+        assert!(amount.at_most >= 100_000 && amount.at_most - amount.error <= 100_000);
+        let bound = 1_100_000 / PLACES as u64;
+        assert!(amount.error <= bound, "{amount:?}");
+    }
+
+    #[test]
+    fn every_measure_has_an_order_of_its_own() {
+        let mut top = Top::default();
+        top.add(named("/a"), &[(Requests, 3), (Bytes, 10)], START);
+        top.add(
+            named("/b"),
+            &[(Requests, 1), (Bytes, 99), (Misses, 1)],
+            START,
+        );
+        let first = |top: &mut Top, measure| most(top, measure, 1, START).urls.pop();
+        assert_eq!(first(&mut top, Requests).unwrap().url, "http://a.example/a");
+        let by_bytes = first(&mut top, Bytes).unwrap();
+        assert_eq!(by_bytes.url, "http://a.example/b");
+        assert_eq!(by_bytes.amounts[0].map(|amount| amount.at_most), Some(1));
+        assert_eq!(by_bytes.amounts[3], None);
+        assert_eq!(first(&mut top, OriginTime), None);
+    }
+
+    #[test]
+    fn what_was_often_is_forgotten() {
+        let mut top = Top::default();
+        let add =
+            |top: &mut Top, target, now| top.add(named(target), &[(Measure::Requests, 1)], now);
+        let urls = |top: &mut Top, now| most(top, Measure::Requests, 9, now).urls.len();
+        add(&mut top, "/old", START);
+        let next = START.plus(WHILE);
+        add(&mut top, "/new", next);
+        assert_eq!(urls(&mut top, next), 2);
+        assert_eq!(urls(&mut top, next.plus(WHILE)), 1);
+        assert_eq!(urls(&mut top, next.plus(2 * WHILE)), 0);
+        add(&mut top, "/new", next.plus(2 * WHILE));
+        assert_eq!(urls(&mut top, next.plus(9 * WHILE)), 0);
+    }
+
+    #[test]
+    fn a_long_url_is_cut_and_still_itself() {
+        let mut top = Top::default();
+        let long = format!("/{}", "é".repeat(32 * 1024));
+        for last in ["1", "2", "2"] {
+            top.add(
+                named(&format!("{long}{last}")),
+                &[(Measure::Requests, 1)],
+                START,
+            );
+        }
+        let found = most(&mut top, Measure::Requests, 9, START).urls;
+        assert_eq!(found.len(), 2, "those that begin alike are two");
+        for url in found {
+            assert!(
+                url.is_cut
+                    && url.url.len() <= super::super::url::MOST
+                    && !url.url.contains('\u{fffd}')
+            );
+        }
+    }
+}
