@@ -71,7 +71,7 @@ def runs_the_unit(machine):
     # Such a file keeps packages from starting services, in images.
     (machine.root / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
     with ControlGroup() as group:
-        apart = ["unshare", "--mount", "--pid", "--cgroup", "--uts", "--ipc", "--fork", "sh", "-c", BOOT, "boot", machine.root]
+        apart = ["unshare", "--mount", "--pid", "--cgroup", "--uts", "--ipc", "--fork", "--kill-child", "sh", "-c", BOOT, "boot", machine.root]
         booted = subprocess.Popen(["sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', group.path, *map(str, apart)], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         machine.processes.append(booted)

@@ -133,6 +133,7 @@ const AROUND: [(&str, &[(&str, &str)]); 3] = [
                 "SIGTERM, SIGINT",
                 "Finish what is under way, and end. A second one ends at once.",
             ),
+            ("SIGHUP", "Read the configuration file again."),
             ("SIGUSR1", "Open the files of the logs anew."),
         ],
     ),

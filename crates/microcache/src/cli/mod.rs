@@ -220,8 +220,7 @@ Usage:
   microcache [FLAGS] http://HOST:PORT   serve the application at that url; several are used in turn
   microcache [FLAGS] --config FILE      serve what a file says; flags override it
   microcache check FILE                 report every mistake in a file
-  microcache config --sample            print a file with all options, commented
-  microcache config --reference         print what every option means
+  microcache config --sample            print a file with all options, commented; --reference: what each means
   microcache bench [FLAGS] URL...       measure how fast a server answers; see microcache bench --help
   microcache demo                       show what it does, in 40 seconds and without anything else
   microcache origin --help              be a slow application, to try a cache on
