@@ -29,6 +29,7 @@ pub(crate) fn router(interface: &Arc<Interface>) -> Router {
         .route("/v1/drain", post(drain))
         .route("/v1/config", get(configuration::in_force))
         .route("/v1/reload", post(configuration::reload))
+        .route("/v1/upgrade", post(configuration::upgrade))
         .route("/v1/openapi.json", get(openapi))
         .route("/metrics", get(metrics::metrics))
         .route_layer(from_fn_with_state(Arc::clone(interface), access::check));

@@ -1,11 +1,11 @@
-//! The configuration in force, and how another one takes its place.
+//! The configuration in force, and how another one takes its place, or another process that of this one.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
-use microcache_proxy::NotReloaded;
+use microcache_proxy::{NotReloaded, NotUpgraded};
 use microcache_proxy::config::{Plain, Report, Said, Setting, Settings, Told};
 use serde_json::{Map, Value, json};
 
@@ -101,7 +101,7 @@ fn refused(why: &NotReloaded) -> Problem {
         ),
         NotReloaded::NeedsRestart(_) => (
             StatusCode::UNPROCESSABLE_ENTITY,
-            "restart the server to have it, or leave it as it was",
+            "`microcache upgrade` starts a server that has it, and loses no request; or leave it as it was",
         ),
     };
     let problem = Problem::new(status, why.to_string(), remedy);
@@ -109,6 +109,33 @@ fn refused(why: &NotReloaded) -> Problem {
         Some(report) => problem.with_mistakes(told(report)),
         None => problem,
     }
+}
+
+/// Has another process take the place of this one. That one serves when the answer comes, or this one
+/// goes on.
+pub(crate) async fn upgrade(
+    State(interface): State<Arc<Interface>>,
+) -> Result<Json<Value>, Problem> {
+    match interface.handle.upgrade().await {
+        Ok(process) => Ok(Json(json!({"pid": process}))),
+        Err(why) => Err(not_upgraded(&why)),
+    }
+}
+
+fn not_upgraded(why: &NotUpgraded) -> Problem {
+    let (status, remedy) = match why {
+        NotUpgraded::Draining => (StatusCode::CONFLICT, "ask the server that takes its place"),
+        NotUpgraded::First => (
+            StatusCode::CONFLICT,
+            "start another container, and end this one when that is ready",
+        ),
+        NotUpgraded::Busy => (StatusCode::TOO_MANY_REQUESTS, "come again in a second"),
+        NotUpgraded::NotStarted(_) | NotUpgraded::Failed(_) => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "put it right and ask again; this process goes on",
+        ),
+    };
+    Problem::new(status, why.to_string(), remedy)
 }
 
 fn told(report: &Report) -> Vec<Value> {

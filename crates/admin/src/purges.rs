@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use http::StatusCode;
 use axum::extract::rejection::JsonRejection;
 use bytes::Bytes;
 use microcache_engine::cache::{Rule, Scope, Strength};
@@ -75,6 +76,13 @@ pub(crate) async fn purge(
     asked: Result<Json<Asked>, JsonRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Json(asked) = asked?;
+    if interface.handle.is_handing_over() {
+        return Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "another process takes the place of this one, and would not know of it",
+            "send it again, on a new connection",
+        ));
+    }
     let engine = interface.handle.engine();
     let scopes = asked.scopes(|scheme, host, target| engine.scope_of_url(scheme, host, target))?;
     let strength = if asked.soft {
@@ -84,6 +92,8 @@ pub(crate) async fn purge(
     };
     let named = scopes.into_iter().map(|scope| (scope, strength));
     let purged = engine.cache.purge(named).await;
+    // What the process before this one has stored is served no more when this answers.
+    interface.handle.is_alone().await;
     let not_written = purged.written.err().map(|error| error.to_string());
     let told = purged.rules.iter().map(|rule| Told {
         not_written: not_written.clone(),

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread;
@@ -44,9 +45,18 @@ pub struct Admin {
 impl Admin {
     /// Takes the address. With a secret, requests have to carry it.
     pub fn bind(address: SocketAddr, token: Option<Token>) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
+        Self::on(TcpListener::bind(address)?, token)
+    }
+
+    /// The same with a socket that listens already.
+    pub fn on(listener: TcpListener, token: Option<Token>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self { listener, token })
+    }
+
+    /// A copy of the socket, for a process that takes this one's place.
+    pub fn socket(&self) -> io::Result<OwnedFd> {
+        Ok(self.listener.try_clone()?.into())
     }
 
     /// Where it listens.
@@ -57,6 +67,7 @@ impl Admin {
     /// Answers from now on, on a thread of its own, until the process ends.
     pub fn start(self, handle: Handle) -> io::Result<()> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
+        let replaced = handle.clone();
         let interface = Arc::new(Interface {
             handle,
             token: self.token,
@@ -67,7 +78,16 @@ impl Admin {
         let listener = self.listener;
         thread::Builder::new()
             .name("admin".to_owned())
-            .spawn(move || runtime.block_on(accept(listener, router)))?;
+            .spawn(move || {
+                runtime.block_on(async {
+                    // Those who are connected are answered to the end.
+                    tokio::select! {
+                        () = accept(listener, router) => {}
+                        () = replaced.replaced() => {}
+                    }
+                    std::future::pending::<()>().await;
+                });
+            })?;
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ mod cli;
 mod logs;
 mod operate;
 mod operators;
+mod service;
 
 use std::io::Write;
 use std::path::Path;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 use microcache_bench::demo::{self, Ending, Screen};
 use microcache_bench::origin::{self, Origin};
 use microcache_proxy::config::{Config, Report, Source, SourceError};
-use microcache_proxy::{Notices, Server, ServerError};
+use microcache_proxy::{Inherited, Notices, Server, ServerError};
 use tikv_jemallocator::Jemalloc;
 
 use cli::{Job, Message};
@@ -53,23 +54,37 @@ fn main() -> ExitCode {
 }
 
 fn serve(source: Source) -> Result<ExitCode, ServerError> {
+    let mut inherited = match Inherited::receive() {
+        Ok(inherited) => inherited,
+        Err(error) => {
+            let why = format!("microcache: the sockets handed over cannot be used: {error}");
+            return Ok(refuse(&why));
+        }
+    };
     let config = match source.read() {
         Ok(config) => config,
-        Err(why) => return Ok(refuse(&unusable(&why))),
+        Err(why) => {
+            inherited.failed(&why.to_string());
+            return Ok(refuse(&unusable(&why)));
+        }
     };
     warn(&config);
-    let admin = match operators::bind(&config.admin) {
+    let admin = match operators::bind(&config.admin, &mut inherited) {
         Ok(admin) => admin,
-        Err(why) => return Ok(refuse(&format!("microcache: {why}"))),
+        Err(why) => {
+            inherited.failed(&why);
+            return Ok(refuse(&format!("microcache: {why}")));
+        }
     };
     let logs = match Logs::open(&config) {
         Ok(logs) => logs,
         Err(why) => {
+            inherited.failed(&why.to_string());
             tell(&format!("microcache: {why}\n"));
             return Ok(ExitCode::FAILURE);
         }
     };
-    let ended = serve_with(&config, source, &logs, admin);
+    let ended = serve_with(&config, source, &logs, admin, inherited);
     if let Err(error) = &ended {
         logs.failed(error);
     }
@@ -84,10 +99,13 @@ fn serve_with(
     source: Source,
     logs: &Logs,
     admin: Operators,
+    inherited: Inherited,
 ) -> Result<ExitCode, ServerError> {
     let notices = Notices::default();
     logs.listen(&notices);
-    let mut server = Server::bind(config.clone(), notices)?.reloads_from(source);
+    let mut server = Server::bind(config.clone(), notices, inherited)?
+        .reloads_from(source)
+        .on_stage(service::tell);
     if let Some(reopen) = logs.reopening() {
         server = server.on_reopen(reopen);
     }

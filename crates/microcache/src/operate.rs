@@ -19,6 +19,7 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
         Errand::Entries(parameters) => client.get("/v1/entries", parameters),
         Errand::Drain => client.post("/v1/drain", &Value::Null),
         Errand::Reload => client.post("/v1/reload", &Value::Null),
+        Errand::Upgrade => client.post("/v1/upgrade", &Value::Null),
     });
     match answer {
         Ok(answer) if operate.json => print(&format!("{answer}\n")),
@@ -28,6 +29,7 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
             Errand::Entries(_) => shown::entries(&answer),
             Errand::Drain => "it finishes what is under way and ends\n".to_owned(),
             Errand::Reload => shown::reloaded(&answer),
+            Errand::Upgrade => format!("process {} serves in its place\n", answer["pid"]),
         }),
         Err(Failed::Refused(why)) => {
             tell(&format!("microcache: {why}\n"));

@@ -4,11 +4,16 @@ use std::net::SocketAddr;
 
 use microcache_admin::{Admin, Token};
 use microcache_proxy::config;
-use microcache_proxy::{Handle, ServerError};
+use microcache_proxy::{Handle, Inherited, ServerError};
 
 /// What became of the address for operators.
 pub(crate) enum Operators {
-    Admin(Admin, SocketAddr),
+    Admin {
+        admin: Admin,
+        /// What the configuration says, where the port may be left open.
+        wanted: SocketAddr,
+        address: SocketAddr,
+    },
     /// It is not wanted.
     Off,
     /// The one that is taken when nothing is said is somebody else's.
@@ -16,15 +21,25 @@ pub(crate) enum Operators {
 }
 
 /// Takes the address for operators. One that was chosen has to be had.
-pub(crate) fn bind(wanted: &config::Admin) -> Result<Operators, String> {
+pub(crate) fn bind(
+    wanted: &config::Admin,
+    inherited: &mut Inherited,
+) -> Result<Operators, String> {
     let Some(address) = wanted.address else {
         return Ok(Operators::Off);
     };
     let token = wanted.token_file.as_deref().map(Token::read).transpose();
     let token = token.map_err(|error| error.to_string())?;
-    let bound = Admin::bind(address, token).and_then(|admin| Ok((admin.address()?, admin)));
-    match bound {
-        Ok((address, admin)) => Ok(Operators::Admin(admin, address)),
+    let bound = match inherited.take_admin(address) {
+        Some(listener) => Admin::on(listener, token),
+        None => Admin::bind(address, token),
+    };
+    match bound.and_then(|admin| Ok((admin.address()?, admin))) {
+        Ok((bound, admin)) => Ok(Operators::Admin {
+            admin,
+            wanted: address,
+            address: bound,
+        }),
         Err(_) if !wanted.is_chosen => Ok(Operators::Taken(address)),
         Err(error) => Err(format!(
             "cannot listen on {address} for operators: {error} (choose another address with --admin, or --admin off)"
@@ -36,7 +51,7 @@ impl Operators {
     /// What is said of it at the start.
     pub(crate) fn summary(&self) -> String {
         match self {
-            Self::Admin(_, address) => {
+            Self::Admin { address, .. } => {
                 format!("http://{address} for purges and statistics (microcache stats)")
             }
             Self::Off => "off".to_owned(),
@@ -49,7 +64,11 @@ impl Operators {
     /// Begins to answer.
     pub(crate) fn start(self, handle: Handle) -> Result<(), ServerError> {
         match self {
-            Self::Admin(admin, _) => admin.start(handle).map_err(ServerError::Thread),
+            Self::Admin { admin, wanted, .. } => {
+                let socket = admin.socket().map_err(ServerError::Thread)?;
+                handle.operators_listen(wanted, socket);
+                admin.start(handle).map_err(ServerError::Thread)
+            }
             Self::Off | Self::Taken(_) => Ok(()),
         }
     }

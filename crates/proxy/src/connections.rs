@@ -99,13 +99,18 @@ impl Connections {
 
     /// Ends those that wait for another request, at once; those that never had one, tunnels and
     /// event streams a little later. Returns when all have ended.
-    pub(crate) async fn drain(&self, streams: Duration) {
+    ///
+    /// Once another process has taken this one's place nobody is in a hurry: those that wait are told with their next
+    /// answer, so that none loses a request that is on its way.
+    pub(crate) async fn drain(&self, streams: Duration, is_replaced: bool) {
         let start = Instant::now();
         let ending = async {
-            self.close_answered();
             let silent = async {
-                sleep_until(start + FIRST_REQUEST).await;
-                self.close(|doing| matches!(doing, Doing::Idle { .. }));
+                if !is_replaced {
+                    self.close_answered();
+                    sleep_until(start + FIRST_REQUEST).await;
+                    self.close(|doing| matches!(doing, Doing::Idle { .. }));
+                }
             };
             let endless = async {
                 sleep_until(start + streams).await;

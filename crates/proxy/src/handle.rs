@@ -1,5 +1,7 @@
 //! What whoever operates a server sees and changes of it while it runs.
 
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use microcache_engine::Engine;
@@ -7,24 +9,26 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Config;
 use crate::figures::{FiguresSnapshot, Measure, RecentError, TopUrls};
+use crate::handover::admin_label;
 use crate::in_force::{InForce, Life};
 use crate::reload::{Asked, NotReloaded, Reloaded};
 use crate::room::Taken;
+use crate::upgrade::NotUpgraded;
 use crate::upstream::GroupSnapshot;
 
 /// A running server, for those who operate it. Serving knows nothing of them.
 #[derive(Clone)]
 pub struct Handle {
     life: Arc<Life>,
-    reloads: mpsc::Sender<Asked>,
+    asked: mpsc::Sender<Asked>,
 }
 
 impl Handle {
     /// Puts in force what a server starts with.
-    pub(crate) fn new(first: InForce, reloads: mpsc::Sender<Asked>) -> Self {
+    pub(crate) fn new(first: InForce, asked: mpsc::Sender<Asked>) -> Self {
         let life = Arc::clone(&first.shared.life);
         life.enter(first);
-        Self { life, reloads }
+        Self { life, asked }
     }
 
     pub(crate) const fn life(&self) -> &Arc<Life> {
@@ -80,11 +84,42 @@ impl Handle {
     /// Has it read its configuration again. What is in force is then another one, wholly, or the same.
     pub async fn reload(&self) -> Result<Reloaded, NotReloaded> {
         let (asked, done) = oneshot::channel();
-        match self.reloads.try_send(asked) {
+        match self.asked.try_send(Asked::Reload(asked)) {
             Ok(()) => done.await.unwrap_or(Err(NotReloaded::Draining)),
             Err(mpsc::error::TrySendError::Full(_)) => Err(NotReloaded::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(NotReloaded::Draining),
         }
+    }
+
+    /// Has another process take its place, with the program and the configuration as they are by now. Gives
+    /// the id of that one when it serves; this one then ends as if it had been told to stop.
+    pub async fn upgrade(&self) -> Result<u32, NotUpgraded> {
+        let (asked, done) = oneshot::channel();
+        match self.asked.try_send(Asked::Upgrade(asked)) {
+            Ok(()) => done.await.unwrap_or(Err(NotUpgraded::Draining)),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(NotUpgraded::Busy),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(NotUpgraded::Draining),
+        }
+    }
+
+    /// Remembers the socket of the interface for operators, for a process that takes this one's place.
+    pub fn operators_listen(&self, wanted: SocketAddr, socket: OwnedFd) {
+        self.life.listens(admin_label(wanted), socket);
+    }
+
+    /// Ready when another process has taken its place, and has the sockets.
+    pub async fn replaced(&self) {
+        self.life.replaced().await;
+    }
+
+    /// Whether it takes no purges, because another process takes its place.
+    pub fn is_handing_over(&self) -> bool {
+        self.life.is_handing_over()
+    }
+
+    /// Ready when the process whose place it has taken serves nothing more from what it has stored.
+    pub async fn is_alone(&self) {
+        self.life.is_alone().await;
     }
 
     /// How many reloads have changed what is in force.

@@ -4,15 +4,19 @@
 //! requests. So a reload waits for nobody, and what it replaces lives as long as the last request that
 //! began with it.
 
+use std::future::pending;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use microcache_engine::Origin;
 use microcache_store::Tiers;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
+use crate::handover::Line;
 use crate::notices::Notices;
 use crate::shared::Shared;
 use crate::upstream::Group;
@@ -33,6 +37,15 @@ pub(crate) struct Life {
     in_force: Mutex<Option<InForce>>,
     draining: AtomicBool,
     stop: Notify,
+    /// The sockets that listen, and what for: for a process that takes this one's place.
+    sockets: Mutex<Vec<(String, OwnedFd)>>,
+    /// Another process is about to take this one's place, or has.
+    handing_over: AtomicBool,
+    /// It has. It hears of this one's end by the line's.
+    successor: Mutex<Option<Arc<Line>>>,
+    replaced: watch::Sender<bool>,
+    /// The process whose place this one has taken still finishes what it began.
+    overlaps: watch::Sender<bool>,
 }
 
 impl InForce {
@@ -115,9 +128,66 @@ impl Life {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Says so to all connections.
+    /// Says so to all connections, and keeps no socket open.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+        self.sockets.lock().clear();
+    }
+
+    /// Remembers a socket that listens.
+    pub(crate) fn listens(&self, label: String, socket: OwnedFd) {
+        self.sockets.lock().push((label, socket));
+    }
+
+    /// The sockets that listen.
+    pub(crate) fn sockets(&self) -> io::Result<Vec<(String, OwnedFd)>> {
+        let sockets = self.sockets.lock();
+        let copy = |(label, socket): &(String, OwnedFd)| Ok((label.clone(), socket.try_clone()?));
+        sockets.iter().map(copy).collect()
+    }
+
+    /// From now on no purge is taken: the process that takes this one's place would not know of it.
+    pub(crate) fn begin_handover(&self) {
+        self.handing_over.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn end_handover(&self) {
+        self.handing_over.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_handing_over(&self) -> bool {
+        self.handing_over.load(Ordering::SeqCst)
+    }
+
+    /// Another process serves in this one's place, which is to stop.
+    pub(crate) fn hand_over(&self, successor: Arc<Line>) {
+        *self.successor.lock() = Some(successor);
+        self.replaced.send_replace(true);
+        self.ask_to_stop();
+    }
+
+    /// Whether another process has taken this one's place.
+    pub(crate) fn is_replaced(&self) -> bool {
+        *self.replaced.borrow()
+    }
+
+    /// Ready when another process has taken this one's place.
+    pub(crate) async fn replaced(&self) {
+        let mut replaced = self.replaced.subscribe();
+        if replaced.wait_for(|&replaced| replaced).await.is_err() {
+            pending::<()>().await;
+        }
+    }
+
+    /// Says whether the process whose place this one has taken is still there.
+    pub(crate) fn set_overlaps(&self, overlaps: bool) {
+        self.overlaps.send_replace(overlaps);
+    }
+
+    /// Ready when there is no other process that serves from what it has stored.
+    pub(crate) async fn is_alone(&self) {
+        let mut overlaps = self.overlaps.subscribe();
+        let _ = overlaps.wait_for(|&overlaps| !overlaps).await;
     }
 
     /// Has the server stop, as a signal does.

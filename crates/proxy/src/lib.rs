@@ -7,6 +7,7 @@ mod descriptors;
 mod figures;
 pub mod h1;
 mod handle;
+mod handover;
 mod in_force;
 mod lent;
 mod listener;
@@ -18,6 +19,7 @@ mod session;
 mod shared;
 mod signals;
 mod tiers;
+mod upgrade;
 pub mod upstream;
 mod watch;
 
@@ -26,9 +28,11 @@ pub use figures::{
     RouteSnapshot, SAMPLED_ONE_IN, TopUrl, TopUrls,
 };
 pub use handle::Handle;
+pub use handover::Inherited;
 pub use microcache_store::TierReport;
 pub use notices::{Kind, Notices};
-pub use reload::{NotReloaded, Reloaded};
+pub use reload::{NotReloaded, Reloaded, Stage};
+pub use upgrade::NotUpgraded;
 pub use room::Taken;
 pub use server::{Server, ServerError, Started, Summary};
 pub use session::{FinalResponse, Finished};

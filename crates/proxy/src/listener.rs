@@ -107,6 +107,10 @@ pub(crate) async fn accept(
         }
     }
     shared = shared.latest();
+    // Who waits in the queue waits for the process that has taken this one's place.
+    if shared.life.is_replaced() {
+        return;
+    }
     // Their descriptors may be wanted for those who still have to be heard.
     connections.close_answered();
     tokio::task::yield_now().await;

@@ -28,6 +28,10 @@ pub enum Kind {
     Reloaded,
     /// Another configuration was refused.
     NotReloaded,
+    /// Another process has taken this one's place.
+    Upgraded,
+    /// Another process was to take this one's place, and did not.
+    NotUpgraded,
     /// A request met a fault of ours.
     Panic,
     /// Purges of the process before this one may be lost.
@@ -75,6 +79,8 @@ impl Kind {
             Self::Server => "server",
             Self::Reloaded => "reloaded",
             Self::NotReloaded => "not-reloaded",
+            Self::Upgraded => "upgraded",
+            Self::NotUpgraded => "not-upgraded",
             Self::Panic => "panic",
             Self::PurgesLost => "purges-lost",
             Self::DiskTooSmall => "disk-too-small",
@@ -102,6 +108,7 @@ impl Kind {
         let kind = self.as_str();
         match self {
             Self::NotReloaded
+            | Self::NotUpgraded
             | Self::Panic
             | Self::PurgesLost
             | Self::Down
@@ -119,6 +126,7 @@ impl Kind {
             | Self::NoRoom => tracing::warn!(target: TARGET, kind, about, more, "{line}"),
             Self::Server
             | Self::Reloaded
+            | Self::Upgraded
             | Self::MemoryFull
             | Self::Resolved
             | Self::Answers

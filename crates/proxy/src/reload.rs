@@ -1,4 +1,4 @@
-//! Another configuration for a server that runs.
+//! Another configuration, or another process, for a server that runs.
 //!
 //! Somebody asks for it: with a signal, through the handle, or by changing the file. It comes into force
 //! whole or not at all.
@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -17,6 +18,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::config::{Report, Source, SourceError};
 use crate::handle::Handle;
 use crate::notices::Kind;
+use crate::upgrade::{NotUpgraded, Program, upgrade};
 
 /// So many may wait for a reload; the next one is told to come again.
 pub(crate) const MAX_WAITING: usize = 16;
@@ -56,21 +58,50 @@ pub enum NotReloaded {
     Busy,
 }
 
-/// Who waits for a reload.
-pub(crate) type Asked = oneshot::Sender<Result<Reloaded, NotReloaded>>;
+/// What is asked for, by whoever waits for it.
+pub(crate) enum Asked {
+    Reload(oneshot::Sender<Result<Reloaded, NotReloaded>>),
+    Upgrade(oneshot::Sender<Result<u32, NotUpgraded>>),
+}
+
+/// What a server has come to, for whoever has started it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It serves, from the start or after a reload.
+    Ready,
+    /// It reads its configuration again.
+    Reloading,
+    /// The process with this id has taken its place.
+    Replaced(u32),
+    /// It finishes what is under way and ends.
+    Stopping,
+}
+
+/// Who is told of it.
+pub(crate) type OnStage = Arc<dyn Fn(Stage) + Send + Sync>;
 
 /// What reads the configuration again.
 pub(crate) struct Reloader {
     source: Source,
+    program: Program,
+    on_stage: Option<OnStage>,
     hang_up: Signal,
+    user_2: Signal,
     asked: mpsc::Receiver<Asked>,
 }
 
 impl Reloader {
-    pub(crate) fn new(source: Source, asked: mpsc::Receiver<Asked>) -> io::Result<Self> {
+    pub(crate) fn new(
+        source: Source,
+        on_stage: Option<OnStage>,
+        asked: mpsc::Receiver<Asked>,
+    ) -> io::Result<Self> {
         Ok(Self {
             source,
+            program: Program::this()?,
+            on_stage,
             hang_up: signal(SignalKind::hangup())?,
+            user_2: signal(SignalKind::user_defined2())?,
             asked,
         })
     }
@@ -87,12 +118,19 @@ impl Reloader {
                     // Whoever sends a signal reads the log.
                     let _ = self.reload(handle, "SIGHUP").await;
                 }
-                Some(asked) = self.asked.recv() => {
-                    file.forget();
-                    let done = self.reload(handle, "asked for").await;
-                    // Who does not wait any more reads the log.
-                    let _ = asked.send(done);
+                _ = self.user_2.recv() => {
+                    let _ = self.upgrade(handle).await;
                 }
+                // Who does not wait for the answer any more reads the log.
+                Some(asked) = self.asked.recv() => match asked {
+                    Asked::Reload(asked) => {
+                        file.forget();
+                        let _ = asked.send(self.reload(handle, "asked for").await);
+                    }
+                    Asked::Upgrade(asked) => {
+                        let _ = asked.send(self.upgrade(handle).await);
+                    }
+                },
                 _ = ticks.tick() => {
                     if file.has_changed() && handle.config().reload_on_change {
                         let _ = self.reload(handle, "the file has changed").await;
@@ -102,8 +140,35 @@ impl Reloader {
         }
     }
 
+    async fn upgrade(&self, handle: &Handle) -> Result<u32, NotUpgraded> {
+        let upgraded = upgrade(&self.program, handle).await;
+        let notices = &handle.in_force().shared.notices;
+        match &upgraded {
+            Ok(process) => {
+                self.tell(Stage::Replaced(*process));
+                let line = format!("process {process} serves in the place of this one");
+                notices.say(Kind::Upgraded, "upgrade", line);
+            }
+            Err(error) => {
+                let line = format!("not upgraded, this process goes on: {error}");
+                notices.say(Kind::NotUpgraded, "upgrade", line);
+            }
+        }
+        upgraded
+    }
+
+    fn tell(&self, stage: Stage) {
+        if let Some(tell) = &self.on_stage {
+            tell(stage);
+        }
+    }
+
     async fn reload(&self, handle: &Handle, why: &str) -> Result<Reloaded, NotReloaded> {
+        self.tell(Stage::Reloading);
         let reloaded = self.try_reload(handle).await;
+        if !handle.is_draining() {
+            self.tell(Stage::Ready);
+        }
         let notices = &handle.in_force().shared.notices;
         match &reloaded {
             Ok(done) => {

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use microcache_engine::Outcome;
 use microcache_store::TierReport;
@@ -15,10 +17,11 @@ use tokio::time::timeout;
 use crate::config::{Config, Source};
 use crate::connections::Connections;
 use crate::handle::Handle;
-use crate::in_force::InForce;
+use crate::handover::{Inherited, label};
+use crate::in_force::{InForce, Life};
 use crate::listener::{accept, bind, is_taken};
 use crate::notices::{Kind, Notices};
-use crate::reload::{MAX_WAITING, Reloader};
+use crate::reload::{MAX_WAITING, OnStage, Reloader, Stage};
 use crate::session::{Finished, OnFinished};
 use crate::shared::Shared;
 use crate::signals::{OnReopen, Signals};
@@ -36,6 +39,9 @@ pub enum ServerError {
         /// What the system says.
         error: io::Error,
     },
+    /// The service manager hands a socket over that the configuration does not know.
+    #[error("a socket that listens on {0} was handed over at the start, which is neither in `listen` nor in `admin` (name it in `listen`, or take it out of the .socket unit)")]
+    Unwanted(String),
     /// A tier cannot be used.
     #[error("{0}")]
     Tier(#[from] TierStartError),
@@ -68,6 +74,49 @@ fn remedy(address: SocketAddr, error: &io::Error) -> String {
     }
 }
 
+/// The sockets for one address: those that were handed over, or one for each thread.
+fn take(
+    wanted: SocketAddr,
+    threads: usize,
+    inherited: &mut Inherited,
+) -> io::Result<Vec<TcpListener>> {
+    let handed = inherited.take(wanted);
+    if !handed.is_empty() {
+        for socket in &handed {
+            socket.set_nonblocking(true)?;
+        }
+        return Ok(handed);
+    }
+    if is_taken(wanted)? {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    let mut address = wanted;
+    let mut sockets = Vec::new();
+    for _ in 0..threads {
+        let socket = bind(address)?;
+        // With port 0 the first thread's socket decides for the others.
+        address = socket.local_addr()?;
+        sockets.push(socket);
+    }
+    Ok(sockets)
+}
+
+/// Gives every thread a socket, and every socket somebody who accepts: each waits in a queue of its own.
+fn shared_out(
+    sockets: Vec<TcpListener>,
+    threads: usize,
+) -> io::Result<Vec<(usize, TcpListener)>> {
+    let mut shared = Vec::new();
+    for number in sockets.len()..threads {
+        if let Some(socket) = sockets.get(number % sockets.len().max(1)) {
+            shared.push((number, socket.try_clone()?));
+        }
+    }
+    let own = sockets.into_iter().enumerate();
+    shared.extend(own.map(|(number, socket)| (number % threads, socket)));
+    Ok(shared)
+}
+
 /// What was done, for the last lines of the log.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -93,7 +142,18 @@ pub struct Server {
     on_finished: Option<OnFinished>,
     on_reopen: Option<OnReopen>,
     source: Source,
+    on_stage: Option<OnStage>,
+    inherited: Inherited,
+    /// Copies of the listeners, and what each is for.
+    sockets: Vec<(String, OwnedFd)>,
 }
+
+/// Addresses, for every thread its listeners, and copies of these with what each is for.
+type Taken = (
+    Vec<SocketAddr>,
+    Vec<Vec<TcpListener>>,
+    Vec<(String, OwnedFd)>,
+);
 
 /// A server with everything that it serves from, which does not serve yet.
 pub struct Started {
@@ -104,31 +164,21 @@ pub struct Started {
     runtime: Runtime,
     signals: Signals,
     reloader: Reloader,
+    on_stage: Option<OnStage>,
+    inherited: Inherited,
 }
 
 impl Server {
-    /// Takes the addresses. What an operator should know from now on goes to `notices`.
-    pub fn bind(config: Config, notices: Notices) -> Result<Self, ServerError> {
-        let mut addresses = Vec::new();
-        let mut listeners: Vec<Vec<TcpListener>> = Vec::new();
-        listeners.resize_with(config.threads.max(1), Vec::new);
-        for &wanted in &config.listen {
-            let failed = |error| ServerError::Listen {
-                address: wanted,
-                error,
-            };
-            if is_taken(wanted).map_err(failed)? {
-                return Err(failed(io::ErrorKind::AddrInUse.into()));
-            }
-            let mut address = wanted;
-            for of_thread in &mut listeners {
-                let listener = bind(address).map_err(failed)?;
-                // With port 0 the first thread's socket decides for the others.
-                address = listener.local_addr().map_err(failed)?;
-                of_thread.push(listener);
-            }
-            addresses.push(address);
-        }
+    /// Takes the addresses, or the sockets that it was handed for them. What an operator should know from
+    /// now on goes to `notices`.
+    pub fn bind(
+        config: Config,
+        notices: Notices,
+        mut inherited: Inherited,
+    ) -> Result<Self, ServerError> {
+        let bound = Self::take_addresses(&config, &mut inherited);
+        let (addresses, listeners, sockets) =
+            bound.inspect_err(|error| inherited.failed(&error.to_string()))?;
         Ok(Self {
             addresses,
             listeners,
@@ -137,7 +187,42 @@ impl Server {
             on_finished: None,
             on_reopen: None,
             source: Source::default(),
+            on_stage: None,
+            inherited,
+            sockets,
         })
+    }
+
+    /// The addresses, for every thread its listeners, and copies of these.
+    fn take_addresses(
+        config: &Config,
+        inherited: &mut Inherited,
+    ) -> Result<Taken, ServerError> {
+        let threads = config.threads.max(1);
+        let mut addresses = Vec::new();
+        let mut listeners: Vec<Vec<TcpListener>> = Vec::new();
+        listeners.resize_with(threads, Vec::new);
+        let mut sockets = Vec::new();
+        for &wanted in &config.listen {
+            let failed = |error| ServerError::Listen {
+                address: wanted,
+                error,
+            };
+            let taken = take(wanted, threads, inherited).map_err(failed)?;
+            let first = taken.first().map(TcpListener::local_addr);
+            addresses.push(first.transpose().map_err(failed)?.unwrap_or(wanted));
+            for socket in &taken {
+                let copy = socket.try_clone().map_err(failed)?;
+                sockets.push((label(wanted), copy.into()));
+            }
+            for (number, socket) in shared_out(taken, threads).map_err(failed)? {
+                listeners[number].push(socket);
+            }
+        }
+        if let ([address, ..], false) = (inherited.left().as_slice(), inherited.takes_over()) {
+            return Err(ServerError::Unwanted((*address).to_owned()));
+        }
+        Ok((addresses, listeners, sockets))
     }
 
     /// Has `tell` called once for each request, when it is over. The thread that served it serves
@@ -162,6 +247,13 @@ impl Server {
         self
     }
 
+    /// Has `tell` called of what the server comes to.
+    #[must_use]
+    pub fn on_stage(mut self, tell: impl Fn(Stage) + Send + Sync + 'static) -> Self {
+        self.on_stage = Some(Arc::new(tell));
+        self
+    }
+
     /// Takes up the tiers, and the purges that the process before this one left. What goes on in the
     /// background, and signals, are looked after from now on.
     pub fn start(mut self) -> Result<Started, ServerError> {
@@ -171,8 +263,13 @@ impl Server {
             .map_err(ServerError::Thread)?;
         let _tasks_go_there = runtime.enter();
         let signals = Signals::listen(self.on_reopen.take()).map_err(ServerError::Thread)?;
+        if self.config.tiers.disk.is_some() {
+            let asked = self.inherited.ask_for_disk();
+            asked.map_err(TierStartError::Handover)?;
+        }
         let tiers = tiers::start(&self.config, runtime.handle(), &self.notices);
-        let tiers = runtime.block_on(tiers)?;
+        let tiers = runtime.block_on(tiers);
+        let tiers = tiers.inspect_err(|error| self.inherited.failed(&error.to_string()))?;
         let (mut shared, groups) = InForce::start(&self.config, tiers, self.notices);
         shared.on_finished = self.on_finished;
         runtime.block_on(load_rules(&shared));
@@ -182,12 +279,19 @@ impl Server {
             config: Arc::new(self.config),
         };
         let (ask, asked) = mpsc::channel(MAX_WAITING);
-        let reloader = Reloader::new(self.source, asked).map_err(ServerError::Thread)?;
+        let reloader = Reloader::new(self.source, self.on_stage.clone(), asked).map_err(ServerError::Thread)?;
+        let life = &first.shared.life;
+        life.set_overlaps(self.inherited.takes_over());
+        for (label, socket) in self.sockets {
+            life.listens(label, socket);
+        }
         Ok(Started {
             addresses: self.addresses,
             listeners: self.listeners,
             handle: Handle::new(first, ask),
             reloader,
+            on_stage: self.on_stage,
+            inherited: self.inherited,
             signals,
             runtime,
         })
@@ -214,9 +318,13 @@ impl Started {
             runtime,
             signals,
             reloader,
+            on_stage,
+            mut inherited,
             ..
         } = self;
+        let tell = |stage| on_stage.iter().for_each(|tell| tell(stage));
         let shared = &handle.in_force().shared;
+        take_over(&mut inherited, handle.life());
         let (stop, stopped) = channel::channel(false);
         let mut threads = Vec::new();
         for (number, listeners) in listeners.into_iter().enumerate() {
@@ -228,9 +336,10 @@ impl Started {
             threads.push(thread);
         }
         drop(stopped);
+        tell(Stage::Ready);
         let at_once = runtime.block_on(async {
             tokio::select! {
-                at_once = wait_for_stop(shared, &stop, signals) => at_once,
+                at_once = wait_for_stop(shared, &stop, signals, &tell) => at_once,
                 () = watch(&shared.engine, &shared.notices) => false,
                 () = shared.engine.cache.keep_swept() => false,
                 () = reloader.keep_reloading(&handle) => false,
@@ -255,8 +364,28 @@ impl Started {
             let line = "not everything could be written to the tiers in time";
             shared.notices.say(Kind::Server, "", line);
         }
+        if shared.life.is_replaced() {
+            // Whoever has asked for it hears that it is done.
+            thread::sleep(LAST_ANSWER);
+        }
         shared.notices.settle();
         Ok(Some(summary(shared)))
+    }
+}
+
+/// Says to the server before that this one is about to accept, and remembers for how long that one still
+/// serves.
+fn take_over(inherited: &mut Inherited, life: &Arc<Life>) {
+    let Some(wait_for_end) = inherited.ready() else {
+        return;
+    };
+    let watching = Arc::clone(life);
+    let watched = thread::Builder::new().name("before".to_owned()).spawn(move || {
+        wait_for_end();
+        watching.set_overlaps(false);
+    });
+    if watched.is_err() {
+        life.set_overlaps(false);
     }
 }
 
@@ -283,6 +412,7 @@ async fn wait_for_stop(
     shared: &Shared,
     stop: &channel::Sender<bool>,
     mut signals: Signals,
+    tell: &impl Fn(Stage),
 ) -> bool {
     let mut asked_before = false;
     loop {
@@ -298,6 +428,10 @@ async fn wait_for_stop(
         asked_before = true;
         let line = "finishing the requests under way; once more to stop at once";
         shared.notices.say(Kind::Server, "", line);
+        // Of the service that another process goes on with, this is not the end.
+        if !shared.life.is_replaced() {
+            tell(Stage::Stopping);
+        }
         shared.life.drain();
         stop.send_replace(true);
     }
@@ -329,7 +463,8 @@ fn serve_thread(
                 // It says so itself if it panics; the connections still finish.
                 let _ = listener.await;
             }
-            connections.drain(timeouts.drain_streams).await;
+            let is_replaced = shared.life.is_replaced();
+            connections.drain(timeouts.drain_streams, is_replaced).await;
         };
         // Who has not finished by then is cut off with the runtime.
         let _ = timeout(timeouts.drain, finished).await;
@@ -337,6 +472,8 @@ fn serve_thread(
     })
 }
 
+/// How long the process waits at its end for the answer to the operator who has had it replaced.
+const LAST_ANSWER: Duration = Duration::from_millis(100);
 /// Threads of each serving thread that may wait for the disk.
 const FILE_THREADS: usize = 16;
 

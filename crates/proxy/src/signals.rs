@@ -15,7 +15,6 @@ pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     user_1: Signal,
-    user_2: Signal,
     on_reopen: Option<OnReopen>,
 }
 
@@ -25,7 +24,6 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             user_1: signal(SignalKind::user_defined1())?,
-            user_2: signal(SignalKind::user_defined2())?,
             on_reopen,
         })
     }
@@ -33,20 +31,17 @@ impl Signals {
     /// The next signal to stop.
     pub(crate) async fn next(&mut self, notices: &Notices) {
         loop {
-            let name = tokio::select! {
+            tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = self.user_1.recv() => match &self.on_reopen {
-                    Some(reopen) => {
-                        reopen();
-                        continue;
-                    }
-                    None => "SIGUSR1",
-                },
-                _ = self.user_2.recv() => "SIGUSR2",
-            };
-            let line = format!("{name} has no meaning here yet and is ignored");
-            notices.say(Kind::Server, name, line);
+                _ = self.user_1.recv() => {}
+            }
+            if let Some(reopen) = &self.on_reopen {
+                reopen();
+            } else {
+                let line = "SIGUSR1 has no meaning here yet and is ignored";
+                notices.say(Kind::Server, "SIGUSR1", line);
+            }
         }
     }
 }

@@ -27,6 +27,9 @@ pub enum TierStartError {
     /// Redis.
     #[error("redis: {0}")]
     Redis(#[from] RedisStartError),
+    /// The server whose place this one takes keeps the directory.
+    #[error("disk: {0}")]
+    Handover(std::io::Error),
     /// A file that was named cannot be read.
     #[error("{path}: {error}")]
     File {

@@ -271,6 +271,16 @@ pub trait LocalTier: Tier {
     /// end to end. `None` says nothing: [`Tier::get`] knows more.
     fn try_get(&self, id: EntryId) -> Option<Entry>;
 
+    /// Lets another process have what it keeps. Nothing is asked of it meanwhile that it does.
+    fn give_up(&self) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Takes that back, if no other process has it.
+    fn take_back(&self) -> Result<(), TierError> {
+        Ok(())
+    }
+
     /// The largest body that it takes.
     fn largest(&self) -> u64;
 

@@ -49,7 +49,7 @@ mod testing;
 
 use std::sync::Arc;
 
-use microcache_store::{Memory, MemoryLimits, MemoryStats, TierReport, Tiers};
+use microcache_store::{Memory, MemoryLimits, MemoryStats, TierError, TierReport, Tiers};
 
 use tokio::sync::Notify;
 
@@ -138,6 +138,19 @@ impl Cache {
     /// The largest body that goes to a tier while it arrives; 0 if there is no tier for such.
     pub fn largest_behind(&self) -> u64 {
         self.tiers.largest()
+    }
+
+    /// Lets another process have the tier that is this one's alone, as it is now.
+    pub async fn give_up_local(&self) -> Result<(), TierError> {
+        match self.tiers.local() {
+            Some(local) => local.give_up().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Takes it back, if the other one does not have it.
+    pub fn take_back_local(&self) -> Result<(), TierError> {
+        self.tiers.local().map_or(Ok(()), |local| local.take_back())
     }
 
     /// Waits until the tiers have done what they were asked for so far.

@@ -225,8 +225,7 @@ Usage:
   microcache demo                       show what it does, in 40 seconds and without anything else
   microcache origin --help              be a slow application, to try a cache on
   microcache purge URL...               have a running server forget a page; see microcache purge --help
-  microcache stats                      what a running server has done; entries: what it has stored; drain: end it
-  microcache reload                     have a running server read its file again
+  microcache stats                      what a running server has done; entries, drain, reload, upgrade: see their --help
 
 Flags:
 ";

@@ -1,4 +1,4 @@
-//! `microcache purge`, `stats`, `entries`, `drain` and `reload`: what is on their command lines.
+//! `microcache purge`, `stats`, `entries`, `drain`, `reload` and `upgrade`: what is on their command lines.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -28,9 +28,10 @@ pub(crate) enum Errand {
     Entries(Vec<(&'static str, String)>),
     Drain,
     Reload,
+    Upgrade,
 }
 
-pub(super) const NAMES: [&str; 5] = ["purge", "stats", "entries", "drain", "reload"];
+pub(super) const NAMES: [&str; 6] = ["purge", "stats", "entries", "drain", "reload", "upgrade"];
 
 const ADMIN: &str = "http://127.0.0.1:8081";
 
@@ -110,7 +111,7 @@ const LISTED: [Parameter; 7] = [
     },
 ];
 
-pub(super) fn commands() -> [Command; 5] {
+pub(super) fn commands() -> [Command; 6] {
     let purge = command(
         "purge",
         "Have a running server forget what is named, or take it for stale",
@@ -158,7 +159,14 @@ pub(super) fn commands() -> [Command; 5] {
         [].iter(),
         &[],
     );
-    [purge, stats, entries, drain, reload]
+    let upgrade = command(
+        "upgrade",
+        "Have another process, of the program as it is installed now, take a running server's place",
+        "microcache upgrade [FLAGS]",
+        [].iter(),
+        &[],
+    );
+    [purge, stats, entries, drain, reload, upgrade]
 }
 
 /// A command with the flags that all of these have.
@@ -215,6 +223,7 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Operate, Message>
         "entries" => Errand::Entries(parameters(matches)),
         "drain" => Errand::Drain,
         "reload" => Errand::Reload,
+        "upgrade" => Errand::Upgrade,
         _ => Errand::Stats,
     };
     let admin = texts(matches, "admin").concat();

@@ -8,8 +8,9 @@ use ureq::http::Response;
 
 use crate::cli::Operate;
 
-/// How long an answer may take. The server waits for its disk where a purge has to outlive it.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an answer may take. The server waits for its disk where a purge has to outlive it, and for the
+/// process that takes its place, twice a minute at most.
+const PATIENCE: Duration = Duration::from_secs(150);
 /// The longest answer.
 const LARGEST: u64 = 64 * 1024 * 1024;
 

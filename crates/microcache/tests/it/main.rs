@@ -25,6 +25,7 @@ mod stale;
 mod strict_http;
 mod support;
 mod tiers;
+mod upgrade;
 mod uploads;
 mod upstream;
 mod variants;

@@ -198,7 +198,7 @@ fn what_needs_a_restart_is_named_and_nothing_changes() {
         mistakes[0]["remedy"]
             .as_str()
             .expect("text")
-            .contains("restart the server")
+            .contains("microcache upgrade")
     );
     let config = json(&server.ask("GET", "/v1/config"));
     assert_eq!(option(&config["options"], "ttl")["value"], "1s");

@@ -283,7 +283,12 @@ impl Session {
         });
         let shared = Arc::clone(&self.shared);
         let answer = purge.carry_out(Arc::clone(&shared.engine));
-        let answer = Box::pin(async move { Ok(answer.await) });
+        let life = Arc::clone(&shared.life);
+        let answer = Box::pin(async move {
+            let answer = answer.await;
+            life.is_alone().await;
+            Ok(answer)
+        });
         let answering = Answering::new(answer, Interims::default(), None, shared, account);
         (answering, sender)
     }

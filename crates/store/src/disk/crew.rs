@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -16,6 +17,9 @@ use crate::tier::TierError;
 pub(super) struct Crew {
     handle: Handle,
     places: Arc<Semaphore>,
+    all: usize,
+    /// Nothing is to be done any more.
+    is_off: AtomicBool,
     deadline: Duration,
     pub(super) health: Health,
 }
@@ -25,6 +29,8 @@ impl Crew {
         Self {
             handle: handle.clone(),
             places: Arc::new(Semaphore::new(places)),
+            all: places,
+            is_off: AtomicBool::new(false),
             deadline,
             health,
         }
@@ -35,11 +41,14 @@ impl Crew {
         &self,
         job: impl FnOnce() -> Result<T, DiskFailure> + Send + 'static,
     ) -> Result<T, TierError> {
-        if !self.health.admits() {
+        if self.is_off() || !self.health.admits() {
             return Err(TierError::Down);
         }
         let work = async {
             let place = Arc::clone(&self.places).acquire_owned().await;
+            if self.is_off() {
+                return Ok(Err(DiskFailure::GivenUp));
+            }
             let job = self.handle.spawn_blocking(move || {
                 let done = job();
                 drop(place);
@@ -64,6 +73,23 @@ impl Crew {
                 Err(TierError::Timeout)
             }
         }
+    }
+
+    /// Takes no more jobs, and waits for those that are under way.
+    pub(super) async fn stop(&self) {
+        self.is_off.store(true, Ordering::SeqCst);
+        let all = u32::try_from(self.all).unwrap_or(u32::MAX);
+        // One that hangs is not waited for longer than anybody else would.
+        let _ = tokio::time::timeout(self.deadline, self.places.acquire_many(all)).await;
+    }
+
+    /// Takes jobs again.
+    pub(super) fn resume(&self) {
+        self.is_off.store(false, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_off(&self) -> bool {
+        self.is_off.load(Ordering::SeqCst)
     }
 
     /// Lets go of something for which the system may have work to do.

@@ -90,6 +90,18 @@ impl Files {
         })
     }
 
+    /// Lets another process have the directory.
+    pub(super) fn give_up(&self) -> io::Result<()> {
+        self.lock.lock().give_up()
+    }
+
+    /// Takes it back. What the other one has done there is found out as files are asked for.
+    pub(super) fn take_back(&self) -> io::Result<()> {
+        self.lock.lock().take_back()?;
+        self.journal.forget_end();
+        Ok(())
+    }
+
     /// What is known of an id.
     pub(super) fn look_up(&self, id: EntryId) -> InIndex {
         if let Some(entry) = self.open.get(id) {

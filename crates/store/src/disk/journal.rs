@@ -49,6 +49,11 @@ struct Contents {
 }
 
 impl Journal {
+    /// Somebody else may have written to it.
+    pub(super) fn forget_end(&self) {
+        self.state.lock().end = None;
+    }
+
     /// All records. If the file was damaged, those before the damage; it is set aside then, and
     /// another one begun with them.
     pub(super) fn load(&self, files: &Files) -> Result<JournalRecords, DiskFailure> {

@@ -36,6 +36,16 @@ impl Lock {
         Ok(Self(file))
     }
 
+    /// Lets another process have the directory.
+    pub(super) fn give_up(&self) -> io::Result<()> {
+        self.0.unlock()
+    }
+
+    /// Takes it back, or fails if another process has it.
+    pub(super) fn take_back(&self) -> io::Result<()> {
+        self.0.try_lock().map_err(io::Error::from)
+    }
+
     /// Whether the file it is on can still be found by others.
     pub(super) fn is_visible(&self) -> bool {
         self.0.metadata().is_ok_and(|file| file.nlink() > 0)

@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -141,7 +142,8 @@ pub struct Disk {
     listing: Crew,
     journalling: Crew,
     spools: Arc<Semaphore>,
-    background: JoinHandle<()>,
+    background: Mutex<JoinHandle<()>>,
+    handle: Handle,
     refused: AtomicU64,
     corrupt: AtomicU64,
 }
@@ -181,7 +183,8 @@ impl Disk {
             journalling: crew("the journal", 1, settings.write_deadline),
             writing: Arc::new(crew("writing", settings.writes, settings.write_deadline)),
             spools: Arc::new(Semaphore::new(settings.spools)),
-            background: handle.spawn(background),
+            background: Mutex::new(handle.spawn(background)),
+            handle: handle.clone(),
             refused: AtomicU64::new(0),
             corrupt: AtomicU64::new(0),
             files,
@@ -199,6 +202,15 @@ impl Disk {
     /// Ready when everything that was on the disk at the start has been counted.
     pub async fn counted(&self) {
         self.files.complete().await;
+    }
+
+    fn crews(&self) -> [&Crew; 4] {
+        [
+            &self.reading,
+            &self.writing,
+            &self.listing,
+            &self.journalling,
+        ]
     }
 
     async fn read(&self, id: EntryId, asked: Moment) -> Result<Option<Entry>, TierError> {
@@ -310,12 +322,6 @@ impl Tier for Disk {
 
     fn stats(&self) -> TierStats {
         let totals = self.files.totals();
-        let crews = [
-            &*self.reading,
-            &self.writing,
-            &self.listing,
-            &self.journalling,
-        ];
         TierStats {
             entries: Some(totals.entries),
             bytes: Some(totals.bytes),
@@ -323,7 +329,8 @@ impl Tier for Disk {
             evicted: totals.evicted,
             refused: self.refused.load(Ordering::Relaxed),
             corrupt: self.corrupt.load(Ordering::Relaxed),
-            degraded: crews
+            degraded: self
+                .crews()
                 .iter()
                 .filter_map(|crew| crew.health.report())
                 .chain(
@@ -341,9 +348,32 @@ impl LocalTier for Disk {
     fn try_get(&self, id: EntryId) -> Option<Entry> {
         match self.files.look_up(id) {
             InIndex::Open(entry) => Some(entry),
+            InIndex::Closed(..) if self.reading.is_off() => None,
             InIndex::Closed(blocks, _) => no_wait::read(&self.files, id, blocks),
             InIndex::Missing | InIndex::Unknown(_) => None,
         }
+    }
+
+    fn give_up(&self) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(async move {
+            self.background.lock().abort();
+            for crew in self.crews() {
+                crew.stop().await;
+            }
+            let given_up = self.files.give_up();
+            given_up.map_err(|error| TierError::Failed(error.to_string()))
+        })
+    }
+
+    fn take_back(&self) -> Result<(), TierError> {
+        let taken = self.files.take_back();
+        taken.map_err(|error| TierError::Failed(error.to_string()))?;
+        for crew in self.crews() {
+            crew.resume();
+        }
+        let background = background::run(Arc::downgrade(&self.files), Arc::clone(&self.reading));
+        *self.background.lock() = self.handle.spawn(background);
+        Ok(())
     }
 
     fn largest(&self) -> u64 {
@@ -390,7 +420,7 @@ impl LocalTier for Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        self.background.abort();
+        self.background.lock().abort();
     }
 }
 

@@ -35,6 +35,10 @@ impl Shared {
         if self.purge_from.is_empty() || !asked::is_purge(request.method) {
             return None;
         }
+        if self.life.is_handing_over() {
+            let text = "Another process takes the place of this one: send it again, on a new connection.";
+            return Some(Err(pages::not_purged(503, text, now)));
+        }
         if !asker::is_within(&self.purge_from, request) {
             let line = format!(
                 "{} was refused to {}: that, or an address behind it, is not in `purge_from`",

@@ -1,0 +1,40 @@
+//! What the system's service manager is told: systemd's protocol of `Type=notify`, which others speak too.
+
+use std::env;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use microcache_proxy::Stage;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Tells it, if there is one that wants to know.
+pub(crate) fn tell(stage: Stage) {
+    let Some(place) = env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    let address = match place.as_bytes().split_first() {
+        Some((b'@', name)) => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(&place),
+    };
+    let sent = address.and_then(|address| {
+        UnixDatagram::unbound()?.send_to_addr(message(stage).as_bytes(), &address)
+    });
+    if let Err(error) = sent {
+        tracing::warn!(kind = "service", "NOTIFY_SOCKET: {error}");
+    }
+}
+
+fn message(stage: Stage) -> String {
+    match stage {
+        Stage::Ready => "READY=1".to_owned(),
+        Stage::Reloading => {
+            // In one message, so that the two are seen together.
+            let now = clock_gettime(ClockId::Monotonic);
+            let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
+            format!("RELOADING=1\nMONOTONIC_USEC={micros}")
+        }
+        Stage::Replaced(process) => format!("MAINPID={process}"),
+        Stage::Stopping => "STOPPING=1".to_owned(),
+    }
+}

@@ -1,0 +1,345 @@
+//! Another process in the place of one that runs: what it is handed, and that nothing is lost.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{
+    Client, Gate, Origin, PATIENCE, Proxy, Reply, Response, config_file, eventually, request,
+};
+
+const FRESH: &str = "Cache-Control: max-age=1000";
+
+/// A server that is replaced by others.
+struct Line {
+    proxy: Proxy,
+    admin: SocketAddr,
+    /// The processes there have been, the first one first.
+    processes: Vec<u64>,
+}
+
+impl Line {
+    fn start(origin: &Origin, flags: &[&str]) -> Self {
+        let (proxy, admin) = Proxy::operated(origin, flags);
+        let processes = vec![u64::from(proxy.pid())];
+        Self {
+            proxy,
+            admin,
+            processes,
+        }
+    }
+
+    fn ask(&self, method: &str, target: &str, body: &str) -> Response {
+        let mut client = Client::connect(self.admin);
+        let (host, length) = (self.admin, body.len());
+        client.send(format!(
+            "{method} {target} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        ));
+        client.response()
+    }
+
+    fn upgrade(&mut self) {
+        let response = self.ask("POST", "/v1/upgrade", "");
+        assert_eq!(response.status, 200, "{}", response.text());
+        let told: Value = serde_json::from_str(&response.text()).expect("JSON");
+        self.processes.push(told["pid"].as_u64().expect("a number"));
+    }
+
+    /// Waits for the end of all but the latest.
+    fn wait_for_others(&mut self) {
+        if self.processes.len() > 1 {
+            assert!(self.proxy.wait().success());
+        }
+        let others = &self.processes[..self.processes.len() - 1];
+        for &process in others {
+            eventually("the end of a process", || has_ended(process).then_some(()));
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        for &process in &self.processes[1..] {
+            while !has_ended(process) {
+                signal("KILL", process);
+            }
+        }
+    }
+}
+
+fn signal(name: &str, process: u64) {
+    let process = process.to_string();
+    let _ = Command::new("kill").args(["-s", name, &process]).status();
+}
+
+/// Whether a process is gone, or only waits for somebody to notice.
+fn has_ended(process: u64) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+    stat.map_or(true, |stat| stat.contains(") Z "))
+}
+
+fn page(origin: &Origin, target: &'static str) {
+    let mut times = 0;
+    origin.on(target).answer(move |_| {
+        times += 1;
+        Reply::new(200).with(FRESH).body(times.to_string())
+    });
+}
+
+/// A load from a process of its own, until it is told to stop.
+struct Load(Option<Child>);
+
+impl Load {
+    fn start(address: SocketAddr, flags: &[&str]) -> Self {
+        let child = Command::new(env!("CARGO_BIN_EXE_microcache"))
+            .args(["bench", "-c", "8", "-t", "1", "-d", "10m", "--format", "json"])
+            .args(flags)
+            .arg(format!("http://{address}/"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary can be run");
+        Self(Some(child))
+    }
+
+    /// What it has seen.
+    fn report(mut self) -> Value {
+        let child = self.0.take().expect("it runs");
+        signal("INT", u64::from(child.id()));
+        let output = child.wait_with_output().expect("it ends");
+        serde_json::from_slice(&output.stdout).expect("the report is JSON")
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+#[test]
+fn no_request_fails_while_it_is_reloaded_and_replaced_under_load() {
+    const UPGRADES: usize = 5;
+    const RELOADS: usize = 20;
+    let origin = Origin::start();
+    page(&origin, "/");
+    let file = config_file("ttl = \"1s\"\n");
+    let name = file.display().to_string();
+    let mut line = Line::start(&origin, &["--config", &name, "--threads", "2"]);
+    line.proxy.get("/").assert_is(200, "1");
+    let address = line.proxy.address();
+    let kept = Load::start(address, &[]);
+    let new = Load::start(address, &["-H", "Connection: close"]);
+    eventually("some load", || {
+        let stats = line.ask("GET", "/v1/stats", "").text();
+        let stats: Value = serde_json::from_str(&stats).expect("JSON");
+        (stats["requests"]["total"].as_u64() > Some(100)).then_some(())
+    });
+    for upgrade in 0..=UPGRADES {
+        for reload in 0..RELOADS {
+            let text = format!("ttl = \"{}s\"\nmax_queue = {}\n", 1 + reload, 100 + reload);
+            fs::write(&file, text).expect("written");
+            assert_eq!(line.ask("POST", "/v1/reload", "").status, 200);
+        }
+        if upgrade < UPGRADES {
+            line.upgrade();
+        }
+    }
+    for report in [kept.report(), new.report()] {
+        assert_eq!(report["errors"], 0, "{report:#}");
+        let requests = report["requests"].as_u64().expect("a number");
+        assert_eq!(report["statuses"]["200"].as_u64(), Some(requests), "{report:#}");
+        assert!(requests > 100, "{report:#}");
+    }
+    line.wait_for_others();
+    assert_eq!(line.proxy.get("/").status, 200);
+}
+
+#[test]
+fn the_disk_goes_along_and_a_purge_holds_over_it() {
+    let origin = Origin::start();
+    for target in ["/", "/purged"] {
+        page(&origin, target);
+    }
+    let directory = std::env::temp_dir().join(format!("microcache-handed-{}", std::process::id()));
+    let disk = format!("{},10MiB", directory.display());
+    let mut line = Line::start(&origin, &["--disk", &disk]);
+    line.proxy.get("/").assert_is(200, "1");
+    line.proxy.get("/purged").assert_is(200, "1");
+    let purge = r#"{"url": "http://example.com/purged"}"#;
+    assert_eq!(line.ask("POST", "/v1/purges", purge).status, 200);
+    line.upgrade();
+    line.proxy.get("/").assert_hit();
+    line.proxy.get("/purged").assert_is(200, "2");
+    let purge = r#"{"url": "http://example.com/"}"#;
+    assert_eq!(line.ask("POST", "/v1/purges", purge).status, 200);
+    line.proxy.get("/").assert_is(200, "2");
+    line.upgrade();
+    line.proxy.get("/").assert_is(200, "2");
+    line.proxy.get("/purged").assert_is(200, "2");
+    line.wait_for_others();
+    drop(line);
+    fs::remove_dir_all(&directory).expect("removed");
+}
+
+#[test]
+fn a_process_that_cannot_serve_changes_nothing() {
+    let origin = Origin::start();
+    page(&origin, "/");
+    page(&origin, "/other");
+    let directory = std::env::temp_dir().join(format!("microcache-kept-{}", std::process::id()));
+    let file = config_file("");
+    let name = file.display().to_string();
+    let disk = format!("{},10MiB", directory.display());
+    let mut line = Line::start(&origin, &["--config", &name, "--disk", &disk]);
+    line.proxy.get("/").assert_is(200, "1");
+    let refused = |line: &Line, text: &str, why: &str| {
+        fs::write(&file, text).expect("written");
+        let response = line.ask("POST", "/v1/upgrade", "");
+        assert_eq!(response.status, 422);
+        assert!(response.text().contains(why), "{}", response.text());
+    };
+    refused(&line, "colour = 1\n", "unknown option `colour`");
+    // It has the disk by then, and the one before takes it back.
+    refused(&line, "redis = \"redis://127.0.0.1:9\"\nredis_ca = \"/nowhere\"\n", "/nowhere");
+    line.proxy.get("/").assert_hit();
+    line.proxy.get("/other").assert_is(200, "1");
+    let purge = r#"{"url": "http://example.com/"}"#;
+    let purged = line.ask("POST", "/v1/purges", purge);
+    assert_eq!(purged.status, 200);
+    assert!(!purged.text().contains("not_written"), "{}", purged.text());
+    fs::write(&file, "").expect("written");
+    line.upgrade();
+    line.proxy.get("/other").assert_hit();
+    line.proxy.get("/").assert_is(200, "2");
+    line.wait_for_others();
+    drop(line);
+    fs::remove_dir_all(&directory).expect("removed");
+}
+
+#[test]
+fn what_is_under_way_ends_with_the_process_it_began_with() {
+    const SWITCHING: &str =
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let origin = Origin::start();
+    page(&origin, "/");
+    let gate = Gate::default();
+    origin.on("/ws").reply(Reply::raw(SWITCHING).echo());
+    origin.on("/slow").reply(Reply::new(200).body("slow").after(&gate));
+    let file = config_file("threads = 3\ndrain_stream_timeout = \"1h\"\ndrain_timeout = \"1h\"\n");
+    let name = file.display().to_string();
+    let mut line = Line::start(&origin, &["--config", &name]);
+    let mut tunnel = line
+        .proxy
+        .ask_with("/ws", &["Connection: Upgrade", "Upgrade: websocket"]);
+    tunnel.head();
+    let mut kept: Vec<_> = (0..8).map(|_| line.proxy.connect()).collect();
+    for client in &mut kept {
+        assert_eq!(client.get("/").status, 200);
+    }
+    let mut slow = line.proxy.ask("/slow");
+    origin.wait_for("/slow", 1);
+    // Fewer threads than sockets: each still has somebody who accepts.
+    fs::write(&file, "threads = 1\n").expect("written");
+    line.upgrade();
+    for _ in 0..20 {
+        assert_eq!(line.proxy.get("/").status, 200);
+    }
+    for client in &mut kept {
+        client.send(request("GET", "/", &[]));
+        let response = client.response();
+        assert_eq!(response.status, 200);
+        assert_eq!(response.field("connection"), Some("close"));
+        assert!(client.is_closed());
+    }
+    gate.open();
+    slow.response().assert_is(200, "slow");
+    tunnel.send("hello");
+    assert_eq!(tunnel.bytes(5), b"hello");
+    assert!(line.proxy.is_running(), "the tunnel is its");
+    drop(tunnel);
+    line.wait_for_others();
+    // The signal does the same.
+    let process = line.processes[1];
+    signal("USR2", process);
+    let next = eventually("the next one", || {
+        let stats: Value = serde_json::from_str(&line.ask("GET", "/v1/stats", "").text()).ok()?;
+        stats["pid"].as_u64().filter(|&pid| pid != process)
+    });
+    line.processes.push(next);
+    assert_eq!(line.proxy.get("/").status, 200);
+}
+
+/// Becomes the program, with a socket that listens as systemd would hand it over, and in whose queue a
+/// client may wait already.
+const ACTIVATION: &str = r#"
+import os, socket, sys
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen()
+os.dup2(listener.fileno(), 3)
+os.set_inheritable(3, True)
+address = "%s:%d" % listener.getsockname()
+arguments = sys.argv[1:]
+arguments[arguments.index("--listen") + 1] = address
+os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
+os.execv(arguments[0], arguments)
+"#;
+
+#[test]
+fn it_serves_on_a_socket_that_is_handed_over_at_the_start() {
+    let origin = Origin::start();
+    page(&origin, "/");
+    let wrapper = ["python3", "-c", ACTIVATION];
+    let mut proxy = Proxy::through(&wrapper, &origin, &["--threads", "2"]);
+    for _ in 0..8 {
+        proxy.get("/").assert_is(200, "1");
+    }
+    proxy.terminate();
+    assert!(proxy.wait().success());
+}
+
+#[test]
+fn the_service_manager_is_told_what_goes_on() {
+    let origin = Origin::start();
+    let path: PathBuf =
+        std::env::temp_dir().join(format!("microcache-notify-{}", std::process::id()));
+    let _ = fs::remove_file(&path);
+    let manager = UnixDatagram::bind(&path).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let told = || {
+        let mut text = [0; 256];
+        let length = manager.recv(&mut text).expect("a message");
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    let socket = format!("NOTIFY_SOCKET={}", path.display());
+    let file = config_file("");
+    let name = file.display().to_string();
+    let mut proxy = Proxy::through(&["env", &socket], &origin, &["--config", &name]);
+    assert_eq!(told(), "READY=1");
+    proxy.signal("HUP");
+    let reloading = told();
+    let since = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=");
+    assert!(since.is_some_and(|micros| micros.parse::<u64>().is_ok()), "{reloading}");
+    assert_eq!(told(), "READY=1");
+    proxy.signal("USR2");
+    // The other one says that it is ready, and this one who that is, in either order.
+    let mut both = [told(), told()];
+    both.sort();
+    assert_eq!(both[1], "READY=1");
+    let process = both[0].strip_prefix("MAINPID=").expect("which it is");
+    let process: u64 = process.parse().expect("a number");
+    assert!(proxy.wait().success());
+    signal("TERM", process);
+    assert_eq!(told(), "STOPPING=1");
+    eventually("its end", || has_ended(process).then_some(()));
+    fs::remove_file(&path).expect("removed");
+}
