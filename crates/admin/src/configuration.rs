@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
-use microcache_proxy::{NotReloaded, NotUpgraded};
 use microcache_proxy::config::{Plain, Report, Said, Setting, Settings, Told};
+use microcache_proxy::{NotReloaded, NotUpgraded};
 use serde_json::{Map, Value, json};
 
 use crate::interface::Interface;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use http::StatusCode;
 use axum::extract::rejection::JsonRejection;
 use bytes::Bytes;
+use http::StatusCode;
 use microcache_engine::cache::{Rule, Scope, Strength};
 use microcache_policy::Scheme;
 use microcache_policy::tags::MAX_TAG_LENGTH;

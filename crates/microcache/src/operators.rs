@@ -21,10 +21,7 @@ pub(crate) enum Operators {
 }
 
 /// Takes the address for operators. One that was chosen has to be had.
-pub(crate) fn bind(
-    wanted: &config::Admin,
-    inherited: &mut Inherited,
-) -> Result<Operators, String> {
+pub(crate) fn bind(wanted: &config::Admin, inherited: &mut Inherited) -> Result<Operators, String> {
     let Some(address) = wanted.address else {
         return Ok(Operators::Off);
     };

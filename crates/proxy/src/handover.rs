@@ -42,8 +42,7 @@ impl Line {
     /// An end for this process, and one for the other.
     pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
         let kind = SocketType::SEQPACKET;
-        let (ours, theirs) =
-            socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
         Ok((Self::of(ours)?, theirs))
     }
 
@@ -177,7 +176,10 @@ impl Inherited {
 
     /// Where sockets listen that nobody has taken.
     pub(crate) fn left(&self) -> Vec<&str> {
-        self.sockets.iter().map(|(label, _)| label.as_str()).collect()
+        self.sockets
+            .iter()
+            .map(|(label, _)| label.as_str())
+            .collect()
     }
 
     /// Whether it takes the place of another server.

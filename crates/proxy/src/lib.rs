@@ -32,7 +32,7 @@ pub use handover::Inherited;
 pub use microcache_store::TierReport;
 pub use notices::{Kind, Notices};
 pub use reload::{NotReloaded, Reloaded, Stage};
-pub use upgrade::NotUpgraded;
 pub use room::Taken;
 pub use server::{Server, ServerError, Started, Summary};
 pub use session::{FinalResponse, Finished};
+pub use upgrade::NotUpgraded;

@@ -40,7 +40,9 @@ pub enum ServerError {
         error: io::Error,
     },
     /// The service manager hands a socket over that the configuration does not know.
-    #[error("a socket that listens on {0} was handed over at the start, which is neither in `listen` nor in `admin` (name it in `listen`, or take it out of the .socket unit)")]
+    #[error(
+        "a socket that listens on {0} was handed over at the start, which is neither in `listen` nor in `admin` (name it in `listen`, or take it out of the .socket unit)"
+    )]
     Unwanted(String),
     /// A tier cannot be used.
     #[error("{0}")]
@@ -102,10 +104,7 @@ fn take(
 }
 
 /// Gives every thread a socket, and every socket somebody who accepts: each waits in a queue of its own.
-fn shared_out(
-    sockets: Vec<TcpListener>,
-    threads: usize,
-) -> io::Result<Vec<(usize, TcpListener)>> {
+fn shared_out(sockets: Vec<TcpListener>, threads: usize) -> io::Result<Vec<(usize, TcpListener)>> {
     let mut shared = Vec::new();
     for number in sockets.len()..threads {
         if let Some(socket) = sockets.get(number % sockets.len().max(1)) {
@@ -194,10 +193,7 @@ impl Server {
     }
 
     /// The addresses, for every thread its listeners, and copies of these.
-    fn take_addresses(
-        config: &Config,
-        inherited: &mut Inherited,
-    ) -> Result<Taken, ServerError> {
+    fn take_addresses(config: &Config, inherited: &mut Inherited) -> Result<Taken, ServerError> {
         let threads = config.threads.max(1);
         let mut addresses = Vec::new();
         let mut listeners: Vec<Vec<TcpListener>> = Vec::new();
@@ -279,7 +275,8 @@ impl Server {
             config: Arc::new(self.config),
         };
         let (ask, asked) = mpsc::channel(MAX_WAITING);
-        let reloader = Reloader::new(self.source, self.on_stage.clone(), asked).map_err(ServerError::Thread)?;
+        let reloader = Reloader::new(self.source, self.on_stage.clone(), asked)
+            .map_err(ServerError::Thread)?;
         let life = &first.shared.life;
         life.set_overlaps(self.inherited.takes_over());
         for (label, socket) in self.sockets {
@@ -380,10 +377,12 @@ fn take_over(inherited: &mut Inherited, life: &Arc<Life>) {
         return;
     };
     let watching = Arc::clone(life);
-    let watched = thread::Builder::new().name("before".to_owned()).spawn(move || {
-        wait_for_end();
-        watching.set_overlaps(false);
-    });
+    let watched = thread::Builder::new()
+        .name("before".to_owned())
+        .spawn(move || {
+            wait_for_end();
+            watching.set_overlaps(false);
+        });
     if watched.is_err() {
         life.set_overlaps(false);
     }

@@ -133,7 +133,8 @@ async fn give_up_disk(handle: &Handle) -> Result<(), TierError> {
 
 fn take_back_disk(handle: &Handle) {
     if let Err(error) = handle.engine().cache.take_back_local() {
-        let line = format!("disk: it cannot be taken back ({error}), and is done without until a restart");
+        let line =
+            format!("disk: it cannot be taken back ({error}), and is done without until a restart");
         let notices = &handle.in_force().shared.notices;
         notices.say(crate::notices::Kind::TierDown, "disk", line);
     }
@@ -175,9 +176,7 @@ impl Successor {
         }
         match successor.hear()? {
             (successor, Word::Ready) => Ok((successor, Word::Ready)),
-            (mut successor, Word::WantsDisk) => {
-                Err(successor.ended("it asked for the disk twice"))
-            }
+            (mut successor, Word::WantsDisk) => Err(successor.ended("it asked for the disk twice")),
         }
     }
 

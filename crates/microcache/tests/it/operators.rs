@@ -504,7 +504,10 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     let description = operator.get("/v1/openapi.json");
     let paths = description["paths"].as_object().expect("paths");
     let mut asked = 0;
-    for (path, methods) in paths.iter().filter(|(path, _)| !["/v1/drain", "/v1/upgrade"].contains(&path.as_str())) {
+    for (path, methods) in paths
+        .iter()
+        .filter(|(path, _)| !["/v1/drain", "/v1/upgrade"].contains(&path.as_str()))
+    {
         for (method, operation) in methods.as_object().expect("methods") {
             let all = json!({"url": url("/"), "prefix": url("/x"), "host": "a", "tag": "b", "everything": true});
             let body = (method == "post").then(|| all.to_string());

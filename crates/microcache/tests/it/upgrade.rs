@@ -96,7 +96,9 @@ struct Load(Option<Child>);
 impl Load {
     fn start(address: SocketAddr, flags: &[&str]) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_microcache"))
-            .args(["bench", "-c", "8", "-t", "1", "-d", "10m", "--format", "json"])
+            .args([
+                "bench", "-c", "8", "-t", "1", "-d", "10m", "--format", "json",
+            ])
             .args(flags)
             .arg(format!("http://{address}/"))
             .stdin(Stdio::null())
@@ -156,7 +158,11 @@ fn no_request_fails_while_it_is_reloaded_and_replaced_under_load() {
     for report in [kept.report(), new.report()] {
         assert_eq!(report["errors"], 0, "{report:#}");
         let requests = report["requests"].as_u64().expect("a number");
-        assert_eq!(report["statuses"]["200"].as_u64(), Some(requests), "{report:#}");
+        assert_eq!(
+            report["statuses"]["200"].as_u64(),
+            Some(requests),
+            "{report:#}"
+        );
         assert!(requests > 100, "{report:#}");
     }
     line.wait_for_others();
@@ -209,7 +215,11 @@ fn a_process_that_cannot_serve_changes_nothing() {
     };
     refused(&line, "colour = 1\n", "unknown option `colour`");
     // It has the disk by then, and the one before takes it back.
-    refused(&line, "redis = \"redis://127.0.0.1:9\"\nredis_ca = \"/nowhere\"\n", "/nowhere");
+    refused(
+        &line,
+        "redis = \"redis://127.0.0.1:9\"\nredis_ca = \"/nowhere\"\n",
+        "/nowhere",
+    );
     line.proxy.get("/").assert_hit();
     line.proxy.get("/other").assert_is(200, "1");
     let purge = r#"{"url": "http://example.com/"}"#;
@@ -233,7 +243,9 @@ fn what_is_under_way_ends_with_the_process_it_began_with() {
     page(&origin, "/");
     let gate = Gate::default();
     origin.on("/ws").reply(Reply::raw(SWITCHING).echo());
-    origin.on("/slow").reply(Reply::new(200).body("slow").after(&gate));
+    origin
+        .on("/slow")
+        .reply(Reply::new(200).body("slow").after(&gate));
     let file = config_file("threads = 3\ndrain_stream_timeout = \"1h\"\ndrain_timeout = \"1h\"\n");
     let name = file.display().to_string();
     let mut line = Line::start(&origin, &["--config", &name]);
@@ -328,7 +340,10 @@ fn the_service_manager_is_told_what_goes_on() {
     proxy.signal("HUP");
     let reloading = told();
     let since = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=");
-    assert!(since.is_some_and(|micros| micros.parse::<u64>().is_ok()), "{reloading}");
+    assert!(
+        since.is_some_and(|micros| micros.parse::<u64>().is_ok()),
+        "{reloading}"
+    );
     assert_eq!(told(), "READY=1");
     proxy.signal("USR2");
     // The other one says that it is ready, and this one who that is, in either order.

@@ -239,7 +239,8 @@ impl Config {
     }
 }
 
-const REMEDY: &str = "`microcache upgrade` starts a server that has it, and loses no request; or leave it as it was";
+const REMEDY: &str =
+    "`microcache upgrade` starts a server that has it, and loses no request; or leave it as it was";
 
 fn names(abouts: &[About]) -> Vec<&'static str> {
     abouts.iter().map(|about| about.name).collect()

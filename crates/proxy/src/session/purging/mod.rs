@@ -36,7 +36,8 @@ impl Shared {
             return None;
         }
         if self.life.is_handing_over() {
-            let text = "Another process takes the place of this one: send it again, on a new connection.";
+            let text =
+                "Another process takes the place of this one: send it again, on a new connection.";
             return Some(Err(pages::not_purged(503, text, now)));
         }
         if !asker::is_within(&self.purge_from, request) {
