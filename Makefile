@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb image test test-packages test-valkey shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench tools
+.PHONY: build install uninstall deb image test test-dashboard test-packages test-valkey shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench tools
 
 build:
 	cargo build --release --locked
@@ -31,12 +31,13 @@ image: tools build
 
 # The tiers are tested against real servers, and the ring of memcached servers against another client of it. What this machine does not
 # let a test try, it adds to a list, which stands at the end.
-test: PACKAGES = memcached:memcached /usr/lib/python3/dist-packages/pylibmc:python3-pylibmc redis-server:redis-server unshare:util-linux mount:mount
+test: PACKAGES = memcached:memcached /usr/lib/python3/dist-packages/pylibmc:python3-pylibmc redis-server:redis-server unshare:util-linux mount:mount tmux:tmux
 test: tools shuttle
 	@list=$$(mktemp) && export LEFT_OUT="$$list" && done=0; \
 	cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
 	if [ $$done != 0 ]; then :; elif command -v valkey-server >/dev/null; then $(MAKE) --no-print-directory test-valkey || done=$$?; \
 	else echo "left out: the tests with Valkey (make test-valkey; Debian has it from version 13 on)" >>"$$list"; fi; \
+	$(MAKE) --no-print-directory test-dashboard || done=$$?; \
 	$(MAKE) --no-print-directory test-packages BINARY=target/debug/microcache || done=$$?; \
 	sort -u "$$list"; rm -f "$$list"; exit $$done
 
@@ -44,6 +45,14 @@ test: tools shuttle
 test-packages: PACKAGES = dpkg-shlibdeps:dpkg-dev systemd-analyze:systemd lintian:lintian buildah:buildah strace:strace groff:groff pgrep:procps
 test-packages: tools
 	packaging/test $(BINARY)
+
+# The dashboard in a real browser, before a server under load. What drives the browser comes from npm by its lock file, and is no part of
+# the program. New pictures for the documents: make test-dashboard SCREENSHOTS=$PWD/docs
+test-dashboard: PACKAGES = chromium:chromium node:nodejs npm:npm
+test-dashboard: tools
+	cargo build --locked -p microcache
+	cd crates/admin/browser && npm ci --silent --no-audit --no-fund && \
+	SCREENSHOTS="$(SCREENSHOTS)" timeout 600 node --test --test-concurrency=1 dashboard.test.mjs
 
 # What is tested with Redis, with Valkey in its place.
 test-valkey: PACKAGES = memcached:memcached valkey-server:valkey-server unshare:util-linux mount:mount

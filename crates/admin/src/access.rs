@@ -109,8 +109,48 @@ pub(crate) async fn check(
     Ok(next.run(request).await)
 }
 
-/// Whether a request without a secret is a program's of this machine.
+/// Lets those through who may have the page itself. It is the same for everybody and tells nothing, and
+/// whoever opens it cannot have typed the secret yet: what it shows it has to ask for. A link on a web
+/// page of somebody else's may lead to it.
+pub(crate) async fn check_page(
+    State(interface): State<Arc<Interface>>,
+    Extension(peer): Extension<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    if interface.token.is_none()
+        && let Err(problem) = by_its_address(peer.ip(), request.headers())
+    {
+        interface.refused.fetch_add(1, Ordering::Relaxed);
+        return Err(problem);
+    }
+    Ok(next.run(request).await)
+}
+
+/// Whether a request without a secret is a program's of this machine, or made by our own page.
 fn of_this_machine(peer: IpAddr, fields: &HeaderMap) -> Result<(), Problem> {
+    let host = by_its_address(peer, fields)?;
+    let foreign = |remedy: &str| {
+        let detail = "the request comes from a web page of somebody else's";
+        Err(Problem::new(StatusCode::FORBIDDEN, detail, remedy))
+    };
+    let origins = fields.get_all(ORIGIN).iter().map(HeaderValue::as_bytes);
+    for origin in origins {
+        if origin != format!("http://{host}").as_bytes() {
+            return foreign("use the command line, or set admin_token_file and send its secret");
+        }
+    }
+    let sites = fields.get_all("sec-fetch-site").iter();
+    for site in sites {
+        if !matches!(site.as_bytes(), b"same-origin" | b"none") {
+            return foreign("open the address itself");
+        }
+    }
+    Ok(())
+}
+
+/// The host, if a request without a secret comes from this machine and names it by its address.
+fn by_its_address(peer: IpAddr, fields: &HeaderMap) -> Result<&str, Problem> {
     let refuse =
         |detail: &str, remedy: &str| Err(Problem::new(StatusCode::FORBIDDEN, detail, remedy));
     if !peer.to_canonical().is_loopback() {
@@ -127,25 +167,7 @@ fn of_this_machine(peer: IpAddr, fields: &HeaderMap) -> Result<(), Problem> {
             "use http://127.0.0.1 or http://localhost with the port; or set admin_token_file",
         );
     };
-    let origins = fields.get_all(ORIGIN).iter().map(HeaderValue::as_bytes);
-    for origin in origins {
-        if origin != format!("http://{host}").as_bytes() {
-            return refuse(
-                "the request comes from a web page of somebody else's",
-                "use the command line, or set admin_token_file and send its secret",
-            );
-        }
-    }
-    let sites = fields.get_all("sec-fetch-site").iter();
-    for site in sites {
-        if !matches!(site.as_bytes(), b"same-origin" | b"none") {
-            return refuse(
-                "the request comes from a web page of somebody else's",
-                "open the address itself",
-            );
-        }
-    }
-    Ok(())
+    Ok(host)
 }
 
 /// Whether a host is an address of the loopback, or the name that no name server is asked about.
@@ -231,6 +253,69 @@ mod tests {
                 "{site}"
             );
         }
+    }
+
+    #[test]
+    fn our_own_page_may_ask_under_each_name_that_it_can_be_opened_by() {
+        let check =
+            |host: &'static str, origin: &'static str, site: &'static str, allowed: bool| {
+                let lines = [("host", host), ("origin", origin), ("sec-fetch-site", site)];
+                let peer = IpAddr::from([127, 0, 0, 1]);
+                let answer = of_this_machine(peer, &fields(&lines));
+                assert_eq!(answer.is_ok(), allowed, "{lines:?}");
+            };
+        check(
+            "127.0.0.1:8081",
+            "http://127.0.0.1:8081",
+            "same-origin",
+            true,
+        );
+        check(
+            "localhost:8081",
+            "http://localhost:8081",
+            "same-origin",
+            true,
+        );
+        check("[::1]:8081", "http://[::1]:8081", "same-origin", true);
+        // Through a tunnel, which ends at another port.
+        check(
+            "localhost:9000",
+            "http://localhost:9000",
+            "same-origin",
+            true,
+        );
+        // A name that somebody's name server has led here: to the browser it is the page's own origin.
+        check(
+            "evil.example:8081",
+            "http://evil.example:8081",
+            "same-origin",
+            false,
+        );
+        // A page of the same machine: the application's own, say.
+        check(
+            "127.0.0.1:8081",
+            "http://127.0.0.1:3000",
+            "same-site",
+            false,
+        );
+        check(
+            "localhost:8081",
+            "http://127.0.0.1:8081",
+            "cross-site",
+            false,
+        );
+        check("127.0.0.1:8081", "null", "cross-site", false);
+    }
+
+    #[test]
+    fn a_link_may_lead_to_the_page_and_a_name_that_was_led_here_may_not() {
+        let opened = |peer: &str, host: &'static str| {
+            let lines = [("host", host), ("sec-fetch-site", "cross-site")];
+            by_its_address(peer.parse().expect("an address"), &fields(&lines)).is_ok()
+        };
+        assert!(opened("127.0.0.1", "127.0.0.1:8081"));
+        assert!(!opened("127.0.0.1", "evil.example:8081"));
+        assert!(!opened("192.0.2.1", "127.0.0.1:8081"));
     }
 
     #[test]

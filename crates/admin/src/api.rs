@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::interface::Interface;
 use crate::problem::Problem;
-use crate::{access, configuration, entries, health, metrics, purges, stats, top};
+use crate::{access, configuration, dashboard, entries, health, live, metrics, purges, stats, top};
 
 /// The longest body of a request.
 const LARGEST_BODY: usize = 256 * 1024;
@@ -26,6 +26,7 @@ pub(crate) fn router(interface: &Arc<Interface>) -> Router {
         .route("/v1/top", get(top::urls))
         .route("/v1/errors", get(top::errors))
         .route("/v1/entries", get(entries::entries))
+        .route("/v1/stream", get(live::stream))
         .route("/v1/drain", post(drain))
         .route("/v1/config", get(configuration::in_force))
         .route("/v1/reload", post(configuration::reload))
@@ -33,8 +34,16 @@ pub(crate) fn router(interface: &Arc<Interface>) -> Router {
         .route("/v1/openapi.json", get(openapi))
         .route("/metrics", get(metrics::metrics))
         .route_layer(from_fn_with_state(Arc::clone(interface), access::check));
+    let page = Router::new()
+        .route("/", get(dashboard::page))
+        .route("/assets/{name}", get(dashboard::asset))
+        .route_layer(from_fn_with_state(
+            Arc::clone(interface),
+            access::check_page,
+        ));
     Router::new()
         .merge(guarded)
+        .merge(page)
         .route("/v1/health", get(health::health))
         .route("/v1/ready", get(health::ready))
         .fallback(unknown)
@@ -46,7 +55,8 @@ pub(crate) fn router(interface: &Arc<Interface>) -> Router {
 async fn drain(
     axum::extract::State(interface): axum::extract::State<Arc<Interface>>,
 ) -> (StatusCode, Json<Value>) {
-    interface.handle.stop();
+    // After this task, which writes the answer: the process may end at once.
+    tokio::spawn(async move { interface.handle.stop() });
     (StatusCode::ACCEPTED, Json(json!({"draining": true})))
 }
 
@@ -54,7 +64,7 @@ async fn openapi() -> ([(&'static str, &'static str); 1], &'static str) {
     ([("content-type", "application/json")], OPENAPI)
 }
 
-async fn unknown(uri: Uri) -> Problem {
+pub(crate) async fn unknown(uri: Uri) -> Problem {
     let what = format!("there is nothing at {}", uri.path());
     Problem::new(
         StatusCode::NOT_FOUND,

@@ -6,6 +6,7 @@ use std::time::Instant;
 use microcache_proxy::Handle;
 
 use crate::access::Token;
+use crate::live::Live;
 
 pub(crate) struct Interface {
     pub(crate) handle: Handle,
@@ -13,4 +14,6 @@ pub(crate) struct Interface {
     pub(crate) started: Instant,
     /// Requests that nobody was allowed to make.
     pub(crate) refused: AtomicU64,
+    /// Those who watch.
+    pub(crate) live: Live,
 }

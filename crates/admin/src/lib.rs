@@ -1,4 +1,4 @@
-//! What operators reach: purges, what is stored, statistics, health, metrics.
+//! What operators reach: purges, what is stored, statistics, health, metrics, and a page that shows them.
 //!
 //! It listens on an address of its own, on a thread of its own, and stands above the proxy, which does
 //! not know that it exists. [`api`] has the list of all there is.
@@ -6,9 +6,11 @@
 mod access;
 mod api;
 mod configuration;
+mod dashboard;
 mod entries;
 mod health;
 mod interface;
+mod live;
 mod metrics;
 mod named;
 mod problem;

@@ -18,6 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use microcache_proxy::Handle;
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
@@ -26,6 +27,7 @@ use tokio::time::sleep;
 use crate::access::Token;
 use crate::api;
 use crate::interface::Interface;
+use crate::live::{self, Cut, Live};
 
 /// The most connections at a time; the next ones wait.
 const MAX_CONNECTIONS: usize = 256;
@@ -33,6 +35,8 @@ const MAX_CONNECTIONS: usize = 256;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest request head.
 const MAX_HEAD: usize = 128 * 1024;
+/// What the kernel keeps for a client until it is read; it doubles that.
+const SEND_BUFFER: usize = 64 * 1024;
 /// The pause after a connection could not be accepted: descriptors are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -51,6 +55,8 @@ impl Admin {
     /// The same with a socket that listens already.
     pub fn on(listener: TcpListener, token: Option<Token>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
+        // Connections inherit it. The kernel would put megabytes by for a client that reads nothing.
+        set_socket_send_buffer_size(&listener, SEND_BUFFER)?;
         Ok(Self { listener, token })
     }
 
@@ -73,12 +79,14 @@ impl Admin {
             token: self.token,
             started: Instant::now(),
             refused: AtomicU64::new(0),
+            live: Live::default(),
         });
         let router = api::router(&interface);
         let listener = self.listener;
         thread::Builder::new()
             .name("admin".to_owned())
             .spawn(move || {
+                runtime.spawn(live::watch(interface));
                 runtime.block_on(async {
                     // Those who are connected are answered to the end.
                     tokio::select! {
@@ -117,16 +125,55 @@ async fn accept(listener: TcpListener, router: Router) {
 
 async fn serve(stream: TcpStream, peer: SocketAddr, router: Router) {
     let service = TowerToHyperService::new(router);
+    let cut = Cut::default();
+    let may_cut = cut.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(may_cut.clone());
         let answer = hyper::service::Service::call(&service, request.map(Body::new));
         async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
     });
-    // A client that breaks off is its own affair.
-    let _ = http1::Builder::new()
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        // A client that breaks off is its own affair.
+        _ = connection => {}
+        () = cut.wanted() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::extract::Extension;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[test]
+    fn a_connection_that_is_cut_is_over_whatever_is_left_to_send() {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            listener.set_nonblocking(true).expect("a listener");
+            let address = listener.local_addr().expect("an address");
+            let router = Router::new().route(
+                "/",
+                get(|Extension(cut): Extension<Cut>| async move {
+                    cut.cut();
+                    std::future::pending::<()>().await;
+                }),
+            );
+            tokio::spawn(accept(listener, router));
+            let mut client = TcpStream::connect(address).await.expect("a connection");
+            let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+            client.write_all(request).await.expect("sent");
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).await.expect("an end");
+            assert!(answer.is_empty(), "{answer:?}");
+        });
+    }
 }

@@ -25,7 +25,8 @@ pub(crate) async fn stats(State(interface): State<Arc<Interface>>) -> Json<Value
     Json(told(&interface))
 }
 
-fn told(interface: &Interface) -> Value {
+/// The same for whoever watches.
+pub(crate) fn told(interface: &Interface) -> Value {
     let handle = &interface.handle;
     let figures = handle.figures();
     let engine = handle.engine();

@@ -7,6 +7,7 @@ mod logs;
 mod operate;
 mod operators;
 mod service;
+mod top;
 
 use std::io::Write;
 use std::path::Path;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Ok(Job::Demo(settings)) => Ok(demonstrate(&settings)),
         Ok(Job::Origin(settings)) => Ok(originate(settings)),
         Ok(Job::Operate(errand)) => Ok(operate::run(&errand)),
+        Ok(Job::Top(server)) => Ok(top::run(&server)),
         Ok(Job::Print(text)) | Err(Message::Help(text)) => {
             print(&text);
             Ok(ExitCode::SUCCESS)

@@ -1,7 +1,7 @@
 //! What an operator asks of a running server: sent to its interface, and shown.
 
-mod client;
-mod shown;
+pub(crate) mod client;
+pub(crate) mod shown;
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use client::{Client, Failed};
 
 /// Asks, and prints the answer.
 pub(crate) fn run(operate: &Operate) -> ExitCode {
-    let answer = Client::new(operate).and_then(|client| match &operate.errand {
+    let answer = Client::new(&operate.server).and_then(|client| match &operate.errand {
         Errand::Purge(body) => client.post("/v1/purges", body),
         Errand::Stats => client.get("/v1/stats", &[]),
         Errand::Entries(parameters) => client.get("/v1/entries", parameters),

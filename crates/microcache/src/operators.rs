@@ -49,7 +49,9 @@ impl Operators {
     pub(crate) fn summary(&self) -> String {
         match self {
             Self::Admin { address, .. } => {
-                format!("http://{address} for purges and statistics (microcache stats)")
+                format!(
+                    "http://{address} for the dashboard, purges and statistics (microcache stats)"
+                )
             }
             Self::Off => "off".to_owned(),
             Self::Taken(address) => format!(

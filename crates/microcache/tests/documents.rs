@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use microcache_policy::Detail;
 
-const GUIDE: [&str; 18] = [
+const GUIDE: [&str; 19] = [
     "README.md",
     "SECURITY.md",
     "ARCHITECTURE.md",
@@ -19,6 +19,7 @@ const GUIDE: [&str; 18] = [
     "docs/install.md",
     "docs/api.md",
     "docs/caching-rules.md",
+    "docs/dashboard.md",
     "docs/operations.md",
     "docs/logs.md",
     "docs/tiers.md",

@@ -16,7 +16,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use microcache_proxy::config::{self, Flag, Source, Takes};
-pub(crate) use operate::{Errand, Operate};
+pub(crate) use operate::{Errand, Operate, Operated};
 
 /// What is to be done.
 #[derive(Debug, PartialEq)]
@@ -33,6 +33,8 @@ pub(crate) enum Job {
     Origin(microcache_bench::origin::Settings),
     /// Ask something of a running server.
     Operate(Operate),
+    /// Show what a running server does.
+    Top(Operated),
     /// Print this.
     Print(String),
     /// Write the manual into this folder.
@@ -64,6 +66,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Job
         Some((name, matches)) if operate::NAMES.contains(&name) => {
             operate::read(name, matches).map(Job::Operate)
         }
+        Some((operate::TOP, matches)) => operate::server(operate::TOP, matches).map(Job::Top),
         Some((name, matches)) if manual::NAMES.contains(&name) => manual::read(name, matches),
         Some((_, matches)) if matches.get_flag("sample") => Ok(Job::Print(config::sample())),
         Some((_, matches)) if matches.get_flag("reference") => Ok(Job::Print(config::reference())),
@@ -97,7 +100,7 @@ fn start(matches: &ArgMatches) -> Result<Source, Message> {
         ));
     }
     for word in start.urls.iter().filter(|url| !url.contains("://")) {
-        let jobs = ["bench", "check", "config", "demo", "origin"];
+        let jobs = ["bench", "check", "config", "demo", "origin", operate::TOP];
         let jobs = jobs.into_iter().chain(operate::NAMES).chain(manual::NAMES);
         if let Some(meant) = config::nearest(word, jobs) {
             let what =
@@ -225,7 +228,7 @@ Usage:
   microcache demo                       show what it does, in 40 seconds and without anything else
   microcache origin --help              be a slow application, to try a cache on
   microcache purge URL...               have a running server forget a page; see microcache purge --help
-  microcache stats                      what a running server has done; entries, drain, reload, upgrade: see their --help
+  microcache stats, microcache top      what a running server has done, and does; entries, drain, reload, upgrade: see their --help
 
 Flags:
 ";

@@ -1,4 +1,4 @@
-//! `microcache purge`, `stats`, `entries`, `drain`, `reload` and `upgrade`: what is on their command lines.
+//! `microcache purge`, `stats`, `entries`, `top`, `drain`, `reload` and `upgrade`: what is on their command lines.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -11,12 +11,18 @@ use super::{Message, file, switch, texts, wrong};
 /// What is asked of a running server.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Operate {
-    /// The url of its interface for operators.
-    pub(crate) admin: String,
-    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) server: Operated,
     /// Its answer is printed as it comes.
     pub(crate) json: bool,
     pub(crate) errand: Errand,
+}
+
+/// A running server, as operators reach it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Operated {
+    /// The url of its interface for operators.
+    pub(crate) admin: String,
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -32,6 +38,9 @@ pub(crate) enum Errand {
 }
 
 pub(super) const NAMES: [&str; 6] = ["purge", "stats", "entries", "drain", "reload", "upgrade"];
+
+/// What is shown on a terminal for as long as somebody looks.
+pub(super) const TOP: &str = "top";
 
 const ADMIN: &str = "http://127.0.0.1:8081";
 
@@ -111,7 +120,7 @@ const LISTED: [Parameter; 7] = [
     },
 ];
 
-pub(super) fn commands() -> [Command; 6] {
+pub(super) fn commands() -> [Command; 7] {
     let purge = command(
         "purge",
         "Have a running server forget what is named, or take it for stale",
@@ -166,7 +175,14 @@ pub(super) fn commands() -> [Command; 6] {
         [].iter(),
         &[],
     );
-    [purge, stats, entries, drain, reload, upgrade]
+    let top = command(
+        TOP,
+        "What a running server does, on the terminal, second by second",
+        "microcache top [FLAGS]",
+        [].iter(),
+        &[],
+    );
+    [purge, stats, entries, drain, reload, upgrade, top]
 }
 
 /// A command with the flags that all of these have.
@@ -195,9 +211,11 @@ fn command<'a>(
         "--token-file FILE",
         "The file with its secret, if it has one",
     );
-    line("--json", "Print the answer as it comes");
+    if name != TOP {
+        line("--json", "Print the answer as it comes");
+    }
     help.push_str("\nEnds with 0 if it was done, 1 if the server cannot be reached or failed, 2 if it refused.");
-    Command::new(name)
+    let command = Command::new(name)
         .about(about)
         .help_template("{about}\n\n{before-help}\n")
         .before_help(help)
@@ -206,8 +224,12 @@ fn command<'a>(
             Arg::new("token-file")
                 .long("token-file")
                 .value_parser(value_parser!(PathBuf)),
-        )
-        .arg(switch("json"))
+        );
+    if name == TOP {
+        command
+    } else {
+        command.arg(switch("json"))
+    }
 }
 
 fn argument(parameter: &Parameter, action: ArgAction) -> Arg {
@@ -226,6 +248,15 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Operate, Message>
         "upgrade" => Errand::Upgrade,
         _ => Errand::Stats,
     };
+    Ok(Operate {
+        server: server(name, matches)?,
+        json: matches.get_flag("json"),
+        errand,
+    })
+}
+
+/// Which server is meant.
+pub(super) fn server(name: &str, matches: &ArgMatches) -> Result<Operated, Message> {
     let admin = texts(matches, "admin").concat();
     let admin = if admin.contains("://") {
         admin
@@ -237,11 +268,9 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Operate, Message>
             "{name}: --admin {admin}: the interface for operators speaks http, such as {ADMIN}"
         )));
     }
-    Ok(Operate {
+    Ok(Operated {
         admin: admin.trim_end_matches('/').to_owned(),
         token_file: file(matches, "token-file"),
-        json: matches.get_flag("json"),
-        errand,
     })
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use ureq::Agent;
 use ureq::http::Response;
 
-use crate::cli::Operate;
+use crate::cli::Operated;
 
 /// How long an answer may take. The server waits for its disk where a purge has to outlive it, and for the
 /// process that takes its place, twice a minute at most.
@@ -14,23 +14,23 @@ const PATIENCE: Duration = Duration::from_secs(150);
 /// The longest answer.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
-pub(super) struct Client<'a> {
+pub(crate) struct Client {
     agent: Agent,
-    admin: &'a str,
+    admin: String,
     authorization: Option<String>,
 }
 
 /// Why there is no answer.
-pub(super) enum Failed {
+pub(crate) enum Failed {
     /// What was asked makes no sense there, or is not allowed.
     Refused(String),
     /// Nobody answers, or with a failure.
     Unreached(String),
 }
 
-impl<'a> Client<'a> {
-    pub(super) fn new(operate: &'a Operate) -> Result<Self, Failed> {
-        let secret = operate.token_file.as_ref().map(|path| {
+impl Client {
+    pub(crate) fn new(server: &Operated) -> Result<Self, Failed> {
+        let secret = server.token_file.as_ref().map(|path| {
             let text = std::fs::read_to_string(path).map_err(|error| {
                 Failed::Refused(format!("cannot read {}: {error}", path.display()))
             })?;
@@ -44,12 +44,12 @@ impl<'a> Client<'a> {
             .build();
         Ok(Self {
             agent: config.into(),
-            admin: &operate.admin,
+            admin: server.admin.clone(),
             authorization: secret.transpose()?.map(|secret| format!("Bearer {secret}")),
         })
     }
 
-    pub(super) fn get(&self, path: &str, parameters: &[(&str, String)]) -> Result<Value, Failed> {
+    pub(crate) fn get(&self, path: &str, parameters: &[(&str, String)]) -> Result<Value, Failed> {
         let mut request = self.agent.get(format!("{}{path}", self.admin));
         for (name, value) in parameters {
             request = request.query(name, value);
@@ -60,7 +60,7 @@ impl<'a> Client<'a> {
         self.answer(request.call())
     }
 
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, Failed> {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value, Failed> {
         let mut request = self
             .agent
             .post(format!("{}{path}", self.admin))

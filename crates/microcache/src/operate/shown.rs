@@ -186,7 +186,7 @@ fn row(out: &mut String, name: &str, parts: &[String]) {
     let _ = writeln!(out, "  {name:<11}{}", parts.join(", "));
 }
 
-fn filled(of: &Value) -> String {
+pub(crate) fn filled(of: &Value) -> String {
     let bytes = size(number(&of["bytes"]));
     match of["capacity"].as_u64() {
         Some(capacity) => format!("{bytes} of {}", size(capacity)),
@@ -194,7 +194,7 @@ fn filled(of: &Value) -> String {
     }
 }
 
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
         return format!("{bytes} B");
@@ -209,7 +209,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// The two largest units.
-fn duration(seconds: u64) -> String {
+pub(crate) fn duration(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match () {
         () if days > 0 => format!("{days} d {} h", hours % 24),
@@ -219,7 +219,7 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-fn number(value: &Value) -> u64 {
+pub(crate) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
@@ -241,7 +241,7 @@ pub(super) fn reloaded(answer: &Value) -> String {
     out
 }
 
-fn list(value: &Value) -> &[Value] {
+pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 

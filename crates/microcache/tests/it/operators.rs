@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 use crate::support::{Client, Origin, Proxy, Reply, Response, config_file, eventually, request};
 
 /// The interface for operators of one proxy.
-struct Operator {
-    address: SocketAddr,
-    token: Option<&'static str>,
+pub(crate) struct Operator {
+    pub(crate) address: SocketAddr,
+    pub(crate) token: Option<&'static str>,
 }
 
 impl Operator {
-    const fn at(address: SocketAddr) -> Self {
+    pub(crate) const fn at(address: SocketAddr) -> Self {
         Self {
             address,
             token: None,
         }
     }
 
-    fn ask(&self, method: &str, target: &str, body: Option<&str>) -> Response {
+    pub(crate) fn ask(&self, method: &str, target: &str, body: Option<&str>) -> Response {
         let mut lines = vec![format!("Host: {}", self.address)];
         if let Some(token) = self.token {
             lines.push(format!("Authorization: Bearer {token}"));
@@ -38,7 +38,7 @@ impl Operator {
         client.response()
     }
 
-    fn get(&self, target: &str) -> Value {
+    pub(crate) fn get(&self, target: &str) -> Value {
         let response = self.ask("GET", target, None);
         assert_eq!(response.status, 200, "{target}: {}", response.text());
         serde_json::from_str(&response.text()).expect("JSON")
@@ -376,7 +376,7 @@ fn what_makes_no_sense_is_refused_with_the_field_and_the_remedy_and_changes_noth
         let response = operator.ask("GET", &format!("/v1/entries?{query}"), None);
         assert_eq!(response.status, 400, "{query}: {}", response.text());
     }
-    assert_eq!(operator.ask("GET", "/", None).status, 404);
+    assert_eq!(operator.ask("GET", "/v2", None).status, 404);
     assert_eq!(operator.ask("DELETE", "/v1/purges", None).status, 405);
     proxy.get("/").assert_hit();
 }
@@ -419,7 +419,7 @@ fn check_described(description: &Value, operation: &Value, response: &Response) 
         schema.is_object(),
         "{status} {kind} is not described: {operation}"
     );
-    if kind == "text/plain" {
+    if kind.starts_with("text/") {
         return;
     }
     let told: Value = serde_json::from_str(&response.text()).expect("JSON");
@@ -427,7 +427,7 @@ fn check_described(description: &Value, operation: &Value, response: &Response) 
 }
 
 /// Holds a value against a schema, as far as the description makes use of what schemas can say.
-fn check_schema(description: &Value, schema: &Value, value: &Value, place: &str) {
+pub(crate) fn check_schema(description: &Value, schema: &Value, value: &Value, place: &str) {
     let rules = schema.as_object().expect("a schema");
     for (rule, wanted) in rules {
         let holds = match (rule.as_str(), wanted) {
@@ -504,10 +504,9 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     let description = operator.get("/v1/openapi.json");
     let paths = description["paths"].as_object().expect("paths");
     let mut asked = 0;
-    for (path, methods) in paths
-        .iter()
-        .filter(|(path, _)| !["/v1/drain", "/v1/upgrade"].contains(&path.as_str()))
-    {
+    // Two of them end the server, and one never ends.
+    let lasting = |path: &str| ["/v1/drain", "/v1/upgrade", "/v1/stream"].contains(&path);
+    for (path, methods) in paths.iter().filter(|(path, _)| !lasting(path)) {
         for (method, operation) in methods.as_object().expect("methods") {
             let all = json!({"url": url("/"), "prefix": url("/x"), "host": "a", "tag": "b", "everything": true});
             let body = (method == "post").then(|| all.to_string());
@@ -550,7 +549,7 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     check_described(&description, &paths["/v1/reload"]["post"], &refused);
     let drained = operator.ask("POST", "/v1/drain", None);
     check_described(&description, &paths["/v1/drain"]["post"], &drained);
-    assert_eq!(asked, 12);
+    assert_eq!(asked, 13);
     drop(proxy);
     std::fs::remove_dir_all(&directory).expect("removed");
 }

@@ -1,0 +1,136 @@
+// Looking up and purging. Nothing is purged that was not confirmed.
+
+import { bytes, count, id, make, many, say, span } from "./format.js";
+import { ask } from "./stream.js";
+
+const NAMES = {
+  url: ["Url", "https://www.example.org/news?page=2", (name) => `the url ${name}, with all its variants`],
+  prefix: ["Beginning of the urls", "https://www.example.org/shop/", (name) => `all urls that begin with ${name}`],
+  host: ["Host", "www.example.org", (name) => `everything of the host ${name}`],
+  tag: ["Tag", "product-17", (name) => `all responses with the tag ${name}`],
+  everything: ["", "", () => "everything that is stored"],
+};
+
+/** Resolves to whether it was confirmed. The focus goes back to where it was. */
+function confirmed(title, words, yes) {
+  const dialog = id("confirm");
+  say("confirm-title", title);
+  say("confirm-words", words);
+  say("confirm-yes", yes);
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+  });
+}
+
+function answer(where, ...inside) {
+  id(where).replaceChildren(make("div", { class: "answer" }, ...inside));
+}
+
+const failed = (where, error) => answer(where, make("p", { class: "wrong" }, error.message));
+
+/** Asks whether that is meant, and purges. */
+export async function purge(kind, name, soft) {
+  const what = NAMES[kind][2](name);
+  const words = soft
+    ? `${what}: stale from now on. Visitors get it while it is fetched anew.`
+    : `${what}: gone from now on. The next visitor waits for the origin.`;
+  const title = soft ? "Purge softly?" : "Purge?";
+  if (!(await confirmed(title, words[0].toUpperCase() + words.slice(1), kind === "everything" ? "Purge everything" : "Purge"))) return;
+  try {
+    const told = await ask("/v1/purges", { [kind]: kind === "everything" ? true : name, soft });
+    const parts = [make("p", {}, `Purged${soft ? " softly" : ""}: ${what}. It holds from now on.`)];
+    const unwritten = told.purges.map((one) => one.not_written).filter(Boolean);
+    if (unwritten.length) parts.push(make("p", { class: "wrong" }, `It could not be written down, and will be forgotten if the server ends now: ${unwritten[0]}`));
+    answer("purge-answer", ...parts);
+  } catch (error) {
+    failed("purge-answer", error);
+  }
+}
+
+/** One stored response: its facts in a line, and what it varies on. */
+function stored(variant) {
+  const left = variant.ttl_seconds;
+  const facts = [
+    variant.tier,
+    variant.state,
+    `status ${variant.status}`,
+    bytes(variant.size),
+    `age ${span(variant.age_seconds)}`,
+    left >= 0 ? `fresh for ${span(left)} more` : `stale for ${span(-left)}`,
+    variant.said_by && `by ${variant.said_by}`,
+    `${count(variant.hits)} ${many(variant.hits, "hit")}`,
+    variant.tags?.length && `tags ${variant.tags.join(", ")}`,
+  ];
+  const varies = variant.varies_on?.map(({ name, value }) => `${name}: ${value ?? "not shown"}`).join(", ");
+  return make("li", {}, facts.filter(Boolean).join(" · "), varies ? make("div", { class: "rfc" }, `for ${varies}`) : "");
+}
+
+/** Why, with the section of the RFC and what to change. */
+function step({ what, because, rfc, remedy }) {
+  const item = make("li", {}, make("b", {}, what), ` ${because}`, rfc ? make("span", { class: "rfc" }, ` (${rfc})`) : "");
+  if (remedy) item.append(make("div", {}, `To change it: ${remedy}`));
+  return item;
+}
+
+export async function lookUp(url) {
+  try {
+    const told = await ask(`/v1/explain?url=${encodeURIComponent(url)}`);
+    const parts = [make("p", {}, make("b", {}, `${told.verdict}. `), told.sentence)];
+    if (told.cache_status) parts.push(make("p", {}, make("code", {}, told.cache_status)));
+    if (told.steps.length) parts.push(make("h3", {}, "Why"), make("ul", {}, ...told.steps.map(step)));
+    const variants = told.stored.length;
+    const title = variants ? `${count(variants)} stored ${many(variants, "response")}` : "Nothing is stored of it";
+    parts.push(make("h3", {}, title), make("ul", {}, ...told.stored.map(stored)));
+    answer("lookup-answer", ...parts);
+  } catch (error) {
+    if (error.status === 404) await listEntries(url);
+    else failed("lookup-answer", error);
+  }
+}
+
+/** Where nothing is explained: what is stored of a url. */
+async function listEntries(url) {
+  try {
+    const { entries, next } = await ask(`/v1/entries?limit=20&url=${encodeURIComponent(url)}`);
+    const title = entries.length ? `${count(entries.length)}${next ? " or more" : ""} stored ${many(entries.length, "response")}` : "Nothing is stored of it";
+    answer("lookup-answer", make("h3", {}, title), make("ul", {}, ...entries.map(stored)));
+  } catch (error) {
+    failed("lookup-answer", error);
+  }
+}
+
+/** Brings a form into view, filled, with the focus where the next key is meant. */
+function bring(input, value) {
+  input.value = value;
+  input.scrollIntoView({ block: "center" });
+  input.focus();
+}
+
+export function bringLookUp(url) {
+  bring(id("lookup-url"), url);
+  lookUp(url);
+}
+
+function chooseKind() {
+  const [label, placeholder] = NAMES[id("purge-kind").value];
+  const isNamed = label !== "";
+  id("purge-named").hidden = !isNamed;
+  id("purge-name").required = isNamed;
+  id("purge-name").placeholder = placeholder;
+  say("purge-name-label", label);
+}
+
+export function wireActions() {
+  id("purge-kind").addEventListener("change", chooseKind);
+  chooseKind();
+  id("purge").addEventListener("submit", (event) => {
+    event.preventDefault();
+    purge(id("purge-kind").value, id("purge-name").value.trim(), id("purge-soft").checked);
+  });
+  id("lookup").addEventListener("submit", (event) => {
+    event.preventDefault();
+    lookUp(id("lookup-url").value.trim());
+  });
+}

@@ -1,0 +1,119 @@
+// The page: what comes over the stream is shown.
+
+import { wireActions } from "./actions.js";
+import { Chart, rates } from "./chart.js";
+import { count, id, rate, say, share } from "./format.js";
+import { wireLists } from "./lists.js";
+import * as panels from "./panels.js";
+import { Stream, hasSecret, keepSecret } from "./stream.js";
+
+/** As many seconds as the server remembers. */
+const REMEMBERED = 600;
+const SECOND = 1000;
+const IN_THE_LAST = { 60: "in the last minute", 300: "in the last 5 minutes", 600: "in the last 10 minutes" };
+
+let points = [];
+let stats = null;
+let ticks = 0;
+const chart = new Chart(id("chart"), id("readout"));
+
+const chosen = () => Number(document.querySelector("input[name=window]:checked").value);
+
+function point(at, told) {
+  const { total, hit, stale, collapsed, error } = told.requests;
+  return { at, requests: total, stored: hit + stale, collapsed, errors: error, origin: told.origin.requests };
+}
+
+/** What the page is for: how few of the requests the origin sees. */
+function showRates(seconds) {
+  const now = rates(points.slice(-4));
+  const mean = (name) => now.reduce((sum, one) => sum + one[name], 0) / now.length;
+  say("clients-rate", now.length ? rate(mean("clients")) : "–");
+  say("origin-rate", now.length ? rate(mean("origin")) : "–");
+  const window = panels.ends(points, seconds);
+  const asked = window ? window.last.requests - window.first.requests : 0;
+  const origin = window ? window.last.origin - window.first.origin : 0;
+  say("spared", share(Math.max(0, asked - origin), asked));
+  const empty = id("chart-empty");
+  empty.hidden = asked > 0 || origin > 0;
+  say(empty, points.length < 2 ? "Waiting for the first seconds." : "No requests in this time. Send some: they show here within a second.");
+}
+
+function show() {
+  if (!stats) return;
+  const seconds = chosen();
+  chart.draw(points, seconds);
+  // In words it would only be noise if it changed every second.
+  if (ticks % 10 === 0) chart.tell(id("chart-words"), id("chart-rows"));
+  showRates(seconds);
+  panels.showRatio(points, seconds, IN_THE_LAST[seconds]);
+  panels.showLatency(stats);
+  panels.showFetches(stats);
+  panels.showStores(stats);
+  panels.showHealth(stats);
+  panels.showRoutes(stats);
+  panels.showServers(stats);
+  panels.showProcess(stats);
+  ticks += 1;
+}
+
+function stand(state, words) {
+  id("standing").dataset.state = state;
+  say("standing", words);
+  document.title = state === "lost" ? "(lost) Microcache" : "Microcache";
+}
+
+const stream = new Stream({
+  live() {
+    id("lost").hidden = true;
+    id("content").classList.remove("old");
+    id("forget").hidden = !hasSecret();
+  },
+  history(told) {
+    points = told.points.map((values) => Object.fromEntries(told.columns.map((name, i) => [name, values[i]])));
+    ticks = 0;
+  },
+  stats(told, at) {
+    stats = told;
+    // Between the last second of the history and the first snapshot there may be too little time to count in.
+    if (at > (points.at(-1)?.at ?? -SECOND) + SECOND / 2) points.push(point(at, told));
+    points = points.slice(-REMEMBERED - 1);
+    stand(told.draining ? "ending" : "live", told.draining ? "Ending: it finishes what is under way" : "Live");
+    show();
+    // The snapshot that is shown, by its id.
+    id("content").dataset.at = at;
+    lookAtLists();
+  },
+  lost(words, seconds) {
+    stand("lost", "Connection lost");
+    id("content").classList.add("old");
+    id("lost").hidden = false;
+    say("lost", `${words}. Trying again in ${count(seconds)} s; the numbers below are the last that came.`);
+  },
+  secret(wasWrong) {
+    stand("lost", "Locked");
+    id("content").classList.add("old");
+    say("secret-wrong", wasWrong ? "That is not the server's secret." : "");
+    id("secret-value").value = "";
+    if (!id("secret").open) id("secret").showModal();
+  },
+});
+
+id("secret-form").addEventListener("submit", () => {
+  keepSecret(id("secret-value").value.trim());
+  id("secret-value").value = "";
+  stream.open();
+});
+// Without the secret there is nothing to see behind it.
+id("secret").addEventListener("cancel", (event) => event.preventDefault());
+id("forget").addEventListener("click", () => {
+  keepSecret(null);
+  location.reload();
+});
+id("window").addEventListener("change", () => {
+  ticks = 0;
+  show();
+});
+wireActions();
+const lookAtLists = wireLists();
+stream.open();

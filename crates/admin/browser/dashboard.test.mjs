@@ -1,0 +1,261 @@
+// The dashboard in a browser, before a server under load. SCREENSHOTS=FOLDER keeps the pictures of the documents.
+
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { Program, application, barriers, browser, eventually, isLive, load, open, server, watch } from "./stage.mjs";
+
+/** Requests of the load, in a second. */
+const RATE = 300;
+/** Longer than all that needs it. */
+const SECONDS = 240;
+
+let origin, cache, driver, chromium;
+
+before(async () => {
+  origin = await application("--size", "20000", "--work", "120ms", "--work-kind", "sleep");
+  cache = await server(origin.url, "--ttl", "1s");
+  driver = load(`${cache.url}/articles/[1-40]`, RATE, SECONDS);
+  chromium = await browser();
+});
+
+after(async () => {
+  await chromium?.close();
+  await driver?.stop("SIGKILL");
+  await cache?.stop();
+  await origin?.stop();
+});
+
+/** A GET through the cache: what its Cache-Status says. */
+async function status(path) {
+  const response = await fetch(cache.url + path);
+  await response.arrayBuffer();
+  return response.headers.get("cache-status");
+}
+
+const text = (page, id) => page.locator(`#${id}`).textContent();
+const number = (words) => Number(words.replaceAll(/[^\d.]/g, ""));
+
+/** The focus goes from here with the tabulator until it is there. */
+async function tab(page, selector) {
+  for (let i = 0; i < 200; i += 1) {
+    await page.keyboard.press("Tab");
+    if (await page.evaluate((selector) => document.activeElement?.matches(selector), selector)) return;
+  }
+  assert.fail(`the tabulator does not lead to ${selector}`);
+}
+
+test("under load the page shows the numbers that the interface has", async () => {
+  const page = await open(chromium, cache.admin);
+  const other = await watch(cache.admin);
+  await isLive(page);
+  // Snapshots are the same for all who watch: that which the page shows is known here too.
+  const seen = await eventually("a snapshot that both have", async () => {
+    const shown = await page.evaluate(() => {
+      const of = (id) => document.getElementById(id).textContent;
+      const cell = (table, column) => {
+        const heads = [...document.querySelectorAll(`#${table}-head th`)].map((head) => head.textContent);
+        return document.querySelector(`#${table}-rows tr`).children[heads.indexOf(column)].textContent;
+      };
+      return { at: Number(document.getElementById("content").dataset.at), rate: of("clients-rate"), origin: of("origin-rate"), fetches: of("fetches"), keys: of("stores"), requests: cell("servers", "Requests"), failed: cell("servers", "Failed"), clients: of("clients") };
+    });
+    const ids = [...other.snapshots.keys()].filter((id) => id <= shown.at).sort((a, b) => a - b);
+    return ids.length > 4 && ids.at(-1) === shown.at && { shown, ids };
+  });
+  const { shown, ids } = seen;
+  const told = other.snapshots.get(shown.at);
+  assert.equal(number(shown.fetches), told.fetches.under_way);
+  assert.equal(number(shown.requests), told.upstreams[0].servers[0].requests);
+  assert.equal(number(shown.failed), told.upstreams[0].servers[0].failures);
+  assert.equal(number(shown.clients.split(" client")[0]), told.connections.open);
+  assert.match(shown.keys, new RegExp(`${told.memory.keys} keys`));
+  // The rates are those of the last three seconds.
+  const last = ids.slice(-4);
+  const mean = (of) => {
+    const rates = last.slice(1).map((id, i) => ((of(other.snapshots.get(id)) - of(other.snapshots.get(last[i]))) * 1000) / (id - last[i]));
+    return rates.reduce((sum, rate) => sum + rate, 0) / rates.length;
+  };
+  const clients = mean((told) => told.requests.total);
+  assert.ok(clients > RATE / 10, `a load: ${clients}`);
+  assert.ok(Math.abs(number(shown.rate) - clients) <= 0.51, `${shown.rate} is ${clients}`);
+  assert.ok(Math.abs(number(shown.origin) - mean((told) => told.origin.requests)) <= 0.51, shown.origin);
+  other.stop();
+  assert.deepEqual(page.faults, []);
+  await page.context().close();
+});
+
+test("the picture that matters is on the first screen", async () => {
+  const page = await open(chromium, cache.admin);
+  await isLive(page);
+  for (const id of ["chart", "clients-rate", "origin-rate", "ratio", "fetches", "stores", "health"]) {
+    const box = await page.locator(`#${id}`).boundingBox();
+    assert.ok(box && box.height > 0 && box.y + box.height <= 800, `${id}: ${JSON.stringify(box)}`);
+  }
+  await page.waitForFunction(() => document.querySelector("#chart .line.clients").getAttribute("d").length > 20);
+  assert.match(await text(page, "ratio"), /%/);
+  // The history was there before the page was: more seconds than it has been open.
+  await page.getByLabel("10 min").check({ force: true });
+  assert.match(await text(page, "ratio-window"), /10 minutes/);
+  await page.context().close();
+});
+
+test("what is confirmed is purged, and what is not stays", async () => {
+  const page = await open(chromium, cache.admin);
+  await isLive(page);
+  const kept = "/kept?max-age=600";
+  const other = "/other?max-age=600";
+  for (const path of [kept, other]) {
+    await status(path);
+    assert.match(await status(path), /hit/);
+  }
+  await page.fill("#lookup-url", cache.url + kept);
+  await page.click("#lookup button");
+  await page.waitForSelector("#lookup-answer .answer");
+  await eventually("what is stored", async () => /status 200|1 stored response|hit/i.test(await text(page, "lookup-answer")));
+  await page.fill("#purge-name", cache.url + kept);
+  await page.click("#purge button");
+  assert.match(await text(page, "confirm-words"), /kept\?max-age=600/);
+  await page.getByRole("button", { name: "Cancel" }).click();
+  await page.waitForFunction(() => !document.getElementById("confirm").open);
+  assert.match(await status(kept), /hit/, "nothing was confirmed");
+  await page.click("#purge button");
+  await page.click("#confirm-yes");
+  await page.waitForFunction(() => document.getElementById("purge-answer").textContent.startsWith("Purged"));
+  assert.match(await status(kept), /fwd=/, "it is fetched anew");
+  assert.match(await status(other), /hit/, "nothing else was purged");
+  // What makes no sense is refused with the remedy.
+  await page.fill("#purge-name", "no url");
+  await page.click("#purge button");
+  const refused = page.waitForResponse((response) => response.status() === 400);
+  await page.click("#confirm-yes");
+  await refused;
+  await page.waitForSelector("#purge-answer .wrong");
+  assert.deepEqual(page.faults.filter((fault) => !/40[04]/.test(fault)), []);
+  await page.context().close();
+});
+
+test("the keyboard is enough", async () => {
+  const page = await open(chromium, cache.admin);
+  await isLive(page);
+  const path = "/by-keyboard?max-age=600";
+  await status(path);
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement.className), "skip");
+  await tab(page, "#window input");
+  await page.keyboard.press("ArrowRight");
+  assert.match(await text(page, "ratio-window"), /5 minutes/);
+  await tab(page, "#chart");
+  await page.waitForFunction(() => document.querySelector("#chart .line.clients").getAttribute("d").length > 20);
+  await page.keyboard.press("ArrowLeft");
+  assert.match(await text(page, "readout"), /from clients, .* to the origin/);
+  await page.keyboard.press("Escape");
+  await tab(page, "#purge-name");
+  await page.keyboard.type(cache.url + path);
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.getElementById("confirm").open);
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Cancel");
+  await page.keyboard.press("Escape");
+  await page.waitForFunction(() => !document.getElementById("confirm").open);
+  assert.equal(await page.evaluate(() => document.activeElement.id), "purge-name", "the focus is back");
+  assert.match(await status(path), /hit/);
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.getElementById("confirm").open);
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.getElementById("purge-answer").textContent.startsWith("Purged"));
+  assert.match(await status(path), /fwd=/);
+  assert.deepEqual(page.faults, []);
+  await page.context().close();
+});
+
+test("nobody is kept out, in light and dark, on a desk and on a phone", async () => {
+  const phone = { width: 390, height: 844 };
+  for (const options of [{}, { colorScheme: "dark" }, { viewport: phone }, { viewport: phone, colorScheme: "dark" }]) {
+    const page = await open(chromium, cache.admin, options);
+    await isLive(page);
+    const name = JSON.stringify(options);
+    assert.deepEqual(await barriers(page), [], name);
+    await page.fill("#purge-name", "x");
+    await page.locator("#purge button").scrollIntoViewIfNeeded();
+    await page.click("#purge button");
+    assert.deepEqual(await barriers(page), [], `${name}, asking`);
+    const width = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(width <= (options.viewport ?? { width: 1280 }).width, `${name}: ${width}`);
+    assert.deepEqual(page.faults, []);
+    await page.context().close();
+  }
+});
+
+test("the page asks for the secret, keeps it in its tab, and loses it with the tab", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "microcache-dashboard-"));
+  const file = join(folder, "token");
+  await writeFile(file, "correct-horse-battery\n");
+  const guarded = await server(origin.url, "--admin-token-file", file);
+  const page = await open(chromium, guarded.admin);
+  await page.waitForFunction(() => document.getElementById("secret").open);
+  assert.deepEqual(await barriers(page), []);
+  assert.equal(await text(page, "secret-wrong"), "");
+  await page.fill("#secret-value", "wrong-horse-battery");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.getElementById("secret-wrong").textContent !== "");
+  await page.fill("#secret-value", "correct-horse-battery");
+  await page.keyboard.press("Enter");
+  await isLive(page);
+  await page.selectOption("#purge-kind", "everything");
+  await page.click("#purge button");
+  await page.click("#confirm-yes");
+  await page.waitForFunction(() => document.getElementById("purge-answer").textContent.startsWith("Purged"));
+  const kept = await page.evaluate(() => [localStorage.length, document.cookie, location.href]);
+  assert.deepEqual(kept, [0, "", `${guarded.admin}/`]);
+  await page.reload();
+  await isLive(page);
+  await page.click("#forget");
+  await page.waitForFunction(() => document.getElementById("secret").open);
+  assert.deepEqual(page.faults.filter((fault) => !fault.includes("401")), []);
+  await page.context().close();
+  await guarded.stop();
+  await rm(folder, { recursive: true });
+});
+
+test("a page that has lost its server says so, and goes on when it is back", async () => {
+  const first = await server(origin.url);
+  const page = await open(chromium, first.admin);
+  await isLive(page);
+  await first.stop();
+  await page.waitForFunction(() => document.getElementById("standing").textContent === "Connection lost");
+  assert.match(await text(page, "lost"), /Trying again in \d+ s/);
+  assert.deepEqual(await barriers(page), []);
+  const again = new Program("--listen", "127.0.0.1:0", "--admin", new URL(first.admin).host, origin.url);
+  await again.said(/admin +(http:\/\/[^\s]+)/);
+  await isLive(page);
+  assert.equal(await page.locator("#lost").isVisible(), false);
+  await page.context().close();
+  await again.stop();
+});
+
+const pictures = async () => {
+  const folder = process.env.SCREENSHOTS;
+  // A minute of the load, so that the chart is full.
+  const begun = Date.now();
+  const still = await open(chromium, cache.admin);
+  await isLive(still);
+  await eventually("a load of a minute", async () => {
+    const { uptime_seconds: up } = await (await fetch(`${cache.admin}/v1/stats`)).json();
+    return up > 62 || Date.now() - begun > 25000;
+  });
+  await still.context().close();
+  for (const [name, options] of [
+    ["dashboard-light", {}],
+    ["dashboard-dark", { colorScheme: "dark" }],
+    ["dashboard-phone", { viewport: { width: 390, height: 844 } }],
+  ]) {
+    const page = await open(chromium, cache.admin, options);
+    await isLive(page);
+    await page.waitForTimeout(2500);
+    await page.screenshot({ path: join(folder, `${name}.png`) });
+    await page.context().close();
+  }
+};
+if (process.env.SCREENSHOTS) test("pictures for the documents", pictures);

@@ -1,0 +1,379 @@
+//! The numbers second by second, for all who watch a dashboard.
+//!
+//! Once a second a few totals are noted, so that whoever opens a dashboard sees the last ten minutes at
+//! once. All else is put together only while somebody watches, once for all of them. Nobody is waited for:
+//! a watcher that does not keep up loses snapshots, and one that takes none for long loses its connection.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use hyper::body::Frame;
+use microcache_engine::Outcome;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::interface::Interface;
+use crate::problem::Problem;
+use crate::stats;
+
+/// The most dashboards at a time.
+const MAX_WATCHERS: usize = 32;
+/// The seconds that are remembered.
+const HISTORY: usize = 600;
+/// Events that wait for a watcher before it loses some: the history and the first snapshot.
+const SLACK: usize = 2;
+/// Snapshots that a watcher may lose one after the other.
+const MOST_LOST: usize = 30;
+/// The time from one snapshot to the next.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Ends a connection that cannot be told anything any more.
+#[derive(Clone, Default)]
+pub(crate) struct Cut(Arc<Notify>);
+
+impl Cut {
+    pub(crate) fn cut(&self) {
+        self.0.notify_one();
+    }
+
+    pub(crate) async fn wanted(&self) {
+        self.0.notified().await;
+    }
+}
+
+/// Who watches, and what they are shown first.
+#[derive(Default)]
+pub(crate) struct Live {
+    state: Mutex<Watched>,
+}
+
+#[derive(Default)]
+struct Watched {
+    watchers: Vec<Watcher>,
+    history: VecDeque<Point>,
+    /// The last snapshot, and when it was made.
+    last: Option<(Duration, Bytes)>,
+}
+
+struct Watcher {
+    events: mpsc::Sender<Bytes>,
+    lost: usize,
+    cut: Cut,
+}
+
+/// Totals since the start, at a moment after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Point {
+    at: Duration,
+    requests: u64,
+    /// Answered with what was stored, without a word to the origin.
+    stored: u64,
+    /// Answered by a fetch that somebody else had begun.
+    collapsed: u64,
+    errors: u64,
+    origin: u64,
+}
+
+/// The events for one watcher, as the body of a response.
+struct Events(mpsc::Receiver<Bytes>);
+
+impl hyper::body::Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let event = self.0.poll_recv(context);
+        event.map(|event| event.map(|event| Ok(Frame::data(event))))
+    }
+}
+
+impl Live {
+    /// Lets somebody watch, if there is room: the history first, then the snapshot that is at hand or is
+    /// made now.
+    fn join(
+        &self,
+        cut: Cut,
+        now: Duration,
+        snapshot: impl FnOnce() -> Bytes,
+    ) -> Result<Events, Problem> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let watched = &mut *state;
+        watched.watchers.retain(|one| !one.events.is_closed());
+        if watched.watchers.len() >= MAX_WATCHERS {
+            return Err(Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("{MAX_WATCHERS} dashboards are watched already"),
+                "close one that nobody looks at, or ask for GET /v1/stats now and then",
+            ));
+        }
+        let (events, received) = mpsc::channel(SLACK);
+        // There is room for both.
+        let _ = events.try_send(told_history(&watched.history));
+        let _ = events.try_send(watched.at_hand(now, snapshot));
+        watched.watchers.push(Watcher {
+            events,
+            lost: 0,
+            cut,
+        });
+        Ok(Events(received))
+    }
+
+    /// A second has passed.
+    fn tick(&self, point: Point, snapshot: impl FnOnce() -> Bytes) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let watched = &mut *state;
+        if watched.history.len() == HISTORY {
+            watched.history.pop_front();
+        }
+        watched.history.push_back(point);
+        watched.watchers.retain(|one| !one.events.is_closed());
+        if watched.watchers.is_empty() {
+            watched.last = None;
+            return;
+        }
+        let snapshot = snapshot();
+        watched.last = Some((point.at, snapshot.clone()));
+        watched.watchers.retain_mut(|one| one.tell(&snapshot));
+    }
+}
+
+impl Watched {
+    /// The last snapshot if it is no older than the next one would be, or else a new one.
+    fn at_hand(&mut self, now: Duration, snapshot: impl FnOnce() -> Bytes) -> Bytes {
+        match &self.last {
+            Some((at, last)) if now.saturating_sub(*at) < PERIOD => last.clone(),
+            _ => {
+                let made = snapshot();
+                self.last = Some((now, made.clone()));
+                made
+            }
+        }
+    }
+}
+
+impl Watcher {
+    /// Whether it goes on watching.
+    fn tell(&mut self, snapshot: &Bytes) -> bool {
+        if self.events.try_send(snapshot.clone()).is_ok() {
+            self.lost = 0;
+            return true;
+        }
+        self.lost += 1;
+        if self.lost <= MOST_LOST {
+            return true;
+        }
+        // Its connection does not take what was sent before: it would never see the end of the events.
+        self.cut.cut();
+        false
+    }
+}
+
+/// Events as they come (the format of `EventSource`), for as long as the client likes.
+pub(crate) async fn stream(
+    State(interface): State<Arc<Interface>>,
+    Extension(cut): Extension<Cut>,
+) -> Result<Response, Problem> {
+    let now = interface.started.elapsed();
+    let events = interface
+        .live
+        .join(cut, now, || told_snapshot(now, &interface))?;
+    let fields = [
+        (CONTENT_TYPE, "text/event-stream"),
+        (CACHE_CONTROL, "no-store"),
+    ];
+    Ok((fields, Body::new(events)).into_response())
+}
+
+/// Looks at the numbers every second, for ever.
+pub(crate) async fn watch(interface: Arc<Interface>) {
+    let mut seconds = interval(PERIOD);
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        seconds.tick().await;
+        let point = point(&interface);
+        interface
+            .live
+            .tick(point, || told_snapshot(point.at, &interface));
+    }
+}
+
+fn point(interface: &Interface) -> Point {
+    let figures = interface.handle.figures();
+    Point {
+        at: interface.started.elapsed(),
+        requests: figures.requests(),
+        stored: figures.of(Outcome::Hit) + figures.of(Outcome::Stale),
+        collapsed: figures.of(Outcome::Collapsed),
+        errors: figures.of(Outcome::Error),
+        origin: figures.origin().requests,
+    }
+}
+
+/// What `GET /v1/stats` says, as an event. Its id is the time since the start in milliseconds.
+fn told_snapshot(at: Duration, interface: &Interface) -> Bytes {
+    event("stats", at, &stats::told(interface))
+}
+
+/// The seconds that are remembered, as an event.
+fn told_history(history: &VecDeque<Point>) -> Bytes {
+    let points: Vec<_> = history
+        .iter()
+        .map(|point| {
+            let at = point.at.as_millis() as u64;
+            [
+                at,
+                point.requests,
+                point.stored,
+                point.collapsed,
+                point.errors,
+                point.origin,
+            ]
+        })
+        .collect();
+    let at = history.back().map_or(Duration::ZERO, |point| point.at);
+    let told = json!({
+        "columns": ["at", "requests", "stored", "collapsed", "errors", "origin"],
+        "points": points,
+    });
+    event("history", at, &told)
+}
+
+/// JSON has no line ends of its own, so that it is one line of an event.
+fn event(name: &str, at: Duration, told: &Value) -> Bytes {
+    let at = at.as_millis();
+    format!("event: {name}\nid: {at}\ndata: {told}\n\n").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::body::Body as _;
+
+    use super::*;
+
+    const SNAPSHOT: &[u8] = b"snapshot";
+
+    fn after(seconds: u64) -> Point {
+        Point {
+            at: Duration::from_secs(seconds),
+            requests: seconds * 10,
+            stored: seconds * 9,
+            collapsed: 0,
+            errors: 0,
+            origin: seconds,
+        }
+    }
+
+    fn snapshot() -> Bytes {
+        Bytes::from_static(SNAPSHOT)
+    }
+
+    fn join(live: &Live) -> Events {
+        live.join(Cut::default(), Duration::ZERO, snapshot)
+            .expect("there is room")
+    }
+
+    /// What has been sent to a watcher and not been read yet.
+    fn read(events: &mut Events) -> Vec<Bytes> {
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let mut read = Vec::new();
+        while let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut *events).poll_frame(&mut context) {
+            read.push(frame.into_data().expect("data"));
+        }
+        read
+    }
+
+    fn is_cut(cut: &Cut) -> bool {
+        let mut wanted = std::pin::pin!(cut.wanted());
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        wanted.as_mut().poll(&mut context).is_ready()
+    }
+
+    #[test]
+    fn whoever_comes_sees_the_last_ten_minutes_and_how_things_stand() {
+        let live = Live::default();
+        for second in 1..=HISTORY as u64 + 1 {
+            live.tick(after(second), || unreachable!("nobody watches"));
+        }
+        let mut events = join(&live);
+        let told = read(&mut events);
+        let [history, last] = told.as_slice() else {
+            panic!("{told:?}");
+        };
+        assert_eq!(last, SNAPSHOT);
+        let history = std::str::from_utf8(history).expect("text");
+        let lines: Vec<_> = history.lines().collect();
+        assert_eq!(lines[0], "event: history");
+        assert_eq!(lines[1], "id: 601000");
+        let told = lines[2].strip_prefix("data: ").expect("data");
+        let told: Value = serde_json::from_str(told).expect("JSON");
+        assert_eq!(told["points"][0], json!([2000, 20, 18, 0, 0, 2]));
+        assert_eq!(told["points"].as_array().map(Vec::len), Some(HISTORY));
+        assert!(history.ends_with("\n\n"));
+    }
+
+    #[test]
+    fn a_snapshot_is_made_once_for_all_who_watch() {
+        let live = Live::default();
+        let mut all: Vec<_> = (0..MAX_WATCHERS).map(|_| join(&live)).collect();
+        for events in &mut all {
+            assert_eq!(read(events).len(), 2);
+        }
+        let mut made = 0;
+        live.tick(after(1), || {
+            made += 1;
+            snapshot()
+        });
+        assert_eq!(made, 1);
+        assert!(all.iter_mut().all(|events| read(events) == [SNAPSHOT]));
+        drop(all);
+        live.tick(after(2), || unreachable!("nobody watches"));
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_and_again_when_one_has_left() {
+        let live = Live::default();
+        let mut all: Vec<_> = (0..MAX_WATCHERS).map(|_| join(&live)).collect();
+        let refused = live.join(Cut::default(), Duration::ZERO, snapshot);
+        let status = refused.err().map(|why| why.into_response().status());
+        assert_eq!(status, Some(StatusCode::SERVICE_UNAVAILABLE));
+        all.pop();
+        all.push(join(&live));
+        assert!(live.join(Cut::default(), Duration::ZERO, snapshot).is_err());
+    }
+
+    #[test]
+    fn whoever_does_not_keep_up_loses_snapshots_and_then_the_connection() {
+        let live = Live::default();
+        let (slow, stuck) = (Cut::default(), Cut::default());
+        let mut of_slow = live
+            .join(slow.clone(), Duration::ZERO, snapshot)
+            .expect("room");
+        let of_stuck = live
+            .join(stuck.clone(), Duration::ZERO, snapshot)
+            .expect("room");
+        for second in 0..MOST_LOST as u64 {
+            live.tick(after(second), snapshot);
+        }
+        assert!(!is_cut(&slow) && !is_cut(&stuck));
+        assert_eq!(read(&mut of_slow).len(), SLACK, "all others are lost");
+        live.tick(after(100), snapshot);
+        assert!(!is_cut(&slow), "it has read");
+        assert!(is_cut(&stuck));
+        assert!(of_stuck.0.is_closed());
+        assert_eq!(read(&mut of_slow), [SNAPSHOT]);
+    }
+}

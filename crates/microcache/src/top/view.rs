@@ -1,0 +1,474 @@
+//! How it is drawn. Everything of importance has its place on 80 columns and 24 lines.
+
+use std::time::{Duration, Instant};
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, Row, Sparkline, Table, TableState};
+use serde_json::Value;
+
+use super::figures::{OUTCOMES, Order, Rates};
+use super::screen::{Mode, Screen};
+use crate::operate::shown::{duration, filled, list, number, size};
+
+/// Lines for the servers of the upstreams, with their heading.
+const SERVERS: u16 = 4;
+/// Lines for tiers behind memory.
+const TIERS: u16 = 3;
+/// Numbers that are older are told to be.
+const OLD: Duration = Duration::from_secs(4);
+
+const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
+const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
+const CLIENTS: Style = Style::new().fg(Color::Cyan);
+const ORIGIN: Style = Style::new().fg(Color::Yellow);
+const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+const MARKED: Style = Style::new().add_modifier(Modifier::REVERSED);
+
+pub(super) fn draw(frame: &mut Frame, screen: &mut Screen, now: Instant) {
+    let none = Value::Null;
+    let told = screen
+        .stats
+        .as_ref()
+        .map_or(&none, |(_, told)| told)
+        .clone();
+    let tiers = (list(&told["tiers"]).len() as u16).min(TIERS);
+    let servers = servers(&told);
+    let [head, figures, drawing, upstreams, urls, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(4 + tiers),
+        Constraint::Length(3),
+        Constraint::Length((servers.len() as u16 + 1).min(SERVERS)),
+        Constraint::Min(3),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(title(screen, &told, now), head);
+    frame.render_widget(Paragraph::new(lines(screen, &told)), figures);
+    draw_seconds(frame, screen, drawing);
+    draw_servers(frame, servers, upstreams);
+    draw_urls(frame, screen, urls);
+    frame.render_widget(keys(screen), foot);
+}
+
+fn title<'a>(screen: &'a Screen, told: &Value, now: Instant) -> Paragraph<'a> {
+    let age = screen
+        .stats
+        .as_ref()
+        .map(|(at, _)| now.saturating_duration_since(*at));
+    let standing = match (&screen.lost, age) {
+        (Some(why), _) => Span::styled(format!("lost, trying again: {why}"), BAD),
+        (None, Some(age)) if age > OLD => {
+            Span::styled(format!("no answer for {} s", age.as_secs()), BAD)
+        }
+        _ if told["draining"] == true => Span::styled("about to end", BAD),
+        _ => Span::styled(screen.admin.as_str(), QUIET),
+    };
+    let name = format!(
+        "microcache {}",
+        told["version"].as_str().unwrap_or_default()
+    );
+    let up = format!("  up {}  ", duration(number(&told["uptime_seconds"])));
+    Paragraph::new(Line::from(vec![
+        Span::styled(name, STRONG),
+        Span::raw(up),
+        standing,
+    ]))
+}
+
+/// What is told in words: requests, the origin, times, memory, tiers.
+fn lines(screen: &Screen, told: &Value) -> Vec<Line<'static>> {
+    let rates = screen.rates.unwrap_or_default();
+    let mut lines = vec![
+        of_clients(screen.rates.as_ref()),
+        of_origin(&rates, told),
+        of_times(told),
+        line("memory", vec![Span::raw(of_memory(&told["memory"]))]),
+    ];
+    for tier in list(&told["tiers"]).iter().take(TIERS.into()) {
+        let mut parts = vec![Span::raw(format!(
+            "{}  {} hits  {} misses",
+            filled(tier),
+            number(&tier["hits"]),
+            number(&tier["misses"])
+        ))];
+        let troubles = list(&tier["degraded"]).iter().filter_map(Value::as_str);
+        parts.extend(troubles.map(|trouble| Span::styled(format!("  {trouble}"), BAD)));
+        let name = tier["name"].as_str().unwrap_or_default();
+        lines.push(line(name, parts));
+    }
+    lines
+}
+
+fn line(name: &str, parts: Vec<Span<'static>>) -> Line<'static> {
+    let mut all = vec![Span::styled(format!("{name:<10}"), QUIET)];
+    all.extend(parts);
+    Line::from(all)
+}
+
+fn of_clients(rates: Option<&Rates>) -> Line<'static> {
+    let Some(rates) = rates else {
+        return line("clients", vec![Span::raw("counting")]);
+    };
+    let mut parts = vec![
+        Span::styled(
+            format!("{:>8}/s  ", rate(rates.clients)),
+            CLIENTS.patch(STRONG),
+        ),
+        Span::raw(match rates.hit_ratio() {
+            Some(ratio) => format!("hit ratio {ratio:.1} %  "),
+            None => "no requests".to_owned(),
+        }),
+    ];
+    let outcomes = OUTCOMES.iter().zip(rates.outcomes);
+    parts.extend(
+        outcomes
+            .filter(|(_, each)| *each > 0.0)
+            .map(|(name, each)| {
+                let style = if *name == "error" { BAD } else { QUIET };
+                Span::styled(format!("{name} {}  ", rate(each)), style)
+            }),
+    );
+    line("clients", parts)
+}
+
+fn of_origin(rates: &Rates, told: &Value) -> Line<'static> {
+    let mut parts = vec![Span::styled(
+        format!("{:>8}/s  ", rate(rates.origin)),
+        ORIGIN.patch(STRONG),
+    )];
+    if rates.clients > 0.0 {
+        let spared = (1.0 - rates.origin / rates.clients).max(0.0) * 100.0;
+        parts.push(Span::raw(format!("spared {spared:.2} %  ")));
+    }
+    let fetches = &told["fetches"];
+    parts.push(Span::raw(format!(
+        "{} fetches under way, {} wait for them",
+        number(&fetches["under_way"]),
+        number(&fetches["waiting"])
+    )));
+    line("origin", parts)
+}
+
+fn of_times(told: &Value) -> Line<'static> {
+    let both = |of: &Value| match of["p50"].as_f64() {
+        Some(median) => format!(
+            "median {}, p99 {}",
+            time(median),
+            time(of["p99"].as_f64().unwrap_or(median))
+        ),
+        None => "–".to_owned(),
+    };
+    line(
+        "latency",
+        vec![
+            Span::styled("hits ", CLIENTS),
+            Span::raw(both(&told["hit_microseconds"])),
+            Span::styled("   origin ", ORIGIN),
+            Span::raw(both(&told["origin"]["first_byte_microseconds"])),
+        ],
+    )
+}
+
+fn of_memory(memory: &Value) -> String {
+    const WIDTH: u64 = 12;
+    let (bytes, capacity) = (number(&memory["bytes"]), number(&memory["capacity"]));
+    let full = (bytes.saturating_mul(WIDTH) / capacity.max(1)).min(WIDTH);
+    let bar: String = (0..WIDTH)
+        .map(|place| if place < full { '█' } else { '░' })
+        .collect();
+    format!(
+        "{bar}  {}  {} keys  {} evicted",
+        filled(memory),
+        number(&memory["keys"]),
+        number(&memory["evicted"])
+    )
+}
+
+/// The seconds so far: clients' requests above, the origin's below, in the same measure.
+fn draw_seconds(frame: &mut Frame, screen: &Screen, area: Rect) {
+    let [clients, origin] =
+        Layout::vertical([Constraint::Length(2), Constraint::Length(1)]).areas(area);
+    let newest = screen.seconds.iter().rev().take(area.width.into());
+    let seconds: Vec<_> = newest.collect();
+    let most = seconds.iter().map(|one| one.clients.max(one.origin));
+    let most = most.fold(1.0, f64::max);
+    for (place, style, of) in [
+        (clients, CLIENTS, (|one| one.clients) as fn(&Rates) -> f64),
+        (origin, ORIGIN, |one| one.origin),
+    ] {
+        let heights = seconds.iter().rev().map(|one| thousandths(of(one)));
+        let blank = usize::from(place.width).saturating_sub(seconds.len());
+        let heights: Vec<u64> = std::iter::repeat_n(0, blank).chain(heights).collect();
+        let drawing = Sparkline::default()
+            .data(heights)
+            .max(thousandths(most))
+            .style(style);
+        frame.render_widget(drawing, place);
+    }
+}
+
+fn servers(told: &Value) -> Vec<Row<'static>> {
+    let groups = list(&told["upstreams"]).iter();
+    let servers = groups.flat_map(|group| {
+        list(&group["servers"]).iter().map(move |server| {
+            let up = server["up"] == true;
+            let name = group["name"].as_str().unwrap_or_default();
+            let host = server["host"].as_str().unwrap_or_default();
+            let address = match server["port"].as_u64() {
+                Some(port) => format!("{host}:{port}"),
+                None => host.to_owned(),
+            };
+            let row = Row::new([
+                format!("{name} {address}"),
+                if up { "up" } else { "DOWN" }.to_owned(),
+                number(&server["active"]).to_string(),
+                number(&group["queued"]).to_string(),
+                number(&server["requests"]).to_string(),
+                number(&server["failures"]).to_string(),
+            ]);
+            (up, row.style(if up { Style::new() } else { BAD }))
+        })
+    });
+    // Where there is no room for all, those that are down are seen first.
+    let mut servers: Vec<_> = servers.collect();
+    servers.sort_by_key(|(up, _)| *up);
+    servers.into_iter().map(|(_, row)| row).collect()
+}
+
+fn draw_servers(frame: &mut Frame, servers: Vec<Row<'static>>, area: Rect) {
+    let widths = [
+        Constraint::Fill(1),
+        Constraint::Length(4),
+        Constraint::Length(6),
+        Constraint::Length(7),
+        Constraint::Length(10),
+        Constraint::Length(8),
+    ];
+    let heading = ["upstream", "", "active", "waiting", "requests", "failed"];
+    let table = Table::new(servers, widths).header(Row::new(heading).style(QUIET));
+    frame.render_widget(table, area);
+}
+
+fn draw_urls(frame: &mut Frame, screen: &mut Screen, area: Rect) {
+    if let Some(why) = &screen.no_urls {
+        frame.render_widget(Paragraph::new(why.as_str()).style(QUIET), area);
+        return;
+    }
+    let heading = Row::new(
+        std::iter::once(heading_of_urls(screen)).chain(Order::ALL.map(|order| {
+            let style = if order == screen.order { STRONG } else { QUIET };
+            Span::styled(format!("{:>10}", order.heading()), style)
+        })),
+    );
+    let rows = screen.shown().map(|url| {
+        let [requests, bytes, misses, origin] = url.amounts;
+        let known = |amount: Option<String>| format!("{:>10}", amount.as_deref().unwrap_or("–"));
+        Row::new([
+            if url.is_cut {
+                format!("{}…", url.name)
+            } else {
+                url.name.clone()
+            },
+            known(requests.map(|count| count.to_string())),
+            known(bytes.map(size)),
+            known(misses.map(|count| count.to_string())),
+            known(origin.map(|micros| time(micros as f64))),
+        ])
+    });
+    let mut widths = vec![Constraint::Fill(1)];
+    widths.extend(Order::ALL.map(|_| Constraint::Length(10)));
+    let table = Table::new(rows, widths)
+        .header(heading)
+        .row_highlight_style(MARKED);
+    let mut state = TableState::new().with_selected(screen.marked_url().map(|_| screen.marked));
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+fn heading_of_urls(screen: &Screen) -> Span<'static> {
+    if screen.filter.is_empty() {
+        Span::styled("busiest urls", QUIET)
+    } else {
+        Span::styled(format!("urls with `{}`", screen.filter), STRONG)
+    }
+}
+
+fn keys(screen: &Screen) -> Paragraph<'_> {
+    match (&screen.mode, &screen.told) {
+        (Mode::Filtering, _) => Paragraph::new(format!(
+            "filter: {}▏  Enter keeps it, Esc drops it",
+            screen.filter
+        )),
+        (Mode::Confirming(url), _) => Paragraph::new(Line::from(vec![
+            Span::styled("purge it? y, or any other key for no: ", BAD),
+            Span::raw(url.as_str()),
+        ])),
+        (Mode::Looking, Some(told)) => Paragraph::new(told.as_str()).style(STRONG),
+        (Mode::Looking, None) => {
+            Paragraph::new("q leaves  ↑↓ mark  s sorts (1-4)  / filters  p purges the marked url")
+                .style(QUIET)
+        }
+    }
+}
+
+/// Small rates with a decimal, since 0.3 a second is not none.
+fn rate(each: f64) -> String {
+    if each > 0.0 && each < 10.0 {
+        format!("{each:.1}")
+    } else {
+        format!("{each:.0}")
+    }
+}
+
+/// A rate as a whole number, such that the slowest origin is not nothing.
+#[expect(clippy::cast_sign_loss, reason = "rates are not below zero")]
+fn thousandths(rate: f64) -> u64 {
+    (rate * 1000.0) as u64
+}
+
+/// A time from microseconds.
+fn time(micros: f64) -> String {
+    match micros {
+        micros if micros < 1e3 => format!("{micros:.0} µs"),
+        micros if micros < 1e5 => format!("{:.1} ms", micros / 1e3),
+        micros if micros < 1e6 => format!("{:.0} ms", micros / 1e3),
+        micros if micros < 6e7 => format!("{:.1} s", micros / 1e6),
+        micros => duration(thousandths(micros / 1e9)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use serde_json::json;
+
+    use super::super::feed::News;
+    use super::*;
+
+    fn stats(total: u64, origin: u64, up: bool) -> Value {
+        json!({
+            "version": "0.1.0", "pid": 1, "uptime_seconds": 700, "draining": false,
+            "requests": {"total": total, "hit": total - origin, "miss": origin},
+            "origin": {"requests": origin, "first_byte_microseconds": {"p50": 182_000.0, "p99": 1_100_000.0}},
+            "hit_microseconds": {"p50": 38.0, "p99": 228.0},
+            "fetches": {"under_way": 3, "waiting": 14},
+            "memory": {"bytes": 134_217_728_u64, "capacity": 268_435_456_u64, "keys": 1812, "evicted": 0},
+            "tiers": [{"name": "disk", "bytes": 1024, "hits": 5, "misses": 1, "degraded": ["read-only"]}],
+            "upstreams": [{"name": "app", "queued": 2, "servers": [
+                {"host": "10.0.0.5", "port": 3000, "up": true, "active": 3, "requests": 900, "failures": 0},
+                {"host": "10.0.0.6", "port": 3000, "up": up, "active": 0, "requests": 900, "failures": 7},
+            ]}],
+        })
+    }
+
+    /// Two seconds of a server under load.
+    fn screen() -> (Screen, Instant) {
+        let began = Instant::now();
+        let later = began + Duration::from_secs(1);
+        let mut screen = Screen::new("http://127.0.0.1:8081");
+        screen.hear(News::Stats(stats(1000, 10, true)), began);
+        screen.hear(News::Stats(stats(3000, 12, false)), later);
+        let urls = json!({"by": "requests", "urls": [
+            {"url": "https://www.example.org/", "requests": 90_000, "bytes": 900_000_000, "misses": 30, "origin_microseconds": 4_000_000},
+            {"url": "https://www.example.org/news", "cut": true, "requests": 45_000},
+        ]});
+        screen.hear(News::Urls(Ok(urls)), later);
+        (screen, later)
+    }
+
+    fn drawn(screen: &mut Screen, now: Instant, width: u16, height: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
+        let drawn = terminal
+            .draw(|frame| draw(frame, screen, now))
+            .expect("drawn");
+        let cells = drawn.buffer.content().chunks(width.into());
+        cells
+            .map(|line| {
+                line.iter()
+                    .map(ratatui::buffer::Cell::symbol)
+                    .collect::<String>()
+            })
+            .map(|line| line.trim_end().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn eighty_columns_and_twenty_four_lines_have_room_for_all() {
+        let (mut screen, now) = screen();
+        let lines = drawn(&mut screen, now, 80, 24);
+        let expected = [
+            "microcache 0.1.0  up 11 min 40 s  http://127.0.0.1:8081",
+            "clients       2000/s  hit ratio 99.9 %  hit 1998  miss 2.0",
+            "origin         2.0/s  spared 99.90 %  3 fetches under way, 14 wait for them",
+            "latency   hits median 38 µs, p99 228 µs   origin median 182 ms, p99 1.1 s",
+            "memory    ██████░░░░░░  128.0 MiB of 256.0 MiB  1812 keys  0 evicted",
+            "disk      1.0 KiB  5 hits  1 misses  read-only",
+        ];
+        assert_eq!(lines[..expected.len()], expected);
+        assert!(
+            lines[7].ends_with('█') && lines[8].trim_end().is_empty(),
+            "{lines:#?}"
+        );
+        let of = |word: &str| {
+            let found = lines.iter().find(|line| line.contains(word));
+            found.unwrap_or_else(|| panic!("{word}: {lines:#?}"))
+        };
+        assert!(of("10.0.0.6:3000").contains("DOWN"));
+        assert!(of("10.0.0.5:3000").contains("up"));
+        assert!(of("https://www.example.org/ ").contains("90000  858.3 MiB         30      4.0 s"));
+        assert!(of("/news…").contains("45000          –"));
+        assert!(lines[23].starts_with("q leaves"));
+    }
+
+    #[test]
+    fn what_is_asked_and_what_is_wrong_is_on_the_screen() {
+        let (mut screen, now) = screen();
+        let mut check = |change: &dyn Fn(&mut Screen), wanted: &str| {
+            change(&mut screen);
+            let lines = drawn(&mut screen, now, 80, 24);
+            assert!(
+                lines.iter().any(|line| line.contains(wanted)),
+                "{wanted}: {lines:#?}"
+            );
+        };
+        check(
+            &|screen| screen.lost = Some("connection refused".to_owned()),
+            "lost, trying again: connection refused",
+        );
+        check(&|screen| screen.mode = Mode::Filtering, "filter: ▏");
+        check(
+            &|screen| screen.filter = "news".to_owned(),
+            "urls with `news`",
+        );
+        check(
+            &|screen| screen.mode = Mode::Confirming("http://a/".to_owned()),
+            "purge it? y, or any other key for no: http://a/",
+        );
+        check(
+            &|screen| screen.no_urls = Some("there is nothing at /v1/top".to_owned()),
+            "there is nothing at /v1/top",
+        );
+        let (mut screen, now) = self::screen();
+        let later = drawn(&mut screen, now + Duration::from_secs(9), 80, 24);
+        assert!(later[0].contains("no answer for 9 s"), "{later:#?}");
+    }
+
+    #[test]
+    fn it_draws_on_every_size_and_with_nothing_known() {
+        let (mut full, now) = screen();
+        let mut empty = Screen::new("http://127.0.0.1:8081");
+        for (width, height) in [(1, 1), (20, 5), (80, 24), (300, 100), (500, 10)] {
+            assert_eq!(
+                drawn(&mut full, now, width, height).len(),
+                usize::from(height)
+            );
+            assert_eq!(
+                drawn(&mut empty, now, width, height).len(),
+                usize::from(height)
+            );
+        }
+    }
+}

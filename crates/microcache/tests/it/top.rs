@@ -1,0 +1,200 @@
+//! `microcache top` on a real terminal, which tmux lends it.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::support::{Origin, Proxy, Reply, eventually, left_out};
+
+/// A terminal of 80 columns and 24 lines, with a shell that runs this.
+struct Terminal {
+    name: String,
+}
+
+impl Terminal {
+    fn start(script: &str) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::SeqCst);
+        let terminal = Self {
+            name: format!("microcache-top-{}-{number}", std::process::id()),
+        };
+        let size = ["-x", "80", "-y", "24"];
+        let begun = [&["new-session", "-d"], &size[..], &[script]].concat();
+        assert!(terminal.tmux(&begun).status.success(), "{script}");
+        terminal
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> Output {
+        Command::new("tmux")
+            .env_remove("TMUX")
+            .args(["-f", "/dev/null", "-L", &self.name])
+            .args(arguments)
+            .output()
+            .expect("tmux can be run")
+    }
+
+    fn press(&self, key: &str) {
+        assert!(self.tmux(&["send-keys", key]).status.success());
+    }
+
+    /// What is on it, once this is there.
+    fn shows(&self, wanted: &str) -> String {
+        let mut last = String::new();
+        eventually(wanted, || {
+            let shown = self.tmux(&["capture-pane", "-p"]);
+            last = String::from_utf8_lossy(&shown.stdout).into_owned();
+            last.contains(wanted).then(|| last.clone())
+        })
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let shown = self.tmux(&["capture-pane", "-p"]);
+        if std::thread::panicking() {
+            eprintln!(
+                "--- the terminal ---\n{}",
+                String::from_utf8_lossy(&shown.stdout)
+            );
+        }
+        self.tmux(&["kill-server"]);
+    }
+}
+
+/// Whether this machine has tmux; if not, that is said.
+fn has_tmux() -> bool {
+    let found = Command::new("tmux").arg("-V").output().is_ok();
+    if !found {
+        left_out("microcache top on a terminal (tmux is not installed)");
+    }
+    found
+}
+
+/// A shell's line that runs it, and says afterwards how it ended and how the terminal was left.
+fn script(arguments: &str, pid: &Path) -> String {
+    let binary = env!("CARGO_BIN_EXE_microcache");
+    let pid = pid.display();
+    format!(
+        "sh -c 'echo $$ >{pid}; exec {binary} top {arguments}'; \
+         echo \"ended with $?\"; stty -a | grep -o -E -- '-?\\bicanon'; exec cat"
+    )
+}
+
+fn pid_file(test: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("top-{test}-{}", std::process::id()))
+}
+
+/// The terminal is as it was: lines are lines again, and what was drawn is gone.
+fn check_restored(terminal: &Terminal, code: i32) {
+    let shown = terminal.shows(&format!("ended with {code}"));
+    assert!(!shown.contains("busiest urls"), "{shown}");
+    let shown = terminal.shows("icanon");
+    assert!(!shown.contains("-icanon"), "{shown}");
+}
+
+fn cached() -> Origin {
+    let origin = Origin::start();
+    for target in ["/", "/news"] {
+        origin.on(target).reply(
+            Reply::new(200)
+                .with("Cache-Control: max-age=600")
+                .body("page"),
+        );
+    }
+    origin
+}
+
+#[test]
+fn it_shows_the_server_and_purges_the_marked_url_and_leaves_the_terminal_as_it_was() {
+    if !has_tmux() {
+        return;
+    }
+    let origin = cached();
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    for _ in 0..3 {
+        proxy.get("/news").assert_is(200, "page");
+    }
+    let pid = pid_file("purge");
+    let terminal = Terminal::start(&script(&format!("--admin {admin}"), &pid));
+    terminal.shows("http://example.com/news");
+    terminal.shows("no requests");
+    terminal.press("/");
+    terminal.press("n");
+    terminal.shows("filter: n");
+    terminal.press("Enter");
+    terminal.press("p");
+    terminal.shows("purge it?");
+    terminal.press("n");
+    terminal.shows("nothing was purged");
+    proxy.get("/news").assert_hit();
+    terminal.press("p");
+    terminal.shows("purge it?");
+    terminal.press("y");
+    terminal.shows("purged http://example.com/news");
+    proxy.get("/news").assert_is(200, "page");
+    assert_eq!(origin.count("/news"), 2);
+    terminal.press("q");
+    check_restored(&terminal, 0);
+    drop(fs::remove_file(pid));
+}
+
+#[test]
+fn signals_and_ctrl_c_give_the_terminal_back() {
+    if !has_tmux() {
+        return;
+    }
+    let origin = cached();
+    let (_proxy, admin) = Proxy::operated(&origin, &[]);
+    for how in ["C-c", "INT", "TERM"] {
+        let pid = pid_file(how);
+        let terminal = Terminal::start(&script(&format!("--admin {admin}"), &pid));
+        terminal.shows("memory");
+        if how == "C-c" {
+            terminal.press(how);
+        } else {
+            let of = fs::read_to_string(&pid).expect("a pid");
+            let killed = Command::new("kill").args(["-s", how, of.trim()]).status();
+            assert!(killed.expect("kill runs").success());
+        }
+        check_restored(&terminal, 130);
+        drop(fs::remove_file(pid));
+    }
+}
+
+#[test]
+fn who_cannot_be_reached_is_said_before_and_while_it_is_watched() {
+    if !has_tmux() {
+        return;
+    }
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = nobody.local_addr().expect("an address");
+    drop(nobody);
+    let pid = pid_file("nobody");
+    let terminal = Terminal::start(&script(&format!("--admin {address}"), &pid));
+    let shown = terminal.shows("ended with 1");
+    assert!(shown.contains("no answer from"), "{shown}");
+    let origin = cached();
+    let (mut proxy, admin) = Proxy::operated(&origin, &[]);
+    let terminal = Terminal::start(&script(&format!("--admin {admin}"), &pid));
+    terminal.shows("memory");
+    proxy.terminate();
+    proxy.wait();
+    terminal.shows("lost, trying again");
+    terminal.press("q");
+    check_restored(&terminal, 0);
+    drop(fs::remove_file(pid));
+}
+
+#[test]
+fn without_a_terminal_it_says_what_to_type_instead() {
+    let output = Command::new(env!("CARGO_BIN_EXE_microcache"))
+        .arg("top")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("microcache stats"), "{told}");
+}
