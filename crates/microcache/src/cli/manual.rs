@@ -135,6 +135,10 @@ const AROUND: [(&str, &[(&str, &str)]); 3] = [
             ),
             ("SIGHUP", "Read the configuration file again."),
             ("SIGUSR1", "Open the files of the logs anew."),
+            (
+                "SIGUSR2",
+                "Have another process take its place, without losing a request.",
+            ),
         ],
     ),
     (
