@@ -1,65 +1,25 @@
 //! The same numbers for Prometheus, in its text format.
 
-use std::fmt::{Display, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use microcache_engine::Outcome;
+use microcache_proxy::FiguresSnapshot;
+use microcache_proxy::upstream::ServerSnapshot;
 
+use crate::exposition::{Exposition, OF_HITS, OF_ORIGINS};
 use crate::interface::Interface;
 
 /// The type of Prometheus's text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Statuses by hundreds.
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 pub(crate) async fn metrics(
     State(interface): State<Arc<Interface>>,
 ) -> ([(&'static str, &'static str); 1], String) {
     ([("content-type", TEXT)], exposition(&interface))
-}
-
-/// Families, one after the other, each with its samples.
-#[derive(Default)]
-struct Exposition {
-    text: String,
-    name: &'static str,
-}
-
-impl Exposition {
-    fn counter(&mut self, name: &'static str, help: &str) -> &mut Self {
-        self.family(name, "counter", help)
-    }
-
-    fn gauge(&mut self, name: &'static str, help: &str) -> &mut Self {
-        self.family(name, "gauge", help)
-    }
-
-    fn family(&mut self, name: &'static str, kind: &str, help: &str) -> &mut Self {
-        self.name = name;
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        self
-    }
-
-    /// A sample of the family that was begun last.
-    fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) -> &mut Self {
-        self.text.push_str(self.name);
-        for (number, (label, of)) in labels.iter().enumerate() {
-            self.text.push(if number == 0 { '{' } else { ',' });
-            let _ = write!(self.text, "{label}=\"{}\"", escaped(of));
-        }
-        if !labels.is_empty() {
-            self.text.push('}');
-        }
-        let _ = writeln!(self.text, " {value}");
-        self
-    }
-}
-
-fn escaped(label: &str) -> String {
-    label
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }
 
 fn exposition(interface: &Interface) -> String {
@@ -82,16 +42,139 @@ fn exposition(interface: &Interface) -> String {
         "Requests sent to the origin, refreshes included.",
     )
     .sample(&[], figures.origin().requests);
+    fetches(&mut out, interface, &figures);
+    routes(&mut out, &figures);
+    memory(&mut out, interface);
+    tiers(&mut out, interface);
+    origins(&mut out, &figures);
+    upstreams(&mut out, interface);
+    connections(&mut out, interface);
+    out.into_text()
+}
+
+fn fetches(out: &mut Exposition, interface: &Interface, figures: &FiguresSnapshot) {
+    let engine = interface.handle.engine();
+    let cache = &engine.cache;
     out.gauge(
         "microcache_fetches",
         "Fetches under way that other requests can wait for.",
     )
-    .sample(&[], handle.engine().cache.fetches());
-    memory(&mut out, interface);
-    tiers(&mut out, interface);
-    upstreams(&mut out, interface);
-    connections(&mut out, interface);
-    out.text
+    .sample(&[], cache.fetches());
+    let (_, waiting) = cache.most_wanted(0);
+    out.gauge(
+        "microcache_fetches_waiting",
+        "Requests that wait for one of them.",
+    )
+    .sample(&[], waiting);
+    out.gauge(
+        "microcache_fetches_avoided",
+        "Requests to the origin that were not needed.",
+    )
+    .sample(&[], figures.fetches_avoided());
+    out.gauge(
+        "microcache_origin_seconds_avoided",
+        "An estimate of the time that origins would have spent on them.",
+    )
+    .sample(&[], figures.origin_time_avoided().as_secs_f64());
+}
+
+/// What was done by route. There are as many as the configuration names, up to a bound.
+fn routes(out: &mut Exposition, figures: &FiguresSnapshot) {
+    let routes = &figures.routes;
+    out.counter(
+        "microcache_route_requests_total",
+        "Client requests by route and by what became of them.",
+    );
+    for route in routes {
+        for outcome in Outcome::ALL {
+            let labels = [("route", &*route.name), ("outcome", outcome.as_str())];
+            out.sample(&labels, route.of(outcome));
+        }
+    }
+    out.counter(
+        "microcache_route_sent_bytes_total",
+        "Bytes of content that clients were sent.",
+    );
+    for route in routes {
+        out.sample(&[("route", &route.name)], route.bytes);
+    }
+    out.counter(
+        "microcache_route_origin_requests_total",
+        "Requests sent to the origin, refreshes included.",
+    );
+    for route in routes {
+        out.sample(&[("route", &route.name)], route.origin.requests);
+    }
+    out.counter(
+        "microcache_route_refreshes_total",
+        "Requests to the origin that renewed a stored response while it was served.",
+    );
+    for route in routes {
+        out.sample(&[("route", &route.name)], route.origin.refreshes);
+    }
+    out.counter(
+        "microcache_route_origin_failures_total",
+        "Requests to the origin without an answer, or whose answer broke off.",
+    );
+    for route in routes {
+        out.sample(&[("route", &route.name)], route.origin.failures);
+    }
+    out.histogram(
+        "microcache_hit_duration_seconds",
+        "From when a hit was read until it was given to the connection; one in sixteen is timed.",
+    );
+    for route in routes {
+        out.times(("route", &route.name), &route.hits, OF_HITS);
+    }
+    out.histogram(
+        "microcache_route_first_byte_seconds",
+        "From when a request was sent to the origin to the beginning of its answer.",
+    );
+    for route in routes {
+        out.times(("route", &route.name), &route.origin.first_byte, OF_ORIGINS);
+    }
+    out.histogram(
+        "microcache_route_origin_duration_seconds",
+        "The same to the end of the answer.",
+    );
+    for route in routes {
+        out.times(("route", &route.name), &route.origin.whole, OF_ORIGINS);
+    }
+}
+
+/// What upstream groups did.
+fn origins(out: &mut Exposition, figures: &FiguresSnapshot) {
+    let groups = &figures.upstreams;
+    out.counter(
+        "microcache_upstream_responses_total",
+        "Answers by their status.",
+    );
+    for (name, origin) in groups {
+        for (class, count) in CLASSES.iter().zip(origin.statuses) {
+            out.sample(&[("upstream", name), ("class", class)], count);
+        }
+    }
+    out.counter(
+        "microcache_upstream_received_bytes_total",
+        "Bytes of content that came from a group.",
+    );
+    for (name, origin) in groups {
+        out.sample(&[("upstream", name)], origin.bytes);
+    }
+    out.histogram(
+        "microcache_upstream_first_byte_seconds",
+        "From when a request was sent to a group to the beginning of its answer.",
+    );
+    for (name, origin) in groups {
+        out.times(("upstream", name), &origin.first_byte, OF_ORIGINS);
+    }
+    out.histogram(
+        "microcache_upstream_duration_seconds",
+        "The same to the end of the answer.",
+    );
+    for (name, origin) in groups {
+        out.times(("upstream", name), &origin.whole, OF_ORIGINS);
+    }
 }
 
 fn memory(out: &mut Exposition, interface: &Interface) {
@@ -172,43 +255,100 @@ fn upstreams(out: &mut Exposition, interface: &Interface) {
     for group in &groups {
         out.sample(&[("upstream", &group.name)], group.queued);
     }
-    let servers: Vec<_> = groups
-        .iter()
-        .flat_map(|group| group.servers.iter().map(|server| (&group.name, server)))
-        .map(|(group, server)| {
-            let address = format!("{}:{}", server.settings.host, server.settings.port);
-            (group, address, server)
-        })
-        .collect();
+    servers(
+        out,
+        &groups
+            .iter()
+            .flat_map(|group| group.servers.iter().map(|server| (&*group.name, server)))
+            .map(|(group, server)| {
+                let address = format!("{}:{}", server.settings.host, server.settings.port);
+                (group, address, server)
+            })
+            .collect::<Vec<_>>(),
+    );
+}
+
+/// Each server, with the name of its group and its address.
+fn servers(out: &mut Exposition, servers: &[(&str, String, &ServerSnapshot)]) {
+    let each = |out: &mut Exposition, of: fn(&ServerSnapshot) -> f64| {
+        for (group, address, server) in servers {
+            out.sample(&[("upstream", group), ("server", address)], of(server));
+        }
+    };
     out.gauge(
         "microcache_server_up",
         "1 while requests are sent to a server.",
     );
-    for (group, address, server) in &servers {
-        out.sample(
-            &[("upstream", group), ("server", address)],
-            u8::from(server.standing.up),
-        );
-    }
+    each(out, |server| f64::from(u8::from(server.standing.up)));
+    out.gauge(
+        "microcache_server_active",
+        "Requests that are with a server.",
+    );
+    each(out, |server| server.standing.outstanding as f64);
     out.counter(
         "microcache_server_requests_total",
         "Requests sent to a server.",
     );
-    for (group, address, server) in &servers {
-        out.sample(
-            &[("upstream", group), ("server", address)],
-            server.standing.requests,
-        );
-    }
+    each(out, |server| server.standing.requests as f64);
     out.counter(
         "microcache_server_failures_total",
         "How many of them failed.",
     );
-    for (group, address, server) in &servers {
-        out.sample(
-            &[("upstream", group), ("server", address)],
-            server.standing.failures,
-        );
+    each(out, |server| server.standing.failures as f64);
+    out.counter(
+        "microcache_server_responses_total",
+        "Answers by their status.",
+    );
+    for (group, address, server) in servers {
+        for (class, count) in CLASSES.iter().zip(server.standing.record.statuses) {
+            let labels = [("upstream", *group), ("server", address), ("class", class)];
+            out.sample(&labels, count);
+        }
+    }
+    out.counter(
+        "microcache_server_received_bytes_total",
+        "Bytes of content that came from a server.",
+    );
+    each(out, |server| server.standing.record.received as f64);
+    out.counter(
+        "microcache_server_sent_bytes_total",
+        "Bytes of content that a server was sent.",
+    );
+    each(out, |server| server.standing.record.sent as f64);
+    out.counter(
+        "microcache_server_first_byte_seconds_total",
+        "How long all answers of a server together took to begin.",
+    );
+    each(out, |server| {
+        server.standing.record.first_byte.as_secs_f64()
+    });
+    out.counter(
+        "microcache_server_outages_total",
+        "How often a server went down.",
+    );
+    each(out, |server| server.standing.record.outages as f64);
+    out.counter(
+        "microcache_server_downtime_seconds_total",
+        "For how long a server was down.",
+    );
+    each(out, |server| server.standing.record.downtime.as_secs_f64());
+    out.counter(
+        "microcache_server_checks_total",
+        "Health checks of a server.",
+    );
+    for (group, address, server) in servers {
+        let record = &server.standing.record;
+        for (result, count) in [
+            ("passed", record.checks - record.failed_checks),
+            ("failed", record.failed_checks),
+        ] {
+            let labels = [
+                ("upstream", *group),
+                ("server", address),
+                ("result", result),
+            ];
+            out.sample(&labels, count);
+        }
     }
 }
 
@@ -222,6 +362,13 @@ fn connections(out: &mut Exposition, interface: &Interface) {
         );
     out.gauge("microcache_connections_max", "The most at a time.")
         .sample(&[], taken.max_connections);
+    out.counter("microcache_connections_accepted_total", "Those accepted.")
+        .sample(&[], taken.accepted);
+    out.counter(
+        "microcache_connections_dismissed_total",
+        "Those closed while they waited for a request, to make room for others.",
+    )
+    .sample(&[], taken.dismissed);
     out.gauge("microcache_tunnels", "Tunnels and event streams.")
         .sample(&[], taken.tunnels);
     out.counter(
@@ -229,19 +376,4 @@ fn connections(out: &mut Exposition, interface: &Interface) {
         "Requests to this interface that nobody was allowed to make.",
     )
     .sample(&[], interface.refused.load(Ordering::Relaxed));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_are_escaped() {
-        let mut out = Exposition::default();
-        out.gauge("x", "An x.")
-            .sample(&[("a", "\"\\\n"), ("b", "")], 1)
-            .sample(&[], 2);
-        let expected = "# HELP x An x.\n# TYPE x gauge\nx{a=\"\\\"\\\\\\n\",b=\"\"} 1\nx 2\n";
-        assert_eq!(out.text, expected);
-    }
 }

@@ -242,7 +242,7 @@ pub fn url_of(key: &[u8]) -> Option<UrlParts<'_>> {
 
 /// `example.com:80` names the same host as `example.com`, and so does `example.com:` (RFC 3986
 /// §6.2.3).
-pub(crate) fn without_default_port(scheme: Scheme, host: &[u8]) -> &[u8] {
+pub fn without_default_port(scheme: Scheme, host: &[u8]) -> &[u8] {
     let before = host.strip_suffix(scheme.default_port()).unwrap_or(host);
     before.strip_suffix(b":").unwrap_or(host)
 }

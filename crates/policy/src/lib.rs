@@ -31,6 +31,7 @@ pub mod stored_fields;
 pub mod syntax;
 pub mod tags;
 pub mod time;
+pub mod trace;
 pub mod trust;
 pub mod upgrade;
 pub mod validate;
@@ -74,6 +75,7 @@ pub use storable::{NotStorable, Storable, storable};
 pub use stored_fields::fields_to_store;
 pub use tags::{Separator, Tag, TagKind, Tags, TooManyTags, invalidated_groups};
 pub use time::{Millis, Time};
+pub use trace::{TRACE_FIELDS, trace_travels};
 pub use trust::{Fate, fate, only_from_trusted_peers};
 pub use validate::{
     HeadUpdate, Refreshed, add_validators, head_update, is_conditional_field, refreshed,

@@ -248,6 +248,20 @@ mod tests {
     }
 
     #[test]
+    fn a_host_is_one_however_it_is_written() {
+        let mut top = Top::default();
+        for host in ["a.example", "A.Example", "a.example:80", "a.example:8080"] {
+            let host = host.as_bytes();
+            let named = Named { host, ..named("/") };
+            top.add(named, &[(Requests, 1)], START);
+        }
+        let urls = most(&mut top, Requests, 9, START).urls;
+        let told: Vec<_> = urls.iter().map(|url| &*url.url).collect();
+        assert_eq!(told, ["http://a.example/", "http://a.example:8080/"]);
+        assert_eq!(urls[0].amounts[0].map(|amount| amount.at_most), Some(3));
+    }
+
+    #[test]
     fn every_measure_has_an_order_of_its_own() {
         let mut top = Top::default();
         top.add(named("/a"), &[(Requests, 3), (Bytes, 10)], START);

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::cookies::{self, Rewritten};
+use microcache_policy::fields::is_one_of;
 use microcache_policy::{
-    Fate, Fields, FieldsBuf, MaxForwards, RequestRules, Scheme, fate, hop, max_forwards,
+    Fate, Fields, FieldsBuf, MaxForwards, RequestRules, Scheme, TRACE_FIELDS, fate, hop,
+    max_forwards, trace_travels,
 };
 use parking_lot::Mutex;
 
@@ -64,10 +66,12 @@ pub(crate) fn outgoing(
     let nominated = hop::Nominated::by(request);
     let max_forwards = max_forwards(method, request);
     let cookie = cookies::rewritten(request, rules);
+    let trace = trace_travels(request);
     fields.extend_if(request, |name, _| {
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
         fate(name, peer.trusted, rules) == Fate::Travels
             && !nominated.stays_behind(name)
+            && (trace || !is_one_of(name, &TRACE_FIELDS))
             && (cookie == Rewritten::Unchanged || !is(b"cookie"))
             && (max_forwards == MaxForwards::Unlimited || !is(b"max-forwards"))
     });

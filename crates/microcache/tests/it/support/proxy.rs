@@ -32,11 +32,20 @@ impl Proxy {
 
     /// The same, with an interface for operators, whose address comes with it.
     pub(crate) fn operated(origin: &Origin, flags: &[&str]) -> (Self, SocketAddr) {
+        Self::operated_with(&[flags, &[&origin.url()]].concat())
+    }
+
+    /// The same with a configuration that names the origins.
+    pub(crate) fn operated_by_file(text: &str) -> (Self, SocketAddr) {
+        let file = config_file(text);
+        Self::operated_with(&["--config", file.to_str().expect("a path")])
+    }
+
+    fn operated_with(arguments: &[&str]) -> (Self, SocketAddr) {
         let mut command = Command::new(BINARY);
         command
             .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
-            .args(flags)
-            .arg(origin.url());
+            .args(arguments);
         let proxy = Self::spawn(command);
         let admin = eventually("the interface for operators", || {
             let told = proxy.output();
