@@ -42,7 +42,7 @@ fn check(encoded: &Bytes, body: Bytes) {
             ));
             return;
         }
-        Ok(Record::Response(stored)) => stored,
+        Ok(Record::Response(stored)) => *stored,
     };
     let again = Head::decode(&encode(&key, &stored, length, sum)).expect("our own");
     assert_eq!(again.key, key);

@@ -22,6 +22,7 @@ const OPENAPI: &str = include_str!("../openapi.json");
 pub(crate) fn router(interface: &Arc<Interface>) -> Router {
     let guarded = Router::new()
         .route("/v1/purges", get(purges::list).post(purges::purge))
+        .route("/v1/purges/{id}", get(purges::one))
         .route("/v1/stats", get(stats::stats))
         .route("/v1/top", get(top::urls))
         .route("/v1/errors", get(top::errors))

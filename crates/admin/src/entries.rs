@@ -25,6 +25,7 @@ const PAGE: usize = 100;
 pub(crate) struct Asked {
     url: Option<String>,
     prefix: Option<String>,
+    glob: Option<String>,
     host: Option<String>,
     tag: Option<String>,
     /// Bytes.
@@ -115,11 +116,13 @@ impl Asked {
     ) -> Result<Scope, Problem> {
         let url = self.url.as_deref();
         let prefix = self.prefix.as_deref().map(named::prefix);
+        let glob = self.glob.as_deref().map(named::glob);
         let host = self.host.as_deref().map(named::host);
         let tag = self.tag.as_deref().map(|name| Ok(named::tag(name)));
         let named = [
             url.map(|name| named::url(name, scope_of_url)),
             prefix,
+            glob,
             host,
             tag,
         ];
@@ -127,7 +130,7 @@ impl Asked {
         if scopes.len() > 1 {
             return Err(Problem::of_field(
                 "url",
-                "more than one of url, prefix, host and tag",
+                "more than one of url, prefix, glob, host and tag",
                 "ask for one of them at a time",
             ));
         }

@@ -22,6 +22,28 @@ pub(crate) fn prefix(name: &str) -> Result<Scope, Problem> {
     Ok(Scope::prefixed(at.host.into(), at.target.into()))
 }
 
+/// The longest pattern.
+const LONGEST_PATTERN: usize = 1024;
+
+/// All urls that are like this one, in which `*` stands for any run of characters.
+pub(crate) fn glob(name: &str) -> Result<Scope, Problem> {
+    let at = read(name).map_err(of_field("glob"))?;
+    let problem = |what: String, remedy| Problem::of_field("glob", what, remedy);
+    if at.host.contains(&b'*') {
+        let what = format!("`{}` has a `*` in the host", shown(name));
+        return Err(problem(what, "name the host, or several urls"));
+    }
+    if at.target.len() > LONGEST_PATTERN {
+        let what = format!("a pattern of {} bytes", at.target.len());
+        let remedy = "write one of 1024 at most, or a `prefix`";
+        return Err(problem(what, remedy));
+    }
+    Ok(Scope::Glob {
+        host: at.host.into(),
+        pattern: at.target.into(),
+    })
+}
+
 /// All urls of a host.
 pub(crate) fn host(name: &str) -> Result<Scope, Problem> {
     let host = host_of(Scheme::Http, name).map_err(of_field("host"))?;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use bytes::Bytes;
 use http::StatusCode;
 use microcache_engine::cache::{Rule, Scope, Strength};
@@ -26,6 +27,7 @@ const MAX_NAMES: usize = 256;
 pub(crate) struct Asked {
     url: Names,
     prefix: Names,
+    glob: Names,
     host: Names,
     tag: Names,
     everything: bool,
@@ -65,9 +67,20 @@ pub(crate) struct Told {
     scope: Value,
     /// What it names is stale, and not gone.
     soft: bool,
-    /// Whether it outlives the process; and if not, why.
+    /// Whether it outlives the process, and reaches others; and if not, why.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_written: Option<String>,
+    /// How far it has come, where that is asked for.
+    #[serde(flatten)]
+    progress: Option<Progress>,
+}
+
+#[derive(Debug, Serialize)]
+struct Progress {
+    /// The entries in memory that it has hit.
+    entries: u64,
+    /// Whether all of memory has been held against it.
+    swept: bool,
 }
 
 /// Purges. When this answers, nothing that was stored or asked for before is served as fresh.
@@ -112,6 +125,31 @@ pub(crate) async fn list(State(interface): State<Arc<Interface>>) -> Json<Value>
     Json(json!({ "purges": told, "total": cache.live_rules() }))
 }
 
+/// One of them, and how far it has come.
+pub(crate) async fn one(
+    State(interface): State<Arc<Interface>>,
+    Path(id): Path<String>,
+) -> Result<Json<Told>, Problem> {
+    let cache = &interface.handle.engine().cache;
+    let number = u64::from_str_radix(&id, 16).ok();
+    let progress = number.and_then(|number| cache.progress(number));
+    let unknown = || {
+        Problem::new(
+            StatusCode::NOT_FOUND,
+            format!("there is no purge `{id}` that has anything left to do"),
+            "GET /v1/purges lists those that have; they are remembered for ten minutes at least, or until everything is purged",
+        )
+    };
+    let progress = progress.ok_or_else(unknown)?;
+    Ok(Json(Told {
+        progress: Some(Progress {
+            entries: progress.entries,
+            swept: progress.is_swept,
+        }),
+        ..Told::of(&progress.rule)
+    }))
+}
+
 impl Asked {
     /// What is named.
     fn scopes(
@@ -124,6 +162,9 @@ impl Asked {
         }
         for name in self.prefix.as_slice() {
             scopes.push(named::prefix(name)?);
+        }
+        for name in self.glob.as_slice() {
+            scopes.push(named::glob(name)?);
         }
         for name in self.host.as_slice() {
             scopes.push(named::host(name)?);
@@ -149,7 +190,7 @@ impl Asked {
             0 => Err(Problem::of_field(
                 "url",
                 "nothing is named that could be purged",
-                "name a `url`, `prefix`, `host` or `tag`, or set `everything` to true",
+                "name a `url`, `prefix`, `glob`, `host` or `tag`, or set `everything` to true",
             )),
             1..=MAX_NAMES => Ok(scopes),
             more => Err(Problem::of_field(
@@ -170,6 +211,7 @@ impl Told {
             Scope::Host(host) => json!({"host": text(host)}),
             Scope::Url { host, target } => json!({"url": at(host, target)}),
             Scope::Prefix { host, path } => json!({"prefix": at(host, path)}),
+            Scope::Glob { host, pattern } => json!({"glob": at(host, pattern)}),
             Scope::Tag(name) => json!({"tag": text(name)}),
             Scope::Group { scheme, host, name } => json!({
                 "group": text(name),
@@ -181,6 +223,7 @@ impl Told {
             scope,
             soft: rule.strength == Strength::Soft,
             not_written: None,
+            progress: None,
         }
     }
 }
@@ -202,6 +245,7 @@ mod tests {
         let named = scopes(json!({
             "url": "https://Example.org:443/a?b",
             "prefix": ["http://example.org/blog/", "http://example.org"],
+            "glob": "http://example.org/*/a?*",
             "host": "example.org:8080",
             "tag": ["x", "y,z"],
             "everything": true,
@@ -214,6 +258,10 @@ mod tests {
             },
             Scope::prefixed(text(b"example.org"), text(b"/blog/")),
             Scope::prefixed(text(b"example.org"), text(b"/")),
+            Scope::Glob {
+                host: text(b"example.org"),
+                pattern: text(b"/*/a?*"),
+            },
             Scope::Host(text(b"example.org:8080")),
             Scope::Tag(text(b"x")),
             Scope::Tag(text(b"y,z")),
@@ -235,6 +283,8 @@ mod tests {
             json!({"tag": many}),
             json!({"tag": "x", "url": "/relative"}),
             json!({"host": "https://example.org"}),
+            json!({"glob": "http://*.example.org/"}),
+            json!({"glob": format!("http://a/{}", "*".repeat(1024))}),
         ] {
             assert!(scopes(wrong.clone()).is_err(), "{wrong}");
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use microcache_engine::Outcome;
+use microcache_engine::cache::Cache;
 use microcache_engine::flight::UnderWay;
 use microcache_proxy::upstream::{GroupSnapshot, ServerSnapshot};
 use microcache_proxy::{
@@ -47,7 +48,7 @@ pub(crate) fn told(interface: &Interface) -> Value {
         "tiers": engine.cache.tier_reports().iter().map(tier).collect::<Vec<_>>(),
         "upstreams": upstreams(handle, &figures),
         "connections": connections(handle),
-        "purges": { "live": engine.cache.live_rules() },
+        "purges": purges(&engine.cache),
         "admin": { "refused": interface.refused.load(Ordering::Relaxed) },
     })
 }
@@ -148,6 +149,16 @@ fn connections(handle: &Handle) -> Value {
         "tunnels": taken.tunnels,
         "max_tunnels": taken.max_tunnels,
     })
+}
+
+fn purges(cache: &Cache) -> Value {
+    let mut purges = json!({ "live": cache.live_rules() });
+    if let Some(fleet) = cache.fleet() {
+        purges["untold"] = json!(fleet.untold);
+        purges["position"] = json!(fleet.position);
+        purges["trouble"] = json!(fleet.trouble.map(|trouble| trouble.to_string()));
+    }
+    purges
 }
 
 fn tier(report: &TierReport) -> Value {

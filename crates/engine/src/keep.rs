@@ -241,7 +241,9 @@ impl Engine {
             }
             Keeping::Spool(spool) => {
                 // Who looks for it from now on waits for what is about to be there.
-                let kept = spool.finish(key, with_body(Bytes::new()), self.clock.now());
+                // Its head is written down before it is committed.
+                let stored = with_body(Bytes::new()).with_purges_known(leader.purges_known());
+                let kept = spool.finish(key, stored, self.clock.now());
                 filling.fill.finish_in_tier(end);
                 if let Some(stored) = kept.await {
                     self.cache.commit_spooled(&leader, stored, &request);

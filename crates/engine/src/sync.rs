@@ -8,10 +8,10 @@ use slab::Slab;
 #[cfg(not(shuttle))]
 pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock};
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::atomic::AtomicU64;
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 
 #[cfg(shuttle)]
-pub(crate) use shuttle::sync::atomic::AtomicU64;
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64};
 #[cfg(shuttle)]
 pub(crate) use under_shuttle::{Mutex, MutexGuard, RwLock};
 

@@ -4,12 +4,19 @@ pub(crate) mod client;
 pub(crate) mod shown;
 
 use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::cli::{Errand, Operate};
 use crate::{BAD_USAGE, print, tell};
 use client::{Client, Failed};
+
+/// How long it is waited for what purges have hit. They are in force without that.
+const COUNTING: Duration = Duration::from_secs(3);
+/// How often that is asked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Asks, and prints the answer.
 pub(crate) fn run(operate: &Operate) -> ExitCode {
@@ -24,7 +31,7 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
     match answer {
         Ok(answer) if operate.json => print(&format!("{answer}\n")),
         Ok(answer) => print(&match &operate.errand {
-            Errand::Purge(_) => shown::purges(&answer),
+            Errand::Purge(_) => shown::purges(&answer, &hits(operate, &answer)),
             Errand::Stats => shown::stats(&answer),
             Errand::Entries(_) => shown::entries(&answer),
             Errand::Drain => "it finishes what is under way and ends\n".to_owned(),
@@ -41,4 +48,27 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// How many entries in memory each of these purges has hit, as far as the server can say so soon.
+fn hits(operate: &Operate, answer: &Value) -> Vec<Option<u64>> {
+    let until = Instant::now() + COUNTING;
+    let Ok(client) = Client::new(operate) else {
+        return Vec::new();
+    };
+    let hit = |purge: &Value| {
+        let path = format!("/v1/purges/{}", purge["id"].as_str()?);
+        loop {
+            let progress = client.get(&path, &[]).ok()?;
+            if progress["swept"] == true {
+                return progress["entries"].as_u64();
+            }
+            if Instant::now() >= until {
+                return None;
+            }
+            sleep(LOOK_EVERY);
+        }
+    };
+    let purges = answer["purges"].as_array();
+    purges.into_iter().flatten().map(hit).collect()
 }

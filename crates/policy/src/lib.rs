@@ -9,6 +9,7 @@ pub mod detail;
 pub mod etag;
 pub mod field_block;
 pub mod fields;
+pub mod glob;
 pub mod hop;
 pub mod impersonal;
 pub mod invalidate;

@@ -340,6 +340,7 @@ impl Started {
                 () = watch(&shared.engine, &shared.notices) => false,
                 () = shared.engine.cache.keep_swept() => false,
                 () = reloader.keep_reloading(&handle) => false,
+                () = shared.engine.cache.keep_in_step() => false,
             }
         });
         if at_once {

@@ -39,7 +39,7 @@ pub enum Corrupt {
 #[derive(Debug)]
 pub enum Record {
     /// A response.
-    Response(Stored),
+    Response(Box<Stored>),
     /// Responses of this key differ by request fields, and have ids of their own.
     Varies(Varies),
 }
@@ -80,7 +80,8 @@ pub struct Head {
     pub(crate) body_sum: u64,
     /// By what it may be purged together with others.
     pub tags: TagNumbers,
-    generation: u64,
+    /// A response's: see [`Stored::purges_known`]. That of what a key varies on: its generation.
+    number: u64,
 }
 
 /// The head of a response whose body has this length and [`checksum`].
@@ -94,7 +95,8 @@ pub fn encode(key: &[u8], stored: &Stored, body_len: u64, body_sum: u64) -> Byte
         stored.fields().as_block(),
         &tags,
     ];
-    let numbers = [body_len, body_sum, stored.began.as_millis(), 0];
+    let began = stored.began.as_millis();
+    let numbers = [body_len, body_sum, began, stored.purges_known];
     assemble(stored.status, numbers, lifetime, parts)
 }
 
@@ -155,7 +157,7 @@ impl Head {
         for number in &mut numbers {
             *number = u64::from_le_bytes(take(&mut rest)?);
         }
-        let [body_len, body_sum, began, generation] = numbers;
+        let [body_len, body_sum, began, number] = numbers;
         let lifetime: [u8; Lifetime::ENCODED_LEN] = take(&mut rest)?;
         let mut lengths = [0usize; PARTS];
         for length in &mut lengths {
@@ -185,9 +187,14 @@ impl Head {
             selection,
             fields: FieldBlock::of_stored(fields).ok_or(Corrupt::Value)?,
             tags: TagNumbers::from_bytes(&tags).ok_or(Corrupt::Value)?,
-            generation,
+            number,
             began: Time::from_millis(began),
         })
+    }
+
+    /// Of the log of purges that processes share: see [`Stored::purges_known`].
+    pub const fn purges_known(&self) -> u64 {
+        if self.is_response() { self.number } else { 0 }
     }
 
     /// Whether it is a response's.
@@ -216,10 +223,11 @@ impl Head {
         if body.len() != self.body_len {
             return Err(Corrupt::Length);
         }
+        let purges_known = self.purges_known();
         if self.status == VARIES {
             return Ok(Record::Varies(Varies {
                 names: self.vary,
-                generation: self.generation,
+                generation: self.number,
                 began: self.began,
                 until: self
                     .selection
@@ -238,7 +246,9 @@ impl Head {
             &self.selection,
             self.began,
         );
-        Ok(Record::Response(stored.with_tags(self.tags)))
+        let stored = stored.with_tags(self.tags);
+        let stored = stored.with_purges_known(purges_known);
+        Ok(Record::Response(Box::new(stored)))
     }
 }
 

@@ -22,7 +22,7 @@ pub use memory::{Hit, Key, Memory, MemoryLimits, MemoryStats, Object, Revision, 
 pub use stored::Stored;
 pub use tags::TagNumbers;
 pub use tier::{
-    AnyTier, Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, Page, Put,
-    SharedTier, Tier, TierError, TierStats, Token,
+    AnyTier, Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, LogPage, Page,
+    Put, SharedTier, Tier, TierError, TierStats, Token,
 };
 pub use tiers::{Claimed, Found, Lookup, Removal, Spooling, TierLimits, TierReport, Tiers, Turn};

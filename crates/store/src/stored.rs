@@ -30,6 +30,9 @@ pub struct Stored {
     pub began: Time,
     /// By what it may be purged together with others.
     pub tags: TagNumbers,
+    /// Which purges of the log that processes share were known to whoever brought it, before it was asked
+    /// for: those up to this position. A later one means this response, whatever the clocks say.
+    pub purges_known: u64,
     /// Every purge up to the one of this number has been held against it.
     purges_checked: AtomicU64,
     /// How often it was the answer, about: two that count at the same moment count one.
@@ -91,6 +94,7 @@ impl Stored {
             selection,
             began,
             tags: TagNumbers::default(),
+            purges_known: 0,
             purges_checked: AtomicU64::new(0),
             uses: AtomicU32::new(0),
             refresh: Refresh::default(),
@@ -102,6 +106,15 @@ impl Stored {
     #[must_use]
     pub fn with_tags(self, tags: TagNumbers) -> Self {
         Self { tags, ..self }
+    }
+
+    /// The same, brought by somebody who knew of the purges up to this position.
+    #[must_use]
+    pub fn with_purges_known(self, purges_known: u64) -> Self {
+        Self {
+            purges_known,
+            ..self
+        }
     }
 
     /// Every purge up to the one of this number has been held against it.
@@ -154,6 +167,7 @@ impl Stored {
             selection: self.selection.clone(),
             began: self.began,
             tags: self.tags.clone(),
+            purges_known: self.purges_known,
             purges_checked: AtomicU64::new(self.purges_checked()),
             uses: AtomicU32::new(self.uses()),
             refresh: Refresh::default(),

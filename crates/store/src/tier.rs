@@ -263,6 +263,29 @@ pub trait SharedTier: Tier {
         host: &[u8],
         target: &[u8],
     ) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>>;
+
+    /// Adds records to the log that all processes share, after all that is in it. Where there is none,
+    /// or none any more, `beginning` comes first. What fails may have been added nevertheless.
+    fn append_to_log(
+        &self,
+        records: Vec<Bytes>,
+        beginning: Bytes,
+    ) -> BoxFuture<'_, Result<(), TierError>>;
+
+    /// What came into that log after a position; 0 is before all. The log is bounded: what is read may
+    /// begin later than was asked for. Where there is none, one with this `beginning` is begun.
+    fn read_log(&self, after: u64, beginning: Bytes) -> BoxFuture<'_, Result<LogPage, TierError>>;
+}
+
+/// A part of the log that processes share.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogPage {
+    /// The records and their positions, which grow.
+    pub records: Vec<(u64, Bytes)>,
+    /// Whether nothing is missing between the position that was asked for and the first of them.
+    pub is_gapless: bool,
+    /// Whether there may be more after the last of them.
+    pub has_more: bool,
 }
 
 /// A tier that is this process's alone and has what it keeps at home: a disk.

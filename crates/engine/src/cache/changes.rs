@@ -207,7 +207,7 @@ impl Changes {
         let same = match &rule.scope {
             Scope::Everything => None,
             Scope::Prefix { .. } => {
-                let prefix = rule.scope.prefix();
+                let prefix = rule.scope.pattern();
                 let of_length = books.prefixes.get(&prefix.len());
                 of_length.and_then(|all| all.get(&prefix))
             }
@@ -235,7 +235,7 @@ impl Books {
             Watched::Key(key) => self.keys.entry(Arc::clone(key)).or_default(),
             Watched::Scope(Scope::Everything) => &mut self.everything,
             Watched::Scope(scope @ Scope::Prefix { .. }) => {
-                let prefix = scope.prefix();
+                let prefix = scope.pattern();
                 let of_length = self.prefixes.entry(prefix.len()).or_default();
                 of_length.entry(prefix).or_default()
             }

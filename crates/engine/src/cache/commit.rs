@@ -31,6 +31,7 @@ impl Cache {
         kind: ChangeKind,
     ) {
         let key = leader.key();
+        let stored = stored.with_purges_known(leader.purges_known());
         leader.finish(|| {
             if !self.may_commit(leader, &stored) {
                 return;

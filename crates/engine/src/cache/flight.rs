@@ -17,7 +17,7 @@ use microcache_policy::{Detail, FieldBlock, Fields, Lifetime, Rules, Time};
 use microcache_store::{Hit, Key, Learnt, TagNumbers};
 use tokio::time::Instant;
 
-use super::rules::Rules as PurgeRules;
+use super::rules::{PurgesKnown, Rules as PurgeRules};
 use crate::fill::Fill;
 use crate::message::Asker;
 use crate::origin::{OriginError, Urgency};
@@ -169,8 +169,8 @@ struct Flight {
     /// A stale copy is the answer meanwhile.
     is_refresh: bool,
     began: Instant,
-    /// The number of the newest purge by rule when it began.
-    since: u64,
+    /// The purges by rule that were known when it began.
+    known: PurgesKnown,
     state: Mutex<FlightState>,
 }
 
@@ -249,7 +249,7 @@ impl Flights {
         }
         shard.joinable += 1;
         let selection = Some(Bytes::copy_from_slice(selection));
-        let flight = Flight::new(selection, urgency, self.rules.newest());
+        let flight = Flight::new(selection, urgency, self.rules.known());
         Role::Lead(self.start(&mut shard, key, flight))
     }
 
@@ -273,7 +273,7 @@ impl Flights {
         let alone = shard.alone.entry(Arc::clone(key)).or_default();
         alone.fetches += 1;
         Lone {
-            since: self.rules.newest(),
+            known: self.rules.known(),
             purges: alone.purges,
             flights: Arc::clone(self),
             key: Arc::clone(key),
@@ -336,7 +336,7 @@ impl Flights {
     /// not for those who come after: it is closed.
     fn joinable(&self, shard: &mut Shard, key: &[u8], selection: &[u8]) -> Option<Arc<Flight>> {
         let flight = Arc::clone(shard.joinable(key, selection)?);
-        if flight.since == self.rules.newest() || !flight.is_covered(key, &self.rules) {
+        if flight.known.number == self.rules.newest() || !flight.is_covered(key, &self.rules) {
             return Some(flight);
         }
         flight.state.lock().closed = true;
@@ -372,8 +372,8 @@ pub struct Lone {
     flights: Arc<Flights>,
     key: Key,
     purges: u64,
-    /// The number of the newest purge by rule when it began.
-    since: u64,
+    /// The purges by rule that were known when it began.
+    known: PurgesKnown,
 }
 
 impl Lone {
@@ -389,7 +389,7 @@ impl Lone {
         let alone = shard.alone.get(&self.key);
         let is_purged = alone.is_none_or(|alone| alone.purges != self.purges);
         (!is_purged).then(|| {
-            let flight = Flight::new(None, &Urgency::Client, self.since);
+            let flight = Flight::new(None, &Urgency::Client, self.known);
             self.flights.start(&mut shard, &self.key, flight)
         })
     }
@@ -429,15 +429,15 @@ impl Flight {
             Progress::Answer(answer, _) => answer.tags(),
             _ => &none,
         };
-        rules.covers_since(key, tags, self.since).is_some()
+        rules.covers_since(key, tags, self.known.number).is_some()
     }
 
-    fn new(selection: Option<Bytes>, urgency: &Urgency, since: u64) -> Arc<Self> {
+    fn new(selection: Option<Bytes>, urgency: &Urgency, known: PurgesKnown) -> Arc<Self> {
         Arc::new(Self {
             selection,
             is_refresh: matches!(urgency, Urgency::Refresh { .. }),
             began: Instant::now(),
-            since,
+            known,
             state: Mutex::new(FlightState::default()),
         })
     }
@@ -460,7 +460,12 @@ impl Leader {
 
     /// The number of the newest purge by rule when the fetch began.
     pub(super) fn since(&self) -> u64 {
-        self.flight.since
+        self.flight.known.number
+    }
+
+    /// Up to which position the log of purges that processes share was known when the fetch began.
+    pub(crate) fn purges_known(&self) -> u64 {
+        self.flight.known.position
     }
 
     /// Tells everyone who waits. Who comes later joins only if there is an answer to be had, until the

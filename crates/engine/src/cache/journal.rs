@@ -4,7 +4,6 @@ use bytes::Bytes;
 use microcache_store::TierError;
 
 use super::Cache;
-use super::purge::NotWritten;
 use super::rule::Rule;
 
 /// What the journal had at the start.
@@ -18,8 +17,19 @@ pub struct LoadedRules {
 }
 
 impl Cache {
-    /// Reads the rules that the process before this one left. Comes before the first request.
+    /// Reads the rules that the process before this one left, and those of the processes that share a tier.
+    /// Comes before the first request. As long as others cannot be asked, what lies behind memory is not
+    /// used.
     pub async fn load_rules(&self) -> Result<LoadedRules, TierError> {
+        let loaded = self.load_journal().await;
+        if self.tiers.log().is_some() {
+            self.rules.wait_for_log();
+            while let Ok(true) = self.catch_up().await {}
+        }
+        loaded
+    }
+
+    async fn load_journal(&self) -> Result<LoadedRules, TierError> {
         let Some(tier) = self.tiers.local() else {
             return Ok(LoadedRules::default());
         };
@@ -28,12 +38,16 @@ impl Cache {
             rules: 0,
             is_damaged: journal.is_damaged,
         };
+        if !journal.records.is_empty() {
+            self.fleet.note_written();
+        }
         for record in journal.records {
             match Rule::decode(&record) {
                 // It means what was stored before it was decided.
                 Some(rule) => {
                     let at = rule.at;
-                    loaded.rules += usize::from(self.rules.add(rule, at).is_some());
+                    self.owe(&rule);
+                    loaded.rules += usize::from(self.rules.add(rule, at, None).is_some());
                 }
                 None => loaded.is_damaged = true,
             }
@@ -43,26 +57,26 @@ impl Cache {
     }
 
     /// Writes rules down together, as of the moment since when they count here.
-    pub(super) async fn write_down(&self, rules: &[Rule]) -> Result<(), NotWritten> {
+    pub(super) async fn write_down(&self, rules: &[Rule]) -> Result<(), TierError> {
         let Some(tier) = self.tiers.local() else {
-            // Memory ends with the process; what others share does not.
-            let is_over = !self.tiers.is_shared();
-            return is_over.then_some(()).ok_or(NotWritten::NoDisk);
+            // Memory ends with the process.
+            return Ok(());
         };
+        self.fleet.note_written();
         let at = self.clock.now();
         let record = |rule: &Rule| Bytes::from(Rule { at, ..rule.clone() }.encode());
         let records = rules.iter().map(record).collect();
         let _others_wait = self.journal.lock().await;
-        Ok(tier.append_to_journal(records).await?)
+        tier.append_to_journal(records).await
     }
 
-    /// Leaves only the rules in the journal that still count.
+    /// Leaves only the rules in the journal that still count, and that no log has which processes share.
     pub(super) async fn shorten_journal(&self) -> Result<(), TierError> {
         let Some(tier) = self.tiers.local() else {
             return Ok(());
         };
         let _others_wait = self.journal.lock().await;
-        let rules = self.rules.live();
+        let rules = self.rules.unplaced();
         let records = rules.iter().map(|rule| Bytes::from(rule.encode()));
         tier.replace_journal(records.collect()).await
     }

@@ -153,7 +153,8 @@ impl Cache {
     /// Holds what a tier has against all purges, by its age. What was purged softly is stale since then.
     fn is_purged_behind(&self, key: &[u8], stored: &mut Stored) -> bool {
         let newest = self.rules.newest();
-        let covered = self.covered_in_tier(key, &stored.tags, stored.began);
+        let (at, purges_known) = (stored.began, stored.purges_known);
+        let covered = self.covered_in_tier(key, &stored.tags, at, purges_known);
         stored.note_purges_checked(newest);
         if let Some(Covered::Soft(at)) = covered {
             stored.lifetime.expire(at);
@@ -163,14 +164,22 @@ impl Cache {
 
     /// Whether what a tier has is purged, though it may still lie there.
     pub(super) fn is_purged_in_tier(&self, head: &Head) -> bool {
-        self.covered_in_tier(&head.key, &head.tags, head.began) == Some(Covered::Hard)
+        let (at, purges_known) = (head.began, head.purges_known());
+        self.covered_in_tier(&head.key, &head.tags, at, purges_known) == Some(Covered::Hard)
     }
 
-    /// The purge that names what has this key and these tags, and was asked for at that moment.
-    fn covered_in_tier(&self, key: &[u8], tags: &TagNumbers, began: Time) -> Option<Covered> {
+    /// The purge that names what has this key and these tags, and was asked for at that moment, by somebody
+    /// who knew of these purges.
+    fn covered_in_tier(
+        &self,
+        key: &[u8],
+        tags: &TagNumbers,
+        at: Time,
+        purges_known: u64,
+    ) -> Option<Covered> {
         let entry = Named::new(key, tags);
-        let by_rule = self.rules.covers(&entry, Since::Moment(began));
-        if self.purges.covers(key, began) {
+        let by_rule = self.rules.covers(&entry, Since::Fetch { at, purges_known });
+        if self.purges.covers(key, at) {
             Some(Covered::Hard)
         } else {
             by_rule

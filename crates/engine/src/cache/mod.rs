@@ -19,6 +19,8 @@
 //! - a purge of more than one key is a rule ([`Rule`]). Every entry is held against it once: where it is
 //!   looked up, found in a tier, joined, or committed. A rule that has been forgotten since a fetch
 //!   began counts as if it had named what is fetched;
+//! - processes that share a tier tell each other of rules, and what lies behind memory is held against them by
+//!   their place in that log ([`fleet`]);
 //! - memory and the tiers are changed by commit and purge under the lock of the key's shard in the
 //!   table of fetches, so that one of them comes first.
 //!
@@ -29,6 +31,7 @@
 mod changes;
 mod commit;
 pub mod entries;
+mod fleet;
 pub mod flight;
 mod journal;
 mod lift;
@@ -48,6 +51,7 @@ mod shuttle;
 mod testing;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use microcache_store::{Memory, MemoryLimits, MemoryStats, TierError, TierReport, Tiers};
 
@@ -55,6 +59,7 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use changes::Changes;
+use fleet::Fleet;
 use flight::{FlightLimits, Flights, UnderWay};
 use oversized::Oversized;
 use purges::Purges;
@@ -63,7 +68,8 @@ use rules::Rules;
 pub use changes::{
     Change, ChangeKind, MAX_WATCHERS, Notice, Subject, TooManyWatchers, Watched, Watcher,
 };
-pub use purge::{Applied, NotWritten, Purged};
+pub use fleet::FleetReport;
+pub use purge::{NotWritten, PurgeProgress, Purged};
 pub use rule::{Rule, Scope, Strength};
 
 pub(crate) use lift::{FoundBehind, LookedBehind, Where};
@@ -77,10 +83,13 @@ pub struct Cache {
     flights: Arc<Flights>,
     purges: Purges,
     rules: Arc<Rules>,
+    fleet: Fleet,
     oversized: Oversized,
     changes: Arc<Changes>,
     /// There is a rule that has not been swept yet.
     unswept: Notify,
+    /// Memory has been held against the rules up to this number.
+    swept_through: AtomicU64,
     /// Who writes the journal of rules has it.
     journal: tokio::sync::Mutex<()>,
     clock: Clock,
@@ -96,9 +105,11 @@ impl Cache {
             flights: Flights::new(flights, Arc::clone(&rules)),
             purges: Purges::default(),
             rules,
+            fleet: Fleet::default(),
             oversized: Oversized::new(),
             changes: Arc::default(),
             unswept: Notify::new(),
+            swept_through: AtomicU64::new(0),
             journal: tokio::sync::Mutex::default(),
             clock,
         }
@@ -130,9 +141,19 @@ impl Cache {
         self.flights.most_wanted(limit)
     }
 
-    /// What the tiers have done and say of themselves.
+    /// What the tiers have done and say of themselves, the log of purges in one of them included.
     pub fn tier_reports(&self) -> Vec<TierReport> {
-        self.tiers.reports()
+        let mut reports = self.tiers.reports();
+        let trouble = self.fleet().and_then(|fleet| fleet.trouble);
+        let has_log = self.tiers.log().map(|log| log.name());
+        let report = reports
+            .iter_mut()
+            .find(|report| Some(report.name) == has_log);
+        if let (Some(report), Some(trouble)) = (report, trouble) {
+            let line = format!("the log of purges cannot be reached: {trouble}");
+            report.stats.degraded.push(line);
+        }
+        reports
     }
 
     /// The largest body that goes to a tier while it arrives; 0 if there is no tier for such.

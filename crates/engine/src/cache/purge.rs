@@ -1,5 +1,6 @@
 //! Purge: out of memory and the tiers, such that nothing that began before brings it back.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use microcache_policy::tags::MAX_TAGS;
@@ -21,30 +22,34 @@ const REMOVAL_WAIT: Duration = Duration::from_millis(500);
 /// What became of purges by rule.
 #[derive(Debug)]
 pub struct Purged {
-    /// The rules, for the other processes to apply.
+    /// The rules.
     pub rules: Vec<Rule>,
-    /// Whether they outlive this process, where what is stored does.
+    /// Whether they outlive this process, and reach those that share a tier with it, where what is stored
+    /// does.
     pub written: Result<(), NotWritten>,
 }
 
-/// Why a purge by rule counts only until the process ends.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotWritten {
-    /// What other processes share outlives this one, and there is no disk for the rule to do so.
-    #[error("there is no disk that keeps it over a restart")]
-    NoDisk,
-    /// The disk has not taken it.
-    #[error(transparent)]
-    Failed(#[from] TierError),
+/// How far a purge by rule has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgeProgress {
+    /// The rule.
+    pub rule: Rule,
+    /// The entries in memory that it has hit. One that several purges name counts for the newest.
+    pub entries: u64,
+    /// Whether all that was in memory has been held against it.
+    pub is_swept: bool,
 }
 
-/// What became of a purge that another process has decided.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Applied {
-    /// It was known already.
-    Known,
-    /// It counts from now on; and whether it outlives this process, where what is stored does.
-    New(Result<(), NotWritten>),
+/// Where a purge by rule does not count yet, or will not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotWritten {
+    /// The disk has not taken it.
+    #[error("it may not outlive this process: {0}")]
+    Journal(TierError),
+    /// The processes that share a tier do not know of it yet. They are told when that is possible, as long
+    /// as this process lives, or has written it down.
+    #[error("other processes do not know of it yet, and will be told: {0}")]
+    NotTold(TierError),
 }
 
 impl Cache {
@@ -68,18 +73,23 @@ impl Cache {
             .map(|(scope, strength)| self.decide(scope, strength))
             .collect();
         async move {
-            let written = self.write_down(&rules).await;
+            let written = self.make_known(&rules).await;
             Purged { rules, written }
         }
     }
 
-    /// Applies a purge that another process has decided.
-    pub async fn apply(&self, rule: &Rule) -> Applied {
-        if self.begin(rule) {
-            Applied::New(self.write_down(std::slice::from_ref(rule)).await)
-        } else {
-            Applied::Known
+    /// Tells the processes that share a tier. What they were told outlives this one; everything else is
+    /// written down where there is a disk.
+    pub(super) async fn make_known(&self, rules: &[Rule]) -> Result<(), NotWritten> {
+        if self.tiers.log().is_none() {
+            return self.write_down(rules).await.map_err(NotWritten::Journal);
         }
+        let Err(error) = self.tell().await else {
+            return Ok(());
+        };
+        // What is not told is more than what is not written.
+        let _ = self.write_down(rules).await;
+        Err(NotWritten::NotTold(error))
     }
 
     /// A purge that counts from now on.
@@ -90,19 +100,31 @@ impl Cache {
             strength,
             at: self.clock.now(),
         };
-        self.begin(&rule);
+        self.begin(&rule, None);
+        self.owe(&rule);
         rule
     }
 
-    /// Has a purge count. It means what was asked for before this moment: other machines have other
-    /// clocks, and what is purged too much costs a fetch. Says whether it is news.
-    fn begin(&self, rule: &Rule) -> bool {
-        let is_news = self.rules.add(rule.clone(), self.clock.now()).is_some();
-        if is_news {
+    /// Has a purge count, which has this place in the log that processes share, if that is known. In memory
+    /// it means what was asked for before this moment: what is purged too much costs a fetch.
+    pub(super) fn begin(&self, rule: &Rule, position: Option<u64>) {
+        let now = self.clock.now();
+        if self.rules.add(rule.clone(), now, position).is_some() {
             self.changes.tell_rule(rule);
             self.unswept.notify_one();
         }
-        is_news
+    }
+
+    /// How far the purge of this id has come; `None` if it is not known, or has nothing left to do.
+    pub fn progress(&self, id: u64) -> Option<PurgeProgress> {
+        // In this order: what is counted later belongs to a sweep that has not ended.
+        let swept_through = self.swept_through.load(Ordering::Acquire);
+        let (rule, number, entries) = self.rules.hits(id)?;
+        Some(PurgeProgress {
+            rule,
+            entries,
+            is_swept: number <= swept_through,
+        })
     }
 
     /// The newest of the rules that are still to be held against something, the newest first.

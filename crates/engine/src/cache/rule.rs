@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use microcache_policy::tags::{Tag, TagKind};
-use microcache_policy::{Scheme, Time, key};
+use microcache_policy::{Scheme, Time, glob, key};
 use microcache_store::TagNumbers;
 use microcache_store::tags::number_of;
 
@@ -52,6 +52,13 @@ pub enum Scope {
         /// The beginning of path and query.
         path: Bytes,
     },
+    /// All urls of a host, of either scheme, whose path and query are like this.
+    Glob {
+        /// The host.
+        host: Bytes,
+        /// Path and query; `*` stands for any run of bytes.
+        pattern: Bytes,
+    },
     /// All responses with this tag, of whatever host.
     Tag(Bytes),
     /// All responses of an origin in this group (RFC 9875).
@@ -79,6 +86,10 @@ impl fmt::Display for Scope {
                 let (host, path) = (host.escape_ascii(), path.escape_ascii());
                 write!(f, "all urls that begin with {host}{path}")
             }
+            Self::Glob { host, pattern } => {
+                let (host, pattern) = (host.escape_ascii(), pattern.escape_ascii());
+                write!(f, "all urls like {host}{pattern}")
+            }
             Self::Tag(name) => write!(f, "the tag {}", name.escape_ascii()),
             Self::Group { name, .. } => write!(f, "the group {}", name.escape_ascii()),
         }
@@ -88,6 +99,7 @@ impl fmt::Display for Scope {
 const HOST: u8 = b'h';
 const URL: u8 = b'u';
 const PREFIX: u8 = b'p';
+const GLOB: u8 = b'w';
 const TAG: u8 = b't';
 const GROUP: u8 = b'g';
 
@@ -107,17 +119,20 @@ impl Scope {
     pub(super) fn number(&self) -> u64 {
         match self {
             Self::Everything => 0,
-            Self::Host(host) | Self::Prefix { host, .. } => number_of(HOST, &[host]),
+            Self::Host(host) | Self::Prefix { host, .. } | Self::Glob { host, .. } => {
+                number_of(HOST, &[host])
+            }
             Self::Url { host, target } => number_of(URL, &[host, target]),
             Self::Tag(name) => number_of(TAG, &[name]),
             Self::Group { scheme, host, name } => group(*scheme, host, name),
         }
     }
 
-    /// What the urls begin with that it names, host included.
-    pub(super) fn prefix(&self) -> Vec<u8> {
+    /// What the urls begin with, or are like, that it names, host included.
+    pub(super) fn pattern(&self) -> Vec<u8> {
         match self {
             Self::Prefix { host, path } => [&host[..], path].concat(),
+            Self::Glob { host, pattern } => [&host[..], pattern].concat(),
             _ => Vec::new(),
         }
     }
@@ -138,6 +153,7 @@ impl Rule {
             Scope::Host(host) => (HOST, &[host]),
             Scope::Url { host, target } => (URL, &[host, target]),
             Scope::Prefix { host, path } => (PREFIX, &[host, path]),
+            Scope::Glob { host, pattern } => (GLOB, &[host, pattern]),
             Scope::Tag(name) => (TAG, &[name]),
             Scope::Group { scheme, host, name } => {
                 (GROUP, &[scheme.as_str().as_bytes(), host, name])
@@ -174,6 +190,10 @@ impl Rule {
                 target: target.clone(),
             },
             (PREFIX, [host, path]) => Scope::prefixed(host.clone(), path.clone()),
+            (GLOB, [host, pattern]) => Scope::Glob {
+                host: host.clone(),
+                pattern: pattern.clone(),
+            },
             (TAG, [name]) => Scope::Tag(name.clone()),
             (GROUP, [scheme, host, name]) => Scope::Group {
                 scheme: match &scheme[..] {
@@ -249,12 +269,18 @@ impl<'a> Named<'a> {
     pub(super) fn is_in(&self, scope: &Scope) -> bool {
         match scope {
             Scope::Everything => true,
-            Scope::Prefix { .. } => self.location.starts_with(&scope.prefix()),
+            Scope::Prefix { .. } => self.location.starts_with(&scope.pattern()),
+            Scope::Glob { .. } => self.is_like(&scope.pattern()),
             scope => {
                 let wanted = scope.number();
                 self.numbers().any(|number| number == wanted)
             }
         }
+    }
+
+    /// Whether its url is like this, host included. A host has no `*`.
+    pub(super) fn is_like(&self, pattern: &[u8]) -> bool {
+        glob::matches(pattern, &self.location)
     }
 
     /// The numbers of all its names.

@@ -5,11 +5,14 @@
 //! rule costs an entry one look, and an entry that has seen them all costs a comparison. Rules last until
 //! a sweep has removed what they cover ([`Rules::drop_through`]).
 //!
+//! Numbers are this process's own. What lies behind memory is older than it, or another's: it is held
+//! against rules by their position in the log that processes share, and where they have none, by the time.
+//!
 //! There is a bound on how many are remembered one by one ([`MAX_RULES`]). Beyond it the oldest is
-//! remembered by a part of what can be named: of hosts, urls and tags 1 in [`PARTS`], of a prefix its host
-//! counts as named. What is as old as that and lies there is purged with it.
+//! remembered by a part of what can be named: of hosts, urls and tags 1 in [`PARTS`], of a prefix or a glob
+//! its host counts as named. Globs have a bound of their own ([`MAX_GLOBS`]), since each has to be looked at. What is as old as that and lies there is purged with it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 
 use foldhash::fast::RandomState;
@@ -17,10 +20,12 @@ use microcache_policy::Time;
 use microcache_store::TagNumbers;
 
 use super::rule::{Named, Rule, Scope, Strength};
-use crate::sync::{AtomicU64, RwLock};
+use crate::sync::{AtomicBool, AtomicU64, RwLock};
 
 /// Rules that are remembered one by one.
 pub(super) const MAX_RULES: usize = 64 * 1024;
+/// Globs that are remembered one by one.
+pub(super) const MAX_GLOBS: usize = 64;
 /// Into so many parts names are divided where there are more.
 const PARTS: usize = 256 * 1024;
 
@@ -29,6 +34,10 @@ const PARTS: usize = 256 * 1024;
 pub(super) struct Rules {
     /// The number of the newest; 0 before the first.
     newest: AtomicU64,
+    /// Up to which position the log that processes share was read.
+    read_through: AtomicU64,
+    /// It has not been read yet: what lies behind memory may be purged.
+    waits_for_log: AtomicBool,
     books: RwLock<Books>,
 }
 
@@ -36,7 +45,8 @@ pub(super) struct Rules {
 struct Books {
     /// The rules one by one, under their numbers.
     live: BTreeMap<u64, Live>,
-    ids: HashSet<u64>,
+    /// Their numbers by their ids.
+    numbers: HashMap<u64, u64>,
     hard: Index,
     soft: Index,
     /// The newest one that is not remembered any more.
@@ -48,6 +58,10 @@ struct Live {
     rule: Rule,
     /// Since when it counts here.
     since: Time,
+    /// Its place in the log that processes share, once it is known.
+    position: Option<u64>,
+    /// The entries in memory that it has hit.
+    hits: AtomicU64,
 }
 
 /// Where to find the newest rule that covers an entry.
@@ -60,6 +74,8 @@ struct Index {
     parts: Vec<Mark>,
     /// By the length of what urls begin with, host included.
     prefixes: BTreeMap<usize, HashMap<Vec<u8>, Mark, RandomState>>,
+    /// What urls are like, host included, and the scopes that say so; the oldest first.
+    globs: Vec<(Vec<u8>, Scope, Mark)>,
 }
 
 /// The newest rule of a name.
@@ -67,6 +83,19 @@ struct Index {
 struct Mark {
     number: u64,
     at: Time,
+    /// The last position of one of them in the log that processes share; 0 if there is none.
+    position: u64,
+    /// Since when the newest counts that has no position yet; 0 if there is none.
+    unplaced_since: Time,
+}
+
+/// Which purges by rule somebody knows of who begins to fetch something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PurgesKnown {
+    /// Those up to this number.
+    pub(super) number: u64,
+    /// Of other processes, those up to this position in their log.
+    pub(super) position: u64,
 }
 
 /// How old an entry is, for a rule that may cover it.
@@ -74,8 +103,8 @@ struct Mark {
 pub(super) enum Since {
     /// The rules up to this number came before it, or have been held against it.
     Rule(u64),
-    /// It was asked for at that moment, by whoever.
-    Moment(Time),
+    /// It was asked for at that moment, by somebody who had read the log up to there.
+    Fetch { at: Time, purges_known: u64 },
 }
 
 /// What becomes of an entry that a rule covers.
@@ -93,20 +122,70 @@ impl Rules {
         self.newest.load(Ordering::Acquire)
     }
 
-    /// Adds a rule, which counts from `now` on. Gives its number; `None` if it is known already.
-    pub(super) fn add(&self, rule: Rule, now: Time) -> Option<u64> {
+    /// What whoever begins now knows of.
+    pub(super) fn known(&self) -> PurgesKnown {
+        // In this order: a rule that comes between the two is one that is known, whatever its position.
+        let position = self.read_through();
+        let number = self.newest();
+        PurgesKnown { number, position }
+    }
+
+    /// Up to which position the log was read.
+    pub(super) fn read_through(&self) -> u64 {
+        self.read_through.load(Ordering::Acquire)
+    }
+
+    /// Notes that all rules up to this position have been added; and whether those are all.
+    pub(super) fn note_read_through(&self, position: u64, is_all: bool) {
+        self.read_through.store(position, Ordering::Release);
+        if is_all {
+            self.waits_for_log.store(false, Ordering::Release);
+        }
+    }
+
+    /// Nothing that lies behind memory is good for anything until the log has been read.
+    pub(super) fn wait_for_log(&self) {
+        self.waits_for_log.store(true, Ordering::Release);
+    }
+
+    pub(super) fn waits_for_log(&self) -> bool {
+        self.waits_for_log.load(Ordering::Acquire)
+    }
+
+    /// Adds a rule, which counts from `now` on and has this position in the log, if that is known. Gives
+    /// its number; `None` if the rule is known already.
+    pub(super) fn add(&self, rule: Rule, now: Time, position: Option<u64>) -> Option<u64> {
         let mut books = self.books.write();
-        if !books.ids.insert(rule.id) {
+        if let Some(&known) = books.numbers.get(&rule.id) {
+            if let Some(position) = position {
+                books.place(known, position);
+            }
             return None;
         }
         let number = self.newest.load(Ordering::Relaxed) + 1;
-        let mark = Mark { number, at: now };
+        books.numbers.insert(rule.id, number);
+        let mark = Mark {
+            number,
+            at: now,
+            position: position.unwrap_or(0),
+            unplaced_since: if position.is_none() {
+                now
+            } else {
+                Time::default()
+            },
+        };
         books.index(rule.strength).note(&rule.scope, mark);
         if rule.scope == Scope::Everything && rule.strength == Strength::Hard {
             // It says all that the others say.
             books.forget(number - 1);
         }
-        books.live.insert(number, Live { rule, since: now });
+        let live = Live {
+            rule,
+            since: now,
+            position,
+            hits: AtomicU64::new(0),
+        };
+        books.live.insert(number, live);
         if books.live.len() > MAX_RULES {
             books.widen_oldest();
         }
@@ -121,11 +200,15 @@ impl Rules {
         {
             return None;
         }
+        if matches!(since, Since::Fetch { .. }) && self.waits_for_log() {
+            return Some(Covered::Hard);
+        }
         let books = self.books.read();
         if books.hard.newest_of(entry, since).is_some() {
             return Some(Covered::Hard);
         }
-        books.soft.newest_of(entry, since).map(Covered::Soft)
+        let soft = books.soft.newest_of(entry, since);
+        soft.map(|mark| Covered::Soft(mark.at))
     }
 
     /// What becomes of what has this key and these tags, and has been held against the rules up to this
@@ -157,10 +240,11 @@ impl Rules {
         books.dropped_through = books.dropped_through.max(number);
     }
 
-    /// The rules that are remembered one by one, the oldest first.
-    pub(super) fn live(&self) -> Vec<Rule> {
+    /// The rules that are remembered one by one and have no position in the log, the oldest first.
+    pub(super) fn unplaced(&self) -> Vec<Rule> {
         let books = self.books.read();
-        books.live.values().map(|live| live.rule.clone()).collect()
+        let unplaced = books.live.values().filter(|live| live.position.is_none());
+        unplaced.map(|live| live.rule.clone()).collect()
     }
 
     /// The newest of them, the newest first.
@@ -168,6 +252,25 @@ impl Rules {
         let books = self.books.read();
         let newest = books.live.values().rev().take(most);
         newest.map(|live| live.rule.clone()).collect()
+    }
+
+    /// Counts an entry in memory under the newest rule that covers it since that one.
+    pub(super) fn note_hit(&self, key: &[u8], tags: &TagNumbers, since: u64) {
+        let (entry, since) = (Named::new(key, tags), Since::Rule(since));
+        let books = self.books.read();
+        let hard = books.hard.newest_of(&entry, since);
+        let mark = hard.or_else(|| books.soft.newest_of(&entry, since));
+        if let Some(live) = mark.and_then(|mark| books.live.get(&mark.number)) {
+            live.hits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The rule of this id, its number, and how many entries in memory it has hit.
+    pub(super) fn hits(&self, id: u64) -> Option<(Rule, u64, u64)> {
+        let books = self.books.read();
+        let number = *books.numbers.get(&id)?;
+        let live = books.live.get(&number)?;
+        Some((live.rule.clone(), number, live.hits.load(Ordering::Relaxed)))
     }
 
     /// How many there are.
@@ -212,9 +315,23 @@ impl Books {
         }
     }
 
+    fn place(&mut self, number: u64, position: u64) {
+        let Some(live) = self.live.get_mut(&number) else {
+            return;
+        };
+        live.position = Some(position);
+        let index = match live.rule.strength {
+            Strength::Hard => &mut self.hard,
+            Strength::Soft => &mut self.soft,
+        };
+        if let Some(mark) = index.mark(&live.rule.scope) {
+            mark.place(number, position);
+        }
+    }
+
     fn widen_oldest(&mut self) {
         if let Some((number, Live { rule, .. })) = self.live.pop_first() {
-            self.ids.remove(&rule.id);
+            self.numbers.remove(&rule.id);
             self.index(rule.strength).widen(&rule.scope, number);
         }
     }
@@ -222,7 +339,7 @@ impl Books {
     fn forget(&mut self, through: u64) {
         let kept = self.live.split_off(&(through + 1));
         for live in std::mem::replace(&mut self.live, kept).values() {
-            self.ids.remove(&live.rule.id);
+            self.numbers.remove(&live.rule.id);
         }
         self.hard.forget(through);
         self.soft.forget(through);
@@ -232,15 +349,49 @@ impl Books {
 impl Index {
     fn note(&mut self, scope: &Scope, mark: Mark) {
         match scope {
-            Scope::Everything => self.everything = mark,
+            Scope::Everything => self.everything.renew(mark),
             Scope::Prefix { .. } => {
-                let prefix = scope.prefix();
+                let prefix = scope.pattern();
                 let of_length = self.prefixes.entry(prefix.len()).or_default();
-                of_length.insert(prefix, mark);
+                of_length.entry(prefix).or_default().renew(mark);
             }
+            Scope::Glob { .. } => self.note_glob(scope, mark),
             Scope::Host(_) | Scope::Url { .. } | Scope::Tag(_) | Scope::Group { .. } => {
-                self.named.insert(scope.number(), mark);
+                self.named.entry(scope.number()).or_default().renew(mark);
             }
+        }
+    }
+
+    fn note_glob(&mut self, scope: &Scope, mark: Mark) {
+        let pattern = scope.pattern();
+        let known = self.globs.iter().position(|(known, ..)| *known == pattern);
+        let mut newest = Mark::default();
+        if let Some(known) = known {
+            newest = self.globs.remove(known).2;
+        } else if self.globs.len() == MAX_GLOBS {
+            let (_, oldest, mark) = self.globs.remove(0);
+            self.named.entry(oldest.number()).or_default().renew(mark);
+        }
+        newest.renew(mark);
+        self.globs.push((pattern, scope.clone(), newest));
+    }
+
+    fn mark(&mut self, scope: &Scope) -> Option<&mut Mark> {
+        match scope {
+            Scope::Everything => Some(&mut self.everything),
+            Scope::Prefix { .. } => {
+                let prefix = scope.pattern();
+                self.prefixes.get_mut(&prefix.len())?.get_mut(&prefix)
+            }
+            Scope::Glob { .. } => {
+                let pattern = scope.pattern();
+                let known = self.globs.iter().position(|(known, ..)| *known == pattern);
+                match known {
+                    Some(known) => Some(&mut self.globs[known].2),
+                    None => self.named.get_mut(&scope.number()),
+                }
+            }
+            scope => self.named.get_mut(&scope.number()),
         }
     }
 
@@ -250,7 +401,7 @@ impl Index {
             // There is one at most.
             Scope::Everything => return,
             Scope::Prefix { host, .. } => {
-                let prefix = scope.prefix();
+                let prefix = scope.pattern();
                 let Some(of_length) = self.prefixes.get_mut(&prefix.len()) else {
                     return;
                 };
@@ -259,6 +410,15 @@ impl Index {
                     of_length.remove(&prefix);
                 }
                 (mark, Scope::Host(host.clone()).number())
+            }
+            Scope::Glob { .. } => {
+                let pattern = scope.pattern();
+                let is_it = |(known, _, mark): &(Vec<u8>, Scope, Mark)| {
+                    *known == pattern && mark.number == number
+                };
+                let known = self.globs.iter().position(is_it);
+                let mark = known.map(|known| self.globs.remove(known).2);
+                (mark, scope.number())
             }
             scope => {
                 let name = scope.number();
@@ -275,12 +435,12 @@ impl Index {
             if self.parts.is_empty() {
                 self.parts = vec![Mark::default(); PARTS];
             }
-            self.parts[part_of(name)] = mark;
+            self.parts[part_of(name)].renew(mark);
         }
     }
 
-    /// The moment of the newest rule here that covers an entry of this age.
-    fn newest_of(&self, entry: &Named<'_>, since: Since) -> Option<Time> {
+    /// The newest mark here that covers an entry of this age.
+    fn newest_of(&self, entry: &Named<'_>, since: Since) -> Option<Mark> {
         let by_name = entry.numbers().flat_map(|number| {
             let part = self.parts.get(part_of(number));
             [self.named.get(&number), part]
@@ -289,13 +449,18 @@ impl Index {
             .prefixes
             .iter()
             .map(|(length, of_length)| of_length.get(entry.begins_with(*length)?));
+        let alike = self.globs.iter().map(|(pattern, _, mark)| {
+            let may_cover = mark.covers(since) && entry.is_like(pattern);
+            may_cover.then_some(mark)
+        });
         let marks = [Some(&self.everything)]
             .into_iter()
             .chain(by_name)
             .chain(by_prefix)
+            .chain(alike)
             .flatten();
-        let covering = marks.filter(|mark| mark.covers(since));
-        covering.map(|mark| mark.at).max()
+        let covering = marks.filter(|mark| mark.covers(since)).copied();
+        covering.max_by_key(|mark| mark.number)
     }
 
     fn forget(&mut self, through: u64) {
@@ -308,6 +473,7 @@ impl Index {
             of_length.retain(|_, mark| stays(mark));
         }
         self.prefixes.retain(|_, of_length| !of_length.is_empty());
+        self.globs.retain(|(.., mark)| stays(mark));
         for mark in &mut self.parts {
             if !stays(mark) {
                 *mark = Mark::default();
@@ -320,11 +486,36 @@ impl Index {
 }
 
 impl Mark {
+    /// There is another rule of the same name, mostly a newer one.
+    fn renew(&mut self, other: Self) {
+        let newer = if self.number < other.number {
+            other
+        } else {
+            *self
+        };
+        *self = Self {
+            position: self.position.max(other.position),
+            unplaced_since: self.unplaced_since.max(other.unplaced_since),
+            ..newer
+        };
+    }
+
+    /// The rule of this number has a position now.
+    fn place(&mut self, number: u64, position: u64) {
+        self.position = self.position.max(position);
+        if self.number == number {
+            self.unplaced_since = Time::default();
+        }
+    }
+
     fn covers(&self, since: Since) -> bool {
         self.number > 0
             && match since {
                 Since::Rule(number) => number < self.number,
-                Since::Moment(moment) => moment <= self.at,
+                Since::Fetch { at, purges_known } => {
+                    let is_unplaced = self.unplaced_since > Time::default();
+                    purges_known < self.position || is_unplaced && at <= self.unplaced_since
+                }
             }
     }
 }

@@ -1,5 +1,6 @@
 //! What purges by rule cover is removed in the background; then the rules can be forgotten.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use microcache_policy::Millis;
@@ -42,15 +43,20 @@ impl Cache {
     /// Removes what the rules so far cover: from memory at once, from a disk before a rule is forgotten,
     /// which takes long and is done for many rules together.
     pub async fn sweep(&self) {
-        self.sweep_memory(self.rules.newest()).await;
+        let newest = self.rules.newest();
+        self.sweep_memory(newest).await;
+        self.swept_through.fetch_max(newest, Ordering::Release);
         let Some(number) = self.forgettable() else {
             return;
         };
+        if self.rules.waits_for_log() {
+            return;
+        }
         // What was on its way to a tier before these rules came is there now.
         self.tiers.settle().await;
         // What others share cannot be listed, and lies there for as long as whoever stored it says: no
         // moment is known from which on nothing there is older than a rule. So it counts until others
-        // need its place.
+        // need its place, as it does in the log.
         if self.sweep_disk().await.is_ok() && !self.tiers.is_shared() {
             self.rules.drop_through(number);
             // A journal that cannot be shortened is longer, and says the same.
@@ -91,7 +97,11 @@ impl Cache {
                     continue;
                 };
                 let entry = Named::new(&head.key, &head.tags);
-                let covered = self.rules.covers(&entry, Since::Moment(head.began));
+                let since = Since::Fetch {
+                    at: head.began,
+                    purges_known: head.purges_known(),
+                };
+                let covered = self.rules.covers(&entry, since);
                 let now = self.clock.now();
                 let is_over = |covered| match covered {
                     Covered::Hard => true,
@@ -115,6 +125,9 @@ impl Cache {
         let newest = self.rules.newest();
         self.memory.revise(key, |one| {
             let covered = self.covered(key, &one.tags, one.purges_checked());
+            if covered.is_some() {
+                self.rules.note_hit(key, &one.tags, one.purges_checked());
+            }
             one.note_purges_checked(newest);
             match covered {
                 None => Revision::Keep,

@@ -8,14 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::cache::entries::{Order, Wanted};
-use microcache_engine::cache::{
-    Applied, ChangeKind, Notice, Rule, Scope, Strength, Subject, Watched,
-};
+use microcache_engine::cache::{ChangeKind, Notice, Rule, Scope, Strength, Subject, Watched};
 use microcache_engine::{
     Body, BoxFuture, Engine, Origin, OriginError, OriginRequest, OriginResponse, Response,
 };
 use microcache_policy::{Fields, FieldsBuf, Rules};
 use microcache_store::disk::{Disk, DiskSettings};
+use microcache_store::tiers::scripted::ScriptedTier;
 use microcache_store::{AnyTier, TierLimits, Tiers};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
@@ -245,21 +244,32 @@ fn a_soft_purge_holds_for_what_lies_on_the_disk() {
 
 #[tokio::test]
 async fn a_rule_reaches_other_processes_and_counts_once() {
-    let here = World::new(&[RED, BLUE], Tiers::default());
-    let there = World::new(&[RED, BLUE], Tiers::default());
+    let pool = ScriptedTier::new(0, 0);
+    let tiers = || {
+        let pool = AnyTier::Shared(Arc::new(pool.clone()));
+        Tiers::new(vec![pool], TierLimits::default(), &Handle::current())
+    };
+    let here = World::new(&[RED, BLUE], tiers());
+    let there = World::new(&[RED, BLUE], tiers());
+    let in_step = Arc::clone(&there.engine);
+    let in_step = tokio::spawn(async move { in_step.cache.keep_in_step().await });
     for world in [&here, &there] {
+        let loaded = world.engine.cache.load_rules().await;
+        loaded.expect("there is no disk");
         world.get("/red").await;
         world.get("/blue").await;
+        world.engine.cache.settle().await;
     }
-    let rule = here.purge(tag("red"), Strength::Hard).await.encode();
-    let rule = Rule::decode(&rule).expect("it is one");
-    let applied = there.engine.cache.apply(&rule).await;
-    assert_eq!(applied, Applied::New(Ok(())));
-    assert_eq!(there.get("/red").await, ("3".into(), false));
+    let mut watcher = there.engine.cache.watch(Watched::Scope(tag("red")));
+    let watcher = watcher.as_mut().expect("room");
+    here.purge(tag("red"), Strength::Hard).await;
+    watcher.next().await;
+    assert_eq!(there.get("/red").await, ("1".into(), false));
     assert_eq!(there.get("/blue").await, ("2".into(), true));
-    // Told again, it does not hurt what has come since.
-    assert_eq!(there.engine.cache.apply(&rule).await, Applied::Known);
-    assert_eq!(there.get("/red").await, ("3".into(), true));
+    // It counts once, and does not hurt what has come since.
+    sleep(Duration::from_millis(600)).await;
+    assert_eq!(there.get("/red").await, ("1".into(), true));
+    in_step.abort();
 }
 
 #[tokio::test]

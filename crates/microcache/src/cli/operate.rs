@@ -53,12 +53,18 @@ struct Parameter {
 }
 
 /// What purges and lists can name.
-const NAMED: [Parameter; 3] = [
+const NAMED: [Parameter; 4] = [
     Parameter {
         name: "prefix",
         flag: "prefix",
         value: "URL",
         help: "All urls that begin like this one",
+    },
+    Parameter {
+        name: "glob",
+        flag: "glob",
+        value: "URL",
+        help: "All urls like this one; * stands for any run of characters",
     },
     Parameter {
         name: "host",
@@ -276,7 +282,7 @@ pub(super) fn server(name: &str, matches: &ArgMatches) -> Result<Operated, Messa
 
 fn purge(matches: &ArgMatches) -> Result<Errand, Message> {
     let mut body = Map::new();
-    for name in ["URL", "prefix", "host", "tag"] {
+    for name in ["URL", "prefix", "glob", "host", "tag"] {
         let named = texts(matches, name);
         if !named.is_empty() {
             body.insert(name.to_lowercase(), json!(named));
@@ -287,7 +293,7 @@ fn purge(matches: &ArgMatches) -> Result<Errand, Message> {
     }
     if body.is_empty() {
         return Err(wrong(
-            "purge what? Type urls, or --prefix, --host, --tag, --everything; `microcache purge --help` says more",
+            "purge what? Type urls, or --prefix, --glob, --host, --tag, --everything; `microcache purge --help` says more",
         ));
     }
     if matches.get_flag("soft") {

@@ -4,21 +4,26 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-/// The purges that were made, a line each.
-pub(super) fn purges(answer: &Value) -> String {
+/// The purges that were made, a line each, and what each has hit, where that is known.
+pub(super) fn purges(answer: &Value, hits: &[Option<u64>]) -> String {
     let mut out = String::new();
-    for purge in list(&answer["purges"]) {
+    let hits = hits.iter().copied().chain(std::iter::repeat(None));
+    for (purge, hits) in list(&answer["purges"]).iter().zip(hits) {
         let soft = if purge["soft"] == true {
             ", softly"
         } else {
             ""
         };
-        let _ = writeln!(out, "purged{soft}: {}", scope(purge));
+        let _ = write!(out, "purged{soft}: {}", scope(purge));
+        match hits {
+            Some(1) => out.push_str(", 1 entry in memory\n"),
+            Some(hits) => {
+                let _ = writeln!(out, ", {hits} entries in memory");
+            }
+            None => out.push('\n'),
+        }
         if let Some(why) = purge["not_written"].as_str() {
-            let _ = writeln!(
-                out,
-                "  it is in force, but will be forgotten if the server ends now: {why}"
-            );
+            let _ = writeln!(out, "  it is in force here, but {why}");
         }
     }
     out
@@ -28,6 +33,7 @@ fn scope(purge: &Value) -> String {
     for (name, words) in [
         ("url", "the url"),
         ("prefix", "all urls that begin with"),
+        ("glob", "all urls like"),
         ("host", "the host"),
         ("tag", "the tag"),
         ("group", "the group"),

@@ -116,6 +116,11 @@ fn what_a_purge_names_is_fetched_again_and_nothing_else() {
         &json!({"prefix": url("/shop?b")}),
         [false, false, false, true],
     );
+    check(
+        &json!({"glob": url("/*o*&a=*")}),
+        [false, false, false, true],
+    );
+    check(&json!({"glob": url("/*/2")}), [false, false, true, false]);
     check(&json!({"host": "EXAMPLE.com:80"}), [true; 4]);
     check(&json!({"host": "example.org"}), [false; 4]);
     check(&json!({"tag": "first"}), [false; 4]);
@@ -134,6 +139,30 @@ fn a_purge_by_url_knows_what_the_route_leaves_out_of_the_key() {
     let operator = Operator::at(admin);
     operator.purge(&json!({"url": url("/blog/1?utm_medium=mail")}));
     proxy.get("/blog/1").assert_is(200, "2");
+}
+
+#[test]
+fn a_purge_says_how_many_entries_it_has_hit() {
+    let origin = counting();
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    for target in ["/", "/blog/1", "/blog/2"] {
+        proxy.get(target).assert_is(200, "1");
+    }
+    let operator = Operator::at(admin);
+    for (named, entries) in [
+        (json!({"prefix": url("/blog/"), "soft": true}), 2),
+        (json!({"tag": "page"}), 3),
+        (json!({"tag": "nobody"}), 0),
+    ] {
+        let answer = operator.ask("POST", "/v1/purges", Some(&named.to_string()));
+        let answer: Value = serde_json::from_str(&answer.text()).expect("JSON");
+        let id = answer["purges"][0]["id"].as_str().expect("an id");
+        let path = format!("/v1/purges/{id}");
+        eventually("memory is swept", || {
+            (operator.get(&path)["swept"] == true).then_some(())
+        });
+        assert_eq!(operator.get(&path)["entries"], entries, "{named}");
+    }
 }
 
 #[test]
@@ -504,11 +533,12 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     let description = operator.get("/v1/openapi.json");
     let paths = description["paths"].as_object().expect("paths");
     let mut asked = 0;
-    // Two of them end the server, and one never ends.
-    let lasting = |path: &str| ["/v1/drain", "/v1/upgrade", "/v1/stream"].contains(&path);
-    for (path, methods) in paths.iter().filter(|(path, _)| !lasting(path)) {
+    // Two of them end the server, one never ends, and one is asked for below.
+    let apart = ["/v1/drain", "/v1/upgrade", "/v1/stream", "/v1/purges/{id}"];
+    let is_apart = |path: &str| apart.contains(&path);
+    for (path, methods) in paths.iter().filter(|(path, _)| !is_apart(path)) {
         for (method, operation) in methods.as_object().expect("methods") {
-            let all = json!({"url": url("/"), "prefix": url("/x"), "host": "a", "tag": "b", "everything": true});
+            let all = json!({"url": url("/"), "prefix": url("/x"), "glob": url("/*x"), "host": "a", "tag": "b", "everything": true});
             let body = (method == "post").then(|| all.to_string());
             let response = operator.ask(&method.to_uppercase(), path, body.as_deref());
             assert!(response.status < 300, "{method} {path}: {response:?}");
@@ -521,6 +551,13 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     check_described(&description, &purges["post"], &refused);
     let soft = operator.ask("POST", "/v1/purges", Some(r#"{"tag": "a", "soft": true}"#));
     check_described(&description, &purges["post"], &soft);
+    let soft: Value = serde_json::from_str(&soft.text()).expect("JSON");
+    let id = soft["purges"][0]["id"].as_str().expect("an id");
+    for (id, status) in [(id, 200), ("0123456789abcdef", 404), ("no-number", 404)] {
+        let one = operator.ask("GET", &format!("/v1/purges/{id}"), None);
+        assert_eq!(one.status, status, "{one:?}");
+        check_described(&description, &paths["/v1/purges/{id}"]["get"], &one);
+    }
     check_described(
         &description,
         &purges["get"],
@@ -532,7 +569,7 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     {
         let name = parameter["name"].as_str().expect("a name");
         let value = match name {
-            "url" | "prefix" => "http://a/",
+            "url" | "prefix" | "glob" => "http://a/",
             "order" => "size",
             "tier" => "disk",
             "after" => continue,

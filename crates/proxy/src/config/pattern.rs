@@ -1,5 +1,7 @@
 //! Patterns for hosts and paths.
 
+use microcache_policy::glob;
+
 /// A pattern for paths: text, and `*` for any run of bytes, also of none and also over `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Glob {
@@ -40,7 +42,7 @@ impl Glob {
 
     /// Whether the pattern takes the whole of `path`.
     pub(super) fn matches(&self, path: &[u8]) -> bool {
-        glob(self.text.as_bytes(), path)
+        glob::matches(self.text.as_bytes(), path)
     }
 
     /// Whether it takes every path that `other` takes. A `*` over there can only be met by a `*`
@@ -80,33 +82,6 @@ fn from_regex(text: &str) -> Option<String> {
     let pattern = format!("{before}{text}{after}");
     let is_plain = !pattern.contains(['\\', '^', '|', '{', '}', '(', ')', '[', ']', '+', '?', '$']);
     (is_plain && Glob::parse(&pattern).is_ok()).then_some(pattern)
-}
-
-/// Matches in at most `pattern * text` steps: only the last `*` is ever tried again.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut retry = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                retry = Some((p, t));
-                p += 1;
-            }
-            Some(&byte) if byte == text[t] => {
-                p += 1;
-                t += 1;
-            }
-            _ => {
-                let Some((star, from)) = retry else {
-                    return false;
-                };
-                retry = Some((star, from + 1));
-                p = star + 1;
-                t = from + 1;
-            }
-        }
-    }
-    pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
 /// A pattern for hosts, in lower case: a name, or `*.` and what the name ends with.

@@ -21,6 +21,14 @@ pub(super) fn piece(id: EntryId, generation: u128, number: usize) -> String {
     format!("{VERSION}:{id}:{generation:032x}:{number}")
 }
 
+/// The newest position of the log that processes share.
+pub(super) const LOG: &str = "mcl1";
+
+/// The record at a position of the log.
+pub(super) fn log_record(position: u64) -> String {
+    format!("{LOG}:{position}")
+}
+
 /// Removes a record and every claim on it. The pieces of a large body remain until they expire
 /// or make room: nobody can find them.
 pub(super) fn remove(request: Request, id: EntryId) -> Request {

@@ -9,6 +9,7 @@ mod claims;
 mod connection;
 mod health;
 mod keys;
+mod log;
 mod pages;
 mod pieces;
 mod probe;
@@ -28,13 +29,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::content::{Content, FileBody};
 use crate::tier::{
-    BoxFuture, Claim, Entry, EntryId, Got, Page, Put, SharedTier, Tier, TierError, TierStats, Token,
+    BoxFuture, Claim, Entry, EntryId, Got, LogPage, Page, Put, SharedTier, Tier, TierError,
+    TierStats, Token,
 };
 use claims::Grant;
+use log::Hole;
 pub use pages::{InvalidPageKey, PageKey, Pages};
 use protocol::{MetaResponse, Request};
 use record::Record;
@@ -59,6 +63,7 @@ pub struct Memcached {
     handle: Handle,
     refused: AtomicU64,
     corrupt: AtomicU64,
+    hole: Mutex<Option<Hole>>,
 }
 
 impl Memcached {
@@ -82,6 +87,7 @@ impl Memcached {
             handle: handle.clone(),
             refused: AtomicU64::new(0),
             corrupt: AtomicU64::new(0),
+            hole: Mutex::default(),
         }))
     }
 
@@ -299,6 +305,18 @@ impl SharedTier for Memcached {
             let body = self.body_at(&key).await?;
             Ok(body.map(|body| Page { body, content_type }))
         }))
+    }
+
+    fn append_to_log(
+        &self,
+        records: Vec<Bytes>,
+        beginning: Bytes,
+    ) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(self.append_to_shared_log(records, beginning))
+    }
+
+    fn read_log(&self, after: u64, beginning: Bytes) -> BoxFuture<'_, Result<LogPage, TierError>> {
+        Box::pin(self.read_shared_log(after, beginning))
     }
 }
 

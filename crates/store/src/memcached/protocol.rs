@@ -1,4 +1,4 @@
-//! memcached's meta protocol, as far as a tier needs it: `mg`, `ms`, `md` and `mn`, and the answers.
+//! memcached's meta protocol, as far as a tier needs it: `mg`, `ms`, `md`, `ma` and `mn`, and the answers.
 //!
 //! Responses come in the order of the requests. There is nothing else that ties them together, so
 //! a connection that was not read to the end of every answer is never used again.
@@ -73,6 +73,16 @@ impl Request {
         all.parts.extend(value);
         all.parts.push(Bytes::from_static(b"\r\n"));
         all
+    }
+
+    /// Counts an item on by so much, and asks for the sum. With `begin`, an item that is not there is put
+    /// there with that number instead.
+    #[must_use]
+    pub fn count(self, key: &str, by: u64, begin: Option<u64>) -> Self {
+        self.command(match begin {
+            Some(begin) => format!("ma {key} v D{by} N0 J{begin}\r\n"),
+            None => format!("ma {key} v D{by}\r\n"),
+        })
     }
 
     /// Removes an item; with a number, only that one.
@@ -341,13 +351,15 @@ mod tests {
             .set("k:r", [], lock)
             .delete("k", None)
             .delete("k", Some(9))
+            .count("k", 2, None)
+            .count("k", 1, Some(10))
             .noop();
-        assert_eq!(request.answers(), 9);
+        assert_eq!(request.answers(), 11);
         assert_eq!(
             request.parts().concat().escape_ascii().to_string(),
             "mg k v c f\\r\\nmg k v c f N30\\r\\nmg k c N7\\r\\nmg k T8\\r\\n\
              ms k 8 T60 C5\\r\\nheadbody\\r\\nms k:r 0 T3 ME\\r\\n\\r\\n\
-             md k\\r\\nmd k C9\\r\\nmn\\r\\n"
+             md k\\r\\nmd k C9\\r\\nma k v D2\\r\\nma k v D1 N0 J10\\r\\nmn\\r\\n"
         );
     }
 

@@ -5,6 +5,7 @@
 
 mod address;
 mod cluster;
+mod log;
 mod node;
 mod record;
 mod releases;
@@ -36,7 +37,8 @@ use self::scripts::{CLAIM_IF_MISSING, RELEASE, RENEW, STORE_IF_CLAIMED, Script};
 use self::servers::Servers;
 use crate::random;
 use crate::tier::{
-    BoxFuture, Claim, Entry, EntryId, Got, Page, Put, SharedTier, Tier, TierError, TierStats, Token,
+    BoxFuture, Claim, Entry, EntryId, Got, LogPage, Page, Put, SharedTier, Tier, TierError,
+    TierStats, Token,
 };
 
 /// So much of a record is read for its head. It nearly always has all of it.
@@ -197,6 +199,18 @@ impl SharedTier for Redis {
     /// Applications keep their pages in memcached.
     fn page(&self, _: &[u8], _: &[u8]) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
         None
+    }
+
+    fn append_to_log(
+        &self,
+        records: Vec<Bytes>,
+        beginning: Bytes,
+    ) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(async move { self.shared.append_to_log(&records, &beginning).await })
+    }
+
+    fn read_log(&self, after: u64, beginning: Bytes) -> BoxFuture<'_, Result<LogPage, TierError>> {
+        Box::pin(async move { self.shared.read_log(after, &beginning).await })
     }
 }
 

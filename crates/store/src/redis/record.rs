@@ -23,6 +23,11 @@ pub(super) fn claim_key(id: EntryId) -> String {
     format!("{PREFIX}{id}}}:c")
 }
 
+/// The key of the log that processes share. It is no record, and stays where all records are removed.
+pub(super) fn log_key(id: EntryId) -> String {
+    format!("mcl1:{{{id}}}")
+}
+
 /// Where a cluster keeps it.
 pub(super) fn slot(id: EntryId) -> u16 {
     crc16(id.to_string().as_bytes()) % SLOTS

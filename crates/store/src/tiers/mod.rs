@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use crate::encoding::Varies;
 use crate::memory::Hit;
 use crate::stored::Stored;
-use crate::tier::{AnyTier, EntryId, LocalTier, Page, Token};
+use crate::tier::{AnyTier, EntryId, LocalTier, Page, SharedTier, Token};
 
 use in_use::TierInUse;
 use jobs::Storing;
@@ -259,6 +259,11 @@ impl Tiers {
     /// The tier that is this process's alone, if there is one.
     pub fn local(&self) -> Option<&Arc<dyn LocalTier>> {
         self.tiers.iter().find_map(|in_use| in_use.tier.local())
+    }
+
+    /// The tier that has the log which processes share, if there is one.
+    pub fn log(&self) -> Option<&Arc<dyn SharedTier>> {
+        self.tiers.iter().find_map(|in_use| in_use.tier.shared())
     }
 
     /// The largest body that goes to a tier while it arrives; 0 if there is no tier for such.

@@ -10,8 +10,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::content::Content;
 use crate::tier::{
-    BoxFuture, Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, Page, Put,
-    SharedTier, Spool, Tier, TierError, TierStats, Token,
+    BoxFuture, Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, LogPage,
+    Page, Put, SharedTier, Spool, Tier, TierError, TierStats, Token,
 };
 
 /// The tier, as a disk or as one that is shared.
@@ -25,6 +25,7 @@ pub struct ScriptedTier {
     hanging: Arc<HashMap<EntryId, Semaphore>>,
     begun: Arc<Mutex<Vec<Did>>>,
     records: Arc<Mutex<HashMap<EntryId, (Entry, Duration)>>>,
+    log: Arc<Mutex<Vec<Bytes>>>,
 }
 
 /// What it was asked for.
@@ -49,6 +50,7 @@ impl ScriptedTier {
             hanging: Arc::default(),
             begun: Arc::default(),
             records: Arc::default(),
+            log: Arc::default(),
         }
     }
 
@@ -203,6 +205,32 @@ impl SharedTier for ScriptedTier {
 
     fn page(&self, _: &[u8], _: &[u8]) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
         None
+    }
+
+    fn append_to_log(
+        &self,
+        records: Vec<Bytes>,
+        beginning: Bytes,
+    ) -> BoxFuture<'_, Result<(), TierError>> {
+        let mut log = self.log.lock();
+        if log.is_empty() {
+            log.push(beginning);
+        }
+        log.extend(records);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn read_log(&self, after: u64, beginning: Bytes) -> BoxFuture<'_, Result<LogPage, TierError>> {
+        Box::pin(async move {
+            self.append_to_log(Vec::new(), beginning).await?;
+            let log = self.log.lock();
+            let all = (1..).zip(log.iter().cloned());
+            Ok(LogPage {
+                records: all.skip(after as usize).collect(),
+                is_gapless: after > 0,
+                has_more: false,
+            })
+        })
     }
 }
 

@@ -31,7 +31,7 @@ impl Variant {
             Record::Response(stored)
                 if stored.vary == self.names && stored.selection[..] == self.selection[..] =>
             {
-                Some(stored)
+                Some(*stored)
             }
             _ => None,
         }

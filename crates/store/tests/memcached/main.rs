@@ -2,6 +2,7 @@
 
 mod claims;
 mod fake;
+mod log;
 mod lost;
 mod node;
 mod pool;

@@ -4,6 +4,7 @@ mod claims;
 mod cluster;
 mod faults;
 mod hostile;
+mod log;
 mod records;
 mod renew;
 mod server;

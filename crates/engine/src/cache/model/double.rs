@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_store::tier::{BoxFuture, Spool};
 use microcache_store::{
-    Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, Page, Put, SharedTier,
-    Tier, TierError, TierStats, Token,
+    Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, LogPage, Page, Put,
+    SharedTier, Tier, TierError, TierStats, Token,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -17,12 +17,18 @@ use tokio::time::Instant;
 
 use super::pages::Chance;
 
+/// So much of the log is read at once.
+const PAGE: usize = 3;
+
 /// What lies in a tier; it outlives the processes that use it.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     records: BTreeMap<[u8; 16], Record>,
     claims: HashMap<EntryId, (Token, Instant)>,
     journal: Vec<Bytes>,
+    /// What processes tell each other.
+    log: Vec<(u64, Bytes)>,
+    last_position: u64,
     /// Tells records and claims from those that come in their place.
     number: u64,
     /// The step in which a record was last removed for sure.
@@ -180,6 +186,34 @@ impl Kept {
         }
     }
 
+    fn append(&mut self, records: Vec<Bytes>, beginning: Bytes) {
+        let beginning = self.log.is_empty().then_some(beginning);
+        for record in beginning.into_iter().chain(records) {
+            self.last_position += 1;
+            self.log.push((self.last_position, record));
+        }
+    }
+
+    fn read(&mut self, after: u64, beginning: Bytes) -> LogPage {
+        self.append(Vec::new(), beginning);
+        let known = self.log.iter().position(|(position, _)| *position == after);
+        let next = known.map_or(0, |known| known + 1);
+        let mut later = self.log[next..].iter().cloned();
+        LogPage {
+            records: later.by_ref().take(PAGE).collect(),
+            is_gapless: known.is_some(),
+            has_more: later.next().is_some(),
+        }
+    }
+
+    /// What is old in the log is lost, or all of it.
+    pub(super) fn forget_log(&mut self, kept: usize) {
+        self.log.drain(..self.log.len().saturating_sub(kept));
+        if self.log.is_empty() {
+            self.last_position += 1000;
+        }
+    }
+
     fn next_number(&mut self) -> u64 {
         self.number += 1;
         self.number
@@ -292,6 +326,18 @@ impl SharedTier for Double {
 
     fn page(&self, _: &[u8], _: &[u8]) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
         None
+    }
+
+    fn append_to_log(
+        &self,
+        records: Vec<Bytes>,
+        beginning: Bytes,
+    ) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(self.act(false, move |kept| kept.append(records, beginning)))
+    }
+
+    fn read_log(&self, after: u64, beginning: Bytes) -> BoxFuture<'_, Result<LogPage, TierError>> {
+        Box::pin(self.act(false, move |kept| kept.read(after, beginning)))
     }
 }
 

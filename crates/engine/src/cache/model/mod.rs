@@ -68,8 +68,9 @@ struct World {
     step: usize,
     fetches: Vec<Fetch>,
     processes: Vec<Process>,
-    /// Rules that the process of this number has not been told of yet.
-    untold: Vec<(usize, Rule, Purge)>,
+    /// All rules, which the others learn of sooner or later.
+    rules: Vec<(Rule, Purge)>,
+    pool: Option<Arc<Mutex<Kept>>>,
 }
 
 impl World {
@@ -77,15 +78,18 @@ impl World {
         let clock = Clock::start();
         let pool = behind.shared.then(Arc::<Mutex<Kept>>::default);
         let count = if behind.shared { 2 } else { 1 };
-        let processes = (0..count).map(|_| Process::new(behind.local, pool.clone(), clock));
+        let processes: Vec<_> = (0..count)
+            .map(|_| Process::new(behind.local, pool.clone(), clock))
+            .collect();
         Self {
             behind,
             clock,
             chance: Chance::new(seed),
             step: 0,
             fetches: Vec::new(),
-            processes: processes.collect(),
-            untold: Vec::new(),
+            processes,
+            rules: Vec::new(),
+            pool,
         }
     }
 
@@ -106,13 +110,14 @@ impl World {
             14..20 => self.end_looks(at).await,
             20..28 => self.commit(at),
             28..32 => self.purge(at).await,
-            32 => self.tell().await,
+            32 => self.step_in(at).await,
             33 => self.sweep(at).await,
             34 => advance(Duration::from_millis(1)).await,
             35 => self.grow_old().await,
             36 | 37 => self.change_moods(at),
             38 => self.try_lift(at).await,
             _ if self.chance.below(4) == 0 => self.restart(at).await,
+            _ if self.chance.below(8) == 0 => self.forget_log(),
             _ => self.list(at).await,
         }
         for _ in 0..self.chance.below(12) {
@@ -197,19 +202,17 @@ impl World {
         let waits = self.chance.below(2) == 0;
         let now = self.now();
         let rule = self.processes[at].purge(&purge, waits, now).await;
-        let others = (0..self.processes.len()).filter(|other| *other != at);
-        let untold = others.filter_map(|other| Some((other, rule.clone()?, purge.clone())));
-        self.untold.extend(untold);
+        self.rules.extend(rule.map(|rule| (rule, purge)));
     }
 
-    /// A process hears of another one's purge.
-    async fn tell(&mut self) {
-        if !self.untold.is_empty() {
-            let which = self.chance.below(self.untold.len());
-            let (at, rule, purge) = self.untold.swap_remove(which);
-            self.processes[at].note_step(self.step);
-            let now = self.now();
-            self.processes[at].apply(rule, purge, now).await;
+    async fn step_in(&mut self, at: usize) {
+        self.processes[at].step_in().await;
+    }
+
+    /// What the processes tell each other is lost, or the older part of it.
+    fn forget_log(&mut self) {
+        if let Some(pool) = &self.pool {
+            pool.lock().forget_log(self.chance.below(4));
         }
     }
 
@@ -281,7 +284,20 @@ impl World {
             if self.behind.is_reliable {
                 self.processes[at].cache.settle().await;
             }
-            self.processes[at].restart().await;
+            let pool = if self.chance.below(3) == 0 {
+                Mood::Fails
+            } else {
+                Mood::Works
+            };
+            self.processes[at].restart(pool).await;
+        }
+    }
+
+    /// What a process has learnt of the others counts from now on.
+    fn learn(&mut self) {
+        let now = self.now();
+        for process in &mut self.processes {
+            process.learn(&self.rules, now);
         }
     }
 
@@ -357,7 +373,12 @@ impl World {
         let known = purges.filter(|known| !known.is_forgotten);
         let mut between =
             known.filter(|known| fetch.began.step < known.at.step && known.at.step <= asked);
-        let named = between.find(|known| known.purge.names(fetch.page) && counts(&known.purge));
+        // Who fetched it may have known of the purge for longer.
+        let fetcher = &self.processes[fetch.process];
+        let named = between.find(|known| {
+            let is_newer = fetcher.knew(known.id, fetch.began.step);
+            !is_newer && known.purge.names(fetch.page) && counts(&known.purge)
+        });
         named.map(|known| &known.purge)
     }
 }
@@ -385,6 +406,7 @@ async fn run(runs: u64, local: bool, shared: bool, is_reliable: bool) {
         let mut world = World::new(seed, behind);
         for _ in 0..STEPS {
             world.take_a_step().await;
+            world.learn();
             world.check();
         }
     }

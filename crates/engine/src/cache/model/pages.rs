@@ -10,6 +10,13 @@ pub(super) const HOSTS: [&str; 2] = ["a.example", "b.example"];
 pub(super) const PATHS: [&str; 4] = ["/", "/news/1", "/news/2", "/shop?x=1"];
 const TAGS: [&str; 3] = ["red", "green", "blue"];
 
+/// Patterns, and which of the paths they take.
+const PATTERNS: [(&str, [bool; 4]); 3] = [
+    ("/*", [true; 4]),
+    ("/*/2", [false, false, true, false]),
+    ("*?x=*", [false, false, false, true]),
+];
+
 /// A small generator of numbers; the same seed gives the same run.
 pub(super) struct Chance(u64);
 
@@ -85,7 +92,14 @@ impl Purge {
                 host: name,
                 target: Bytes::from_static(path.as_bytes()),
             },
-            7 | 8 => {
+            7 => {
+                let pattern = PATTERNS[chance.below(PATTERNS.len())].0;
+                Scope::Glob {
+                    host: name,
+                    pattern: Bytes::from_static(pattern.as_bytes()),
+                }
+            }
+            8 => {
                 let length = chance.below(path.len() + 1);
                 Scope::prefixed(name, Bytes::from_static(&path.as_bytes()[..length]))
             }
@@ -111,6 +125,13 @@ impl Purge {
                     host: name,
                     path: start,
                 } => name == host && path.as_bytes().starts_with(start),
+                Scope::Glob {
+                    host: name,
+                    pattern,
+                } => {
+                    let known = PATTERNS.iter().find(|known| *pattern == known.0);
+                    name == host && known.expect("one of ours").1[page.url.1]
+                }
                 Scope::Tag(name) => name == TAGS[page.tag],
                 Scope::Group { .. } => false,
             },

@@ -1,5 +1,6 @@
 //! A process of the model: its cache, its tiers, and what it is at.
 
+use std::collections::HashSet;
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::pages::{Purge, Url};
 use crate::cache::entries::{Order, Wanted};
 use crate::cache::flight::{Leader, Lone, Role};
 use crate::cache::testing::{self, view};
-use crate::cache::{Applied, Cache, ChangeKind, FoundBehind, LookedBehind, Rule, Where};
+use crate::cache::{Cache, ChangeKind, FoundBehind, LookedBehind, Rule, Where};
 use crate::clock::Clock;
 use crate::origin::Urgency;
 
@@ -34,6 +35,10 @@ pub(super) struct Process {
     looking: Vec<Looking>,
     /// The purges that it knows of.
     pub(super) purges: Vec<Known>,
+    /// The rules among them.
+    ids: HashSet<u64>,
+    /// Attempts to stay in step with the others.
+    stepping: Vec<JoinHandle<()>>,
 }
 
 /// A purge that a process knows of.
@@ -41,6 +46,8 @@ pub(super) struct Known {
     pub(super) purge: Purge,
     /// When it became known.
     pub(super) at: When,
+    /// The number of a rule.
+    pub(super) id: Option<u64>,
     /// Of a rule: whether it was written down.
     written: Option<JoinHandle<bool>>,
     /// The process that knew of it is gone, and the next one need not know of it.
@@ -129,13 +136,18 @@ impl Process {
             leading: Vec::new(),
             looking: Vec::new(),
             purges: Vec::new(),
+            ids: HashSet::new(),
+            stepping: Vec::new(),
         }
     }
 
     /// Ends it, and begins another one with its tiers. That knows of the rules that were written down,
     /// and need not know of keys that were removed.
-    pub(super) async fn restart(&mut self) {
+    pub(super) async fn restart(&mut self, pool: Mood) {
         self.doubles.iter().for_each(|tier| tier.cut_off());
+        for step in self.stepping.drain(..) {
+            step.abort();
+        }
         self.leading.clear();
         for (_, _, look) in self.looking.drain(..) {
             look.abort();
@@ -144,6 +156,9 @@ impl Process {
             known.outlive(&self.doubles).await;
         }
         (self.cache, self.doubles) = start(self.disk.as_ref(), self.pool.as_ref(), self.clock);
+        if self.pool.is_some() {
+            self.doubles.iter().last().expect("the pool").set_mood(pool);
+        }
         let loaded = self.cache.load_rules().await;
         assert!(!loaded.expect("the journal is there").is_damaged);
     }
@@ -248,43 +263,63 @@ impl Process {
         }
     }
 
-    /// Purges; a rule is given for others to apply. Who `waits` does so until a key has left the tiers.
+    /// Purges; a rule is given that others will learn of. Who `waits` does so until a key has left the tiers.
     pub(super) async fn purge(&mut self, purge: &Purge, waits: bool, at: When) -> Option<Rule> {
         let cache = Arc::clone(&self.cache);
         match purge {
             Purge::Key(url) if waits => {
                 let keys = [url.key()];
                 begun(async move { cache.invalidate(keys).await }).await;
-                self.note(purge.clone(), at, None);
+                self.note(purge.clone(), at, None, None);
                 None
             }
             Purge::Key(url) => {
                 cache.purge_key(&url.key());
-                self.note(purge.clone(), at, None);
+                self.note(purge.clone(), at, None, None);
                 None
             }
             Purge::Rule(scope, strength) => {
                 let rule = cache.decide(scope.clone(), *strength);
                 let decided = rule.clone();
-                let written = begun(async move { cache.write_down(&[rule]).await.is_ok() });
+                let written = begun(async move { cache.make_known(&[rule]).await.is_ok() });
                 let written = written.await;
-                self.note(purge.clone(), at, Some(written));
+                self.note(purge.clone(), at, Some(decided.id), Some(written));
+                self.ids.insert(decided.id);
                 Some(decided)
             }
         }
     }
 
-    /// Applies a rule of another process.
-    pub(super) async fn apply(&mut self, rule: Rule, purge: Purge, at: When) {
+    /// Tells the other processes of its purges, and learns of theirs, as far as the pool lets it.
+    pub(super) async fn step_in(&mut self) {
         let cache = Arc::clone(&self.cache);
-        let written = begun(async move { cache.apply(&rule).await == Applied::New(Ok(())) }).await;
-        self.note(purge, at, Some(written));
+        let step = begun(async move { cache.step_in().await }).await;
+        self.stepping.retain(|step| !step.is_finished());
+        self.stepping.push(step);
     }
 
-    fn note(&mut self, purge: Purge, at: When, written: Option<JoinHandle<bool>>) {
+    /// Notes which of these purges of other processes count here by now.
+    pub(super) fn learn(&mut self, others: &[(Rule, Purge)], at: When) {
+        let rules = self.cache.newest_rules(usize::MAX);
+        for (rule, purge) in others {
+            let counts = rules.iter().any(|known| known.id == rule.id);
+            if counts && self.ids.insert(rule.id) {
+                self.note(purge.clone(), at, Some(rule.id), None);
+            }
+        }
+    }
+
+    /// Whether it knew of a rule before that step.
+    pub(super) fn knew(&self, id: Option<u64>, step: usize) -> bool {
+        let is_it = |known: &Known| known.id == id && known.at.step < step;
+        id.is_some() && self.purges.iter().any(is_it)
+    }
+
+    fn note(&mut self, purge: Purge, at: When, id: Option<u64>, written: Option<JoinHandle<bool>>) {
         self.purges.push(Known {
             purge,
             at,
+            id,
             written,
             is_forgotten: false,
         });

@@ -101,7 +101,7 @@ fn a_rule_covers_what_it_names_and_nothing_else() {
         (group("a.example", "news"), false, false),
     ] {
         let rules = Rules::default();
-        let number = rules.add(rule(1, scope.clone(), Strength::Hard), NOW);
+        let number = rules.add(rule(1, scope.clone(), Strength::Hard), NOW, None);
         assert_eq!(number, Some(1));
         assert_eq!(news.is_covered(&rules), names_news, "{scope:?}");
         assert_eq!(other.is_covered(&rules), names_other, "{scope:?}");
@@ -118,7 +118,7 @@ fn both_schemes_are_named_but_by_a_group() {
         url("a.example", "/x"),
     ] {
         let rules = Rules::default();
-        rules.add(rule(1, scope.clone(), Strength::Hard), NOW);
+        rules.add(rule(1, scope.clone(), Strength::Hard), NOW, None);
         let covered = rules.covers(&Named::new(&secure, &tags), Since::Rule(0));
         assert!(covered.is_some(), "{scope:?}");
     }
@@ -129,7 +129,11 @@ fn both_schemes_are_named_but_by_a_group() {
     };
     let tags = tag_numbers(&secure, std::iter::once(name));
     let rules = Rules::default();
-    rules.add(rule(1, group("a.example", "news"), Strength::Hard), NOW);
+    rules.add(
+        rule(1, group("a.example", "news"), Strength::Hard),
+        NOW,
+        None,
+    );
     let covered = rules.covers(&Named::new(&secure, &tags), Since::Rule(0));
     assert!(covered.is_none());
 }
@@ -138,13 +142,14 @@ fn both_schemes_are_named_but_by_a_group() {
 fn only_what_is_older_is_covered() {
     let rules = Rules::default();
     let page = page("a.example", "/", "tag", "group");
-    rules.add(rule(1, Scope::Everything, Strength::Soft), NOW);
+    rules.add(rule(1, Scope::Everything, Strength::Soft), NOW, None);
     rules.add(
         rule(2, Scope::Tag(text("tag")), Strength::Hard),
         NOW.plus(5),
+        None,
     );
     assert_eq!(
-        rules.add(rule(2, Scope::Everything, Strength::Hard), NOW),
+        rules.add(rule(2, Scope::Everything, Strength::Hard), NOW, None),
         None
     );
     let covered = |since| page.covered(&rules, since);
@@ -152,8 +157,63 @@ fn only_what_is_older_is_covered() {
     assert_eq!(covered(Since::Rule(0)), hard);
     assert_eq!(covered(Since::Rule(1)), hard);
     assert_eq!(covered(Since::Rule(2)), None);
-    assert_eq!(covered(Since::Moment(NOW.plus(5))), hard);
-    assert_eq!(covered(Since::Moment(NOW.plus(6))), None);
+    assert_eq!(covered(fetched(5, 0)), hard);
+    assert_eq!(covered(fetched(6, 0)), None);
+}
+
+/// Asked for so many milliseconds after [`NOW`], by somebody who had read the log up to there.
+fn fetched(millis: u64, purges_known: u64) -> Since {
+    Since::Fetch {
+        at: NOW.plus(millis),
+        purges_known,
+    }
+}
+
+#[test]
+fn a_place_in_the_log_counts_and_not_the_time() {
+    let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
+    let by_tag = |id| rule(id, Scope::Tag(text("tag")), Strength::Hard);
+    rules.add(by_tag(1), NOW, Some(100));
+    let covered = |since| page.covered(&rules, since).is_some();
+    assert!(covered(fetched(1_000_000, 99)), "another clock is ahead");
+    assert!(!covered(fetched(0, 100)), "another clock is behind");
+    // One that is not in the log yet counts by the time, until it is.
+    rules.add(by_tag(2), NOW.plus(5), None);
+    assert!(covered(fetched(5, 100)));
+    assert!(!covered(fetched(6, 100)));
+    assert_eq!(rules.add(by_tag(2), NOW.plus(9), Some(101)), None);
+    assert!(covered(fetched(6, 100)));
+    assert!(!covered(fetched(5, 101)));
+    assert!(rules.unplaced().is_empty());
+}
+
+#[test]
+fn of_two_rules_of_a_name_both_places_count() {
+    let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
+    let by_tag = |id| rule(id, Scope::Tag(text("tag")), Strength::Hard);
+    // The one that was decided here first came into the log last.
+    rules.add(by_tag(1), NOW, None);
+    rules.add(by_tag(2), NOW, Some(100));
+    rules.add(by_tag(1), NOW, Some(101));
+    let covered = |since| page.covered(&rules, since).is_some();
+    assert!(covered(fetched(1, 100)));
+    assert!(!covered(fetched(1, 101)));
+}
+
+#[test]
+fn before_the_log_was_read_nothing_behind_memory_is_good() {
+    let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
+    rules.wait_for_log();
+    assert!(page.covered(&rules, fetched(0, 7)).is_some());
+    assert!(page.covered(&rules, Since::Rule(0)).is_none());
+    rules.note_read_through(7, false);
+    assert!(
+        page.covered(&rules, fetched(0, 7)).is_some(),
+        "there is more"
+    );
+    rules.note_read_through(9, true);
+    assert!(page.covered(&rules, fetched(0, 7)).is_none());
+    assert_eq!(rules.known().position, 9);
 }
 
 #[test]
@@ -168,13 +228,17 @@ fn what_is_forgotten_covers_nothing_and_is_known_to_be_forgotten() {
     .into_iter()
     .enumerate()
     {
-        rules.add(rule(id as u64, scope, Strength::Hard), NOW.plus(id as u64));
+        rules.add(
+            rule(id as u64, scope, Strength::Hard),
+            NOW.plus(id as u64),
+            None,
+        );
     }
     assert_eq!(rules.newest_at(NOW.plus(1)), Some(2));
     rules.drop_through(2);
     assert!(page.is_covered(&rules), "by the third");
     assert!(rules.has_dropped_since(1) && !rules.has_dropped_since(2));
-    assert!(!rules.is_empty() && rules.live().len() == 1);
+    assert!(!rules.is_empty() && rules.live_count() == 1);
     rules.drop_through(3);
     assert!(!page.is_covered(&rules) && rules.is_empty());
     assert!(!rules.has_dropped_since(rules.newest()));
@@ -190,9 +254,9 @@ fn more_than_are_remembered_one_by_one_cost_the_others_little() {
             7 => prefix("narrow.example", "/a"),
             number => Scope::Tag(name(number)),
         };
-        rules.add(rule(number as u64, scope, Strength::Hard), NOW);
+        rules.add(rule(number as u64, scope, Strength::Hard), NOW, None);
     }
-    assert_eq!(rules.live().len(), MAX_RULES);
+    assert_eq!(rules.live_count(), MAX_RULES);
     let tagged = |number: usize| {
         let tag = format!("tag-{number}");
         page("a.example", "/", &tag, "none")
@@ -211,11 +275,11 @@ fn more_than_are_remembered_one_by_one_cost_the_others_little() {
 #[test]
 fn a_hard_purge_of_everything_says_all_that_those_before_it_said() {
     let rules = Rules::default();
-    rules.add(rule(1, Scope::Tag(text("tag")), Strength::Hard), NOW);
-    rules.add(rule(2, Scope::Everything, Strength::Soft), NOW);
-    assert_eq!(rules.live().len(), 2);
-    rules.add(rule(3, Scope::Everything, Strength::Hard), NOW);
-    assert_eq!(rules.live().len(), 1);
+    rules.add(rule(1, Scope::Tag(text("tag")), Strength::Hard), NOW, None);
+    rules.add(rule(2, Scope::Everything, Strength::Soft), NOW, None);
+    assert_eq!(rules.live_count(), 2);
+    rules.add(rule(3, Scope::Everything, Strength::Hard), NOW, None);
+    assert_eq!(rules.live_count(), 1);
     assert!(page("a.example", "/", "x", "y").is_covered(&rules));
 }
 

@@ -1,0 +1,164 @@
+//! A purge on one node holds on all that share a tier.
+
+use std::net::SocketAddr;
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::servers::{BOTH, Server};
+use super::{Folder, end, lasting};
+use crate::support::{Client, Origin, Proxy, Reply, eventually};
+
+const PATIENT: &[&str] = &["--memcached-timeout", "5s", "--redis-timeout", "5s"];
+
+struct Node {
+    proxy: Proxy,
+    admin: SocketAddr,
+}
+
+impl Node {
+    fn start(origin: &Origin, flags: &[&str]) -> Self {
+        let (proxy, admin) = Proxy::operated(origin, &[flags, PATIENT].concat());
+        Self { proxy, admin }
+    }
+
+    fn ask(&self, head: &str, body: &str) -> Value {
+        let mut client = Client::connect(self.admin);
+        client.send(format!(
+            "{head} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            self.admin,
+            body.len(),
+        ));
+        let response = client.response();
+        assert_eq!(response.status, 200, "{}", response.text());
+        serde_json::from_str(&response.text()).expect("JSON")
+    }
+
+    fn purge(&self, named: &Value) -> Value {
+        self.ask("POST /v1/purges", &named.to_string())
+    }
+
+    fn is_told(&self) -> bool {
+        let stats = self.ask("GET /v1/stats", "");
+        stats["purges"]["untold"] == json!(0)
+    }
+}
+
+/// Pages that say how often they were asked for; `/red/…` has the tag `red`.
+fn counting(origin: &Origin) {
+    for target in ["/red", "/blue"] {
+        let mut times = 0;
+        origin.on(target).answer(move |_| {
+            times += 1;
+            Reply::new(200)
+                .with_all(&[
+                    "Cache-Control: max-age=1000",
+                    &format!("Cache-Tag: {}", &target[1..]),
+                ])
+                .body(times.to_string())
+        });
+    }
+}
+
+fn body(node: &Node, target: &str) -> String {
+    node.proxy.get(target).text()
+}
+
+#[test]
+fn a_purge_on_one_node_holds_on_all() {
+    for kind in BOTH {
+        let (origin, server) = (Origin::start(), Server::start(kind));
+        counting(&origin);
+        let [flag, address] = server.flags();
+        let nodes: Vec<_> = (0..3)
+            .map(|_| Node::start(&origin, &[&flag, &address]))
+            .collect();
+        for node in &nodes {
+            assert_eq!(
+                (body(node, "/red"), body(node, "/blue")),
+                ("1".into(), "1".into())
+            );
+        }
+        nodes[0].purge(&json!({"tag": "red"}));
+        assert_eq!(body(&nodes[0], "/red"), "2", "{kind:?}: at once here");
+        for node in &nodes[1..] {
+            eventually("the purge arrives", || {
+                (body(node, "/red") == "2").then_some(())
+            });
+            assert_eq!(body(node, "/blue"), "1", "{kind:?}: nothing else is hurt");
+        }
+        assert_eq!(origin.count("/red"), 2, "{kind:?}: fetched once for all");
+    }
+}
+
+#[test]
+fn a_node_that_was_away_learns_of_it_before_it_uses_its_disk() {
+    for kind in BOTH {
+        let (origin, server) = (Origin::start(), Server::start(kind));
+        counting(&origin);
+        let [flag, address] = server.flags();
+        let folders = [Folder::new(), Folder::new()];
+        let start =
+            |folder: &Folder| Node::start(&origin, &["--disk", &folder.disk(), &flag, &address]);
+        let (here, away) = (start(&folders[0]), start(&folders[1]));
+        for node in [&here, &away] {
+            body(node, "/red");
+            body(node, "/blue");
+        }
+        end(away.proxy);
+        here.purge(&json!({"tag": "red"}));
+        let away = start(&folders[1]);
+        assert_eq!(body(&away, "/red"), "2", "{kind:?}");
+        assert_eq!(
+            body(&away, "/blue"),
+            "1",
+            "{kind:?}: what was not purged is still there"
+        );
+    }
+}
+
+#[test]
+fn a_purge_while_the_tier_is_away_is_told_when_it_is_back() {
+    for kind in BOTH {
+        let (origin, mut server) = (Origin::start(), Server::start(kind));
+        counting(&origin);
+        let [flag, address] = server.flags();
+        let nodes = [(); 2].map(|()| Node::start(&origin, &[&flag, &address]));
+        for node in &nodes {
+            body(node, "/red");
+            body(node, "/blue");
+        }
+        server.kill();
+        let answer = nodes[0].purge(&json!({"tag": "red"}));
+        let why = answer["purges"][0]["not_written"].as_str().expect("why");
+        assert!(why.contains("other processes"), "{kind:?}: {why}");
+        assert_eq!(body(&nodes[0], "/red"), "2", "{kind:?}");
+        server.restart();
+        for node in &nodes {
+            eventually("all is told", || (node.is_told()).then_some(()));
+        }
+        eventually("the purge arrives", || {
+            (body(&nodes[1], "/red") != "1").then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_node_that_cannot_know_purges_all_that_is_older() {
+    for kind in BOTH {
+        let (origin, mut server) = (Origin::start(), Server::start(kind));
+        counting(&origin);
+        let [flag, address] = server.flags();
+        let node = Node::start(&origin, &[&flag, &address]);
+        assert_eq!(body(&node, "/red"), "1");
+        // What was in it may have been a purge that this node has not read.
+        server.kill();
+        server.restart();
+        eventually("nothing older is served", || {
+            (body(&node, "/red") == "2").then_some(())
+        });
+        sleep(Duration::from_millis(600));
+        assert_eq!(body(&node, "/red"), "2", "{kind:?}: once");
+    }
+}
