@@ -161,12 +161,17 @@ impl Cache {
     }
 
     fn take_in(&self, page: LogPage) {
-        let Some(&(last, _)) = page.records.last() else {
-            return;
+        let ends = page.records.first().zip(page.records.last());
+        let (first, last) = match ends {
+            Some(((first, _), (last, _))) => (*first, *last),
+            None if page.is_gapless => {
+                let last = self.rules.read_through();
+                return self.rules.note_read_through(last, !page.has_more);
+            }
+            None => return,
         };
         if !page.is_gapless {
             // Nobody can say what came before the first of these.
-            let (first, _) = page.records[0];
             self.begin(&self.everything(), Some(first));
         }
         for (position, record) in page.records {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::servers::{BOTH, Server};
-use super::{Folder, end, lasting};
+use super::{Folder, end};
 use crate::support::{Client, Origin, Proxy, Reply, eventually};
 
 const PATIENT: &[&str] = &["--memcached-timeout", "5s", "--redis-timeout", "5s"];
