@@ -40,6 +40,8 @@ impl Engine {
             Some(hit) => {
                 // It is not written behind memory, where the next process finds it as this one
                 // has: the claim is given back.
+                // It was read after these, and they do not mean it.
+                hit.note_purges_checked(leader.since());
                 self.cache.lift(leader, &hit, &self.origin_view(fetch));
                 Behind::Found(hit, Detail::MemcachedPage)
             }

@@ -459,7 +459,7 @@ impl Leader {
     }
 
     /// The number of the newest purge by rule when the fetch began.
-    pub(super) fn since(&self) -> u64 {
+    pub(crate) fn since(&self) -> u64 {
         self.flight.known.number
     }
 

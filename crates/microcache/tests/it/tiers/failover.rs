@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::servers::{Kind, Server, free_port};
+use super::servers::{Kind, LOG_KEYS, Server, free_port};
 use super::{Folder, assert_found, end, lasting};
 use crate::support::{Origin, Proxy, eventually};
 
@@ -134,7 +134,7 @@ fn a_replica_takes_the_place_of_a_master_that_died() {
     }
     end(first);
     let sizes = cluster.sizes();
-    assert_eq!(sizes.iter().sum::<usize>(), PAGES);
+    assert_eq!(sizes.iter().sum::<usize>(), PAGES + LOG_KEYS);
     assert!(sizes.iter().all(|&size| size > 5), "{sizes:?}");
     eventually("the replica to have its master's records", || {
         (size(&cluster.replica) == sizes[0]).then_some(())

@@ -22,6 +22,10 @@ pub(super) enum Kind {
     Redis,
 }
 
+/// The items of the log of purges that lie in memcached while nobody purges, and the keys of the one in Redis.
+pub(super) const LOG_ITEMS: usize = 2;
+pub(super) const LOG_KEYS: usize = 1;
+
 /// Both, for what has to hold with either.
 pub(super) const BOTH: [Kind; 2] = [Kind::Memcached, Kind::Redis];
 
