@@ -33,6 +33,24 @@ pub fn counting<'a>(fields: Fields<'a>, rules: &'a Rules) -> impl Iterator<Item 
     sent(fields, &rules.request).filter(move |pair| all || !is_harmless(split(pair).0, rules))
 }
 
+/// The names of the cookies that make a request personal. `None` stands for one whose name programs read
+/// differently, or that has none: what is taken for its name could be its value.
+pub fn personal<'a>(fields: Fields<'a>, rules: &'a Rules) -> Vec<Option<&'a [u8]>> {
+    let judged = Judged::of(fields, rules);
+    if !judged.are_personal() {
+        return Vec::new();
+    }
+    let names = sent(fields, &rules.request).filter_map(|pair| {
+        let mut one = Judged::default();
+        one.note_pair(pair, rules);
+        let counts = one.counts || judged.is_unclear();
+        counts.then(|| Some(split(pair).0).filter(|name| is_token(name)))
+    });
+    let mut names: Vec<_> = names.collect();
+    names.dedup();
+    names
+}
+
 /// The `Cookie` line for the origin, where it is not the one that the client sent: without the
 /// cookies that the route removes, and one instead of several.
 pub fn rewritten(fields: Fields<'_>, rules: &RequestRules) -> Rewritten {
@@ -123,20 +141,24 @@ impl Judged {
     /// Takes in the next `Cookie` line of a request. The origin has to see it.
     pub(crate) fn take_line(&mut self, line: &[u8], rules: &Rules) {
         for pair in sent_of(line, &rules.request) {
-            self.plain &= self.number < MAX_PLAIN;
-            self.number += 1;
-            let (name, value) = split(pair);
-            if is_token(name) && is_plain_cookie_value(value) {
-                self.note(name, rules);
-            } else {
-                self.plain = false;
-                let pieces = pair.split(|&b| !is_cookie_octet(b));
-                for piece in pieces.filter(|piece| !piece.is_empty()) {
-                    self.note(split(piece).0, rules);
-                }
-                // Some take all of it for a name.
-                self.note(name, rules);
+            self.note_pair(pair, rules);
+        }
+    }
+
+    fn note_pair(&mut self, pair: &[u8], rules: &Rules) {
+        self.plain &= self.number < MAX_PLAIN;
+        self.number += 1;
+        let (name, value) = split(pair);
+        if is_token(name) && is_plain_cookie_value(value) {
+            self.note(name, rules);
+        } else {
+            self.plain = false;
+            let pieces = pair.split(|&b| !is_cookie_octet(b));
+            for piece in pieces.filter(|piece| !piece.is_empty()) {
+                self.note(split(piece).0, rules);
             }
+            // Some take all of it for a name.
+            self.note(name, rules);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::date;
 use crate::directives::{Directive, ResponseDirectives, delta_seconds};
+use crate::explain::SaidBy;
 use crate::response::ResponseFacts;
 use crate::rules::Rules;
 use crate::time::{Millis, Time};
@@ -35,8 +36,8 @@ pub(crate) struct Arrived<'r, 'a> {
     pub(crate) received: Time,
     /// `Date`, or the time of receipt where it is missing or invalid (RFC 9110 §6.6.1).
     date: Time,
-    /// How long the origin itself says that it is fresh.
-    explicit: Option<Millis>,
+    /// How long the origin itself says that it is fresh, and where.
+    explicit: Option<(Millis, SaidBy)>,
 }
 
 impl<'r, 'a> Arrived<'r, 'a> {
@@ -52,8 +53,16 @@ impl<'r, 'a> Arrived<'r, 'a> {
             .and_then(|value| date::parse(value, received));
         let date = date.unwrap_or(received);
         let directives = &facts.said.directives;
-        let stated = directives.s_maxage.or(directives.max_age);
-        let expires = || expires(facts, date, received).filter(|_| !facts.is_targeted);
+        let by = |who| move |span| (span, who);
+        let max_age = || directives.max_age.map(by(SaidBy::MaxAge));
+        let stated = directives
+            .s_maxage
+            .map(by(SaidBy::SMaxage))
+            .or_else(max_age);
+        let expires = || {
+            let span = expires(facts, date, received).filter(|_| !facts.is_targeted);
+            span.map(by(SaidBy::Expires))
+        };
         Self {
             facts,
             status,
@@ -69,9 +78,13 @@ impl<'r, 'a> Arrived<'r, 'a> {
         self.explicit.is_some()
     }
 
-    /// Who says how long the response is fresh: targeted field, `s-maxage`, `max-age`, `Expires`, then
-    /// the route.
+    /// How long the response is fresh.
     pub(crate) fn freshness(&self) -> Freshness {
+        self.decided().0
+    }
+
+    /// The same, and who says so: targeted field, `s-maxage`, `max-age`, `Expires`, then the route.
+    pub(crate) fn decided(&self) -> (Freshness, Option<SaidBy>) {
         let rules = self.facts.rules;
         let by_status = rules
             .status_ttl
@@ -81,13 +94,14 @@ impl<'r, 'a> Arrived<'r, 'a> {
         let storable =
             self.is_explicit() || by_status.is_some() || IMPLICIT_STATUSES.contains(&self.status);
         match (rules.forced_ttl, self.explicit, by_status) {
-            _ if !storable => Freshness::Unknown,
-            (Some(forced), ..) => Freshness::Operator(forced),
-            (None, Some(lifetime), _) => Freshness::Explicit(lifetime),
-            (None, None, Some(ttl)) => Freshness::Operator(ttl),
-            (None, None, None) => self
-                .heuristic()
-                .map_or(Freshness::Operator(rules.ttl), Freshness::Heuristic),
+            _ if !storable => (Freshness::Unknown, None),
+            (Some(forced), ..) => (Freshness::Operator(forced), Some(SaidBy::ForcedTtl)),
+            (None, Some((lifetime, by)), _) => (Freshness::Explicit(lifetime), Some(by)),
+            (None, None, Some(ttl)) => (Freshness::Operator(ttl), Some(SaidBy::StatusTtl)),
+            (None, None, None) => match self.heuristic() {
+                Some(lifetime) => (Freshness::Heuristic(lifetime), Some(SaidBy::Heuristic)),
+                None => (Freshness::Operator(rules.ttl), Some(SaidBy::Ttl)),
+            },
         }
     }
 

@@ -298,6 +298,16 @@ fn kept<'a>(query: &'a [u8], rules: &'a Query) -> impl Iterator<Item = &'a [u8]>
         .filter(move |parameter| in_any_reading(parameter).any(|(name, _)| counts(name)))
 }
 
+/// The parameters of a target that are no part of its key, as they stand.
+pub fn left_out<'a>(
+    path_and_query: &'a [u8],
+    rules: &'a KeyRules,
+) -> impl Iterator<Item = &'a [u8]> {
+    let (_, query) = split_query(path_and_query);
+    let all = query.into_iter().flat_map(parameters);
+    all.filter(|parameter| !parameter.is_empty() && kept(parameter, &rules.query).next().is_none())
+}
+
 fn matches_decoded(patterns: &Patterns, name: &[u8]) -> bool {
     if memchr::memchr2(b'%', b'+', name).is_none() {
         return patterns.matches(name);

@@ -7,6 +7,7 @@ pub mod cookies;
 pub mod date;
 pub mod detail;
 pub mod etag;
+pub mod explain;
 pub mod field_block;
 pub mod fields;
 pub mod glob;
@@ -53,6 +54,7 @@ mod safe_rules;
 mod testing;
 
 pub use detail::Detail;
+pub use explain::{Account, Explanation, SaidBy, WindowBy};
 pub use field_block::FieldBlock;
 pub use fields::{Fields, FieldsBuf};
 pub use hop::end_to_end;

@@ -86,6 +86,31 @@ impl Lifetime {
         self.response_time.plus(used.max(kept))
     }
 
+    /// How long it is fresh in all, counted from when it was made.
+    pub const fn fresh_for(&self) -> Millis {
+        self.fresh_for
+    }
+
+    /// How old it was when it was received.
+    pub const fn initial_age(&self) -> Millis {
+        self.initial_age
+    }
+
+    /// For how long after it was fresh it may be used while it is refreshed (RFC 5861 §3).
+    pub const fn stale_while_revalidate(&self) -> Millis {
+        self.stale_while_revalidate
+    }
+
+    /// The same when the origin fails (RFC 5861 §4).
+    pub const fn stale_if_error(&self) -> Millis {
+        self.stale_if_error
+    }
+
+    /// Whether the origin has to confirm it before every use.
+    pub const fn must_be_validated(&self) -> bool {
+        self.has(MUST_VALIDATE)
+    }
+
     /// When the response was received.
     pub const fn response_time(&self) -> Time {
         self.response_time

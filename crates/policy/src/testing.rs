@@ -2,8 +2,9 @@
 
 use http::Method;
 
+use crate::explain::{Account, SaidBy, WindowBy};
 use crate::fields::{Fields, FieldsBuf};
-use crate::lifetime::Lifetime;
+use crate::lifetime::{HAS_VALIDATOR, Lifetime, MUST_VALIDATE};
 use crate::origin_view::OriginView;
 use crate::request::RequestFacts;
 use crate::response::ResponseFacts;
@@ -41,10 +42,51 @@ pub(crate) fn judge(
     let (request, response) = (fields(request), fields(response));
     let facts = get(&request, rules);
     let response = ResponseFacts::read(response.fields(), rules);
-    match storable(&facts, status, &response, RECEIVED, RECEIVED) {
+    let verdict = storable(&facts, status, &response, RECEIVED, RECEIVED);
+    check_account(&facts, status, &response, verdict);
+    match verdict {
         Storable::Yes(lifetime) => Ok(lifetime),
         Storable::No(reason) => Err(reason),
     }
+}
+
+/// Whatever is judged anywhere in these tests is explained as well, and as it was judged.
+fn check_account(
+    facts: &RequestFacts,
+    status: u16,
+    response: &ResponseFacts<'_>,
+    verdict: Storable,
+) {
+    let account = Account::of(facts, status, response, RECEIVED, RECEIVED);
+    assert_eq!(account.verdict, verdict, "{response:?}");
+    let Storable::Yes(lifetime) = verdict else {
+        return;
+    };
+    let by = account
+        .said_by
+        .expect("nothing is stored without a lifetime");
+    let own = matches!(by, SaidBy::ForcedTtl | SaidBy::StatusTtl | SaidBy::Ttl);
+    let left = account.fresh_for as i64 - if own { 0 } else { lifetime.initial_age as i64 };
+    assert_eq!(lifetime.ttl(RECEIVED), left, "{account:?} {response:?}");
+    let window = lifetime.stale_while_revalidate;
+    match account.window_by {
+        WindowBy::Response => assert_eq!(
+            Some(window),
+            response.said.directives.stale_while_revalidate
+        ),
+        WindowBy::Route => assert_eq!(window, response.rules.stale_while_revalidate),
+        WindowBy::Forbidden | WindowBy::Zero => assert_eq!(window, 0, "{account:?} {response:?}"),
+    }
+    assert_eq!(
+        account.must_validate,
+        lifetime.has(MUST_VALIDATE),
+        "{response:?}"
+    );
+    assert_eq!(
+        account.has_validator,
+        lifetime.has(HAS_VALIDATOR),
+        "{response:?}"
+    );
 }
 
 /// The tags and groups of a response.

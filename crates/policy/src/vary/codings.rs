@@ -84,8 +84,15 @@ impl Codings {
     /// Writes the field anew, so that what the origin is asked depends on nothing but this set.
     pub(super) fn write(self, request: &mut FieldsBuf) {
         request.remove(NAME);
+        if self.0 & Self::PRESENT != 0 {
+            request.push("Accept-Encoding", self.to_text());
+        }
+    }
+
+    /// The set as a field says it; nothing if there is no field.
+    pub(super) fn to_text(self) -> String {
         if self.0 & Self::PRESENT == 0 {
-            return;
+            return String::new();
         }
         let accepted = KNOWN.iter().enumerate();
         let mut list: Vec<&str> = accepted
@@ -97,7 +104,7 @@ impl Codings {
         } else if list.is_empty() {
             list.push("identity");
         }
-        request.push("Accept-Encoding", list.join(", "));
+        list.join(", ")
     }
 }
 

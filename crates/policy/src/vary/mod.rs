@@ -6,12 +6,12 @@ mod weighted;
 
 use smallvec::SmallVec;
 
-use crate::encoding::push_component;
+use crate::encoding::{push_component, take_component};
 use crate::fields::{Fields, FieldsBuf, split_list};
 use crate::origin_view::OriginView;
 use crate::rules::Rules;
 use crate::syntax::is_token;
-use crate::trust::Fate;
+use crate::trust::{Fate, is_rewritten};
 
 pub use codings::{Codings, CodingsSeen};
 
@@ -180,6 +180,41 @@ pub fn select(names: &VaryNames, request: &OriginView<'_>, out: &mut Selection) 
     }
 }
 
+/// What a selection says of each name, for people: empty where the request said nothing. `None` where it is
+/// nobody else's business, such as cookies, or cannot be told from the selection alone.
+pub fn told<'a>(names: &'a VaryNames, selection: &'a [u8]) -> Vec<(&'a str, Option<String>)> {
+    let (mut rest, accepted) = match selection.split_last_chunk::<2>() {
+        Some((rest, codings)) if names.has_codings() => (rest, Codings::from_bytes(*codings)),
+        _ => (selection, Codings::default()),
+    };
+    let mut is_plain = take_component(&mut rest) == Some(names.as_bytes());
+    let each = names.iter().map(|name| {
+        if name == codings::NAME {
+            return (name, Some(accepted.to_text()));
+        }
+        // These are written in other ways, and what comes behind them cannot be found.
+        is_plain &= name != "cookie" && !is_rewritten(name.as_bytes());
+        if !is_plain {
+            return (name, None);
+        }
+        let value = match rest.split_off_first() {
+            Some(0) => Some(&b""[..]),
+            Some(_) => take_component(&mut rest),
+            None => None,
+        };
+        is_plain = value.is_some();
+        let shown = value.filter(|_| !is_secret(name));
+        (name, shown.map(|value| value.escape_ascii().to_string()))
+    });
+    each.collect()
+}
+
+/// Whether what a field says is for the application alone.
+fn is_secret(name: &str) -> bool {
+    let words = ["auth", "token", "secret", "key", "session", "password"];
+    words.iter().any(|word| name.contains(word))
+}
+
 /// Whether what `asked` says selects what was stored for `stored`, both written for `names`, where
 /// codings count only as far as they are among the `telling` ones.
 pub fn is_selected(names: &VaryNames, stored: &[u8], asked: &[u8], telling: Codings) -> bool {
@@ -319,6 +354,57 @@ mod tests {
             assert_eq!(VaryNames::from_bytes(invalid.as_bytes()), None, "{invalid}");
         }
         assert_eq!(VaryNames::from_bytes(b"\xff"), None);
+    }
+
+    #[test]
+    fn what_a_selection_says_is_told_but_for_what_is_secret() {
+        let check = |vary: &str, request: &str, expected: &[(&str, Option<&str>)]| {
+            let (names, selection) = (names(vary), selection(vary, request));
+            let told = told(&names, &selection);
+            let told: Vec<_> = told
+                .iter()
+                .map(|(name, value)| (*name, value.as_deref()))
+                .collect();
+            assert_eq!(told, expected, "{vary} {request}");
+        };
+        check(
+            "Vary: x, Accept-Encoding",
+            "X: a, b\nAccept-Encoding: br, gzip",
+            &[("accept-encoding", Some("gzip, br")), ("x", Some("a, b"))],
+        );
+        check(
+            "Vary: Accept-Encoding",
+            "",
+            &[("accept-encoding", Some(""))],
+        );
+        check(
+            "Vary: Accept-Language, Origin",
+            "Accept-Language: de;q=0.5, en\nX: y",
+            &[("accept-language", Some("en,de,")), ("origin", Some(""))],
+        );
+        check(
+            "Vary: Authorization, X-Api-Key, A",
+            "A: 1\nAuthorization: s3cret\nX-API-Key: s3cret",
+            &[
+                ("a", Some("1")),
+                ("authorization", None),
+                ("x-api-key", None),
+            ],
+        );
+        check(
+            "Vary: A, Cookie, Origin",
+            "A: 1\nCookie: s=s3cret\nOrigin: x",
+            &[("a", Some("1")), ("cookie", None), ("origin", None)],
+        );
+        check(
+            "Vary: X-Forwarded-For, Z",
+            "Z: 1",
+            &[("x-forwarded-for", None), ("z", None)],
+        );
+        assert_eq!(
+            told(&names("Vary: a, b"), b"something else"),
+            [("a", None), ("b", None)]
+        );
     }
 
     #[test]

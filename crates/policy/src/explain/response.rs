@@ -1,0 +1,284 @@
+//! On whose word a response is kept, and for how long.
+
+use super::Explanation;
+use crate::freshness::{self, Arrived, Freshness};
+use crate::request::RequestFacts;
+use crate::response::ResponseFacts;
+use crate::storable::{Storable, storable};
+use crate::time::{Millis, Time};
+
+/// Who says how long a response is fresh: the first of these that says anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaidBy {
+    /// The route's `forced_ttl`.
+    ForcedTtl,
+    /// `s-maxage` of the response.
+    SMaxage,
+    /// `max-age` of the response.
+    MaxAge,
+    /// `Expires` of the response.
+    Expires,
+    /// The route's `status_ttl` for the status.
+    StatusTtl,
+    /// The route's `heuristic`, from the time since `Last-Modified`.
+    Heuristic,
+    /// The route's `ttl`.
+    Ttl,
+}
+
+impl SaidBy {
+    /// All of them, the one that counts most first.
+    pub const ALL: [Self; 7] = [
+        Self::ForcedTtl,
+        Self::SMaxage,
+        Self::MaxAge,
+        Self::Expires,
+        Self::StatusTtl,
+        Self::Heuristic,
+        Self::Ttl,
+    ];
+
+    /// What it is called where it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ForcedTtl => "forced_ttl",
+            Self::SMaxage => "s-maxage",
+            Self::MaxAge => "max-age",
+            Self::Expires => "Expires",
+            Self::StatusTtl => "status_ttl",
+            Self::Heuristic => "heuristic",
+            Self::Ttl => "ttl",
+        }
+    }
+
+    /// Why it is this one that counts, and what to change for another lifetime.
+    pub const fn explanation(self) -> Explanation {
+        match self {
+            Self::ForcedTtl => Explanation::of(
+                "the route's `forced_ttl` stands in the place of whatever the application says about how long",
+            )
+            .unless("change `forced_ttl` on the route, or leave it out for the application to say"),
+            Self::SMaxage => Explanation::of("the application says so in `s-maxage`, for caches that are shared")
+                .by("RFC 9111 §5.2.2.10")
+                .unless("have the application send another `s-maxage`"),
+            Self::MaxAge => Explanation::of("the application says so in `max-age`")
+                .by("RFC 9111 §5.2.2.1")
+                .unless(
+                    "have the application send another `max-age`, or an `s-maxage` that counts here and not in browsers",
+                ),
+            Self::Expires => {
+                Explanation::of("the application says so in `Expires`, counted from `Date`")
+                    .by("RFC 9111 §5.3")
+                    .unless("have the application send `Cache-Control: max-age=`, which counts before `Expires`")
+            }
+            Self::StatusTtl => Explanation::of(
+                "the application says nothing, and the route's `status_ttl` is for this status",
+            )
+            .unless("change `status_ttl` on the route, or have the application send `max-age`"),
+            Self::Heuristic => Explanation::of(
+                "the application says nothing, and the route's `heuristic` takes a part of the time since \
+                 `Last-Modified`",
+            )
+            .by("RFC 9111 §4.2.2")
+            .unless("have the application send `max-age`"),
+            Self::Ttl => Explanation::of("the application says nothing, so the route's `ttl` counts")
+                .by("RFC 9111 §4.2.2")
+                .unless("have the application send `max-age`, or give the route another `ttl`"),
+        }
+    }
+}
+
+/// Who says how long a response may be served stale, while it is refreshed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowBy {
+    /// `stale-while-revalidate` of the response (RFC 5861 §3).
+    Response,
+    /// The route's `stale_while_revalidate`.
+    Route,
+    /// `must-revalidate`, `proxy-revalidate` or `s-maxage`, which forbid it (RFC 9111 §4.2.4).
+    Forbidden,
+    /// An explicit lifetime of zero: the application does not want it used unasked.
+    Zero,
+}
+
+/// All there is to say of a response that is to be stored, or was: not only the verdict, but what it comes
+/// from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Whether it may be stored.
+    pub verdict: Storable,
+    /// Who says how long it is fresh. `None` if nobody does, and the status is not one to guess about.
+    pub said_by: Option<SaidBy>,
+    /// How long they say.
+    pub fresh_for: Millis,
+    /// They speak in a targeted field (RFC 9213), so that `Cache-Control` and `Expires` do not count.
+    pub is_targeted: bool,
+    /// Who says how long it may be served stale while it is refreshed.
+    pub window_by: WindowBy,
+    /// It must be confirmed before every use (`no-cache`).
+    pub must_validate: bool,
+    /// There is something to ask the origin with whether it is still good.
+    pub has_validator: bool,
+}
+
+impl Account {
+    /// Of the response to a request, as the origin sent it, or as it was stored.
+    pub fn of(
+        request: &RequestFacts,
+        status: u16,
+        response: &ResponseFacts<'_>,
+        request_time: Time,
+        response_time: Time,
+    ) -> Self {
+        let arrived = Arrived::new(response, status, request_time, response_time);
+        let (freshness, said_by) = arrived.decided();
+        let directives = &response.said.directives;
+        let windows = freshness::windows(directives, freshness, response.rules);
+        Self {
+            verdict: storable(request, status, response, request_time, response_time),
+            said_by,
+            fresh_for: match freshness {
+                Freshness::Explicit(span)
+                | Freshness::Heuristic(span)
+                | Freshness::Operator(span) => span,
+                Freshness::Unknown => 0,
+            },
+            is_targeted: response.is_targeted,
+            window_by: if freshness::is_never_stale(directives) {
+                WindowBy::Forbidden
+            } else if directives.stale_while_revalidate.is_some() {
+                WindowBy::Response
+            } else if windows.operators || response.rules.stale_while_revalidate == 0 {
+                WindowBy::Route
+            } else {
+                WindowBy::Zero
+            },
+            must_validate: response.rules.forced_ttl.is_none() && arrived.must_validate(),
+            has_validator: response.has_validator(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Rules;
+    use crate::testing::{RECEIVED, fields, get};
+
+    fn account(rules: &Rules, status: u16, response: &str) -> Account {
+        let (request, response) = (fields(""), fields(response));
+        let facts = get(&request, rules);
+        let read = ResponseFacts::read(response.fields(), rules);
+        Account::of(&facts, status, &read, RECEIVED, RECEIVED)
+    }
+
+    #[test]
+    fn it_is_said_on_whose_word_a_response_is_fresh() {
+        let plain = Rules::default();
+        let heuristic = Rules {
+            heuristic: Some(10),
+            ..Rules::default()
+        };
+        let by_status = Rules {
+            status_ttl: vec![(404, 300)],
+            ..Rules::default()
+        };
+        let forced = Rules {
+            forced_ttl: Some(7_000),
+            ..Rules::default()
+        };
+        let modified = "Last-Modified: Sun, 06 Nov 1994 07:09:37 GMT";
+        for (rules, status, response, said_by, fresh_for) in [
+            (&plain, 200, "", Some(SaidBy::Ttl), 1_000),
+            (&plain, 404, "", Some(SaidBy::Ttl), 1_000),
+            (&plain, 500, "", None, 0),
+            (
+                &plain,
+                500,
+                "Cache-Control: max-age=5",
+                Some(SaidBy::MaxAge),
+                5_000,
+            ),
+            (
+                &plain,
+                200,
+                "Cache-Control: max-age=5, s-maxage=6",
+                Some(SaidBy::SMaxage),
+                6_000,
+            ),
+            (
+                &plain,
+                200,
+                "Cache-Control: max-age=5\nExpires: 0",
+                Some(SaidBy::MaxAge),
+                5_000,
+            ),
+            (
+                &plain,
+                200,
+                "Expires: Sun, 06 Nov 1994 08:50:37 GMT",
+                Some(SaidBy::Expires),
+                60_000,
+            ),
+            (&plain, 200, "Expires: 0", Some(SaidBy::Expires), 0),
+            (&plain, 200, modified, Some(SaidBy::Ttl), 1_000),
+            (&heuristic, 200, modified, Some(SaidBy::Heuristic), 600_000),
+            (&heuristic, 200, "", Some(SaidBy::Ttl), 1_000),
+            (&by_status, 404, "", Some(SaidBy::StatusTtl), 300),
+            (&by_status, 404, "Expires: 0", Some(SaidBy::Expires), 0),
+            (
+                &forced,
+                200,
+                "Cache-Control: max-age=5",
+                Some(SaidBy::ForcedTtl),
+                7_000,
+            ),
+            (&forced, 500, "", None, 0),
+        ] {
+            let told = account(rules, status, response);
+            assert_eq!(
+                (told.said_by, told.fresh_for),
+                (said_by, fresh_for),
+                "{status} {response}"
+            );
+            assert!(!told.is_targeted);
+        }
+        let targeted = account(
+            &plain,
+            200,
+            "CDN-Cache-Control: max-age=9\nCache-Control: no-store",
+        );
+        assert_eq!(
+            (targeted.said_by, targeted.is_targeted),
+            (Some(SaidBy::MaxAge), true)
+        );
+    }
+
+    #[test]
+    fn it_is_said_on_whose_word_a_response_may_be_served_stale() {
+        for (response, expected) in [
+            ("", WindowBy::Route),
+            ("Cache-Control: max-age=5", WindowBy::Route),
+            (
+                "Cache-Control: max-age=5, stale-while-revalidate=9",
+                WindowBy::Response,
+            ),
+            (
+                "Cache-Control: max-age=0, stale-while-revalidate=9",
+                WindowBy::Response,
+            ),
+            ("Cache-Control: max-age=0", WindowBy::Zero),
+            (
+                "Cache-Control: s-maxage=5, stale-while-revalidate=9",
+                WindowBy::Forbidden,
+            ),
+            (
+                "Cache-Control: max-age=5, must-revalidate",
+                WindowBy::Forbidden,
+            ),
+        ] {
+            let told = account(&Rules::default(), 200, &format!("{response}\nETag: \"a\""));
+            assert_eq!(told.window_by, expected, "{response}");
+        }
+    }
+}
