@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::interface::Interface;
 use crate::problem::Problem;
-use crate::{access, configuration, dashboard, entries, health, live, metrics, purges, stats, top};
+use crate::{access, configuration, dashboard, entries, explain, health, live, metrics, purges, stats, top};
 
 /// The longest body of a request.
 const LARGEST_BODY: usize = 256 * 1024;
@@ -28,6 +28,7 @@ pub(crate) fn router(interface: &Arc<Interface>) -> Router {
         .route("/v1/errors", get(top::errors))
         .route("/v1/entries", get(entries::entries))
         .route("/v1/stream", get(live::stream))
+        .route("/v1/explain", get(explain::look).post(explain::ask))
         .route("/v1/drain", post(drain))
         .route("/v1/config", get(configuration::in_force))
         .route("/v1/reload", post(configuration::reload))

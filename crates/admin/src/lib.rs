@@ -8,6 +8,7 @@ mod api;
 mod configuration;
 mod dashboard;
 mod entries;
+mod explain;
 mod exposition;
 mod health;
 mod interface;

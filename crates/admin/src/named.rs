@@ -16,6 +16,25 @@ pub(crate) fn url(
     Ok(scope_of_url(at.scheme, &at.host, &at.target))
 }
 
+/// Where a url leads, for a request to it.
+pub(crate) struct Address {
+    pub(crate) is_secure: bool,
+    pub(crate) host: String,
+    /// Path and query.
+    pub(crate) target: String,
+}
+
+/// Reads a url for a request to it.
+pub(crate) fn address(url: &str) -> Result<Address, Problem> {
+    let at = read(url).map_err(of_field("url"))?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Address {
+        is_secure: at.scheme == Scheme::Https,
+        host: text(at.host),
+        target: text(at.target),
+    })
+}
+
 /// All urls that begin like this one.
 pub(crate) fn prefix(name: &str) -> Result<Scope, Problem> {
     let at = read(name).map_err(of_field("prefix"))?;
@@ -120,7 +139,7 @@ fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str
 }
 
 /// What is repeated to whoever sent it: the beginning of it.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     const LONGEST: usize = 100;
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -115,7 +115,7 @@ impl Engine {
     }
 
     /// What [`Engine::serve`] says by now.
-    fn look_once_more(&self, incoming: &Incoming) -> Served {
+    pub(crate) fn look_once_more(&self, incoming: &Incoming) -> Served {
         self.serve(&incoming.as_request(), self.clock.now())
     }
 
@@ -227,7 +227,7 @@ impl Engine {
 
     /// What is stored under a key answers everyone who shares it: the origin is told no more of the
     /// target than the key says.
-    fn tell_what_is_keyed(&self, route: usize, incoming: &mut Incoming) {
+    pub(crate) fn tell_what_is_keyed(&self, route: usize, incoming: &mut Incoming) {
         if let Some(target) = kept_target(&incoming.target, &self.rules(route).key) {
             incoming.target = target.into();
         }

@@ -36,7 +36,9 @@ impl Engine {
             Behind::Ask(claimed) => claimed,
             found @ Behind::Found(..) => return found,
         };
-        match self.application_page(leader.key(), fetch).await {
+        let asked = (&fetch.incoming.host[..], &fetch.incoming.target[..]);
+        let page = self.application_page(leader.key(), fetch.route, &fetch.facts, asked);
+        match page.await {
             Some(hit) => {
                 // It is not written behind memory, where the next process finds it as this one
                 // has: the claim is given back.

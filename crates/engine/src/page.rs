@@ -1,28 +1,29 @@
 //! Pages that an application itself keeps behind memory, for nginx to find them there.
 
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{FieldsBuf, Reuse, reuse};
+use microcache_policy::{FieldsBuf, RequestFacts, Reuse, reuse};
 use microcache_store::{Hit, Memory, Stored};
 
 use crate::body::Body;
 use crate::keep::{Keepable, complete, judge};
-use crate::lead::Fetch;
 use crate::origin::OriginResponse;
 use crate::serve::Engine;
 
 impl Engine {
     /// The page that the application keeps for this request, as if the origin had just sent it
     /// without a word on caching: it is for everyone and lives as long as the route says.
-    pub(crate) async fn application_page(&self, key: &[u8], fetch: &Fetch) -> Option<Hit> {
-        let incoming = &fetch.incoming;
-        let page = self
-            .cache
-            .application_page(&incoming.host, &incoming.target)
-            .await?;
+    pub(crate) async fn application_page(
+        &self,
+        key: &[u8],
+        route: usize,
+        facts: &RequestFacts,
+        (host, target): (&[u8], &[u8]),
+    ) -> Option<Hit> {
+        let page = self.cache.application_page(host, target).await?;
         let now = self.clock.now();
         let mut fields = FieldsBuf::new();
         fields.push("Content-Type", page.content_type);
-        let route = &self.routes[fetch.route];
+        let route = &self.routes[route];
         complete(&mut fields, &route.rules, now);
         let response = OriginResponse {
             status: 200,
@@ -33,9 +34,9 @@ impl Engine {
         };
         let Keepable {
             fields, lifetime, ..
-        } = judge(self, route, key, &fetch.facts, &response, now, now).ok()?;
+        } = judge(self, route, key, facts, &response, now, now).ok()?;
         // Who reloads wants the origin's word, and so does a route that keeps nothing.
-        if reuse(&lifetime, &fetch.facts, now) != Reuse::Fresh {
+        if reuse(&lifetime, facts, now) != Reuse::Fresh {
             return None;
         }
         Some(Memory::hold(Stored::new(

@@ -231,13 +231,10 @@ impl Engine {
         };
 
         // 1. Is it a request for the cache at all?
-        if route.pass || found.bypass {
-            return pass(Forward::Bypass, None);
-        }
-        let together = match facts.handling() {
-            Handling::Pass(why) => return pass(forward(why), Some(why.detail())),
-            Handling::Credentialed => false,
-            Handling::Cache => true,
+        let together = match way_of(route, found.bypass, &facts) {
+            Way::Pass(forward, detail) => return pass(forward, detail),
+            Way::Alone => false,
+            Way::Together => true,
         };
 
         // 2. The key, and what is known about it.
@@ -247,26 +244,19 @@ impl Engine {
 
         // 3. May the stored response be used?
         let (known, forward) = match known {
-            Known::Response(hit) => match reuse(&hit.lifetime, &facts, now) {
-                Reuse::Fresh => {
+            Known::Response(hit) => match self.use_of(&hit, &key, &view, &facts, now) {
+                Use::Fresh => {
                     return Served::Now(answer(hit, request, &facts, now, Outcome::Hit));
                 }
-                Reuse::Stale => {
+                Use::Stale => {
                     return self.serve_stale(hit, &key, found.route, request, &facts, now);
                 }
-                Reuse::Revalidate(Why::Expired) if self.awaits_refresh(&hit, &key, &view, now) => {
-                    return self.serve_stale(hit, &key, found.route, request, &facts, now);
-                }
-                Reuse::Revalidate(Why::Expired | Why::NoCache) => {
-                    (Known::Response(hit), Forward::Stale)
-                }
-                Reuse::Revalidate(Why::MaxAge | Why::MinFresh | Why::Reload)
-                | Reuse::NotShareable => (Known::Response(hit), Forward::Request),
+                Use::None(forward) => (Known::Response(hit), forward),
             },
-            Known::Key(object) if !object.variants().is_empty() => {
-                (Known::Key(object), Forward::VaryMiss)
+            known => {
+                let forward = nothing_selected(&known);
+                (known, forward)
             }
-            known => (known, Forward::UriMiss),
         };
 
         let look = Look {
@@ -293,13 +283,7 @@ impl Engine {
             key, view, facts, ..
         } = *look;
         let selection = known.selection(view);
-        let alone = if !together {
-            Some(Detail::Credentials)
-        } else if !self.routes[look.route].collapse {
-            Some(Detail::CollapseOff)
-        } else {
-            self.why_alone(key, &known, &selection, now)
-        };
+        let alone = self.why_alone(look, &known, &selection, together, now);
         if alone.is_none()
             && !matches!(known, Known::Response(_))
             && let Some(response) = self.answer_without_waiting(look, now)
@@ -329,6 +313,29 @@ impl Engine {
             };
             Question::Together(Together { why, wanted })
         })
+    }
+
+    /// Whether a stored response that a request selects may be its answer.
+    #[inline]
+    pub(crate) fn use_of(
+        &self,
+        hit: &Hit,
+        key: &[u8],
+        view: &OriginView<'_>,
+        facts: &RequestFacts,
+        now: Time,
+    ) -> Use {
+        match reuse(&hit.lifetime, facts, now) {
+            Reuse::Fresh => Use::Fresh,
+            Reuse::Stale => Use::Stale,
+            Reuse::Revalidate(Why::Expired) if self.awaits_refresh(hit, key, view, now) => {
+                Use::Stale
+            }
+            Reuse::Revalidate(Why::Expired | Why::NoCache) => Use::None(Forward::Stale),
+            Reuse::Revalidate(Why::MaxAge | Why::MinFresh | Why::Reload) | Reuse::NotShareable => {
+                Use::None(Forward::Request)
+            }
+        }
     }
 
     /// Whether a copy beyond its stale window is still good because its refresh is under way.
@@ -368,9 +375,20 @@ impl Engine {
     }
 
     /// Why a request should not wait for somebody else's fetch of the same.
-    fn why_alone(&self, key: &[u8], known: &Known, selection: &[u8], now: Time) -> Option<Detail> {
+    pub(crate) fn why_alone(
+        &self,
+        look: &Look<'_>,
+        known: &Known,
+        selection: &[u8],
+        together: bool,
+        now: Time,
+    ) -> Option<Detail> {
         let nothing_fits = !matches!(known, Known::Response(_));
-        if nothing_fits && self.cache.is_too_large(key, selection, now) {
+        if !together {
+            Some(Detail::Credentials)
+        } else if !self.routes[look.route].collapse {
+            Some(Detail::CollapseOff)
+        } else if nothing_fits && self.cache.is_too_large(look.key, selection, now) {
             Some(Detail::TooLarge)
         } else if known.is_uncacheable(selection, now) {
             Some(Detail::HitForMiss)
@@ -405,8 +423,49 @@ impl Engine {
     }
 }
 
+/// What the cache has to do with a request, before anything is looked up.
+pub(crate) enum Way {
+    /// Nothing: it goes straight to the origin.
+    Pass(Forward, Option<Detail>),
+    /// It is looked up, and shares no fetch with others.
+    Alone,
+    /// It is looked up, and asks the origin together with everyone who wants the same.
+    Together,
+}
+
+/// The way of a request with these facts.
+#[inline]
+pub(crate) fn way_of(route: &Route, bypass: bool, facts: &RequestFacts) -> Way {
+    if route.pass || bypass {
+        return Way::Pass(Forward::Bypass, None);
+    }
+    match facts.handling() {
+        Handling::Pass(why) => Way::Pass(forward(why), Some(why.detail())),
+        Handling::Credentialed => Way::Alone,
+        Handling::Cache => Way::Together,
+    }
+}
+
+/// What a stored response is good for.
+pub(crate) enum Use {
+    /// It is the answer.
+    Fresh,
+    /// The same, and should be renewed.
+    Stale,
+    /// It is not, and for this reason the origin is asked.
+    None(Forward),
+}
+
+/// Why the origin is asked where a request selects nothing.
+pub(crate) fn nothing_selected(known: &Known) -> Forward {
+    match known {
+        Known::Key(object) if !object.variants().is_empty() => Forward::VaryMiss,
+        _ => Forward::UriMiss,
+    }
+}
+
 /// What a request asks for on a route with these rules.
-fn facts_of(request: &Request<'_>, rules: &Rules) -> RequestFacts {
+pub(crate) fn facts_of(request: &Request<'_>, rules: &Rules) -> RequestFacts {
     let facts = RequestFacts::read(request.method, request.fields, request.has_body, rules);
     if request.upgrade {
         facts.upgrading()
@@ -431,7 +490,7 @@ pub(crate) fn key_of(request: &Request<'_>, rules: &Rules) -> KeyBuf {
 
 /// A request on its way through [`Engine::serve`], and what was read of it.
 pub(crate) struct Look<'a> {
-    route: usize,
+    pub(crate) route: usize,
     pub(crate) key: &'a [u8],
     pub(crate) request: &'a Request<'a>,
     pub(crate) view: &'a OriginView<'a>,

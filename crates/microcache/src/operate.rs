@@ -1,6 +1,7 @@
 //! What an operator asks of a running server: sent to its interface, and shown.
 
 pub(crate) mod client;
+mod explained;
 pub(crate) mod shown;
 
 use std::process::ExitCode;
@@ -24,16 +25,25 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
         Errand::Purge(body) => client.post("/v1/purges", body),
         Errand::Stats => client.get("/v1/stats", &[]),
         Errand::Entries(parameters) => client.get("/v1/entries", parameters),
+        Errand::Explain(body) => client.post("/v1/explain", body),
         Errand::Drain => client.post("/v1/drain", &Value::Null),
         Errand::Reload => client.post("/v1/reload", &Value::Null),
         Errand::Upgrade => client.post("/v1/upgrade", &Value::Null),
     });
+    let ends = answer
+        .as_ref()
+        .ok()
+        .map_or(ExitCode::SUCCESS, |answer| match &operate.errand {
+            Errand::Explain(_) => explained::ends(answer),
+            _ => ExitCode::SUCCESS,
+        });
     match answer {
         Ok(answer) if operate.json => print(&format!("{answer}\n")),
         Ok(answer) => print(&match &operate.errand {
             Errand::Purge(_) => shown::purges(&answer, &hits(operate, &answer)),
             Errand::Stats => shown::stats(&answer),
             Errand::Entries(_) => shown::entries(&answer),
+            Errand::Explain(_) => explained::text(&answer),
             Errand::Drain => "it finishes what is under way and ends\n".to_owned(),
             Errand::Reload => shown::reloaded(&answer),
             Errand::Upgrade => format!("process {} serves in its place\n", answer["pid"]),
@@ -47,7 +57,7 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    ExitCode::SUCCESS
+    ends
 }
 
 /// How many entries in memory each of these purges has hit, as far as the server can say so soon.

@@ -263,6 +263,40 @@ mod tests {
     }
 
     #[test]
+    fn the_names_of_personal_cookies_are_told_and_never_a_value() {
+        let check = |rules: &Rules, request: &str, expected: &[Option<&str>]| {
+            let request = fields(request);
+            let told = personal(request.fields(), rules);
+            let told: Vec<_> = told
+                .into_iter()
+                .map(|name| name.map(|name| String::from_utf8_lossy(name).into_owned()))
+                .collect();
+            let told: Vec<_> = told.iter().map(Option::as_deref).collect();
+            assert_eq!(told, expected, "{request:?}");
+        };
+        let plain = Rules::default();
+        check(&plain, "", &[]);
+        check(&plain, "Cookie: _ga=1", &[]);
+        check(
+            &plain,
+            "Cookie: _ga=1; a=2; b=3\nCookie: c=4",
+            &[Some("a"), Some("b"), Some("c")],
+        );
+        check(&plain, "Cookie: secret", &[None]);
+        check(&plain, "Cookie: =secret", &[None]);
+        check(&plain, "Cookie: a b=secret", &[None]);
+        check(&plain, "Cookie: _ga=\"1; x=secret\"", &[Some("x")]);
+        check(&plain, "Cookie: _ga=1 secret", &[Some("_ga")]);
+        let keyed = keyed_and_ignored("lang", "theme");
+        check(&keyed, "Cookie: lang=1; theme=2; a=3", &[Some("a")]);
+        check(
+            &keyed,
+            "Cookie: Lang=1; theme=2",
+            &[Some("Lang"), Some("theme")],
+        );
+    }
+
+    #[test]
     fn a_cookie_counts_if_some_program_sees_it() {
         let rules = Rules::default();
         for harmless in [

@@ -408,6 +408,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_out_of_a_key_and_what_is_kept_are_the_whole_query() {
+        let except = Query::Except(Patterns::from_iter(["utm_*"]));
+        let only = Query::Only(Patterns::from_iter(["page"]));
+        for (query, target, expected) in [
+            (Query::All, "/?utm_a=1", vec![]),
+            (except.clone(), "/", vec![]),
+            (except.clone(), "/?", vec![]),
+            (
+                except.clone(),
+                "/?utm_a=1&b=2&&utm%5Fc",
+                vec!["utm_a=1", "utm%5Fc"],
+            ),
+            (except, "/?utm_a=1;b=2", vec![]),
+            (only, "/?page=1&b&c=2", vec!["b", "c=2"]),
+        ] {
+            let rules = KeyRules {
+                query,
+                ..KeyRules::default()
+            };
+            let told: Vec<_> = left_out(target.as_bytes(), &rules)
+                .map(|one| String::from_utf8_lossy(one).into_owned())
+                .collect();
+            assert_eq!(told, expected, "{target}");
+            let kept = kept_target(target.as_bytes(), &rules);
+            let kept = kept.unwrap_or_else(|| target.as_bytes().to_vec());
+            assert!(left_out(&kept, &rules).next().is_none(), "{target}");
+        }
+    }
+
+    #[test]
     fn a_key_written_in_one_go_is_the_same_key() {
         for length in [0, 1, 100, 200, 235, 236, 237, 238, 239, 240, 241, 242, 300] {
             let path = "p".repeat(length);

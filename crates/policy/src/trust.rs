@@ -63,6 +63,15 @@ pub(crate) fn believed<'a>(
     })
 }
 
+/// The names of those lines, for people.
+pub fn keyed_by<'a>(
+    fields: Fields<'a>,
+    vouched: bool,
+    rules: &'a RequestRules,
+) -> impl Iterator<Item = &'a [u8]> {
+    believed(fields, vouched, rules).map(|(name, _)| name)
+}
+
 /// Whether a client could use this field to make the origin see another url, method, host or peer
 /// than the cache does, or another user, and so poison what is stored for everyone. From any but a
 /// trusted peer it is overwritten or removed.

@@ -13,6 +13,7 @@ use crate::handover::admin_label;
 use crate::in_force::{InForce, Life};
 use crate::reload::{Asked, NotReloaded, Reloaded};
 use crate::room::Taken;
+use crate::session::explaining::{self, Imagined, Outlook, Refused};
 use crate::upgrade::NotUpgraded;
 use crate::upstream::GroupSnapshot;
 
@@ -48,6 +49,12 @@ impl Handle {
     /// What it was told to do, last.
     pub fn config(&self) -> Arc<Config> {
         self.in_force().config
+    }
+
+    /// What would become of a request that nobody has sent. With `ask`, the origin is asked, and what it says
+    /// is stored if it would be.
+    pub async fn explain(&self, imagined: &Imagined, ask: bool) -> Result<Outlook, Refused> {
+        explaining::explain(self.in_force().shared, imagined, ask).await
     }
 
     /// How the upstream groups do.

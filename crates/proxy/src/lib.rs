@@ -34,5 +34,6 @@ pub use notices::{Kind, Notices};
 pub use reload::{NotReloaded, Reloaded, Stage};
 pub use room::Taken;
 pub use server::{Server, ServerError, Started, Summary};
+pub use session::explaining::{Fetched, Imagined, Outlook, Read, Refused};
 pub use session::{FinalResponse, Finished};
 pub use upgrade::NotUpgraded;

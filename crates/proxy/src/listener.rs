@@ -19,7 +19,7 @@ use crate::session::Session;
 use crate::shared::Shared;
 
 /// How clients reach these listeners.
-const SCHEME: Scheme = Scheme::Http;
+pub(crate) const SCHEME: Scheme = Scheme::Http;
 /// Connections the kernel holds for us before we take them.
 const BACKLOG: i32 = 4096;
 /// How long to wait when the machine has no file descriptor left for a connection: those that were

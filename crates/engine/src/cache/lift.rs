@@ -124,6 +124,16 @@ impl Cache {
         Some(self.found(key, found)).filter(|found| !found.is_purged)
     }
 
+    /// The same where other processes may have put something.
+    pub(crate) async fn copy_in_shared_tiers(
+        &self,
+        key: &[u8],
+        request: &OriginView<'_>,
+    ) -> Option<FoundBehind> {
+        let found = self.tiers.look_shared(key, request).await?;
+        Some(self.found(key, found)).filter(|found| !found.is_purged)
+    }
+
     /// Whose turn it is to renew what was found.
     pub(crate) async fn turn_to_renew(&self, found: &FoundBehind) -> Turn {
         self.tiers.turn_to_renew(&found.found).await

@@ -37,7 +37,8 @@ impl Known {
         }
     }
 
-    fn object(&self) -> Option<&Object> {
+    /// What else is known of it.
+    pub(crate) fn object(&self) -> Option<&Object> {
         match self {
             Self::Nothing => None,
             Self::Key(object) => Some(object),

@@ -1,4 +1,4 @@
-//! `microcache purge`, `stats`, `entries`, `top`, `drain`, `reload` and `upgrade`: what is on their command lines.
+//! `microcache purge`, `stats`, `entries`, `explain`, `top`, `drain`, `reload` and `upgrade`: what is on their command lines.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -32,12 +32,16 @@ pub(crate) enum Errand {
     Stats,
     /// The parameters of the request.
     Entries(Vec<(&'static str, String)>),
+    /// The body of the request.
+    Explain(Value),
     Drain,
     Reload,
     Upgrade,
 }
 
-pub(super) const NAMES: [&str; 6] = ["purge", "stats", "entries", "drain", "reload", "upgrade"];
+pub(super) const NAMES: [&str; 7] = [
+    "purge", "stats", "entries", "explain", "drain", "reload", "upgrade",
+];
 
 /// What is shown on a terminal for as long as somebody looks.
 pub(super) const TOP: &str = "top";
@@ -126,7 +130,29 @@ const LISTED: [Parameter; 7] = [
     },
 ];
 
-pub(super) fn commands() -> [Command; 7] {
+/// What can be said of a request that is asked about.
+const REQUESTED: [Parameter; 3] = [
+    Parameter {
+        name: "headers",
+        flag: "header",
+        value: "'NAME: VALUE'",
+        help: "A header of the request (-H); as many as there are",
+    },
+    Parameter {
+        name: "method",
+        flag: "method",
+        value: "METHOD",
+        help: "Its method [GET]",
+    },
+    Parameter {
+        name: "from",
+        flag: "from",
+        value: "ADDRESS",
+        help: "The address of the client [127.0.0.1]",
+    },
+];
+
+pub(super) fn commands() -> [Command; 8] {
     let purge = command(
         "purge",
         "Have a running server forget what is named, or take it for stale",
@@ -160,6 +186,24 @@ pub(super) fn commands() -> [Command; 7] {
     let entries = entries
         .arg(Arg::new("URL").num_args(0..=1))
         .args(parameters().map(|one| argument(one, ArgAction::Set)));
+    let explain = command(
+        "explain",
+        "Why a request is, or is not, answered from the cache, and what to change",
+        "microcache explain [FLAGS] URL",
+        REQUESTED.iter(),
+        &[("--fetch", "Ask the application too, as for a visitor")],
+    );
+    let explain = explain
+        .arg(Arg::new("URL").num_args(0..=1))
+        .args(REQUESTED.iter().map(|one| {
+            let argument = argument(one, ArgAction::Append);
+            if one.name == "headers" {
+                argument.short('H')
+            } else {
+                argument
+            }
+        }))
+        .arg(switch("fetch"));
     let drain = command(
         "drain",
         "Have a running server finish what is under way and end",
@@ -188,8 +232,12 @@ pub(super) fn commands() -> [Command; 7] {
         [].iter(),
         &[],
     );
-    [purge, stats, entries, drain, reload, upgrade, top]
+    [purge, stats, entries, explain, drain, reload, upgrade, top]
 }
+
+/// How `explain` ends where the server has answered.
+const EXPLAIN_ENDS: &str = "\nDone is: the request is, or will be, answered from the cache. It ends with 3 if not, and with 4 if only the \
+    application could say\n(--fetch asks it).";
 
 /// A command with the flags that all of these have.
 fn command<'a>(
@@ -221,6 +269,9 @@ fn command<'a>(
         line("--json", "Print the answer as it comes");
     }
     help.push_str("\nEnds with 0 if it was done, 1 if the server cannot be reached or failed, 2 if it refused.");
+    if name == "explain" {
+        help.push_str(EXPLAIN_ENDS);
+    }
     let command = Command::new(name)
         .about(about)
         .help_template("{about}\n\n{before-help}\n")
@@ -249,6 +300,7 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Operate, Message>
     let errand = match name {
         "purge" => purge(matches)?,
         "entries" => Errand::Entries(parameters(matches)),
+        "explain" => explain(matches)?,
         "drain" => Errand::Drain,
         "reload" => Errand::Reload,
         "upgrade" => Errand::Upgrade,
@@ -300,6 +352,24 @@ fn purge(matches: &ArgMatches) -> Result<Errand, Message> {
         body.insert("soft".to_owned(), json!(true));
     }
     Ok(Errand::Purge(body.into()))
+}
+
+fn explain(matches: &ArgMatches) -> Result<Errand, Message> {
+    let Some(url) = texts(matches, "URL").into_iter().next() else {
+        return Err(wrong(
+            "explain which url? Type: microcache explain http://localhost:8080/page",
+        ));
+    };
+    let mut body = Map::new();
+    body.insert("url".to_owned(), json!(url));
+    body.insert("headers".to_owned(), json!(texts(matches, "headers")));
+    for name in ["method", "from"] {
+        if let Some(said) = texts(matches, name).pop() {
+            body.insert(name.to_owned(), json!(said));
+        }
+    }
+    body.insert("fetch".to_owned(), json!(matches.get_flag("fetch")));
+    Ok(Errand::Explain(body.into()))
 }
 
 fn parameters(matches: &ArgMatches) -> Vec<(&'static str, String)> {

@@ -7,6 +7,7 @@ mod chaos;
 mod collapse;
 mod connections;
 mod dashboard;
+mod explain;
 mod figures;
 mod log;
 mod log_access;

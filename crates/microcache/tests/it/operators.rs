@@ -44,9 +44,14 @@ impl Operator {
         serde_json::from_str(&response.text()).expect("JSON")
     }
 
-    fn purge(&self, named: &Value) {
-        let response = self.ask("POST", "/v1/purges", Some(&named.to_string()));
-        assert_eq!(response.status, 200, "{named}: {}", response.text());
+    pub(crate) fn post(&self, target: &str, body: &Value) -> Value {
+        let response = self.ask("POST", target, Some(&body.to_string()));
+        assert_eq!(response.status, 200, "{body}: {}", response.text());
+        serde_json::from_str(&response.text()).expect("JSON")
+    }
+
+    pub(crate) fn purge(&self, named: &Value) {
+        self.post("/v1/purges", named);
     }
 }
 
@@ -325,6 +330,8 @@ fn with_a_secret_nothing_is_told_to_those_who_do_not_carry_it() {
             ("GET", "/v1/purges", None),
             ("GET", "/v1/stats", None),
             ("GET", "/v1/entries", None),
+            ("GET", "/v1/explain?url=http://a/", None),
+            ("POST", "/v1/explain", Some(body)),
             ("GET", "/metrics", None),
             ("POST", "/v1/drain", None),
         ] {
@@ -343,7 +350,7 @@ fn with_a_secret_nothing_is_told_to_those_who_do_not_carry_it() {
     }
     proxy.get("/").assert_hit();
     let operator = as_one_with(Some(secret));
-    assert_eq!(operator.get("/v1/stats")["admin"]["refused"], 24);
+    assert_eq!(operator.get("/v1/stats")["admin"]["refused"], 32);
     operator.purge(&json!({"everything": true}));
     proxy.get("/").assert_is(200, "2");
     std::fs::remove_file(&file).expect("removed");
@@ -539,8 +546,13 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     for (path, methods) in paths.iter().filter(|(path, _)| !is_apart(path)) {
         for (method, operation) in methods.as_object().expect("methods") {
             let all = json!({"url": url("/"), "prefix": url("/x"), "glob": url("/*x"), "host": "a", "tag": "b", "everything": true});
-            let body = (method == "post").then(|| all.to_string());
-            let response = operator.ask(&method.to_uppercase(), path, body.as_deref());
+            let page = json!({"url": url("/"), "method": "HEAD", "headers": ["Cookie: a=b"], "from": "::1", "fetch": true});
+            let (target, body) = match path.as_str() {
+                "/v1/explain" => (format!("{path}?url={}&method=GET", url("/")), page),
+                _ => (path.clone(), all),
+            };
+            let body = (method == "post").then(|| body.to_string());
+            let response = operator.ask(&method.to_uppercase(), &target, body.as_deref());
             assert!(response.status < 300, "{method} {path}: {response:?}");
             check_described(&description, operation, &response);
             asked += 1;
@@ -586,7 +598,7 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     check_described(&description, &paths["/v1/reload"]["post"], &refused);
     let drained = operator.ask("POST", "/v1/drain", None);
     check_described(&description, &paths["/v1/drain"]["post"], &drained);
-    assert_eq!(asked, 13);
+    assert_eq!(asked, 15);
     drop(proxy);
     std::fs::remove_dir_all(&directory).expect("removed");
 }

@@ -17,6 +17,11 @@ impl Cidr {
         bits(address) & self.mask == self.network
     }
 
+    /// The first address of the block.
+    pub(crate) fn first(&self) -> IpAddr {
+        IpAddr::from(Ipv6Addr::from(self.network)).to_canonical()
+    }
+
     /// Whether it is all of IPv4, if not more.
     pub(super) fn is_everyone(&self) -> bool {
         self.contains(Ipv4Addr::UNSPECIFIED.into()) && self.contains(Ipv4Addr::BROADCAST.into())

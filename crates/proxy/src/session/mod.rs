@@ -6,6 +6,7 @@
 
 mod answering;
 mod content;
+pub(crate) mod explaining;
 mod finished;
 mod forwarding;
 mod last_hop;

@@ -67,6 +67,15 @@ pub enum Lookup {
     Missing(Turn, Option<Varies>),
 }
 
+impl Lookup {
+    fn found(self) -> Option<Found> {
+        match self {
+            Self::Found(found) => Some(found),
+            Self::Missing(..) => None,
+        }
+    }
+}
+
 /// A response out of a tier.
 #[derive(Debug)]
 pub struct Found {
@@ -138,13 +147,18 @@ impl Tiers {
 
     /// The same for who is not going to ask the origin.
     pub async fn look(&self, key: &[u8], request: &OriginView<'_>) -> Option<Found> {
-        match Self::find_in(self.tiers.iter(), None, key, request).await {
-            Lookup::Found(found) => Some(found),
-            Lookup::Missing(..) => None,
-        }
+        Self::find_in(self.tiers.iter(), None, key, request)
+            .await
+            .found()
     }
 
     /// The same where other processes may have put it.
+    pub async fn look_shared(&self, key: &[u8], request: &OriginView<'_>) -> Option<Found> {
+        let shared = self.tiers.iter().filter(|in_use| in_use.is_shared());
+        Self::find_in(shared, None, key, request).await.found()
+    }
+
+    /// The same as `find` where other processes may have put it.
     pub async fn find_shared(&self, key: &[u8], request: &OriginView<'_>) -> Lookup {
         let shared = self.tiers.iter().filter(|in_use| in_use.is_shared());
         Self::find_in(shared, Some(self.limits.claim), key, request).await

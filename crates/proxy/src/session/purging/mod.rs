@@ -25,6 +25,11 @@ pub(super) struct Purge {
 const MOST_TOLD: usize = 16;
 
 impl Shared {
+    /// Whether a request is a purge here, and goes no further.
+    pub(super) fn takes_for_purge(&self, request: &Request<'_>) -> bool {
+        !self.purge_from.is_empty() && asked::is_purge(request.method)
+    }
+
     /// The purge that a request asks for, or the answer to one who may not, or cannot be understood.
     /// `None` if it asks for something else, or nobody may ask for that here.
     pub(super) fn purge_asked(
@@ -32,7 +37,7 @@ impl Shared {
         request: &Request<'_>,
         now: Time,
     ) -> Option<Result<Purge, Response>> {
-        if self.purge_from.is_empty() || !asked::is_purge(request.method) {
+        if !self.takes_for_purge(request) {
             return None;
         }
         if self.life.is_handing_over() {

@@ -1,0 +1,220 @@
+//! The request that is asked about.
+
+use std::net::IpAddr;
+
+use http::StatusCode;
+use microcache_proxy::{Imagined, Refused};
+use serde::Deserialize;
+
+use crate::named;
+use crate::problem::Problem;
+
+/// The most fields of one request.
+const MAX_HEADERS: usize = 100;
+
+/// A request to look at, as it is asked for without a body.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Looked {
+    url: String,
+    method: Option<String>,
+    from: Option<String>,
+}
+
+/// The same with all that can be said of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    url: String,
+    #[serde(default)]
+    method: Option<String>,
+    /// Field lines: `Name: value`.
+    #[serde(default)]
+    headers: Vec<String>,
+    /// The address of the client.
+    #[serde(default)]
+    from: Option<String>,
+    /// The origin is asked.
+    #[serde(default)]
+    pub(super) fetch: bool,
+}
+
+impl From<Looked> for Asked {
+    fn from(looked: Looked) -> Self {
+        let Looked { url, method, from } = looked;
+        Self {
+            url,
+            method,
+            headers: Vec::new(),
+            from,
+            fetch: false,
+        }
+    }
+}
+
+impl Asked {
+    /// The head of the request, as its client would send it.
+    pub(super) fn imagined(&self) -> Result<Imagined, Problem> {
+        let url = named::address(&self.url)?;
+        let method = self.method()?;
+        let mut lines = vec![format!("{method} {} HTTP/1.1", url.target)];
+        let mut named = Vec::new();
+        for header in &self.headers {
+            let (name, value) = read_header(header)?;
+            lines.push(format!("{name}: {value}"));
+            named.push(name.to_ascii_lowercase());
+        }
+        let is_named = |name: &str| named.iter().any(|one| one == name);
+        if self.headers.len() > MAX_HEADERS {
+            let what = format!("{} headers, of {MAX_HEADERS} at most", self.headers.len());
+            let remedy = "leave out those that make no difference";
+            return Err(Problem::of_field("headers", what, remedy));
+        }
+        if !is_named("host") {
+            lines.insert(1, format!("Host: {}", url.host));
+        }
+        if url.is_secure && !is_named("x-forwarded-proto") {
+            lines.push("X-Forwarded-Proto: https".to_owned());
+        }
+        let asks_for_more = |name: &String| {
+            let more = ["content-length", "transfer-encoding", "upgrade", "expect"];
+            more.contains(&name.as_str())
+        };
+        if self.fetch && (!matches!(method, "GET" | "HEAD") || named.iter().any(asks_for_more)) {
+            return Err(Problem::of_field(
+                "fetch",
+                "the application is asked by GET and HEAD only, without a body or an upgrade: others may change something",
+                "leave out `fetch`, or explain the GET of the same url",
+            ));
+        }
+        lines.push("\r\n".to_owned());
+        Ok(Imagined {
+            head: lines.join("\r\n").into_bytes(),
+            address: self.address()?,
+            is_secure: url.is_secure,
+        })
+    }
+
+    fn method(&self) -> Result<&str, Problem> {
+        let method = self.method.as_deref().unwrap_or("GET");
+        let is_method = http::Method::from_bytes(method.as_bytes()).is_ok();
+        is_method.then_some(method).ok_or_else(|| {
+            let what = format!("`{}` is no method", named::shown(method));
+            Problem::of_field(
+                "method",
+                what,
+                "write it as it stands in requests, such as HEAD",
+            )
+        })
+    }
+
+    fn address(&self) -> Result<Option<IpAddr>, Problem> {
+        let read = |from: &String| {
+            from.parse().map_err(|_| {
+                let what = format!("`{}` is no address", named::shown(from));
+                Problem::of_field(
+                    "from",
+                    what,
+                    "write the address of a client, such as 192.0.2.1",
+                )
+            })
+        };
+        self.from.as_ref().map(read).transpose()
+    }
+}
+
+/// Reads a field line. What is wrong with it is said without its value, which may be a secret.
+fn read_header(line: &str) -> Result<(&str, &str), Problem> {
+    let refused = |what: String| {
+        let remedy = "write a field line as it stands in requests, such as Accept-Language: de";
+        Err(Problem::of_field("headers", what, remedy))
+    };
+    let Some((name, value)) = line.split_once(':') else {
+        return refused("a header without a colon".to_owned());
+    };
+    if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
+        return refused(format!("`{}` is no name of a header", named::shown(name)));
+    }
+    if http::HeaderValue::from_str(value).is_err() {
+        return refused(format!(
+            "the value of `{name}` has characters that no header has"
+        ));
+    }
+    Ok((name, value.trim()))
+}
+
+/// What the server would not look at.
+pub(super) fn refused(refused: &Refused) -> Problem {
+    let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::BAD_REQUEST);
+    let what = format!(
+        "the request would be refused with {} before it is looked at: {}",
+        status.as_u16(),
+        refused.reason
+    );
+    Problem::of_field(
+        "url",
+        what,
+        "ask about a request as HTTP has it (RFC 9112 §3)",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn head(asked: Value) -> Result<String, Problem> {
+        let asked: Asked = serde_json::from_value(asked).expect("a request");
+        asked
+            .imagined()
+            .map(|one| String::from_utf8(one.head).expect("text"))
+    }
+
+    #[test]
+    fn a_request_is_put_together_as_its_client_would_send_it() {
+        for (asked, expected) in [
+            (
+                json!({"url": "http://A.example/x?y"}),
+                "GET /x?y HTTP/1.1\r\nHost: a.example\r\n\r\n",
+            ),
+            (
+                json!({"url": "http://a/", "method": "HEAD", "headers": ["Cookie: a=b ", "HOST:b"], "fetch": true}),
+                "HEAD / HTTP/1.1\r\nCookie: a=b\r\nHOST: b\r\n\r\n",
+            ),
+            (
+                json!({"url": "https://a/"}),
+                "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\n\r\n",
+            ),
+            (
+                json!({"url": "https://a/", "headers": ["x-forwarded-proto: http"]}),
+                "GET / HTTP/1.1\r\nHost: a\r\nx-forwarded-proto: http\r\n\r\n",
+            ),
+        ] {
+            assert_eq!(head(asked.clone()).as_deref(), Ok(expected), "{asked}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_and_no_value_is_repeated() {
+        for wrong in [
+            json!({"url": "/x"}),
+            json!({"url": "http://a/", "method": "G T"}),
+            json!({"url": "http://a/", "method": ""}),
+            json!({"url": "http://a/", "from": "nobody"}),
+            json!({"url": "http://a/", "headers": ["Cookie"]}),
+            json!({"url": "http://a/", "headers": ["Coo kie: s3cret"]}),
+            json!({"url": "http://a/", "headers": [": s3cret"]}),
+            json!({"url": "http://a/", "headers": ["Cookie: s3cret\r\nX: y"]}),
+            json!({"url": "http://a/", "headers": ["Cookie: s3cret\u{0}"]}),
+            json!({"url": "http://a/", "headers": vec!["A: b"; 101]}),
+            json!({"url": "http://a/", "method": "POST", "fetch": true}),
+            json!({"url": "http://a/", "headers": ["Upgrade: websocket"], "fetch": true}),
+            json!({"url": "http://a/", "headers": ["Content-Length: 5"], "fetch": true}),
+        ] {
+            let problem = head(wrong.clone()).expect_err("refused");
+            let told = format!("{problem:?}");
+            assert!(!told.contains("s3cret"), "{told}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What would become of a request, and why, in plain words: for one that nobody has sent.
+//!
+//! What is said comes from the decisions that the serving path makes ([`microcache_policy::explain`] puts
+//! each of them into words). Of fields that carry secrets only the names are shown.
+
+mod asked;
+mod stored;
+mod told;
+mod way;
+mod words;
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Query, State};
+use serde_json::Value;
+
+use crate::interface::Interface;
+use crate::problem::Problem;
+use asked::{Asked, Looked};
+
+/// Looks, and asks nobody.
+pub(crate) async fn look(
+    State(interface): State<Arc<Interface>>,
+    asked: Result<Query<Looked>, QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    let Query(looked) = asked?;
+    explain(&interface, &looked.into()).await
+}
+
+/// The same with fields of the request, and with the origin asked if that is wanted.
+pub(crate) async fn ask(
+    State(interface): State<Arc<Interface>>,
+    asked: Result<Json<Asked>, JsonRejection>,
+) -> Result<Json<Value>, Problem> {
+    let Json(asked) = asked?;
+    explain(&interface, &asked).await
+}
+
+async fn explain(interface: &Interface, asked: &Asked) -> Result<Json<Value>, Problem> {
+    let imagined = asked.imagined()?;
+    let outlook = interface.handle.explain(&imagined, asked.fetch).await;
+    let outlook = outlook.map_err(|refused| asked::refused(&refused))?;
+    Ok(Json(told::told(&outlook)))
+}

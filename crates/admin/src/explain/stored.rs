@@ -1,0 +1,218 @@
+//! What is stored, and why: on whose word, for how long, for whom.
+
+use microcache_engine::{Explained, Variant};
+use microcache_policy::{Account, Millis, ResponseFacts, SaidBy, TagKind, Time, WindowBy, vary};
+use serde_json::{Value, json};
+
+use super::words::{Step, listed, span, text};
+
+/// A stored response, for programs.
+pub(super) fn variant(one: &Variant, explained: &Explained) -> Value {
+    let (now, lifetime) = (explained.now, &one.lifetime);
+    let seconds = |span: Millis| span as f64 / 1000.0;
+    let vary = vary::told(&one.vary, &one.selection);
+    let varies_on = vary
+        .iter()
+        .map(|(name, value)| json!({"name": name, "value": value}));
+    let account = account(one, explained);
+    json!({
+        "tier": one.tier.unwrap_or("memory"),
+        "selected": one.is_selected,
+        "status": one.status,
+        "state": state(one, explained),
+        "age_seconds": seconds(lifetime.age(now)),
+        "fresh_for_seconds": seconds(lifetime.fresh_for()),
+        "ttl_seconds": lifetime.ttl(now) as f64 / 1000.0,
+        "said_by": account.said_by.map(SaidBy::as_str),
+        "stale_while_revalidate_seconds": seconds(lifetime.stale_while_revalidate()),
+        "stale_if_error_seconds": seconds(lifetime.stale_if_error()),
+        "varies_on": varies_on.collect::<Vec<_>>(),
+        "tags": tags(one, explained, TagKind::Tag),
+        "groups": tags(one, explained, TagKind::Group),
+        "size": one.size,
+        "hits": one.uses,
+    })
+}
+
+/// `fresh`, `stale`, or only good for being confirmed by the origin.
+fn state(one: &Variant, explained: &Explained) -> &'static str {
+    let (lifetime, ttl) = (&one.lifetime, one.lifetime.ttl(explained.now));
+    if lifetime.must_be_validated() {
+        "to be confirmed"
+    } else if ttl > 0 {
+        "fresh"
+    } else if ttl.unsigned_abs() < lifetime.stale_while_revalidate() {
+        "stale"
+    } else {
+        "expired"
+    }
+}
+
+fn tags(one: &Variant, explained: &Explained, kind: TagKind) -> Vec<String> {
+    let read = ResponseFacts::read(one.fields.fields(), &explained.rules);
+    let all = read.tags().map(|tags| {
+        let of_kind = tags.iter().filter(|tag| tag.kind == kind);
+        of_kind.map(|tag| text(tag.name)).collect()
+    });
+    all.unwrap_or_default()
+}
+
+/// What the fields of a stored response say of it, by the rules that hold now.
+fn account(one: &Variant, explained: &Explained) -> Account {
+    let read = ResponseFacts::read(one.fields.fields(), &explained.rules);
+    let received = one.lifetime.response_time();
+    let facts = explained.facts.as_fill();
+    Account::of(&facts, one.status, &read, received, received)
+}
+
+/// Why what the request selects is stored, and for how long.
+pub(super) fn steps(one: &Variant, explained: &Explained) -> Vec<Step> {
+    let account = account(one, explained);
+    let mut steps = vec![fresh(one, &account, explained.now), stale(one, &account)];
+    if let Some(told) = otherwise(one, &account) {
+        steps.push(told);
+    }
+    steps.extend(varies(one));
+    let names = tags(one, explained, TagKind::Tag);
+    if !names.is_empty() {
+        let what = format!("it is purged by {} too", listed(&names));
+        steps.push(Step::new(what, "the response names these tags"));
+    }
+    steps
+}
+
+/// How long it is fresh, and on whose word.
+fn fresh(one: &Variant, account: &Account, now: Time) -> Step {
+    let lifetime = &one.lifetime;
+    let age = lifetime.age(now);
+    if lifetime.must_be_validated() && account.must_validate {
+        return Step::new(
+            "it is stored, and confirmed by the origin before every use",
+            "the application says `no-cache`, and there is a validator to ask with",
+        )
+        .by("RFC 9111 §5.2.2.4")
+        .unless("have the application send `max-age` in the place of `no-cache`");
+    }
+    if lifetime.must_be_validated() {
+        return Step::new(
+            "it is stored, and has to be confirmed by the origin before it is used again",
+            "a POST or the like to this url has changed it since",
+        )
+        .by("RFC 9111 §4.4");
+    }
+    // What the route says counts from the receipt, what the application says from when it was made.
+    let own = account.said_by.is_some_and(is_the_routes);
+    let before = if own { lifetime.initial_age() } else { 0 };
+    let span_of = lifetime.fresh_for().saturating_sub(before);
+    let what = format!(
+        "it is stored, fresh for {} in all, and {} old",
+        span(span_of),
+        span(age)
+    );
+    match account.said_by {
+        Some(by) if span_of == account.fresh_for => {
+            let mut step = Step::of(what, by.explanation());
+            if account.is_targeted && !own {
+                step.because = format!(
+                    "{}, in a field for caches such as `CDN-Cache-Control`",
+                    step.because
+                );
+                step.rfc = Some("RFC 9213 §2.2");
+            }
+            step
+        }
+        _ => Step::new(
+            what,
+            "it was made stale by a soft purge or a HEAD since, or the route had other rules when it was stored",
+        ),
+    }
+}
+
+const fn is_the_routes(by: SaidBy) -> bool {
+    matches!(by, SaidBy::ForcedTtl | SaidBy::StatusTtl | SaidBy::Ttl)
+}
+
+/// How long it may be used when it is not fresh any more.
+fn stale(one: &Variant, account: &Account) -> Step {
+    let window = one.lifetime.stale_while_revalidate();
+    if one.lifetime.must_be_validated() || window == 0 {
+        let step = Step::new("it is not served stale while it is refreshed", "");
+        return match account.window_by {
+            _ if one.lifetime.must_be_validated() => Step {
+                because: "it has to be confirmed before it is used".to_owned(),
+                ..step
+            }
+            .by("RFC 9111 §5.2.2.4"),
+            WindowBy::Forbidden => Step {
+                because: "`must-revalidate`, `proxy-revalidate` and `s-maxage` forbid it"
+                    .to_owned(),
+                ..step
+            }
+            .by("RFC 9111 §4.2.4")
+            .unless("have the application send `max-age` only, where a stale page does no harm"),
+            WindowBy::Zero => Step {
+                because: "an explicit lifetime of zero says that it is not to be used unasked"
+                    .to_owned(),
+                ..step
+            }
+            .by("RFC 9111 §4.2.1")
+            .unless("have the application send `stale-while-revalidate`, or another `max-age`"),
+            WindowBy::Response => Step {
+                because: "the application says `stale-while-revalidate=0`, or has it wrongly"
+                    .to_owned(),
+                ..step
+            }
+            .by("RFC 5861 §3"),
+            WindowBy::Route => Step {
+                because: "the route's `stale_while_revalidate` is 0".to_owned(),
+                ..step
+            },
+        };
+    }
+    let what = format!(
+        "it is served stale for {} more, while one request refreshes it",
+        span(window)
+    );
+    match account.window_by {
+        WindowBy::Response => {
+            Step::new(what, "the application says so in `stale-while-revalidate`").by("RFC 5861 §3")
+        }
+        _ => Step::new(what, "the route's `stale_while_revalidate` says so").by("RFC 9111 §4.2.4"),
+    }
+}
+
+/// What it is good for beyond that.
+fn otherwise(one: &Variant, account: &Account) -> Option<Step> {
+    let if_error = one.lifetime.stale_if_error();
+    if one.lifetime.must_be_validated() || if_error == 0 {
+        return None;
+    }
+    let what = format!(
+        "it is served for {} after it was fresh, if the application fails",
+        span(if_error)
+    );
+    let validator = if account.has_validator {
+        "`ETag` or `Last-Modified` let the application confirm it without sending it again"
+    } else {
+        "it has neither `ETag` nor `Last-Modified`, so that it is always sent again"
+    };
+    Some(Step::new(what, validator).by("RFC 5861 §4"))
+}
+
+/// For whom it is.
+fn varies(one: &Variant) -> Option<Step> {
+    let told = vary::told(&one.vary, &one.selection);
+    if told.is_empty() {
+        return None;
+    }
+    let says = told.iter().map(|(name, value)| match value.as_deref() {
+        None => format!("`{name}` (not shown)"),
+        Some("") => format!("`{name}` (nothing)"),
+        Some(value) => format!("`{name}` ({value})"),
+    });
+    let says: Vec<_> = says.collect();
+    let what = "it answers requests that say the same in the fields that it varies on";
+    let because = format!("`Vary` of this url names them: {}", says.join(", "));
+    let step = Step::new(what, because).by("RFC 9111 §4.1");
+    Some(step.unless("`ignore_vary` on the route leaves out fields that make no difference"))
+}

@@ -1,0 +1,342 @@
+//! The whole of it: a verdict, a sentence, and the steps that lead there.
+
+use microcache_engine::Decision;
+use microcache_policy::{Account, CacheStatus, Detail, Forward, ResponseFacts, Reuse, Storable};
+use microcache_proxy::{Fetched, Outlook};
+use serde_json::{Value, json};
+
+use super::words::{Step, span, text};
+use super::{stored, way};
+
+/// All there is to say, for programs and people.
+pub(super) fn told(outlook: &Outlook) -> Value {
+    let explained = &outlook.explained;
+    let mut steps = way::steps(outlook);
+    let selected = explained.variants.iter().find(|one| one.is_selected);
+    let fetched = outlook.fetched.as_ref().map(|one| Answer::of(one, outlook));
+    if let Some(answer) = &fetched {
+        steps.push(answer.step());
+    }
+    let is_kept = fetched.as_ref().is_none_or(|answer| answer.stored.is_ok());
+    match selected.filter(|_| is_kept) {
+        Some(one) => steps.extend(stored::steps(one, explained)),
+        None if fetched.is_none() && is_open(outlook) => steps.push(unknown()),
+        None => {}
+    }
+    let passes = matches!(explained.decision, Decision::Pass(..)) || outlook.own.is_some();
+    let all = explained.variants.iter();
+    json!({
+        "verdict": verdict(outlook),
+        "cacheable": cacheable(outlook, fetched.as_ref()),
+        "sentence": sentence(outlook, fetched.as_ref()),
+        "cache_status": status_of(outlook),
+        "request": request(outlook),
+        "route": explained.route_name,
+        "key": (!passes).then(|| way::key_of(&outlook.request, explained)),
+        "steps": steps,
+        "stored": all.map(|one| stored::variant(one, explained)).collect::<Vec<_>>(),
+        "fetched": fetched.map(|answer| answer.told()),
+    })
+}
+
+/// One word for what becomes of it.
+fn verdict(outlook: &Outlook) -> &'static str {
+    if outlook.own.is_some() {
+        return "own";
+    }
+    match outlook.explained.decision {
+        Decision::Pass(..) => "pass",
+        Decision::Stored {
+            reuse: Reuse::Stale,
+            ..
+        } => "stale",
+        Decision::Stored { .. } => "hit",
+        Decision::Ask {
+            reuse: Some(Reuse::Revalidate(_)),
+            ..
+        } => "revalidate",
+        Decision::Ask { .. } => "miss",
+        Decision::OnlyIfCached(_) => "only-if-cached",
+    }
+}
+
+/// Whether it is, or would be, answered from the cache; `None` if the origin would have to be asked to know.
+fn cacheable(outlook: &Outlook, fetched: Option<&Answer<'_>>) -> Option<bool> {
+    if let Some(answer) = fetched {
+        return Some(answer.stored.is_ok());
+    }
+    if outlook.own.is_some() {
+        return Some(false);
+    }
+    match outlook.explained.decision {
+        // It was not to be stored a moment ago, or may not be given to this client.
+        Decision::Pass(..)
+        | Decision::Ask {
+            detail: Some(Detail::HitForMiss | Detail::TooLarge),
+            ..
+        }
+        | Decision::Ask {
+            reuse: Some(Reuse::NotShareable),
+            ..
+        } => Some(false),
+        Decision::Stored { .. } | Decision::Ask { reuse: Some(_), .. } => Some(true),
+        Decision::Ask { reuse: None, .. } | Decision::OnlyIfCached(_) => None,
+    }
+}
+
+fn is_open(outlook: &Outlook) -> bool {
+    cacheable(outlook, None).is_none()
+}
+
+fn unknown() -> Step {
+    Step::new(
+        "whether the response will be stored is not known",
+        "that is for the response to say, and the origin was not asked",
+    )
+    .by("RFC 9111 §3")
+    .unless("`microcache explain --fetch` asks it")
+}
+
+/// The whole in a sentence.
+fn sentence(outlook: &Outlook, fetched: Option<&Answer<'_>>) -> String {
+    let explained = &outlook.explained;
+    let first = match (outlook.own, explained.decision) {
+        (Some(own), _) => format!(
+            "It is answered here, without the application: {}.",
+            own.explanation().because
+        ),
+        (None, Decision::Pass(Forward::Bypass, None)) => {
+            "It goes straight to the application: its route says so.".to_owned()
+        }
+        (None, Decision::Pass(forward, detail)) => {
+            let told = detail.map_or_else(|| forward.explanation(), Detail::explanation);
+            format!("It goes straight to the application: {}.", told.because)
+        }
+        (None, Decision::Stored { reuse, tier, .. }) => {
+            let place = tier.map_or("memory", Detail::as_str);
+            let from = explained.variants.iter().rfind(|one| one.is_selected);
+            let left = from.map_or(0, |one| one.lifetime.ttl(explained.now));
+            let left_for = span(left.unsigned_abs());
+            match reuse {
+                Reuse::Stale => format!(
+                    "It is a hit ({place}): stale for {left_for}, and served while one request refreshes it."
+                ),
+                _ => format!("It is a hit ({place}): fresh for another {left_for}."),
+            }
+        }
+        (
+            None,
+            Decision::Ask {
+                forward,
+                detail,
+                reuse,
+            },
+        ) => {
+            let told = match (reuse, detail) {
+                (Some(reuse), _) => reuse.explanation(),
+                (None, Some(detail)) => detail.explanation(),
+                (None, None) => forward.explanation(),
+            };
+            let told = match detail {
+                Some(Detail::Credentials) if reuse.is_none() => {
+                    "nothing is stored that may answer it, and it has credentials"
+                }
+                _ => told.because,
+            };
+            format!("The application is asked: {told}.")
+        }
+        (None, Decision::OnlyIfCached(_)) => {
+            format!(
+                "It is answered 504: {}.",
+                Detail::OnlyIfCached.explanation().because
+            )
+        }
+    };
+    match fetched {
+        Some(answer) => format!("{first} {}", answer.sentence()),
+        None => first,
+    }
+}
+
+/// What `Cache-Status` would say.
+fn status_of(outlook: &Outlook) -> String {
+    let own = outlook.own.map(|detail| CacheStatus {
+        detail: Some(detail),
+        ..CacheStatus::default()
+    });
+    field(&own.unwrap_or_else(|| outlook.explained.decision.cache_status()))
+}
+
+fn field(status: &CacheStatus) -> String {
+    let mut out = Vec::new();
+    status.write(&mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The request, of its fields the names.
+fn request(outlook: &Outlook) -> Value {
+    let read = &outlook.request;
+    let names = read.fields().iter().map(|(name, _)| text(name));
+    json!({
+        "method": read.method.as_str(),
+        "host": text(&read.host),
+        "target": text(&read.target),
+        "headers": names.collect::<Vec<_>>(),
+    })
+}
+
+/// What the origin has said, and what becomes of it.
+struct Answer<'a> {
+    fetched: &'a Fetched,
+    /// What the origin itself has said; 304 if it confirmed what is stored.
+    status: u16,
+    /// It lies in the cache, or would, if nothing lay there; or why not.
+    stored: Result<(), Step>,
+    /// It was asked only for its answer: the request itself would get what is stored.
+    is_aside: bool,
+    /// It failed for this reason, and a stored response is the answer.
+    stands_in: Option<Detail>,
+    seconds: f64,
+}
+
+impl<'a> Answer<'a> {
+    fn of(fetched: &'a Fetched, outlook: &Outlook) -> Self {
+        let explained = &outlook.explained;
+        let answer = &fetched.answer;
+        let is_aside = matches!(
+            explained.decision,
+            Decision::Stored { .. } | Decision::OnlyIfCached(_)
+        );
+        let status = answer.cache_status.fwd_status.unwrap_or(answer.status);
+        let stands_in = answer.cache_status.detail.filter(|detail| {
+            answer.cache_status.hit && !matches!(detail, Detail::Tier(_) | Detail::MemcachedPage)
+        });
+        let is_there = explained.variants.iter().any(|one| one.is_selected);
+        let stored = if fetched.failed {
+            Err(not_stored(
+                answer
+                    .cache_status
+                    .detail
+                    .unwrap_or(Detail::OriginUnreachable),
+            ))
+        } else if !is_aside && (answer.cache_status.hit || answer.cache_status.stored) {
+            kept(fetched, is_there)
+        } else {
+            judged(fetched, outlook, status, is_aside)
+        };
+        Self {
+            fetched,
+            status,
+            stored,
+            is_aside,
+            stands_in,
+            seconds: fetched.answered.since(fetched.asked) as f64 / 1000.0,
+        }
+    }
+
+    fn step(&self) -> Step {
+        let status = self.status;
+        if let Some(why) = self.stands_in {
+            let what =
+                "the application was asked, and the stored response is the answer all the same";
+            return Step::of(what, why.explanation());
+        }
+        match &self.stored {
+            Ok(()) if self.is_aside => Step::new(
+                format!("the application was asked all the same, and answered {status}: that would be stored"),
+                "nothing in it forbids that; as the request itself is answered from what is stored, it was thrown away",
+            )
+            .by("RFC 9111 §3"),
+            Ok(()) => Step::new(
+                format!("the application was asked, and answered {status}: that is stored"),
+                "nothing in it forbids that, and somebody says for how long it is fresh",
+            )
+            .by("RFC 9111 §3"),
+            Err(why) => Step {
+                what: format!("the application was asked, and answered {status}: {}", why.what),
+                ..why.clone()
+            },
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let status = self.status;
+        if let Some(why) = self.stands_in {
+            let because = why.explanation().because;
+            return format!("The stored response is the answer: {because}.");
+        }
+        match &self.stored {
+            _ if self.fetched.failed => {
+                format!("It was asked, and there was no answer: {}.", self.because())
+            }
+            Ok(()) if self.is_aside => {
+                format!("Asked now, the application answered {status}, which would be stored.")
+            }
+            Ok(()) => format!("It answered {status}, and that is stored."),
+            Err(_) => format!(
+                "The application answered {status}, which is not stored: {}.",
+                self.because()
+            ),
+        }
+    }
+
+    fn because(&self) -> &str {
+        self.stored.as_ref().err().map_or("", |why| &why.because)
+    }
+
+    fn told(&self) -> Value {
+        json!({
+            "status": self.status,
+            "cache_status": (!self.is_aside).then(|| field(&self.fetched.answer.cache_status)),
+            "stored": !self.is_aside && self.stored.is_ok(),
+            "seconds": self.seconds,
+        })
+    }
+}
+
+const NOT_STORED: &str = "that is not stored";
+
+fn not_stored(why: Detail) -> Step {
+    Step::of(NOT_STORED, why.explanation())
+}
+
+/// What becomes of a response that is to be stored.
+fn kept(fetched: &Fetched, is_there: bool) -> Result<(), Step> {
+    if is_there || !fetched.is_whole {
+        return Ok(());
+    }
+    Err(Step::new(
+        NOT_STORED,
+        "it turned out to be too large, or a purge or other responses have taken its place since",
+    )
+    .unless("raise `max_object` on the route, or `memory`"))
+}
+
+/// Why a response is not stored, or whether it would be.
+fn judged(fetched: &Fetched, outlook: &Outlook, status: u16, is_aside: bool) -> Result<(), Step> {
+    let (explained, answer) = (&outlook.explained, &fetched.answer);
+    // Confirmed, and in the same breath not to be kept.
+    if status == 304
+        && let Some(detail) = answer.cache_status.detail
+    {
+        return Err(not_stored(detail));
+    }
+    let facts = if is_aside {
+        explained.facts.as_fill()
+    } else {
+        explained.facts
+    };
+    let read = ResponseFacts::read(answer.fields(), &explained.rules);
+    let account = Account::of(&facts, status, &read, fetched.asked, fetched.answered);
+    match (account.verdict, answer.cache_status.detail) {
+        (Storable::No(why), _) => Err(Step::of(NOT_STORED, why.explanation())),
+        (Storable::Yes(_), _) if is_aside => Ok(()),
+        (Storable::Yes(_), Some(detail)) if detail != Detail::Credentials => Err(not_stored(detail)),
+        (Storable::Yes(_), _) => Err(Step::new(
+            NOT_STORED,
+            "the request asks for a part, or sets a condition, and went to the application as it is",
+        )
+        .by("RFC 9111 §3.3")
+        .unless("leave `Range` and conditions such as `If-None-Match` out")),
+    }
+}

@@ -1,0 +1,398 @@
+//! What would become of a request, and why: the steps of [`Engine::serve`], taken by somebody who only wants
+//! to know. Nothing is counted, renewed or stored, and the origin is not asked; [`Engine::ask_for_operator`]
+//! asks it.
+
+use std::sync::Arc;
+
+use http::Method;
+use microcache_policy::key::{self, KeyBuf};
+use microcache_policy::reuse::{Reuse, reuse};
+use microcache_policy::status::{CacheStatus, Forward};
+use microcache_policy::{Detail, FieldBlock, Lifetime, RequestFacts, Rules, Time, VaryNames};
+use microcache_store::{Hit, Object, Stored};
+
+use bytes::Bytes;
+
+use crate::cache::Known;
+use crate::failure::NoResponse;
+use crate::lead::fill_fields;
+use crate::message::{Incoming, Request, Response};
+use crate::serve::{
+    Alone, Engine, Look, Question, Served, Use, Way, WhyAsked, facts_of, key_of, nothing_selected,
+    way_of,
+};
+
+/// What would become of a request.
+#[derive(Debug)]
+pub struct Explained {
+    pub(crate) route: usize,
+    /// How logs call its route.
+    pub route_name: String,
+    /// The rules of the route.
+    pub rules: Rules,
+    /// Nothing on the route is looked up or stored.
+    pub passes: bool,
+    /// A bypass condition of the route holds for it.
+    pub bypass: bool,
+    /// What was read of it.
+    pub facts: RequestFacts,
+    /// What it is looked up under, unless it passes by the cache.
+    pub key: KeyBuf,
+    /// When that was so.
+    pub now: Time,
+    /// What would become of it.
+    pub decision: Decision,
+    /// What is stored under its key: all that memory has, and what the nearest tier has for it.
+    pub variants: Vec<Variant>,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It goes straight to the origin. Without a detail that is because of its route.
+    Pass(Forward, Option<Detail>),
+    /// It is answered from what is stored.
+    Stored {
+        /// Fresh, or stale while it is refreshed. What is beyond its stale window is used when a refresh of
+        /// it is under way.
+        reuse: Reuse,
+        /// The tier that it is found in, if not in memory.
+        tier: Option<Detail>,
+        /// Whole seconds of freshness left.
+        ttl: i64,
+    },
+    /// The origin is asked.
+    Ask {
+        /// Why.
+        forward: Forward,
+        /// Why it does not share the fetch of others.
+        detail: Option<Detail>,
+        /// Why the stored response that it selects is not the answer, if it selects one.
+        reuse: Option<Reuse>,
+    },
+    /// The origin would have to be asked, and the client does not want that.
+    OnlyIfCached(Forward),
+}
+
+/// A stored response.
+#[derive(Debug)]
+pub struct Variant {
+    /// The tier that it lies in; `None` for memory.
+    pub tier: Option<&'static str>,
+    /// The request selects it.
+    pub is_selected: bool,
+    /// The status code.
+    pub status: u16,
+    /// Its field lines.
+    pub fields: FieldBlock,
+    /// How long it may be used.
+    pub lifetime: Lifetime,
+    /// The request fields that it varies on.
+    pub vary: VaryNames,
+    /// What they said.
+    pub selection: Bytes,
+    /// Bytes, body and head together.
+    pub size: u64,
+    /// How often it was the answer since it came into memory, about.
+    pub uses: u32,
+}
+
+impl Decision {
+    /// Whether it is a hit, for which nothing but memory, and what lies as near, has to be asked.
+    pub const fn is_hit(&self) -> bool {
+        matches!(
+            self,
+            Self::Stored {
+                reuse: Reuse::Fresh,
+                ..
+            }
+        )
+    }
+
+    /// What `Cache-Status` would say, as far as that is known before the origin is asked.
+    pub fn cache_status(&self) -> CacheStatus {
+        let none = CacheStatus::default();
+        match *self {
+            Self::Stored { tier, ttl, .. } => CacheStatus {
+                hit: true,
+                ttl: Some(ttl),
+                detail: tier,
+                ..none
+            },
+            Self::Pass(forward, detail)
+            | Self::Ask {
+                forward, detail, ..
+            } => CacheStatus {
+                fwd: Some(forward),
+                detail,
+                ..none
+            },
+            Self::OnlyIfCached(forward) => CacheStatus {
+                fwd: Some(forward),
+                detail: Some(Detail::OnlyIfCached),
+                ..none
+            },
+        }
+    }
+}
+
+impl Explained {
+    /// The number of its route.
+    pub const fn route(&self) -> usize {
+        self.route
+    }
+}
+
+impl Engine {
+    /// Says what would become of a request.
+    pub async fn explain(&self, request: &Request<'_>) -> Explained {
+        let now = self.clock.now();
+        let found = self.find(request);
+        let route = &self.routes[found.route];
+        let facts = facts_of(request, &route.rules);
+        let key = key_of(request, &route.rules);
+        let mut explained = Explained {
+            route: found.route,
+            route_name: route.name.clone(),
+            rules: route.rules.clone(),
+            passes: route.pass,
+            bypass: found.bypass,
+            facts,
+            key,
+            now,
+            decision: Decision::Pass(Forward::Bypass, None),
+            variants: Vec::new(),
+        };
+        let together = match way_of(route, found.bypass, &facts) {
+            Way::Pass(forward, detail) => {
+                explained.decision = Decision::Pass(forward, detail);
+                return explained;
+            }
+            Way::Alone => false,
+            Way::Together => true,
+        };
+        let view = request.origin_view(&route.rules);
+        let known = self.cache.look_up(&explained.key, &view, now);
+        explained.variants = self.variants(&explained.key, &known);
+        let look = Look {
+            route: found.route,
+            key: &explained.key,
+            request,
+            view: &view,
+            facts: &facts,
+        };
+        let decision = match self.of_memory(&look, &known, now) {
+            Ok(decision) => decision,
+            Err(forward) => {
+                self.of_tiers(
+                    &look,
+                    &known,
+                    (forward, together),
+                    now,
+                    &mut explained.variants,
+                )
+                .await
+            }
+        };
+        explained.decision = decision;
+        explained
+    }
+
+    /// The answer out of memory, or why the origin is asked.
+    fn of_memory(&self, look: &Look<'_>, known: &Known, now: Time) -> Result<Decision, Forward> {
+        let Known::Response(hit) = known else {
+            return Err(nothing_selected(known));
+        };
+        let stored = |reuse| Decision::Stored {
+            reuse,
+            tier: None,
+            ttl: whole_seconds(hit, now),
+        };
+        match self.use_of(hit, look.key, look.view, look.facts, now) {
+            Use::Fresh => Ok(stored(Reuse::Fresh)),
+            Use::Stale => Ok(stored(Reuse::Stale)),
+            Use::None(forward) => Err(forward),
+        }
+    }
+
+    /// What becomes of a request that memory has no answer for.
+    async fn of_tiers(
+        &self,
+        look: &Look<'_>,
+        known: &Known,
+        (forward, together): (Forward, bool),
+        now: Time,
+        variants: &mut Vec<Variant>,
+    ) -> Decision {
+        let selection = known.selection(look.view);
+        let detail = self.why_alone(look, known, &selection, together, now);
+        let behind = self.behind(look, now).await;
+        variants.extend(behind.iter().map(Behind::variant));
+        let usable = behind.iter().find(|one| one.reuse.is_some());
+        let found = usable.filter(|_| detail.is_none()).filter(|one| {
+            // Who does not want the origin asked does not wait for a tier either.
+            !look.facts.only_if_cached() || self.is_at_hand(look, one, known)
+        });
+        if let Some(one) = found {
+            return Decision::Stored {
+                reuse: one.reuse.unwrap_or(Reuse::Fresh),
+                tier: Some(one.tier),
+                ttl: whole_seconds(&one.hit, now),
+            };
+        }
+        if look.facts.only_if_cached() {
+            return Decision::OnlyIfCached(forward);
+        }
+        let reuse = match known {
+            Known::Response(hit) => Some(reuse(&hit.lifetime, look.facts, now)),
+            _ => None,
+        };
+        Decision::Ask {
+            forward: if together { forward } else { Forward::Request },
+            detail,
+            reuse,
+        }
+    }
+
+    /// What lies behind memory for a request, the nearest first.
+    async fn behind(&self, look: &Look<'_>, now: Time) -> Vec<Behind> {
+        if self.cache.has_no_tiers() {
+            return Vec::new();
+        }
+        let mut all = Vec::new();
+        let mut next = self.cache.copy_behind(look.key, look.view).await;
+        while let Some(found) = next.take() {
+            let (tier, is_shared) = (found.tier(), found.is_shared());
+            let one = Behind::new(found.into_hit(), tier, is_shared, look.facts, now);
+            // Another process may have put a newer one where it is shared.
+            if one.reuse.is_none() && !is_shared {
+                next = self.cache.copy_in_shared_tiers(look.key, look.view).await;
+            }
+            all.push(one);
+        }
+        let is_found = all.iter().any(|one| one.reuse.is_some());
+        let (request, rules) = (look.request, look.view.rules);
+        let host = key::normal_host(request.scheme, request.host);
+        let kept = key::kept_target(request.target, &rules.key);
+        let asked = (&host[..], kept.as_deref().unwrap_or(request.target));
+        if !is_found
+            && let Some(page) = self
+                .application_page(look.key, look.route, look.facts, asked)
+                .await
+        {
+            let tier = Detail::MemcachedPage;
+            all.push(Behind::new(page, tier, true, look.facts, now));
+        }
+        all
+    }
+
+    /// Whether what lies behind memory is given without waiting.
+    fn is_at_hand(&self, look: &Look<'_>, one: &Behind, known: &Known) -> bool {
+        let mut is_fresh = false;
+        // It is looked at and not taken.
+        let look_only = |stored: &Stored| {
+            is_fresh = reuse(&stored.lifetime, look.facts, self.clock.now()) == Reuse::Fresh;
+            false
+        };
+        let is_near = !one.is_shared && !matches!(known, Known::Response(_));
+        let _ = is_near.then(|| self.cache.try_lift(look.key, look.view, look_only));
+        is_fresh
+    }
+
+    /// What memory has under a key.
+    fn variants(&self, key: &[u8], known: &Known) -> Vec<Variant> {
+        let selected: Option<&Stored> = match known {
+            Known::Response(hit) => Some(hit),
+            _ => None,
+        };
+        let all = known.object().map_or(&[][..], Object::variants);
+        let is_selected = |one: &Stored| selected.is_some_and(|hit| std::ptr::eq(hit, one));
+        all.iter()
+            .filter(|one| !self.cache.is_purged(key, one))
+            .map(|one| Variant::of(one, None, is_selected(one)))
+            .collect()
+    }
+
+    /// Has the origin asked for a request, as its client would have it asked. Where the client would get
+    /// what is stored, the answer is thrown away and changes nothing; all others are stored as they
+    /// would be.
+    pub async fn ask_for_operator(
+        self: Arc<Self>,
+        mut incoming: Incoming,
+        explained: &Explained,
+    ) -> Result<Response, NoResponse> {
+        let question = match explained.decision {
+            Decision::Stored { .. } | Decision::OnlyIfCached(_) => {
+                let rules = self.rules(explained.route);
+                (incoming.outgoing, _) = fill_fields(&incoming.outgoing, None, rules);
+                incoming.method = Method::GET;
+                self.tell_what_is_keyed(explained.route, &mut incoming);
+                aside(explained)
+            }
+            _ => match self.look_once_more(&incoming) {
+                Served::Ask(question) => question,
+                // It has come into memory since.
+                Served::Now(response) | Served::NowAndRefresh(response, _) => return Ok(response),
+                Served::Failed(failed) => return Err(failed),
+            },
+        };
+        self.ask(question, incoming).await
+    }
+}
+
+/// A question whose answer changes nothing.
+fn aside(explained: &Explained) -> Question {
+    let why = WhyAsked {
+        route: explained.route,
+        facts: explained.facts,
+        forward: Forward::Bypass,
+        detail: None,
+    };
+    Question::Alone(Alone { why, key: None })
+}
+
+/// A response that lies behind memory.
+struct Behind {
+    hit: Hit,
+    tier: Detail,
+    is_shared: bool,
+    /// How it may be used, if it may.
+    reuse: Option<Reuse>,
+}
+
+impl Behind {
+    fn new(hit: Hit, tier: Detail, is_shared: bool, facts: &RequestFacts, now: Time) -> Self {
+        let reuse = reuse(&hit.lifetime, facts, now);
+        let usable = matches!(reuse, Reuse::Fresh | Reuse::Stale);
+        Self {
+            hit,
+            tier,
+            is_shared,
+            reuse: usable.then_some(reuse),
+        }
+    }
+
+    fn variant(&self) -> Variant {
+        Variant::of(&self.hit, Some(self.tier.as_str()), true)
+    }
+}
+
+impl Variant {
+    fn of(stored: &Stored, tier: Option<&'static str>, is_selected: bool) -> Self {
+        Self {
+            tier,
+            is_selected,
+            status: stored.status,
+            fields: stored.fields.clone(),
+            lifetime: stored.lifetime,
+            vary: stored.vary.clone(),
+            selection: stored.selection.clone(),
+            size: stored.body.len() + stored.fields().as_block().len() as u64,
+            uses: stored.uses(),
+        }
+    }
+}
+
+fn whole_seconds(stored: &Stored, now: Time) -> i64 {
+    stored.lifetime.ttl(now).div_euclid(1000)
+}

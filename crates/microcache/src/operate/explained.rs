@@ -1,0 +1,136 @@
+//! What would become of a request, for people.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use super::shown::{list, size};
+
+/// It is not, and will not be, answered from the cache.
+const NOT_CACHEABLE: u8 = 3;
+/// Only the application could say.
+const UNKNOWN: u8 = 4;
+
+/// How wide a line may be.
+const WIDTH: usize = 110;
+
+/// How the command ends.
+pub(super) fn ends(told: &Value) -> ExitCode {
+    match told["cacheable"].as_bool() {
+        Some(true) => ExitCode::SUCCESS,
+        Some(false) => NOT_CACHEABLE.into(),
+        None => UNKNOWN.into(),
+    }
+}
+
+/// The verdict, how it came to that, and what is stored.
+pub(super) fn text(told: &Value) -> String {
+    let mut out = String::new();
+    wrapped(&mut out, "", word(told, "sentence"));
+    let _ = writeln!(out, "Cache-Status: {}", word(told, "cache_status"));
+    if let Some(status) = told["fetched"]["cache_status"].as_str() {
+        let _ = writeln!(out, "when asked:   {status}");
+    }
+    out.push('\n');
+    for (number, step) in list(&told["steps"]).iter().enumerate() {
+        let rfc = step["rfc"]
+            .as_str()
+            .map_or(String::new(), |rfc| format!(" ({rfc})"));
+        let line = format!(
+            "{}. {}: {}{rfc}",
+            number + 1,
+            word(step, "what"),
+            word(step, "because")
+        );
+        wrapped(&mut out, "   ", &line);
+        if let Some(remedy) = step["remedy"].as_str() {
+            wrapped(&mut out, "      ", &format!("   to change it: {remedy}"));
+        }
+    }
+    let stored = list(&told["stored"]);
+    if !stored.is_empty() {
+        out.push_str("\nstored under its key:\n");
+    }
+    for one in stored {
+        let _ = writeln!(out, "{}", variant(one));
+    }
+    out
+}
+
+/// A stored response, in a line.
+fn variant(one: &Value) -> String {
+    let seconds = |name: &str| one[name].as_f64().unwrap_or_default();
+    let mut line = format!(
+        "  {} {:<10} {}  {:<15} {:>8.1} s of {:>8.1} s  age {:>8.1} s  {:>9}  {:>6} hits",
+        if one["selected"] == true { "*" } else { " " },
+        word(one, "tier"),
+        one["status"],
+        word(one, "state"),
+        seconds("ttl_seconds"),
+        seconds("fresh_for_seconds"),
+        seconds("age_seconds"),
+        size(one["size"].as_u64().unwrap_or_default()),
+        one["hits"],
+    );
+    for name in list(&one["varies_on"]) {
+        let value = name["value"].as_str().unwrap_or("(not shown)");
+        let _ = write!(line, "  {}: {value}", word(name, "name"));
+    }
+    line
+}
+
+fn word<'a>(of: &'a Value, name: &str) -> &'a str {
+    of[name].as_str().unwrap_or_default()
+}
+
+/// Writes a text in lines, all but the first with this before them.
+fn wrapped(out: &mut String, before: &str, text: &str) {
+    let lead = text.len() - text.trim_start().len();
+    out.push_str(&text[..lead]);
+    let mut width = lead;
+    for (number, word) in text.split_whitespace().enumerate() {
+        let length = word.chars().count();
+        if number > 0 && width + 1 + length > WIDTH {
+            out.push('\n');
+            out.push_str(before);
+            width = before.len();
+        } else if number > 0 {
+            out.push(' ');
+            width += 1;
+        }
+        out.push_str(word);
+        width += length;
+    }
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_no_wider_than_they_may_be_and_nothing_is_lost() {
+        let text = "   ".to_owned() + &"word ".repeat(60);
+        let mut out = String::new();
+        wrapped(&mut out, "      ", &text);
+        assert!(out.lines().all(|line| line.len() <= WIDTH), "{out}");
+        assert!(
+            out.starts_with("   word")
+                && out
+                    .lines()
+                    .skip(1)
+                    .all(|line| line.starts_with("      word"))
+        );
+        assert_eq!(out.split_whitespace().count(), 60);
+    }
+
+    #[test]
+    fn a_script_can_tell_the_verdict_by_how_the_command_ends() {
+        for (cacheable, code) in [(json!(true), 0), (json!(false), 3), (json!(null), 4)] {
+            assert_eq!(ends(&json!({"cacheable": cacheable})), ExitCode::from(code));
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! What is said beside the verdict: reasons, key, variants, tiers; and what is not said.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use super::explain;
+use crate::operators::Operator;
+use crate::support::{Origin, Proxy, Reply, config_file};
+
+/// The steps of an answer, as text.
+fn steps(told: &Value) -> String {
+    told["steps"].to_string()
+}
+
+fn with_config(origin: &Origin, config: &str) -> (Proxy, SocketAddr) {
+    let file = config_file(config);
+    Proxy::operated(origin, &["--config", file.to_str().expect("a path")])
+}
+
+#[test]
+fn it_is_said_on_whose_word_for_how_long_and_for_whom_a_response_is_stored() {
+    let origin = Origin::start();
+    origin.on("/page?b=1").reply(
+        Reply::new(200)
+            .with_all(&[
+                "Cache-Control: s-maxage=600, max-age=5",
+                "Vary: Accept-Language",
+                "Cache-Tag: news, front",
+                "Cache-Groups: \"all\"",
+                "ETag: \"x\"",
+            ])
+            .body("page"),
+    );
+    let key = "key = { query = { ignore = [\"utm_*\"] }, headers = [\"X-Country\"] }";
+    let (proxy, admin) = with_config(&origin, key);
+    let target = "/page?b=1&utm_source=mail";
+    proxy.get_with(target, &["Accept-Language: de"]);
+    let german = json!({"headers": ["Accept-Language: de"]});
+    let told = explain(admin, target, &german);
+    assert_eq!(told["verdict"], "hit");
+    let sentence = told["sentence"].as_str().expect("a sentence");
+    assert!(
+        sentence.starts_with("It is a hit (memory): fresh for another "),
+        "{sentence}"
+    );
+    let key = json!({"url": "http://example.com/page?b=1", "left_out": ["utm_source"], "parts": ["X-Country"]});
+    assert_eq!(told["key"], key);
+    let one = &told["stored"][0];
+    for (name, expected) in [
+        ("tier", json!("memory")),
+        ("selected", json!(true)),
+        ("status", json!(200)),
+        ("state", json!("fresh")),
+        ("fresh_for_seconds", json!(600.0)),
+        ("said_by", json!("s-maxage")),
+        ("stale_while_revalidate_seconds", json!(0.0)),
+        (
+            "varies_on",
+            json!([{"name": "accept-language", "value": "de,"}]),
+        ),
+        ("tags", json!(["news", "front"])),
+        ("groups", json!(["all"])),
+    ] {
+        assert_eq!(one[name], expected, "{name}: {one}");
+    }
+    let steps = steps(&told);
+    for said in [
+        "RFC 9111 §5.2.2.10",
+        "fresh for 10 min in all",
+        "`utm_source` does not count",
+        "`news` and `front`",
+    ] {
+        assert!(steps.contains(said), "{said}: {told:#}");
+    }
+    let english = explain(admin, target, &json!({"headers": ["Accept-Language: en"]}));
+    assert_eq!(
+        (&english["verdict"], &english["stored"][0]["selected"]),
+        (&json!("miss"), &json!(false))
+    );
+    assert!(english.to_string().contains("RFC 9111 §4.1"), "{english:#}");
+    // Whoever asks has changed nothing.
+    let stats = Operator::at(admin).get("/v1/stats");
+    assert_eq!(
+        (&stats["requests"]["total"], &stats["origin"]["requests"]),
+        (&json!(1), &json!(1))
+    );
+}
+
+#[test]
+fn no_secret_is_repeated() {
+    let origin = Origin::start();
+    origin.on("/").reply(
+        Reply::new(200)
+            .with_all(&[
+                "Cache-Control: public, max-age=600",
+                "Set-Cookie: answer=s3cret",
+                "Vary: Cookie, Authorization, X-Api-Key",
+            ])
+            .body("page"),
+    );
+    let rules =
+        "set_cookie = \"store\"\nkey = { cookies = [\"lang\"], headers = [\"Authorization\"] }";
+    let (proxy, admin) = with_config(&origin, rules);
+    let fields = [
+        "Cookie: session=s3cret; lang=s3cret; s3cret",
+        "Authorization: Bearer s3cret",
+        "X-Api-Key: s3cret",
+    ];
+    for cookie in [fields[0], "Cookie: session=\"s3cret; more=s3cret"] {
+        let fields = [cookie, fields[1], fields[2]];
+        for fetch in [false, true] {
+            proxy.get_with("/", &fields);
+            let told = explain(admin, "/", &json!({"headers": fields, "fetch": fetch}));
+            assert!(!told.to_string().contains("s3cret"), "{told:#}");
+            assert!(
+                told.to_string().contains("session"),
+                "names are told: {told:#}"
+            );
+        }
+    }
+}
+
+#[test]
+fn it_is_said_which_cookie_makes_a_request_personal() {
+    let origin = Origin::start();
+    let (_proxy, admin) = Proxy::operated(&origin, &[]);
+    let told = explain(
+        admin,
+        "/",
+        &json!({"headers": ["Cookie: _ga=1; basket=2; theme=3"]}),
+    );
+    assert!(
+        steps(&told).contains("the cookies `basket` and `theme`, which count"),
+        "{told:#}"
+    );
+    assert_eq!(
+        (&told["verdict"], &told["cacheable"]),
+        (&json!("miss"), &Value::Null)
+    );
+}
+
+#[test]
+fn a_response_that_was_not_to_be_stored_is_explained_when_the_origin_is_asked() {
+    let origin = Origin::start();
+    origin
+        .on("/")
+        .reply(Reply::new(200).with("Set-Cookie: a=b").body("page"));
+    let (_proxy, admin) = Proxy::operated(&origin, &[]);
+    let told = explain(admin, "/", &json!({"fetch": true}));
+    assert_eq!(
+        (&told["cacheable"], &told["fetched"]["stored"]),
+        (&json!(false), &json!(false))
+    );
+    let sentence = told["sentence"].as_str().expect("a sentence");
+    assert!(
+        sentence.contains("not stored: the response sets a cookie"),
+        "{sentence}"
+    );
+    assert!(
+        steps(&told).contains("set_cookie = \\\"strip\\\""),
+        "{told:#}"
+    );
+    let stats = Operator::at(admin).get("/v1/stats");
+    assert_eq!(
+        (&stats["requests"]["total"], &stats["origin"]["requests"]),
+        (&json!(0), &json!(1))
+    );
+}
+
+#[test]
+fn what_is_stored_stays_when_the_origin_is_asked_all_the_same() {
+    let origin = Origin::start();
+    let first = Reply::new(200).with("Cache-Control: max-age=600").body("1");
+    let second = Reply::new(200).with("Cache-Control: no-store").body("2");
+    origin.on("/").reply(first).reply(second);
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    proxy.get("/").assert_is(200, "1");
+    let told = explain(admin, "/", &json!({"fetch": true}));
+    assert_eq!(
+        (&told["verdict"], &told["cacheable"]),
+        (&json!("hit"), &json!(false))
+    );
+    assert!(steps(&told).contains("RFC 9111 §5.2.2.5"), "{told:#}");
+    assert_eq!(told["fetched"]["stored"], false);
+    proxy.get("/").assert_is(200, "1");
+    proxy.get("/").assert_hit();
+}
+
+#[test]
+fn an_origin_that_fails_is_told_of_with_the_copy_that_stands_in() {
+    let origin = Origin::start();
+    let page = Reply::new(200)
+        .with("Cache-Control: max-age=0, stale-if-error=600")
+        .body("old");
+    origin
+        .on("/")
+        .reply(page)
+        .reply(Reply::new(503).body("down"));
+    origin.on("/gone").reply(Reply::hang_up());
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    proxy.get("/").assert_is(200, "old");
+    let told = explain(admin, "/", &json!({"fetch": true}));
+    assert_eq!(
+        (&told["verdict"], &told["cacheable"]),
+        (&json!("revalidate"), &json!(true))
+    );
+    let sentence = told["sentence"].as_str().expect("a sentence");
+    assert!(
+        sentence.contains("The stored response is the answer: the origin answered with an error"),
+        "{sentence}"
+    );
+    let told = explain(admin, "/gone", &json!({"fetch": true}));
+    assert_eq!(told["cacheable"], false);
+    let sentence = told["sentence"].as_str().expect("a sentence");
+    assert!(
+        sentence.contains("there was no answer: the origin closed the connection"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn what_lies_on_disk_is_said_to_lie_there() {
+    let origin = Origin::start();
+    origin.on("/").reply(
+        Reply::new(200)
+            .with("Cache-Control: max-age=600")
+            .body("page"),
+    );
+    let directory =
+        std::env::temp_dir().join(format!("microcache-explained-{}", std::process::id()));
+    let disk = format!("{},10MiB", directory.display());
+    let (mut proxy, _) = Proxy::operated(&origin, &["--disk", &disk]);
+    proxy.get("/").assert_is(200, "page");
+    proxy.terminate();
+    assert!(proxy.wait().success());
+    let (proxy, admin) = Proxy::operated(&origin, &["--disk", &disk]);
+    let told = explain(admin, "/", &json!({}));
+    assert_eq!(
+        (&told["verdict"], &told["stored"][0]["tier"]),
+        (&json!("hit"), &json!("disk"))
+    );
+    assert_eq!(
+        told["cache_status"]
+            .as_str()
+            .map(|said| said.ends_with("; detail=disk")),
+        Some(true),
+        "{told:#}"
+    );
+    let made = proxy.get("/");
+    made.assert_hit();
+    assert_eq!(made.cache().get("detail"), Some("disk"));
+    assert_eq!(
+        explain(admin, "/", &json!({}))["stored"][0]["tier"],
+        "memory"
+    );
+    drop(proxy);
+    std::fs::remove_dir_all(&directory).expect("removed");
+}
+
+#[test]
+fn what_a_purge_has_taken_away_is_not_said_to_be_there() {
+    let origin = Origin::start();
+    origin.on("/").reply(
+        Reply::new(200)
+            .with_all(&["Cache-Control: max-age=600", "Cache-Tag: a"])
+            .body("page"),
+    );
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    proxy.get("/");
+    let operator = Operator::at(admin);
+    operator.purge(&json!({"tag": "a", "soft": true}));
+    let told = explain(admin, "/", &json!({}));
+    assert_eq!(
+        (&told["verdict"], &told["stored"][0]["state"]),
+        (&json!("stale"), &json!("stale"))
+    );
+    assert!(steps(&told).contains("a soft purge"), "{told:#}");
+    operator.purge(&json!({"tag": "a"}));
+    let told = explain(admin, "/", &json!({}));
+    assert_eq!(
+        (&told["verdict"], &told["stored"]),
+        (&json!("miss"), &json!([]))
+    );
+}
+
+#[test]
+fn purges_and_what_comes_through_a_terminator_are_seen_as_they_come() {
+    let origin = Origin::start();
+    let rules = "trusted_proxies = [\"192.0.2.0/24\"]\npurge_from = [\"127.0.0.1\"]";
+    let (_proxy, admin) = with_config(&origin, rules);
+    let told = explain(admin, "/", &json!({"method": "PURGE"}));
+    assert_eq!(
+        (&told["verdict"], &told["cache_status"]),
+        (&json!("own"), &json!("microcache; detail=purge"))
+    );
+    let secure = json!({"url": "https://example.com/"});
+    let told = explain(admin, "/", &secure);
+    assert_eq!(told["key"]["parts"], json!(["x-forwarded-proto"]));
+    let stranger = json!({"url": "https://example.com/", "from": "198.51.100.1"});
+    assert_eq!(explain(admin, "/", &stranger)["key"]["parts"], json!([]));
+}
+
+#[test]
+fn what_is_no_request_is_refused_and_nothing_is_asked() {
+    let origin = Origin::start();
+    let (_proxy, admin) = Proxy::operated(&origin, &[]);
+    let operator = Operator::at(admin);
+    let long = format!("http://example.com/{}", "x".repeat(64 * 1024));
+    for wrong in [
+        json!({}),
+        json!({"url": "/"}),
+        json!({"url": long}),
+        json!({"url": "http://a/", "headers": ["Host: a, b"]}),
+        json!({"url": "http://a/", "headers": ["Transfer-Encoding: gzip"]}),
+        json!({"url": "http://a/", "headers": ["Content-Length: 1", "Content-Length: 2"]}),
+        json!({"url": "http://a/", "method": "CONNECT"}),
+        json!({"url": "http://a/", "method": "DELETE", "fetch": true}),
+        json!({"url": "http://a/", "header": "A: b"}),
+    ] {
+        let response = operator.ask("POST", "/v1/explain", Some(&wrong.to_string()));
+        assert_eq!(response.status, 400, "{}", response.text());
+        let told: Value = serde_json::from_str(&response.text()).expect("JSON");
+        assert!(
+            told["remedy"].is_string()
+                && told["detail"].as_str().is_some_and(|text| text.len() < 500),
+            "{told}"
+        );
+    }
+    for target in [
+        "/v1/explain",
+        "/v1/explain?url=x",
+        "/v1/explain?url=http://a/&fetch=true",
+    ] {
+        assert_eq!(operator.ask("GET", target, None).status, 400, "{target}");
+    }
+    assert!(origin.requests().is_empty());
+}
