@@ -12,6 +12,8 @@ const NOT_CACHEABLE: u8 = 3;
 /// Only the application could say.
 const UNKNOWN: u8 = 4;
 
+/// Stands for a space at which no line ends.
+const GLUE: &str = "\u{1f}";
 /// How wide a line may be.
 const WIDTH: usize = 110;
 
@@ -34,9 +36,9 @@ pub(super) fn text(told: &Value) -> String {
     }
     out.push('\n');
     for (number, step) in list(&told["steps"]).iter().enumerate() {
-        let rfc = step["rfc"]
-            .as_str()
-            .map_or(String::new(), |rfc| format!(" ({rfc})"));
+        let rfc = step["rfc"].as_str().map_or_else(String::new, |rfc| {
+            format!(" ({})", rfc.replace(' ', GLUE))
+        });
         let line = format!(
             "{}. {}: {}{rfc}",
             number + 1,
@@ -99,7 +101,7 @@ fn wrapped(out: &mut String, before: &str, text: &str) {
             out.push(' ');
             width += 1;
         }
-        out.push_str(word);
+        out.push_str(&word.replace(GLUE, " "));
         width += length;
     }
     out.push('\n');

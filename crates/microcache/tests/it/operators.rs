@@ -500,7 +500,8 @@ pub(crate) fn check_schema(description: &Value, schema: &Value, value: &Value, p
             }
             ("required", Value::Array(names)) => {
                 let mut names = names.iter().filter_map(Value::as_str);
-                names.all(|name| value.get(name).is_some())
+                // Only objects can lack something.
+                !value.is_object() || names.all(|name| value.get(name).is_some())
             }
             ("additionalProperties", Value::Bool(false)) => {
                 let described = schema["properties"].as_object().expect("properties");
