@@ -36,9 +36,9 @@ pub(super) fn text(told: &Value) -> String {
     }
     out.push('\n');
     for (number, step) in list(&told["steps"]).iter().enumerate() {
-        let rfc = step["rfc"].as_str().map_or_else(String::new, |rfc| {
-            format!(" ({})", rfc.replace(' ', GLUE))
-        });
+        let rfc = step["rfc"]
+            .as_str()
+            .map_or_else(String::new, |rfc| format!(" ({})", rfc.replace(' ', GLUE)));
         let line = format!(
             "{}. {}: {}{rfc}",
             number + 1,

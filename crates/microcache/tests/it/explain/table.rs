@@ -203,7 +203,7 @@ impl Row<'_> {
         let cacheable = told["cacheable"].as_bool();
         match verdict {
             "hit" | "stale" if told["fetched"].is_null() => {
-                assert_eq!(cacheable, Some(true), "{name}: {told:#}")
+                assert_eq!(cacheable, Some(true), "{name}: {told:#}");
             }
             "pass" | "own" => assert_eq!(cacheable, Some(false), "{name}: {told:#}"),
             _ => {}
@@ -304,18 +304,14 @@ impl Row<'_> {
 }
 
 /// Checks these rows with a configuration.
-fn check(
-    config: &str,
-    requests: impl Iterator<Item = Asks> + Clone,
-    responses: impl Iterator<Item = Says>,
-) {
+fn check(config: &str, requests: &[Asks], responses: impl Iterator<Item = Says>) {
     let origin = Origin::start();
     let file = config_file(&format!("{LASTING}{config}"));
     let path = file.to_str().expect("a path");
     let (proxy, admin) = Proxy::operated(&origin, &["--config", path]);
     let mut rows = 0;
     for says in responses {
-        for asks in requests.clone() {
+        for &asks in requests {
             rows += 1;
             let row = Row {
                 origin: &origin,
@@ -332,22 +328,22 @@ fn check(
 }
 
 fn check_some(config: &str) {
-    let requests = SOME_REQUESTS.into_iter().map(|one| REQUESTS[one]);
+    let requests = SOME_REQUESTS.map(|one| REQUESTS[one]);
     check(
         config,
-        requests,
+        &requests,
         SOME_RESPONSES.into_iter().map(|one| RESPONSES[one]),
     );
 }
 
 #[test]
 fn what_is_said_is_what_is_done_first_half() {
-    check("", REQUESTS.into_iter(), RESPONSES[..24].iter().copied());
+    check("", &REQUESTS, RESPONSES[..24].iter().copied());
 }
 
 #[test]
 fn what_is_said_is_what_is_done_second_half() {
-    check("", REQUESTS.into_iter(), RESPONSES[24..].iter().copied());
+    check("", &REQUESTS, RESPONSES[24..].iter().copied());
 }
 
 #[test]
