@@ -66,7 +66,12 @@ fn check_account(
         .said_by
         .expect("nothing is stored without a lifetime");
     let own = matches!(by, SaidBy::ForcedTtl | SaidBy::StatusTtl | SaidBy::Ttl);
-    let left = account.fresh_for as i64 - if own { 0 } else { lifetime.initial_age as i64 };
+    let left = account.fresh_for.cast_signed()
+        - if own {
+            0
+        } else {
+            lifetime.initial_age.cast_signed()
+        };
     assert_eq!(lifetime.ttl(RECEIVED), left, "{account:?} {response:?}");
     let window = lifetime.stale_while_revalidate;
     match account.window_by {
