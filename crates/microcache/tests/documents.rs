@@ -18,6 +18,7 @@ const GUIDE: [&str; 19] = [
     "docs/getting-started.md",
     "docs/install.md",
     "docs/api.md",
+    "docs/explain.md",
     "docs/caching-rules.md",
     "docs/dashboard.md",
     "docs/operations.md",
@@ -165,6 +166,7 @@ fn every_flag_is_one() {
         &["demo", "--help"],
         &["purge", "--help"],
         &["entries", "--help"],
+        &["explain", "--help"],
     ] {
         let help = String::from_utf8(microcache(job).stdout).expect("help is text");
         let words = help.split_whitespace();
