@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 use crate::interface::Interface;
 use crate::problem::Problem;
-use crate::{access, configuration, dashboard, entries, explain, health, live, metrics, purges, stats, top};
+use crate::{
+    access, configuration, dashboard, entries, explain, health, live, metrics, purges, stats, top,
+};
 
 /// The longest body of a request.
 const LARGEST_BODY: usize = 256 * 1024;
