@@ -15,7 +15,7 @@ const SECONDS = 240;
 let origin, cache, driver, chromium;
 
 before(async () => {
-  origin = await application("--size", "20000", "--work", "120ms", "--work-kind", "sleep");
+  origin = await application("--size", "20000", "--work", "120ms", "--work-kind", "sleep", "--workers", "16");
   cache = await server(origin.url, "--ttl", "1s");
   driver = load(`${cache.url}/articles/[1-40]`, RATE, SECONDS);
   chromium = await browser();
