@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use bytes::Bytes;
 use http::StatusCode;
 use microcache_engine::cache::{Rule, Scope, Strength};

@@ -63,7 +63,7 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
 /// How many entries in memory each of these purges has hit, as far as the server can say so soon.
 fn hits(operate: &Operate, answer: &Value) -> Vec<Option<u64>> {
     let until = Instant::now() + COUNTING;
-    let Ok(client) = Client::new(operate) else {
+    let Ok(client) = Client::new(&operate.server) else {
         return Vec::new();
     };
     let hit = |purge: &Value| {

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use microcache_policy::Detail;
 
-const GUIDE: [&str; 19] = [
+const GUIDE: [&str; 20] = [
     "README.md",
     "SECURITY.md",
     "ARCHITECTURE.md",
