@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::cli::Operated;
 use crate::operate::client::Failed;
@@ -69,17 +71,37 @@ enum Ended {
 /// Draws, with the terminal given back however it ends; for a panic, `try_init` sees to that.
 fn show(admin: &str, feed: &Feed) -> io::Result<Ended> {
     let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [
-        signal_hook::consts::SIGINT,
-        signal_hook::consts::SIGTERM,
-        signal_hook::consts::SIGHUP,
-    ] {
+    // At SIGHUP the terminal is gone, and there is nothing to give back.
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
     }
     let mut terminal = ratatui::try_init()?;
     let ended = look(&mut terminal, admin, feed, &interrupted);
     ratatui::try_restore()?;
     ended
+}
+
+#[derive(PartialEq, Eq)]
+enum Keys {
+    /// Some were pressed, or it is time to draw anew.
+    Perhaps,
+    /// There is no terminal any more, and nobody to press any. Whoever reads from it finds its end at
+    /// once, again and again.
+    HungUp,
+}
+
+fn wait_for_keys() -> io::Result<Keys> {
+    let stdin = io::stdin();
+    let mut waited = [PollFd::new(&stdin, PollFlags::IN)];
+    let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
+    match poll(&mut waited, Some(&patience)) {
+        // A signal, such as the one that says that the terminal has another size.
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    let is_gone = waited[0].revents().intersects(gone);
+    Ok(if is_gone { Keys::HungUp } else { Keys::Perhaps })
 }
 
 fn look(
@@ -97,7 +119,10 @@ fn look(
         if interrupted.load(Ordering::Relaxed) {
             return Ok(Ended::Interrupted);
         }
-        if !event::poll(PATIENCE)? {
+        if wait_for_keys()? == Keys::HungUp {
+            return Ok(Ended::Interrupted);
+        }
+        if !event::poll(Duration::ZERO)? {
             continue;
         }
         let Event::Key(key) = event::read()? else {

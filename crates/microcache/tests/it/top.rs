@@ -107,6 +107,27 @@ fn cached() -> Origin {
 }
 
 #[test]
+fn it_ends_when_its_terminal_is_gone() {
+    if !has_tmux() {
+        return;
+    }
+    let origin = cached();
+    let (_proxy, admin) = Proxy::operated(&origin, &[]);
+    for (name, hangup) in [("told", ""), ("untold", "trap \"\" HUP; ")] {
+        let pid = pid_file(name);
+        let line = script(&format!("--admin {admin}"), &pid);
+        let line = line.replacen("exec ", &format!("{hangup}exec "), 1);
+        let terminal = Terminal::start(&line);
+        terminal.shows("busiest urls");
+        let number = fs::read_to_string(&pid).expect("it runs");
+        terminal.tmux(&["kill-server"]);
+        let process = Path::new("/proc").join(number.trim());
+        eventually("it has ended", || (!process.exists()).then_some(()));
+        fs::remove_file(&pid).expect("removed");
+    }
+}
+
+#[test]
 fn it_shows_the_server_and_purges_the_marked_url_and_leaves_the_terminal_as_it_was() {
     if !has_tmux() {
         return;
