@@ -7,6 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use microcache_engine::cache::Scope;
 use microcache_engine::cache::entries::{EntryInfo, MAX_PAGE, Order, Wanted};
+use microcache_policy::vary::{self, VaryNames};
 use microcache_policy::{Scheme, key};
 use microcache_store::EntryId;
 use serde::Deserialize;
@@ -172,13 +173,20 @@ fn bad_cursor() -> Problem {
 fn entry(entry: &EntryInfo) -> Value {
     json!({
         "url": location(&entry.key),
-        "varies_by": String::from_utf8_lossy(&entry.selection),
+        "varies_on": varies_on(&entry.vary, &entry.selection),
         "status": entry.status,
         "size": entry.size,
         "age_seconds": entry.age as f64 / 1000.0,
         "ttl_seconds": entry.ttl as f64 / 1000.0,
         "hits": entry.uses,
     })
+}
+
+/// The request fields that select a response, and what they said, as far as that is nobody's secret.
+pub(crate) fn varies_on(names: &VaryNames, selection: &[u8]) -> Value {
+    let told = vary::told(names, selection).into_iter();
+    told.map(|(name, value)| json!({"name": name, "value": value}))
+        .collect()
 }
 
 /// The url of a key.

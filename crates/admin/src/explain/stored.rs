@@ -5,15 +5,12 @@ use microcache_policy::{Account, Millis, ResponseFacts, SaidBy, TagKind, Time, W
 use serde_json::{Value, json};
 
 use super::words::{Step, listed, span, text};
+use crate::entries::varies_on;
 
 /// A stored response, for programs.
 pub(super) fn variant(one: &Variant, explained: &Explained) -> Value {
     let (now, lifetime) = (explained.now, &one.lifetime);
     let seconds = |span: Millis| span as f64 / 1000.0;
-    let vary = vary::told(&one.vary, &one.selection);
-    let varies_on = vary
-        .iter()
-        .map(|(name, value)| json!({"name": name, "value": value}));
     let account = account(one, explained);
     json!({
         "tier": one.tier.unwrap_or("memory"),
@@ -26,7 +23,7 @@ pub(super) fn variant(one: &Variant, explained: &Explained) -> Value {
         "said_by": account.said_by.map(SaidBy::as_str),
         "stale_while_revalidate_seconds": seconds(lifetime.stale_while_revalidate()),
         "stale_if_error_seconds": seconds(lifetime.stale_if_error()),
-        "varies_on": varies_on.collect::<Vec<_>>(),
+        "varies_on": varies_on(&one.vary, &one.selection),
         "tags": tags(one, explained, TagKind::Tag),
         "groups": tags(one, explained, TagKind::Group),
         "size": one.size,

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use microcache_policy::{FieldBlock, Millis, Time};
+use microcache_policy::{FieldBlock, Millis, Time, VaryNames};
 use microcache_store::{EntryId, Key, Stored, TagNumbers, TierError};
 use tokio::task::yield_now;
 
@@ -63,7 +63,9 @@ pub enum Order {
 pub struct EntryInfo {
     /// Its key.
     pub key: Key,
-    /// What the request fields said that select it.
+    /// The request fields that select it.
+    pub vary: VaryNames,
+    /// What they said.
     pub selection: Bytes,
     /// The status code.
     pub status: u16,
@@ -192,7 +194,8 @@ impl Cache {
                 {
                     let entry = EntryInfo {
                         key: head.key[..].into(),
-                        selection: head.selection.clone(),
+                        vary: head.vary,
+                        selection: head.selection,
                         status: head.status,
                         size: head.body_len + listed.head.len() as u64,
                         age: now.since(head.lifetime.response_time()),
@@ -242,6 +245,7 @@ impl EntryInfo {
 fn of_stored(key: &Key, stored: &Stored, now: Time) -> EntryInfo {
     EntryInfo {
         key: Key::clone(key),
+        vary: stored.vary.clone(),
         selection: stored.selection.clone(),
         status: stored.status,
         fields: stored.fields.clone(),
