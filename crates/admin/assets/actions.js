@@ -6,6 +6,7 @@ import { ask } from "./stream.js";
 const NAMES = {
   url: ["Url", "https://www.example.org/news?page=2", (name) => `the url ${name}, with all its variants`],
   prefix: ["Beginning of the urls", "https://www.example.org/shop/", (name) => `all urls that begin with ${name}`],
+  glob: ["Pattern of urls", "https://www.example.org/*/reviews", (name) => `all urls like ${name}`],
   host: ["Host", "www.example.org", (name) => `everything of the host ${name}`],
   tag: ["Tag", "product-17", (name) => `all responses with the tag ${name}`],
   everything: ["", "", () => "everything that is stored"],
@@ -42,7 +43,7 @@ export async function purge(kind, name, soft) {
     const told = await ask("/v1/purges", { [kind]: kind === "everything" ? true : name, soft });
     const parts = [make("p", {}, `Purged${soft ? " softly" : ""}: ${what}. It holds from now on.`)];
     const unwritten = told.purges.map((one) => one.not_written).filter(Boolean);
-    if (unwritten.length) parts.push(make("p", { class: "wrong" }, `It could not be written down, and will be forgotten if the server ends now: ${unwritten[0]}`));
+    if (unwritten.length) parts.push(make("p", { class: "wrong" }, `It is in force here, but ${unwritten[0]}`));
     answer("purge-answer", ...parts);
   } catch (error) {
     failed("purge-answer", error);
@@ -84,18 +85,6 @@ export async function lookUp(url) {
     const title = variants ? `${count(variants)} stored ${many(variants, "response")}` : "Nothing is stored of it";
     parts.push(make("h3", {}, title), make("ul", {}, ...told.stored.map(stored)));
     answer("lookup-answer", ...parts);
-  } catch (error) {
-    if (error.status === 404) await listEntries(url);
-    else failed("lookup-answer", error);
-  }
-}
-
-/** Where nothing is explained: what is stored of a url. */
-async function listEntries(url) {
-  try {
-    const { entries, next } = await ask(`/v1/entries?limit=20&url=${encodeURIComponent(url)}`);
-    const title = entries.length ? `${count(entries.length)}${next ? " or more" : ""} stored ${many(entries.length, "response")}` : "Nothing is stored of it";
-    answer("lookup-answer", make("h3", {}, title), make("ul", {}, ...entries.map(stored)));
   } catch (error) {
     failed("lookup-answer", error);
   }
