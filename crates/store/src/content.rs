@@ -178,15 +178,6 @@ impl FileBody {
         }
     }
 
-    /// Reads everything and checks it. Blocks the thread.
-    pub fn verify(&self) -> io::Result<()> {
-        for number in 0..self.blocks() {
-            self.read_block(number)?;
-        }
-        self.mark_verified();
-        Ok(())
-    }
-
     /// Notes that every block has been read and was right, or has just been written.
     pub fn mark_verified(&self) {
         self.verified.store(true, Ordering::Release);
