@@ -54,7 +54,7 @@ impl Step {
 pub(super) fn span(millis: Millis) -> String {
     const UNITS: [(Millis, &str); 3] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min")];
     let of = |unit: Millis, name: &str| {
-        let tenths = millis.saturating_mul(10) / unit;
+        let tenths = u128::from(millis) * 10 / u128::from(unit);
         match tenths % 10 {
             0 => format!("{} {name}", tenths / 10),
             rest => format!("{}.{rest} {name}", tenths / 10),

@@ -1,7 +1,8 @@
 //! The log that processes share: an item that counts, and an item for each record.
 //!
 //! To append is to count on, and then to store the records under the numbers that were passed. Whoever reads
-//! looks at the counter and fetches what is new. A record that does not come, because its writer died
+//! looks at the counter, and at the record it has read last: if that is gone, so may be others. Then it
+//! fetches what is new. A record that does not come, because its writer died
 //! between the two, is taken by a reader for the beginning of a new log, and stored as that: only one of
 //! the two can add it, so that all see the same. A counter that is gone begins anew with the time in
 //! microseconds, which is more than it ever was.
@@ -76,14 +77,20 @@ impl Memcached {
         beginning: Bytes,
     ) -> Result<LogPage, TierError> {
         let server = self.log_server()?;
-        let newest = loop {
+        let (newest, is_there) = loop {
+            // What was read last stays there for as long as somebody reads on from it.
             let look = Request::default().get(LOG, None);
-            match number_of(&server.ask(LANE, look).await?)? {
-                Some(newest) => break newest,
+            let look = look.touch(&log_record(after), KEPT);
+            let answers = server.send(LANE, look, 1)?.await?;
+            let [newest, last] = &answers[..] else {
+                return Err(TierError::Down);
+            };
+            match number_of(newest)? {
+                Some(newest) => break (newest, matches!(last, MetaResponse::Done(_))),
                 None => begin_log(server, &beginning).await?,
             }
         };
-        let is_gapless = 0 < after && after <= newest && newest - after <= LENGTH;
+        let is_gapless = is_there && after <= newest && newest - after <= LENGTH;
         let first = if is_gapless {
             after + 1
         } else {

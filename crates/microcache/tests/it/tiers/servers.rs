@@ -125,6 +125,17 @@ impl Server {
         value.expect("a statistic").parse().expect("a number")
     }
 
+    /// Whether memcached has something under this key.
+    pub(super) fn has(&self, key: &str) -> bool {
+        assert_eq!(self.kind, Kind::Memcached);
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("it listens");
+        let question = format!("mg {key}\r\nquit\r\n");
+        stream.write_all(question.as_bytes()).expect("it reads");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it answers");
+        text == "HD\r\n"
+    }
+
     /// The flag and its value.
     pub(super) fn flags(&self) -> [String; 2] {
         [format!("--{}", self.kind.name()), self.address()]
