@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use microcache_store::redis::{ClientCertificate, Redis, RedisSettings};
 use microcache_store::{Put, SharedTier, Tier};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -26,8 +27,9 @@ async fn refuse(settings: RedisSettings, expected: &str) {
 
 #[tokio::test]
 async fn a_user_of_the_servers_own_list() {
-    const RULES: &str = "user cache on >secret ~mc1:* -@all +ping +getrange +set +unlink +scan \
-                         +evalsha +eval +strlen +get +del";
+    const RULES: &str = "user cache on >secret ~mc1:* ~mcl1:* -@all +ping +getrange +set +unlink \
+                         +scan +evalsha +eval +strlen +get +del +setrange +pexpire \
+                         +xadd +xrange +xrevrange +time";
     let rules: Vec<&str> = RULES.split_whitespace().collect();
     let mut arguments = vec!["--requirepass", "other", "--user"];
     arguments.extend(&rules[1..]);
@@ -40,7 +42,16 @@ async fn a_user_of_the_servers_own_list() {
     let token = crate::win(&redis, id(1)).await;
     assert_eq!(put(&redis, id(1), "body", Some(token)).await, Put::Stored);
     assert_eq!(body(&redis, id(1)).await.as_deref(), Some("body"));
+    for (from, to) in [("head", "next"), ("next", "a longer one")] {
+        let (from, to) = (Bytes::from(from), Bytes::from(to));
+        let renewed = redis.renew(id(1), from, to, crate::HOUR).await;
+        assert_eq!(renewed, Ok(Put::Stored));
+    }
     redis.remove(id(1)).await.unwrap();
+    let record = Bytes::from_static(b"record");
+    let told = redis.append_to_log(vec![record.clone()], record).await;
+    assert_eq!(told, Ok(()));
+    assert!(redis.read_log(0, Bytes::new()).await.is_ok());
     assert!(!format!("{redis:?}").contains("secret"));
 
     let refused = "it refuses this user and password";
