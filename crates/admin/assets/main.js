@@ -26,10 +26,10 @@ function point(at, told) {
 
 /** What the page is for: how few of the requests the origin sees. */
 function showRates(seconds) {
-  const now = rates(points.slice(-4));
-  const mean = (name) => now.reduce((sum, one) => sum + one[name], 0) / now.length;
-  say("clients-rate", now.length ? rate(mean("clients")) : "–");
-  say("origin-rate", now.length ? rate(mean("origin")) : "–");
+  const last = points.slice(-4);
+  const [now] = rates([last[0], last.at(-1)]);
+  say("clients-rate", now ? rate(now.clients) : "–");
+  say("origin-rate", now ? rate(now.origin) : "–");
   const window = panels.ends(points, seconds);
   const asked = window ? window.last.requests - window.first.requests : 0;
   const origin = window ? window.last.origin - window.first.origin : 0;
@@ -75,9 +75,9 @@ const stream = new Stream({
   },
   stats(told, at) {
     stats = told;
-    // Between the last second of the history and the first snapshot there may be too little time to count in.
-    if (at > (points.at(-1)?.at ?? -SECOND) + SECOND / 2) points.push(point(at, told));
-    points = points.slice(-REMEMBERED - 1);
+    // After the last second of the history, or after a pause of the server, there may be too little time to count in: then the newer one stands for both.
+    if (points.length && at < points.at(-1).at + SECOND / 2) points.pop();
+    points = [...points, point(at, told)].slice(-REMEMBERED - 1);
     stand(told.draining ? "ending" : "live", told.draining ? "Ending: it finishes what is under way" : "Live");
     show();
     // The snapshot that is shown, by its id.
