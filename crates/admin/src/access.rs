@@ -9,7 +9,6 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use axum::extract::{Extension, Request, State};
 use axum::middleware::Next;
@@ -102,10 +101,7 @@ pub(crate) async fn check(
         )),
         None => of_this_machine(peer.ip(), fields),
     };
-    if let Err(problem) = allowed {
-        interface.refused.fetch_add(1, Ordering::Relaxed);
-        return Err(problem);
-    }
+    interface.count_refused(allowed)?;
     Ok(next.run(request).await)
 }
 
@@ -118,11 +114,8 @@ pub(crate) async fn check_page(
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    if interface.token.is_none()
-        && let Err(problem) = by_its_address(peer.ip(), request.headers())
-    {
-        interface.refused.fetch_add(1, Ordering::Relaxed);
-        return Err(problem);
+    if interface.token.is_none() {
+        interface.count_refused(by_its_address(peer.ip(), request.headers()))?;
     }
     Ok(next.run(request).await)
 }

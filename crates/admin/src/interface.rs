@@ -1,6 +1,6 @@
 //! The interface: what all requests to it share.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use microcache_proxy::Handle;
@@ -16,4 +16,14 @@ pub(crate) struct Interface {
     pub(crate) refused: AtomicU64,
     /// Those who watch.
     pub(crate) live: Live,
+}
+
+impl Interface {
+    /// Counts those who are not allowed to make a request.
+    pub(crate) fn count_refused<T, E>(&self, allowed: Result<T, E>) -> Result<T, E> {
+        if allowed.is_err() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        allowed
+    }
 }

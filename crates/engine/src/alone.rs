@@ -93,46 +93,46 @@ impl Engine {
         self.invalidate_after(&incoming, response.status, response.fields.fields())
             .await;
 
-        let facts = why.facts;
-        let cache_status = CacheStatus {
-            fwd: Some(why.forward),
-            fwd_status: Some(response.status),
-            detail: why.detail,
-            ..CacheStatus::default()
+        let Some(lone) = lone else {
+            let cache_status = status_alone(&why, &response);
+            return Ok(passed_on(response, &why.facts, cache_status, Outcome::Pass));
         };
-        if let Some(lone) = lone {
-            let view = incoming.origin_view(&route.rules);
-            let stored = self.cache.response(lone.key(), &view);
-            if facts.is_head() {
-                if let Some(stored) = stored {
-                    let times = (request_time, now);
-                    self.update_from_head(lone, &why, &incoming, &stored, &response, times);
-                }
-            } else if !(is_refusal(response.status) && stored.is_some())
-                && let Ok(keepable) = judge(
-                    &self,
-                    route,
-                    lone.key(),
-                    &facts,
-                    &response,
-                    request_time,
-                    now,
-                )
-                && let Some(leader) = lone.lead()
-            {
-                let key = leader.key();
-                let (copy, body) =
-                    self.begin_fill(key, route, response, keepable, &incoming, request_time);
-                let filling = Arc::clone(&copy.filling);
-                let (engine, number) = (Arc::clone(&self), why.route);
-                tokio::spawn(
-                    async move { engine.fill(leader, &filling, body, number, None).await },
-                );
-                let fields = incoming.fields.fields();
-                return Ok(copy.respond(fields, &facts, now, cache_status));
+        let times = (request_time, now);
+        Ok(self.kept_or_passed_on(lone, &why, &incoming, response, times))
+    }
+
+    /// What came for one request alone, in answer to it. It is kept for others if it may be.
+    fn kept_or_passed_on(
+        self: &Arc<Self>,
+        lone: Lone,
+        why: &WhyAsked,
+        incoming: &Incoming,
+        response: OriginResponse,
+        times: (Time, Time),
+    ) -> Response {
+        let (route, facts) = (&self.routes[why.route], &why.facts);
+        let cache_status = status_alone(why, &response);
+        let view = incoming.origin_view(&route.rules);
+        let stored = self.cache.response(lone.key(), &view);
+        let (request_time, now) = times;
+        if facts.is_head() {
+            if let Some(stored) = stored {
+                self.update_from_head(lone, why, incoming, &stored, &response, times);
             }
+        } else if !(is_refusal(response.status) && stored.is_some())
+            && let Ok(keepable) =
+                judge(self, route, lone.key(), facts, &response, request_time, now)
+            && let Some(leader) = lone.lead()
+        {
+            let key = leader.key();
+            let (copy, body) =
+                self.begin_fill(key, route, response, keepable, incoming, request_time);
+            let filling = Arc::clone(&copy.filling);
+            let (engine, number) = (Arc::clone(self), why.route);
+            tokio::spawn(async move { engine.fill(leader, &filling, body, number, None).await });
+            return copy.respond(incoming.fields.fields(), facts, now, cache_status);
         }
-        Ok(passed_on(response, &facts, cache_status, Outcome::Pass))
+        passed_on(response, facts, cache_status, Outcome::Pass)
     }
 
     /// The answer from a copy that may be used because the origin failed.
@@ -236,6 +236,16 @@ fn failure(answer: &Result<OriginResponse, OriginError>) -> Option<Failure> {
             is_origin_failure(response.status).then_some(Failure::Status(response.status))
         }
         Err(error) => Some(Failure::Origin(error.clone())),
+    }
+}
+
+/// What `Cache-Status` says of an answer to one request alone.
+fn status_alone(why: &WhyAsked, response: &OriginResponse) -> CacheStatus {
+    CacheStatus {
+        fwd: Some(why.forward),
+        fwd_status: Some(response.status),
+        detail: why.detail,
+        ..CacheStatus::default()
     }
 }
 

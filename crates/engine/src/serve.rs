@@ -216,6 +216,11 @@ impl Engine {
     }
 
     /// The same on the route that was found.
+    #[expect(
+        clippy::inline_always,
+        reason = "a hit pays for the call, which others make only now and then"
+    )]
+    #[inline(always)]
     pub fn serve_on(&self, found: RouteFound, request: &Request<'_>, now: Time) -> Served {
         let route = &self.routes[found.route];
         let facts = facts_of(request, &route.rules);
@@ -465,6 +470,11 @@ pub(crate) fn nothing_selected(known: &Known) -> Forward {
 }
 
 /// What a request asks for on a route with these rules.
+#[expect(
+    clippy::inline_always,
+    reason = "a hit pays for the call, which others make only now and then"
+)]
+#[inline(always)]
 pub(crate) fn facts_of(request: &Request<'_>, rules: &Rules) -> RequestFacts {
     let facts = RequestFacts::read(request.method, request.fields, request.has_body, rules);
     if request.upgrade {

@@ -93,6 +93,11 @@ impl Credentials {
 
 impl RequestFacts {
     /// Reads the fields once.
+    #[expect(
+        clippy::inline_always,
+        reason = "a hit pays for the call, which others make only now and then"
+    )]
+    #[inline(always)]
     pub fn read(method: &Method, fields: Fields<'_>, has_body: bool, rules: &Rules) -> Self {
         let seen = Seen::read(fields, rules);
         let mut directives = seen.directives;

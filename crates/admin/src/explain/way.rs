@@ -6,6 +6,7 @@ use microcache_proxy::{Outlook, Read};
 use serde_json::{Value, json};
 
 use super::words::{Step, listed, text};
+use crate::entries::location;
 
 /// All steps until it is known where the answer comes from.
 pub(super) fn steps(outlook: &Outlook) -> Vec<Step> {
@@ -138,7 +139,7 @@ pub(super) fn key_of(request: &Read, explained: &Explained) -> Value {
     let believed = believed(request, explained);
     parts.extend(believed.filter(|name| !rules.key.headers.contains(name)));
     json!({
-        "url": url_of(&explained.key),
+        "url": location(&explained.key),
         "left_out": left_out.collect::<Vec<_>>(),
         "parts": parts,
     })
@@ -149,17 +150,6 @@ fn believed<'a>(request: &'a Read, explained: &'a Explained) -> impl Iterator<It
     let names =
         microcache_policy::trust::keyed_by(fields, request.vouched, &explained.rules.request);
     names.map(|name| String::from_utf8_lossy(name).to_lowercase())
-}
-
-fn url_of(key: &[u8]) -> Option<String> {
-    let (scheme, host, path, query) = key::url_of(key)?;
-    let target = key::join_query(path, query);
-    Some(format!(
-        "{}://{}{}",
-        scheme.as_str(),
-        text(host),
-        text(&target)
-    ))
 }
 
 /// What is found there, and what it is good for.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use microcache_engine::Outcome;
 use serde_json::Value;
 
 /// The purges that were made, a line each, and what each has hit, where that is known.
@@ -77,17 +78,8 @@ pub(super) fn stats(told: &Value) -> String {
 }
 
 fn of_requests(requests: &Value) -> Vec<String> {
-    const OUTCOMES: [&str; 8] = [
-        "hit",
-        "stale",
-        "revalidated",
-        "miss",
-        "collapsed",
-        "pass",
-        "error",
-        "left",
-    ];
-    let outcomes: Vec<_> = OUTCOMES
+    let outcomes: Vec<_> = Outcome::ALL
+        .map(Outcome::as_str)
         .iter()
         .map(|name| (name, number(&requests[name])))
         .filter(|(_, count)| *count > 0)

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use microcache_engine::Outcome;
 use serde_json::Value;
 
 use crate::operate::shown::{list, number};
@@ -48,20 +49,9 @@ impl Order {
 pub(super) struct Rates {
     pub(super) clients: f64,
     pub(super) origin: f64,
-    /// By outcome, in the order of [`OUTCOMES`].
-    pub(super) outcomes: [f64; OUTCOMES.len()],
+    /// By outcome, in the order of [`Outcome::ALL`].
+    pub(super) outcomes: [f64; Outcome::ALL.len()],
 }
-
-pub(super) const OUTCOMES: [&str; 8] = [
-    "hit",
-    "stale",
-    "revalidated",
-    "miss",
-    "collapsed",
-    "pass",
-    "error",
-    "left",
-];
 
 impl Rates {
     /// Between two looks. A server that was started anew begins to count anew.
@@ -75,7 +65,8 @@ impl Rates {
         Some(Self {
             clients: rate(&|told| number(&told["requests"]["total"])),
             origin: rate(&|told| number(&told["origin"]["requests"])),
-            outcomes: OUTCOMES.map(|name| rate(&|told| number(&told["requests"][name]))),
+            outcomes: Outcome::ALL
+                .map(|outcome| rate(&|told| number(&told["requests"][outcome.as_str()]))),
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use microcache_engine::Outcome;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -9,7 +10,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Row, Sparkline, Table, TableState};
 use serde_json::Value;
 
-use super::figures::{OUTCOMES, Order, Rates};
+use super::figures::{Order, Rates};
 use super::screen::{Mode, Screen};
 use crate::operate::shown::{duration, filled, list, number, size};
 
@@ -122,13 +123,14 @@ fn of_clients(rates: Option<&Rates>) -> Line<'static> {
             None => "no requests".to_owned(),
         }),
     ];
-    let outcomes = OUTCOMES.iter().zip(rates.outcomes);
+    let outcomes = Outcome::ALL.iter().zip(rates.outcomes);
     parts.extend(
         outcomes
             .filter(|(_, each)| *each > 0.0)
-            .map(|(name, each)| {
-                let style = if *name == "error" { BAD } else { QUIET };
-                Span::styled(format!("{name} {}  ", rate(each)), style)
+            .map(|(outcome, each)| {
+                let is_error = *outcome == Outcome::Error;
+                let style = if is_error { BAD } else { QUIET };
+                Span::styled(format!("{} {}  ", outcome.as_str(), rate(each)), style)
             }),
     );
     line("clients", parts)

@@ -144,6 +144,11 @@ impl BadRequest {
 
 /// Reads the request head at the front of `buf`, and how many bytes it took. `None` while it is
 /// incomplete; what already breaks a rule is refused without waiting for the rest.
+#[expect(
+    clippy::inline_always,
+    reason = "a hit pays for the call, which others make only now and then"
+)]
+#[inline(always)]
 pub fn parse_request<'a>(
     buf: &'a [u8],
     limits: &Limits,
@@ -164,6 +169,11 @@ pub fn parse_request<'a>(
     }
 }
 
+#[expect(
+    clippy::inline_always,
+    reason = "a hit pays for the call, which others make only now and then"
+)]
+#[inline(always)]
 fn request<'a>(
     buf: &'a [u8],
     limits: &Limits,

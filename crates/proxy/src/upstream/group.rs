@@ -197,22 +197,10 @@ impl Group {
     ) -> Result<OriginResponse, OriginError> {
         let (permit, mut upload) = self.admit(&mut request).await?;
         let question = Question::of(&mut request);
-        // One that belongs to a group of this name before it was changed is no more than closed.
-        let own = KeptConnection::of(&request, &self.settings.name).and_then(|own| {
-            let mut servers = self.servers.iter();
-            let index = servers.position(|server| Arc::ptr_eq(server, &own.server))?;
-            Some((index, own))
-        });
-        if let Some((index, own)) = own {
+        if let Some(own) = self.own_connection(&request) {
+            let request = &mut request;
             return self
-                .ask_own(
-                    (index, own),
-                    &mut request,
-                    permit,
-                    upload,
-                    question,
-                    counted,
-                )
+                .ask_own(own, request, permit, upload, question, counted)
                 .await;
         }
         let asker = Asker::of(&mut request);
@@ -285,6 +273,15 @@ impl Group {
         };
         tracing::debug!(target: TARGET, kind = "origin-request", about = name, "{name}: {what} {told} after {millis} ms");
         answer
+    }
+
+    /// The connection that is the client's own, and its server's number. One that belongs to a group of
+    /// this name before it was changed is no more than closed.
+    fn own_connection(&self, request: &OriginRequest) -> Option<(usize, KeptConnection)> {
+        let own = KeptConnection::of(request, &self.settings.name)?;
+        let mut servers = self.servers.iter();
+        let index = servers.position(|server| Arc::ptr_eq(server, &own.server))?;
+        Some((index, own))
     }
 
     /// The answer on the client's own connection, and on no other.

@@ -9,4 +9,6 @@ mod pool;
 mod records;
 mod renew;
 mod ring;
+#[path = "../shared/log.rs"]
+mod shared_log;
 mod strangers;

@@ -8,6 +8,8 @@ mod log;
 mod records;
 mod renew;
 mod server;
+#[path = "../shared/log.rs"]
+mod shared_log;
 mod start;
 
 use std::sync::Arc;
