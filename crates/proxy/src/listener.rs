@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::connection::{Activity, Connection};
+use crate::connection::{Activity, Connection, Transport};
 use crate::connections::Connections;
 use crate::session::Session;
 use crate::shared::Shared;
@@ -95,7 +95,8 @@ pub(crate) async fn accept(
                 let activity = Arc::new(Activity::new(shared.engine.clock.now()));
                 let known = Arc::clone(&activity);
                 let session = Session::new(Arc::clone(&shared), peer, SCHEME);
-                let connection = Connection::new(stream, session, activity, place);
+                let connection =
+                    Connection::new(Transport::Plain(stream), session, activity, place);
                 connections.spawn(known, peer.ip(), connection.serve());
             }
             Err(error) if is_exhaustion(&error) => {
@@ -164,7 +165,7 @@ fn serve_late(
         if let Some(place) = shared.room.place(&clock).await {
             activity.seated(clock.now());
             let session = Session::new(shared, peer, SCHEME);
-            Connection::new(stream, session, activity, place)
+            Connection::new(Transport::Plain(stream), session, activity, place)
                 .serve()
                 .await;
         }

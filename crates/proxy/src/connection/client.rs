@@ -8,13 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_engine::{Body, BodyError, Frame, Interim, Response};
 use microcache_policy::Time;
-use tokio::net::tcp::WriteHalf;
 use tokio::time::timeout;
 
 use super::COPY;
 use super::file;
 use super::head::{Asked, Ending, ending, is_bodiless, whole, write_head, write_interim};
 use super::send::Output;
+use super::transport::WriteHalf;
 use super::watch::Watch;
 use crate::h1::encode;
 use crate::session::{Account, Answered, Answering, Event, pages};
@@ -121,10 +121,11 @@ impl<'a> Client<'a> {
         while !ended {
             if let Body::File(file) = &mut body
                 && ending == Ending::Counted
+                && let Some(socket) = self.writer.as_socket()
             {
                 let _sending = self.watch.sending();
                 let left = file.remaining();
-                file::send(self.writer.as_ref(), &mut output, file, self.stall).await?;
+                file::send(socket, &mut output, file, self.stall).await?;
                 account.sent(left - file.remaining());
                 self.send(std::mem::take(&mut output)).await?;
                 nothing_sent = false;

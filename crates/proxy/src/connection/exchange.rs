@@ -9,12 +9,12 @@ use std::time::Duration;
 use bytes::BytesMut;
 use microcache_engine::Body;
 use tokio::io::AsyncReadExt;
-use tokio::net::tcp::ReadHalf;
 
 use super::Connection;
 use super::client::{Client, Ended};
 use super::pending::Pending;
 use super::request_body::Pump;
+use super::transport::ReadHalf;
 use super::watch::Watch;
 
 /// What a client may send ahead while it waits for an answer.

@@ -17,6 +17,7 @@ mod send;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod transport;
 mod tunnel;
 mod watch;
 
@@ -29,7 +30,6 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use microcache_engine::Response;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::connections::FIRST_REQUEST;
@@ -42,6 +42,7 @@ use hits::is_head;
 use patience::Patience;
 use pending::Pending;
 use send::Output;
+pub(crate) use transport::Transport;
 
 /// Read at a time; one read takes a burst of pipelined requests.
 const READ_SIZE: usize = 32 * 1024;
@@ -56,7 +57,7 @@ thread_local! {
 
 /// A client's connection.
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Transport,
     session: Session,
     /// For those who want to close idle connections.
     activity: Arc<Activity>,
@@ -98,13 +99,13 @@ enum AfterSend {
 
 impl Connection {
     pub(crate) fn new(
-        stream: TcpStream,
+        mut stream: Transport,
         session: Session,
         activity: Arc<Activity>,
         place: Place,
     ) -> Self {
         // Without it a small answer behind a large one waits for an acknowledgement.
-        let _ = stream.set_nodelay(true);
+        let _ = stream.socket().set_nodelay(true);
         let shared = &session.shared;
         let mut idle = shared.timeouts.idle;
         if shared.is_draining() {
@@ -180,7 +181,7 @@ impl Connection {
                             self.expect_more();
                         }
                     }
-                    let read = match socket::poll_recv(&self.stream, cx, scratch) {
+                    let read = match self.stream.poll_recv(cx, scratch) {
                         Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::Close),
                         Poll::Ready(Ok(length)) => &scratch[..length],
                         Poll::Pending => {
@@ -242,7 +243,7 @@ impl Connection {
             let mut rest = vec![0; 16 * 1024];
             let mut read = 0;
             while read < MOST {
-                match self.stream.read(&mut rest).await? {
+                match self.stream.socket().read(&mut rest).await? {
                     0 => break,
                     n => read += n,
                 }

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::socket;
+use super::transport::Transport;
 
 /// Bytes that are still to be sent.
 #[derive(Debug, Default)]
@@ -82,7 +83,12 @@ impl Output {
             }
             self.advance(written);
         }
-        Ok(())
+        // What carries the bytes may have taken more than the socket has.
+        let at_once = poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_flush(cx)));
+        match at_once.await {
+            Poll::Ready(flushed) => flushed,
+            Poll::Pending => timeout(stall, stream.flush()).await?,
+        }
     }
 
     /// The same, while the system is told that more follows at once: what does leaves in the same
@@ -121,7 +127,7 @@ impl Output {
 
 /// Writes `head` and `body` without waiting. Returns what the socket did not take.
 pub(crate) fn write_now(
-    stream: &TcpStream,
+    stream: &Transport,
     cx: &mut Context<'_>,
     head: &[u8],
     body: &Bytes,
@@ -138,7 +144,7 @@ pub(crate) fn write_now(
         } else {
             &slices
         };
-        let written = socket::poll_send(stream, cx, pieces);
+        let written = stream.poll_send(cx, pieces);
         match written {
             Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
             Poll::Ready(Ok(n)) => done += n,
@@ -152,5 +158,5 @@ pub(crate) fn write_now(
             }
         }
     }
-    Ok(None)
+    Ok(stream.holds_back().then(Output::default))
 }

@@ -13,7 +13,7 @@ use microcache_store::Tiers;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{Activity, Connection};
+use super::{Activity, Connection, Transport};
 use crate::config::{Config, Input};
 use crate::notices::Notices;
 use crate::session::Session;
@@ -76,7 +76,7 @@ async fn start() -> SocketAddr {
             let place = shared.room.place(&clock).await.unwrap();
             let activity = Arc::new(Activity::new(clock.now()));
             let session = Session::new(Arc::clone(&shared), peer, Scheme::Http);
-            let connection = Connection::new(stream, session, activity, place);
+            let connection = Connection::new(Transport::Plain(stream), session, activity, place);
             tokio::spawn(connection.serve());
         }
     });

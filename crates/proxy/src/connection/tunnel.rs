@@ -22,6 +22,7 @@ impl Connection {
         let sent = AtomicU64::new(tunnel.early.len() as u64);
         let both = async {
             self.stream.write_all(&tunnel.early).await?;
+            self.stream.flush().await?;
             tunnel.io.write_all(&early).await?;
             let (from_client, to_client) = self.stream.split();
             let (from_origin, to_origin) = split(tunnel.io);

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::Interest;
-use tokio::net::tcp::ReadHalf;
 use tokio::time::sleep;
+
+use super::transport::ReadHalf;
 
 /// What is known of a client's presence.
 ///
@@ -61,7 +61,7 @@ impl Watch {
         tokio::select! {
             () = silence => {}
             // A reset: whatever the client has left of the connection, it is nothing.
-            _ = reader.ready(Interest::ERROR) => {}
+            () = reader.failed() => {}
         }
     }
 }

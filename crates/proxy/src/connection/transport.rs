@@ -1,0 +1,187 @@
+//! What carries a connection's bytes.
+//!
+//! The face reads and writes through it without knowing what lies below. On a plain socket every call is
+//! the socket's own.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, tcp};
+
+use super::socket;
+
+/// What carries a connection's bytes.
+pub(crate) enum Transport {
+    /// A socket, and nothing between.
+    Plain(TcpStream),
+}
+
+/// The half that is read from.
+pub(crate) enum ReadHalf<'a> {
+    Plain(tcp::ReadHalf<'a>),
+}
+
+/// The half that is written to.
+pub(crate) enum WriteHalf<'a> {
+    Plain(tcp::WriteHalf<'a>),
+}
+
+impl Transport {
+    /// Reads what is there; nothing at the end.
+    pub(crate) fn poll_recv(
+        &self,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(socket) => socket::poll_recv(socket, cx, buffer),
+        }
+    }
+
+    /// Takes as much as can be sent now. What was taken may still be held back, see
+    /// [`Self::holds_back`].
+    pub(crate) fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(socket) => socket::poll_send(socket, cx, pieces),
+        }
+    }
+
+    /// Whether bytes that were taken wait for the socket to take them. A flush waits until none do.
+    pub(crate) const fn holds_back(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+        }
+    }
+
+    /// The socket below.
+    pub(crate) const fn socket(&mut self) -> &mut TcpStream {
+        match self {
+            Self::Plain(socket) => socket,
+        }
+    }
+
+    /// Both halves, for those who read while they write.
+    pub(crate) fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
+        match self {
+            Self::Plain(socket) => {
+                let (reader, writer) = socket.split();
+                (ReadHalf::Plain(reader), WriteHalf::Plain(writer))
+            }
+        }
+    }
+}
+
+impl ReadHalf<'_> {
+    /// Resolves when the socket has an error, as after a reset.
+    pub(crate) async fn failed(&self) {
+        let socket = match self {
+            Self::Plain(reader) => reader,
+        };
+        // An error of the question is one of the socket.
+        let _ = socket.ready(Interest::ERROR).await;
+    }
+}
+
+impl WriteHalf<'_> {
+    /// The socket, if what is written to it needs no more than to be copied there.
+    #[expect(clippy::unnecessary_wraps, reason = "only a plain socket is one")]
+    pub(crate) fn as_socket(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Plain(writer) => Some(writer.as_ref()),
+        }
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
+        }
+    }
+}
+
+impl AsyncRead for ReadHalf<'_> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(reader) => Pin::new(reader).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for WriteHalf<'_> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(writer) => Pin::new(writer).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(writer) => Pin::new(writer).poll_write_vectored(cx, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(writer) => Pin::new(writer).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(writer) => Pin::new(writer).poll_shutdown(cx),
+        }
+    }
+}
