@@ -37,7 +37,7 @@ test: tools shuttle
 	cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
 	if [ $$done != 0 ]; then :; elif command -v valkey-server >/dev/null; then $(MAKE) --no-print-directory test-valkey || done=$$?; \
 	else echo "left out: the tests with Valkey (make test-valkey; Debian has it from version 13 on)" >>"$$list"; fi; \
-	$(MAKE) --no-print-directory test-dashboard || done=$$?; \
+	$(MAKE) --no-print-directory test-dashboard BUILT=yes || done=$$?; \
 	$(MAKE) --no-print-directory test-packages BINARY=target/debug/microcache || done=$$?; \
 	sort -u "$$list"; rm -f "$$list"; exit $$done
 
@@ -47,10 +47,10 @@ test-packages: tools
 	packaging/test $(BINARY)
 
 # The dashboard in a real browser, before a server under load. What drives the browser comes from npm by its lock file, and is no part of
-# the program. New pictures for the documents: make test-dashboard SCREENSHOTS=$PWD/docs
+# the program. New pictures for the documents: make test-dashboard SCREENSHOTS=$PWD/docs. BUILT: the tests have built the program.
 test-dashboard: PACKAGES = chromium:chromium node:nodejs npm:npm
 test-dashboard: tools
-	cargo build --locked -p microcache
+	$(if $(BUILT),,cargo build --locked -p microcache)
 	cd crates/admin/browser && npm ci --silent --no-audit --no-fund && \
 	SCREENSHOTS="$(SCREENSHOTS)" timeout 600 node --test --test-concurrency=1 dashboard.test.mjs
 
