@@ -10,6 +10,7 @@ mod errors;
 mod histogram;
 mod sample;
 mod snapshot;
+mod table;
 mod threads;
 mod top;
 mod url;

@@ -1,16 +1,14 @@
 //! Which urls there is most of, by several measures, in bounded memory.
 //!
-//! The space-saving sketch (Metwally, Agrawal, El Abbadi 2005): a table of so many urls; a new one takes
-//! the place of the least, and begins with its count. No count is too low, none is too high by more than
-//! what it began with, and whatever is more than one in [`PLACES`] of all is in the table. There is a
-//! table for this while and one for the last, so that what was popular yesterday is forgotten.
+//! For each measure there is a [`Table`] for this while and one for the last, so that what was popular yesterday
+//! is forgotten.
 
 use microcache_policy::{Scheme, Time};
 
+pub use super::table::Amount;
+use super::table::Table;
 use super::url::Url;
 
-/// Urls in one table.
-const PLACES: usize = 100;
 /// How long a table is added to.
 const WHILE: u64 = 300_000;
 
@@ -43,15 +41,6 @@ pub struct TopUrl {
     pub amounts: [Option<Amount>; Measure::ALL.len()],
 }
 
-/// So much, or a little less.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Amount {
-    /// Not less than there was.
-    pub at_most: u64,
-    /// By so much it may be more.
-    pub error: u64,
-}
-
 /// What was most, and since when.
 #[derive(Clone, Debug, Default)]
 pub struct TopUrls {
@@ -67,14 +56,6 @@ pub(super) struct Top {
     began: Time,
     before: Option<Time>,
     tables: [[Table; 2]; Measure::ALL.len()],
-}
-
-/// Urls and counts, all in one order. Found by a look through all hashes, which lie in one piece.
-#[derive(Default)]
-struct Table {
-    hashes: Vec<u64>,
-    amounts: Vec<Amount>,
-    urls: Vec<Url>,
 }
 
 /// The url of a request where it was read.
@@ -124,42 +105,6 @@ impl Top {
     }
 }
 
-impl Table {
-    fn add(&mut self, hash: u64, named: Named<'_>, amount: u64) {
-        if let Some(at) = self.hashes.iter().position(|&known| known == hash) {
-            self.amounts[at].at_most = self.amounts[at].at_most.saturating_add(amount);
-        } else if self.hashes.len() < PLACES {
-            self.hashes.push(hash);
-            self.urls.push(Url::new(named));
-            self.amounts.push(Amount {
-                at_most: amount,
-                error: 0,
-            });
-        } else if let Some(at) = self.least() {
-            let least = self.amounts[at].at_most;
-            self.hashes[at] = hash;
-            self.urls[at].set(named);
-            self.amounts[at] = Amount {
-                at_most: least.saturating_add(amount),
-                error: least,
-            };
-        }
-    }
-
-    fn least(&self) -> Option<usize> {
-        let places = self.amounts.iter().enumerate();
-        places
-            .min_by_key(|(_, amount)| amount.at_most)
-            .map(|(at, _)| at)
-    }
-
-    fn clear(&mut self) {
-        self.hashes.clear();
-        self.amounts.clear();
-        self.urls.clear();
-    }
-}
-
 /// What all threads have seen.
 pub(super) struct Merged {
     since: Time,
@@ -175,8 +120,8 @@ impl Merged {
     }
 
     fn merge(&mut self, measure: Measure, table: &Table) {
-        for ((hash, url), amount) in table.hashes.iter().zip(&table.urls).zip(&table.amounts) {
-            let known = self.urls.entry(*hash).or_insert_with(|| TopUrl {
+        for (hash, url, amount) in table.all() {
+            let known = self.urls.entry(hash).or_insert_with(|| TopUrl {
                 url: url.to_string(),
                 is_cut: url.is_cut(),
                 amounts: Default::default(),
@@ -243,7 +188,7 @@ mod tests {
         assert_eq!(first.url, "http://a.example/often");
         let amount = first.amounts[0].expect("it is among the most");
         assert!(amount.at_most >= 100_000 && amount.at_most - amount.error <= 100_000);
-        let bound = 1_100_000 / PLACES as u64;
+        let bound = 1_100_000 / super::super::table::PLACES as u64;
         assert!(amount.error <= bound, "{amount:?}");
     }
 

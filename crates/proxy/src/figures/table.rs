@@ -1,0 +1,192 @@
+//! A bounded table of urls, and how much there was of each.
+//!
+//! The space-saving sketch (Metwally, Agrawal, El Abbadi 2005): a new url takes the place of the least, and
+//! begins with its count. No count is too low, none is too high by more than what it began with, and whatever
+//! is more than one in [`PLACES`] of all is in the table.
+
+use super::top::Named;
+use super::url::Url;
+
+/// Urls in one table.
+pub(super) const PLACES: usize = 100;
+
+/// So much, or a little less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Not less than there was.
+    pub at_most: u64,
+    /// By so much it may be more.
+    pub error: u64,
+}
+
+/// Urls and counts. A miss adds to four of them, and most misses of a large site are of urls that are not in them:
+/// so the least is always at hand.
+#[derive(Default)]
+pub(super) struct Table {
+    /// Half of each hash. They lie in one piece, and many are compared at once.
+    marks: Vec<u32>,
+    places: Vec<Place>,
+    /// A binary heap of the numbers of places: none has more than those below it.
+    heap: Vec<u8>,
+}
+
+struct Place {
+    hash: u64,
+    amount: Amount,
+    url: Url,
+    /// Where it is in the heap.
+    rank: usize,
+}
+
+impl Table {
+    /// Adds so much to the url with this hash.
+    pub(super) fn add(&mut self, hash: u64, named: Named<'_>, amount: u64) {
+        if let Some(at) = self.find(hash) {
+            let place = &mut self.places[at];
+            place.amount.at_most = place.amount.at_most.saturating_add(amount);
+            self.sink(self.places[at].rank);
+        } else if self.places.len() < PLACES {
+            self.begin(hash, named, amount);
+        } else {
+            let at = usize::from(self.heap[0]);
+            let place = &mut self.places[at];
+            let least = place.amount.at_most;
+            place.hash = hash;
+            place.url.set(named);
+            place.amount = Amount {
+                at_most: least.saturating_add(amount),
+                error: least,
+            };
+            self.marks[at] = mark(hash);
+            self.sink(0);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.marks.clear();
+        self.places.clear();
+        self.heap.clear();
+    }
+
+    /// Hash, url and count of each.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u64, &Url, Amount)> {
+        let places = self.places.iter();
+        places.map(|place| (place.hash, &place.url, place.amount))
+    }
+
+    fn find(&self, hash: u64) -> Option<usize> {
+        const TOGETHER: usize = 16;
+        let mark = mark(hash);
+        let mut at = 0;
+        for some in self.marks.chunks(TOGETHER) {
+            // Counted, because what does not leave early is done to many at once.
+            if some.iter().filter(|one| **one == mark).count() > 0 {
+                let those = &self.places[at..at + some.len()];
+                if let Some(found) = those.iter().position(|place| place.hash == hash) {
+                    return Some(at + found);
+                }
+            }
+            at += some.len();
+        }
+        None
+    }
+
+    fn begin(&mut self, hash: u64, named: Named<'_>, amount: u64) {
+        let rank = self.heap.len();
+        self.heap.push(self.places.len() as u8);
+        self.marks.push(mark(hash));
+        self.places.push(Place {
+            hash,
+            amount: Amount {
+                at_most: amount,
+                error: 0,
+            },
+            url: Url::new(named),
+            rank,
+        });
+        self.rise(rank);
+    }
+
+    fn amount_of(&self, rank: usize) -> u64 {
+        self.places[usize::from(self.heap[rank])].amount.at_most
+    }
+
+    /// Puts what has become more where it belongs.
+    fn sink(&mut self, mut rank: usize) {
+        let heavy = self.amount_of(rank);
+        loop {
+            let children = 2 * rank + 1..(2 * rank + 3).min(self.heap.len());
+            let least = children.map(|child| (self.amount_of(child), child)).min();
+            match least {
+                Some((amount, child)) if amount < heavy => {
+                    self.swap(rank, child);
+                    rank = child;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Puts what is new at the end where it belongs.
+    fn rise(&mut self, mut rank: usize) {
+        while rank > 0 && self.amount_of(rank) < self.amount_of((rank - 1) / 2) {
+            self.swap(rank, (rank - 1) / 2);
+            rank = (rank - 1) / 2;
+        }
+    }
+
+    fn swap(&mut self, one: usize, other: usize) {
+        self.heap.swap(one, other);
+        for rank in [one, other] {
+            self.places[usize::from(self.heap[rank])].rank = rank;
+        }
+    }
+}
+
+const fn mark(hash: u64) -> u32 {
+    hash as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use microcache_policy::Scheme;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NAMED: Named<'_> = Named {
+        scheme: Scheme::Http,
+        host: b"a.example",
+        target: b"/",
+    };
+
+    proptest! {
+        /// Beside a table that is looked through for the least.
+        #[test]
+        fn the_least_gives_its_place_up(adds in prop::collection::vec((0..300_u64, 0..50_u64), 0..2000)) {
+            let mut table = Table::default();
+            let mut known: Vec<(u64, Amount)> = Vec::new();
+            for (url, amount) in adds {
+                // Marks that are alike are not enough.
+                let hash = (url << 30) | (url % 3);
+                table.add(hash, NAMED, amount);
+                let least = known.iter().map(|(_, it)| it.at_most).min().unwrap_or(0);
+                if let Some((_, it)) = known.iter_mut().find(|(one, _)| *one == hash) {
+                    it.at_most += amount;
+                } else if known.len() < PLACES {
+                    known.push((hash, Amount { at_most: amount, error: 0 }));
+                } else {
+                    // Of several that are least, it is the one that the table has left out.
+                    let gone = known.iter().position(|(one, it)| it.at_most == least && table.find(*one).is_none());
+                    let gone = gone.expect("one of the least has gone");
+                    known[gone] = (hash, Amount { at_most: least + amount, error: least });
+                }
+                prop_assert!((1..table.heap.len()).all(|rank| table.amount_of((rank - 1) / 2) <= table.amount_of(rank)));
+            }
+            let mut all: Vec<_> = table.all().map(|(hash, _, amount)| (hash, amount)).collect();
+            all.sort_unstable_by_key(|(hash, _)| *hash);
+            known.sort_unstable_by_key(|(hash, _)| *hash);
+            prop_assert_eq!(all, known);
+        }
+    }
+}
