@@ -248,6 +248,11 @@ struct Seen {
 }
 
 impl Seen {
+    #[expect(
+        clippy::inline_always,
+        reason = "a hit pays for the call, which others make only now and then"
+    )]
+    #[inline(always)]
     fn read(fields: Fields<'_>, rules: &Rules) -> Self {
         let mut seen = Self::default();
         for line in fields.lines() {

@@ -124,6 +124,7 @@ impl Shared {
     }
 
     /// What has come into force since, if something has.
+    #[inline]
     pub(crate) fn newer(&self) -> Option<Arc<Self>> {
         if self.life.generation() == self.generation {
             return None;

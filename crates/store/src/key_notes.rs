@@ -150,6 +150,7 @@ impl<'a, 's> Selects<'a, 's> {
         }
     }
 
+    #[inline]
     pub(crate) fn one(&mut self, stored: &'s Stored) -> bool {
         if stored.vary.is_empty() {
             return true;

@@ -108,6 +108,7 @@ pub struct Hit {
 
 impl Deref for Hit {
     type Target = Stored;
+    #[inline]
     fn deref(&self) -> &Stored {
         &self.object.variants[self.index]
     }
@@ -115,6 +116,7 @@ impl Deref for Hit {
 
 impl Hit {
     /// `Err` if the body was in a file that has been closed.
+    #[inline]
     fn new(object: Arc<Object>, index: usize) -> Result<Self, Arc<Object>> {
         let body = &object.variants[index].body;
         let file = body.file();

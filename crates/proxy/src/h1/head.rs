@@ -219,6 +219,11 @@ struct RequestLine<'a> {
     length: usize,
 }
 
+#[expect(
+    clippy::inline_always,
+    reason = "a hit pays for the call, which others make only now and then"
+)]
+#[inline(always)]
 fn request_line<'a>(buf: &'a [u8], limits: &Limits) -> Result<Option<RequestLine<'a>>, BadRequest> {
     let method_length = span(buf, TOKEN);
     let Some((method, [separator, rest @ ..])) = buf.split_at_checked(method_length) else {
@@ -254,6 +259,7 @@ fn request_line<'a>(buf: &'a [u8], limits: &Limits) -> Result<Option<RequestLine
 const VERSION_LINE: &[u8] = b"HTTP/#.#\r\n";
 
 /// Whether the version is 1.0.
+#[inline]
 fn request_version(rest: &[u8]) -> Result<Option<bool>, BadRequest> {
     if rest.starts_with(b"HTTP/1.1\r\n") {
         return Ok(Some(false));
