@@ -173,6 +173,7 @@ fn bad_cursor() -> Problem {
 fn entry(entry: &EntryInfo) -> Value {
     json!({
         "url": location(&entry.key),
+        "variant": variant_id(entry.variant()),
         "varies_on": varies_on(&entry.vary, &entry.selection),
         "status": entry.status,
         "size": entry.size,
@@ -180,6 +181,11 @@ fn entry(entry: &EntryInfo) -> Value {
         "ttl_seconds": entry.ttl as f64 / 1000.0,
         "hits": entry.uses,
     })
+}
+
+/// The number of a variant, as operators have it.
+pub(crate) fn variant_id(number: u64) -> String {
+    format!("{number:016x}")
 }
 
 /// The request fields that select a response, and what they said, as far as that is nobody's secret.

@@ -74,6 +74,20 @@ pub(crate) fn tag(name: &str) -> Scope {
     Scope::Tag(Bytes::copy_from_slice(name.as_bytes()))
 }
 
+/// A variant, as lists of entries name it.
+pub(crate) fn variant(name: &str) -> Result<u64, Problem> {
+    const DIGITS: usize = 16;
+    let is_one = name.len() == DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = u64::from_str_radix(name, 16).ok().filter(|_| is_one);
+    number.ok_or_else(|| {
+        Problem::of_field(
+            "variant",
+            format!("`{}` names no variant", shown(name)),
+            "take the `variant` that GET /v1/entries has of it, such as 9c1b6b39aeb2e4d0",
+        )
+    })
+}
+
 fn of_field(field: &'static str) -> impl Fn((String, &'static str)) -> Problem {
     move |(what, remedy)| Problem::of_field(field, what, remedy)
 }

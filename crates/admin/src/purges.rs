@@ -13,6 +13,8 @@ use microcache_policy::tags::MAX_TAG_LENGTH;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::entries::variant_id;
+use crate::explain::asked;
 use crate::interface::Interface;
 use crate::named;
 use crate::problem::Problem;
@@ -25,6 +27,10 @@ const MAX_NAMES: usize = 256;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Asked {
     url: Names,
+    /// Of the url only these variants, as lists of entries name them.
+    variant: Option<Names>,
+    /// Of the url only what requests with these field lines get.
+    headers: Option<Vec<String>>,
     prefix: Names,
     glob: Names,
     host: Names,
@@ -96,7 +102,10 @@ pub(crate) async fn purge(
         ));
     }
     let engine = interface.handle.engine();
-    let scopes = asked.scopes(|scheme, host, target| engine.scope_of_url(scheme, host, target))?;
+    let variants = asked.variants(&interface).await?;
+    let scope_of_url =
+        |scheme, host: &[u8], target: &[u8]| engine.scope_of_url(scheme, host, target);
+    let scopes = asked.scopes(scope_of_url, variants.as_deref())?;
     let strength = if asked.soft {
         Strength::Soft
     } else {
@@ -150,14 +159,80 @@ pub(crate) async fn one(
 }
 
 impl Asked {
-    /// What is named.
+    /// The numbers of the variants of the url that are meant; `None` for all that there are.
+    async fn variants(&self, interface: &Interface) -> Result<Option<Vec<u64>>, Problem> {
+        let Some(url) = self.url_of_variants()? else {
+            return Ok(None);
+        };
+        let Some(headers) = &self.headers else {
+            return self.variants_by_name().map(Some);
+        };
+        let request = asked::Asked::of_fields(url.to_owned(), headers.clone());
+        let variants = interface.handle.variants_for(&request.imagined()?).await;
+        variants
+            .map(Some)
+            .map_err(|refused| asked::refused(&refused))
+    }
+
+    fn variants_by_name(&self) -> Result<Vec<u64>, Problem> {
+        let names = self.variant.as_ref().map_or(&[][..], Names::as_slice);
+        names.iter().map(|name| named::variant(name)).collect()
+    }
+
+    /// The url of which variants are meant, if any are.
+    fn url_of_variants(&self) -> Result<Option<&str>, Problem> {
+        let field = match (&self.variant, &self.headers) {
+            (None, None) => return Ok(None),
+            (Some(names), None) if names.as_slice().is_empty() => {
+                let remedy = "name one, or leave out `variant` to purge all of them";
+                return Err(Problem::of_field(
+                    "variant",
+                    "a list of no variants",
+                    remedy,
+                ));
+            }
+            (Some(_), None) => "variant",
+            (None, Some(_)) => "headers",
+            (Some(_), Some(_)) => {
+                let what = "variants are named by their `variant`, and by `headers` of requests that get them";
+                return Err(Problem::of_field(
+                    "variant",
+                    what,
+                    "name them one way or the other",
+                ));
+            }
+        };
+        match self.url.as_slice() {
+            [url] => Ok(Some(url)),
+            urls => {
+                let what = format!("`{field}` is about one url, and {} are named", urls.len());
+                Err(Problem::of_field(
+                    field,
+                    what,
+                    "name the one `url` that it is of",
+                ))
+            }
+        }
+    }
+
+    /// What is named; of the url these variants, if it is not all of them.
     fn scopes(
         &self,
         scope_of_url: impl Fn(Scheme, &[u8], &[u8]) -> Scope,
+        variants: Option<&[u64]>,
     ) -> Result<Vec<Scope>, Problem> {
         let mut scopes = Vec::new();
         for name in self.url.as_slice() {
-            scopes.push(named::url(name, &scope_of_url)?);
+            match (named::url(name, &scope_of_url)?, variants) {
+                (Scope::Url { host, target }, Some(variants)) => {
+                    scopes.extend(variants.iter().map(|&variant| Scope::Variant {
+                        host: host.clone(),
+                        target: target.clone(),
+                        variant,
+                    }));
+                }
+                (scope, _) => scopes.push(scope),
+            }
         }
         for name in self.prefix.as_slice() {
             scopes.push(named::prefix(name)?);
@@ -209,6 +284,11 @@ impl Told {
             Scope::Everything => json!({"everything": true}),
             Scope::Host(host) => json!({"host": text(host)}),
             Scope::Url { host, target } => json!({"url": at(host, target)}),
+            Scope::Variant {
+                host,
+                target,
+                variant,
+            } => json!({"url": at(host, target), "variant": variant_id(*variant)}),
             Scope::Prefix { host, path } => json!({"prefix": at(host, path)}),
             Scope::Glob { host, pattern } => json!({"glob": at(host, pattern)}),
             Scope::Tag(name) => json!({"tag": text(name)}),
@@ -233,10 +313,42 @@ mod tests {
 
     fn scopes(json: Value) -> Result<Vec<Scope>, Problem> {
         let asked: Asked = serde_json::from_value(json).expect("a request");
-        asked.scopes(|_, host, target| Scope::Url {
+        let scope_of_url = |_, host: &[u8], target: &[u8]| Scope::Url {
             host: Bytes::copy_from_slice(host),
             target: Bytes::copy_from_slice(target),
-        })
+        };
+        let variants = asked.variants_by_name()?;
+        let variants = asked.url_of_variants()?.map(|_| &variants[..]);
+        asked.scopes(scope_of_url, variants)
+    }
+
+    #[test]
+    fn of_one_url_variants_can_be_named() {
+        let variant = |variant| Scope::Variant {
+            host: Bytes::from_static(b"a"),
+            target: Bytes::from_static(b"/x"),
+            variant,
+        };
+        let named = scopes(json!({
+            "url": "http://a/x",
+            "variant": ["00000000000000ff", "ABCDEF0123456789"],
+            "tag": "y",
+        }));
+        let tag = Scope::Tag(Bytes::from_static(b"y"));
+        let expected = vec![variant(0xff), variant(0xabcd_ef01_2345_6789), tag];
+        assert_eq!(named, Ok(expected));
+        for wrong in [
+            json!({"variant": "00000000000000ff"}),
+            json!({"url": ["http://a/", "http://b/"], "variant": "00000000000000ff"}),
+            json!({"prefix": "http://a/", "headers": ["Accept: text/html"]}),
+            json!({"url": "http://a/", "variant": "00000000000000ff", "headers": ["A: b"]}),
+            json!({"url": "http://a/", "variant": "ff"}),
+            json!({"url": "http://a/", "variant": "+0000000000000ff"}),
+            json!({"url": "http://a/", "variant": ""}),
+            json!({"url": "http://a/", "variant": []}),
+        ] {
+            assert!(scopes(wrong.clone()).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod respond;
 pub mod serve;
 mod stale;
 mod sync;
+mod variants;
 mod verdict;
 
 pub use body::{Body, BodyError, Frame, Source};

@@ -57,6 +57,12 @@ impl Handle {
         explaining::explain(self.in_force().shared, imagined, ask).await
     }
 
+    /// The numbers of the variants that a request stands for which nobody has sent: see
+    /// [`Engine::variants_for`].
+    pub async fn variants_for(&self, imagined: &Imagined) -> Result<Vec<u64>, Refused> {
+        explaining::variants(self.in_force().shared, imagined).await
+    }
+
     /// How the upstream groups do.
     pub fn upstreams(&self) -> Vec<GroupSnapshot> {
         let groups = self.in_force().groups;

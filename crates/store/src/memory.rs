@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
-use microcache_policy::vary::{Selection, VaryNames};
+use microcache_policy::vary::{self, Selection, VaryNames};
 use microcache_policy::{OriginView, Time};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
@@ -61,6 +61,19 @@ impl Object {
     /// whose answer can be one.
     pub fn selection(&self, request: &OriginView<'_>) -> Selection {
         self.notes.selection(request)
+    }
+
+    /// The request fields that tell requests for this key apart, and what a request says in them.
+    pub fn told_apart_by(&self, request: &OriginView<'_>) -> (&VaryNames, Selection) {
+        let mut selection = Selection::new();
+        vary::select(&self.notes.vary, request, &mut selection);
+        (&self.notes.vary, selection)
+    }
+
+    /// All responses that a request selects.
+    pub fn selected<'a>(&'a self, request: &'a OriginView<'a>) -> impl Iterator<Item = &'a Stored> {
+        let mut selects = Selects::by(request, &self.notes);
+        self.variants.iter().filter(move |one| selects.one(one))
     }
 
     /// The names that a response of this key counts as varying on, which itself names `named`.

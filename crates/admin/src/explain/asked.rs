@@ -53,8 +53,19 @@ impl From<Looked> for Asked {
 }
 
 impl Asked {
+    /// A GET for a url with these fields.
+    pub(crate) const fn of_fields(url: String, headers: Vec<String>) -> Self {
+        Self {
+            url,
+            method: None,
+            headers,
+            from: None,
+            fetch: false,
+        }
+    }
+
     /// The head of the request, as its client would send it.
-    pub(super) fn imagined(&self) -> Result<Imagined, Problem> {
+    pub(crate) fn imagined(&self) -> Result<Imagined, Problem> {
         let url = named::address(&self.url)?;
         let method = self.method()?;
         let mut lines = vec![format!("{method} {} HTTP/1.1", url.target)];
@@ -144,7 +155,7 @@ fn read_header(line: &str) -> Result<(&str, &str), Problem> {
 }
 
 /// What the server would not look at.
-pub(super) fn refused(refused: &Refused) -> Problem {
+pub(crate) fn refused(refused: &Refused) -> Problem {
     let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::BAD_REQUEST);
     let what = format!(
         "the request would be refused with {} before it is looked at: {}",

@@ -3,7 +3,7 @@
 //! What is said comes from the decisions that the serving path makes ([`microcache_policy::explain`] puts
 //! each of them into words). Of fields that carry secrets only the names are shown.
 
-mod asked;
+pub(crate) mod asked;
 mod stored;
 mod told;
 mod way;

@@ -1,11 +1,12 @@
 //! What is stored, and why: on whose word, for how long, for whom.
 
+use microcache_engine::cache::variant_number;
 use microcache_engine::{Explained, Variant};
 use microcache_policy::{Account, Millis, ResponseFacts, SaidBy, TagKind, Time, WindowBy, vary};
 use serde_json::{Value, json};
 
 use super::words::{Step, listed, span, text};
-use crate::entries::varies_on;
+use crate::entries::{variant_id, varies_on};
 
 /// A stored response, for programs.
 pub(super) fn variant(one: &Variant, explained: &Explained) -> Value {
@@ -15,6 +16,7 @@ pub(super) fn variant(one: &Variant, explained: &Explained) -> Value {
     json!({
         "tier": one.tier.unwrap_or("memory"),
         "selected": one.is_selected,
+        "variant": variant_id(variant_number(&explained.key, &one.vary, &one.selection)),
         "status": one.status,
         "state": state(one, explained),
         "age_seconds": seconds(lifetime.age(now)),

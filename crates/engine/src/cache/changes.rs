@@ -15,7 +15,7 @@ use foldhash::fast::RandomState;
 use microcache_store::{Key, Stored, TagNumbers};
 use parking_lot::Mutex;
 
-use super::rule::{Named, Rule, Scope, Strength};
+use super::rule::{Held, Named, Rule, Scope, Strength};
 
 /// Notices that wait for one watcher. Beyond it all of them are replaced by the word that some were
 /// missed.
@@ -159,7 +159,7 @@ impl Changes {
         validator: Option<Bytes>,
         kind: ChangeKind,
     ) {
-        let entry = Named::new(key, tags);
+        let entry = Named::new(Held::fetch(key, tags));
         let mut books = self.books.lock();
         books.number += 1;
         let change = Change {

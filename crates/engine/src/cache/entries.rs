@@ -12,7 +12,7 @@ use microcache_store::{EntryId, Key, Stored, TagNumbers, TierError};
 use tokio::task::yield_now;
 
 use super::Cache;
-use super::rule::{Named, Scope};
+use super::rule::{Held, Named, Scope, variant_number};
 
 /// Keys, or entries of a tier, that are looked at in one go.
 const BATCH: usize = 256;
@@ -222,11 +222,20 @@ impl Wanted {
         entry.size >= self.size
             && entry.age >= self.age
             && entry.uses >= self.uses
-            && (self.scope == Scope::Everything || Named::new(&entry.key, tags).is_in(&self.scope))
+            && (self.scope == Scope::Everything || Named::new(entry.held(tags)).is_in(&self.scope))
     }
 }
 
 impl EntryInfo {
+    /// Its number among all, by which a purge can name it.
+    pub fn variant(&self) -> u64 {
+        variant_number(&self.key, &self.vary, &self.selection)
+    }
+
+    fn held<'a>(&'a self, tags: &'a TagNumbers) -> Held<'a> {
+        Held::of_variant(&self.key, tags, &self.vary, &self.selection)
+    }
+
     fn place(&self, order: Order) -> Cursor {
         let rank = match order {
             Order::Key => 0,

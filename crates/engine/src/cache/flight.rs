@@ -17,6 +17,7 @@ use microcache_policy::{Detail, FieldBlock, Fields, Lifetime, Rules, Time};
 use microcache_store::{Hit, Key, Learnt, TagNumbers};
 use tokio::time::Instant;
 
+use super::rule::Held;
 use super::rules::{PurgesKnown, Rules as PurgeRules};
 use crate::fill::Fill;
 use crate::message::Asker;
@@ -429,7 +430,8 @@ impl Flight {
             Progress::Answer(answer, _) => answer.tags(),
             _ => &none,
         };
-        rules.covers_since(key, tags, self.known.number).is_some()
+        let held = Held::fetch(key, tags);
+        rules.covers_since(held, self.known.number).is_some()
     }
 
     fn new(selection: Option<Bytes>, urgency: &Urgency, known: PurgesKnown) -> Arc<Self> {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use microcache_policy::{Detail, Millis, OriginView, Time};
 use microcache_store::encoding::Head;
-use microcache_store::{Found, Hit, Lookup, Memory, Page, Stored, TagNumbers, Turn, Varies};
+use microcache_store::{Found, Hit, Lookup, Memory, Page, Stored, Turn, Varies};
 
 use super::Cache;
 use super::flight::Leader;
-use super::rule::Named;
+use super::rule::{Held, Named};
 use super::rules::{Covered, Since};
 
 /// How long what a key varies on in a tier is believed, after it was written.
@@ -164,7 +164,7 @@ impl Cache {
     fn is_purged_behind(&self, key: &[u8], stored: &mut Stored) -> bool {
         let newest = self.rules.newest();
         let (at, purges_known) = (stored.began, stored.purges_known);
-        let covered = self.covered_in_tier(key, &stored.tags, at, purges_known);
+        let covered = self.covered_in_tier(Held::stored(key, stored), key, at, purges_known);
         stored.note_purges_checked(newest);
         if let Some(Covered::Soft(at)) = covered {
             stored.lifetime.expire(at);
@@ -175,19 +175,19 @@ impl Cache {
     /// Whether what a tier has is purged, though it may still lie there.
     pub(super) fn is_purged_in_tier(&self, head: &Head) -> bool {
         let (at, purges_known) = (head.began, head.purges_known());
-        self.covered_in_tier(&head.key, &head.tags, at, purges_known) == Some(Covered::Hard)
+        self.covered_in_tier(Held::head(head), &head.key, at, purges_known) == Some(Covered::Hard)
     }
 
-    /// The purge that names what has this key and these tags, and was asked for at that moment, by somebody
-    /// who knew of these purges.
+    /// The purge that names this, which has this key and was asked for at that moment, by somebody who knew
+    /// of these purges.
     fn covered_in_tier(
         &self,
+        held: Held<'_>,
         key: &[u8],
-        tags: &TagNumbers,
         at: Time,
         purges_known: u64,
     ) -> Option<Covered> {
-        let entry = Named::new(key, tags);
+        let entry = Named::new(held);
         let by_rule = self.rules.covers(&entry, Since::Fetch { at, purges_known });
         if self.purges.covers(key, at) {
             Some(Covered::Hard)

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use microcache_policy::vary::{Selection, VaryNames};
 use microcache_policy::{OriginView, Time};
-use microcache_store::{Hit, Object};
+use microcache_store::{Hit, Object, Stored};
 
 use super::Cache;
+use super::rule::{Held, variant_number};
 
 /// What memory knows of a request's key.
 pub(crate) enum Known {
@@ -82,7 +83,8 @@ impl Cache {
         now: Time,
     ) -> Known {
         let newest = self.rules.newest();
-        if self.covered(key, &hit.tags, hit.purges_checked()).is_none() {
+        let held = Held::stored(key, &hit);
+        if self.covered(held, hit.purges_checked()).is_none() {
             hit.note_purges_checked(newest);
             return Known::Response(hit);
         }
@@ -97,6 +99,19 @@ impl Cache {
             Some(Ok(_)) | None => Known::Nothing,
             Some(Err(object)) => Known::Key(object),
         }
+    }
+
+    /// The numbers of the variants in memory that a request selects, and of the one that a response to it
+    /// becomes if it varies on what those of its key are known to.
+    pub(crate) fn variants_for(&self, key: &[u8], request: &OriginView<'_>) -> Vec<u64> {
+        let Some(object) = self.memory.get(key) else {
+            return Vec::new();
+        };
+        let (names, selection) = object.told_apart_by(request);
+        let number = |one: &Stored| variant_number(key, &one.vary, &one.selection);
+        let selected = object.selected(request).map(number);
+        let next = variant_number(key, names, &selection);
+        selected.chain([next]).collect()
     }
 
     /// The response in memory that a request selects.

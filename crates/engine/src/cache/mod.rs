@@ -70,7 +70,7 @@ pub use changes::{
 };
 pub use fleet::FleetReport;
 pub use purge::{NotWritten, PurgeProgress, Purged};
-pub use rule::{Rule, Scope, Strength};
+pub use rule::{Rule, Scope, Strength, variant_number};
 
 pub(crate) use lift::{FoundBehind, LookedBehind, Where};
 pub(crate) use look_up::Known;

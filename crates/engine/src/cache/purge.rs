@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::Cache;
 use super::changes::ChangeKind;
 use super::flight::Leader;
-use super::rule::{Rule, Scope, Strength};
+use super::rule::{Held, Rule, Scope, Strength};
 use super::rules::Covered;
 
 /// How long an unsafe request waits for what it made invalid to leave the tiers: once its answer is
@@ -144,19 +144,20 @@ impl Cache {
     /// Whether a response must not be used any more, because a purge by rule has come since that was
     /// last looked at.
     pub(crate) fn is_purged(&self, key: &[u8], response: &Stored) -> bool {
-        let covered = self.covered(key, &response.tags, response.purges_checked());
+        let held = Held::stored(key, response);
+        let covered = self.covered(held, response.purges_checked());
         covered == Some(Covered::Hard)
     }
 
     /// Whether a purge by rule names what a leader brings, which has these tags.
     pub(crate) fn is_purged_since(&self, leader: &Leader, tags: &TagNumbers) -> bool {
-        self.covered(leader.key(), tags, leader.since()).is_some()
+        let held = Held::fetch(leader.key(), tags);
+        self.covered(held, leader.since()).is_some()
     }
 
-    /// The purge that names what has this key and these tags, of those that came after the rule of this
-    /// number.
-    pub(super) fn covered(&self, key: &[u8], tags: &TagNumbers, since: u64) -> Option<Covered> {
-        self.rules.covers_since(key, tags, since)
+    /// The purge that names this, of those that came after the rule of this number.
+    pub(super) fn covered(&self, held: Held<'_>, since: u64) -> Option<Covered> {
+        self.rules.covers_since(held, since)
     }
 
     /// Purges these keys, and waits until the tiers have done so too, or for too long.

@@ -4,9 +4,10 @@ use std::fmt;
 
 use bytes::Bytes;
 use microcache_policy::tags::{Tag, TagKind};
-use microcache_policy::{Scheme, Time, glob, key};
-use microcache_store::TagNumbers;
+use microcache_policy::{Scheme, Time, VaryNames, glob, key};
+use microcache_store::encoding::Head;
 use microcache_store::tags::number_of;
+use microcache_store::{Stored, TagNumbers};
 
 /// A purge of whatever it names: decided once, held against everything that is older, and the same in
 /// every process that is told of it.
@@ -45,6 +46,16 @@ pub enum Scope {
         /// Path and query, as they stand in keys.
         target: Bytes,
     },
+    /// One variant of a url; and whatever is being fetched of that url, of which nobody knows yet which
+    /// variant it becomes.
+    Variant {
+        /// The host.
+        host: Bytes,
+        /// Path and query, as they stand in keys.
+        target: Bytes,
+        /// Which of them: see [`variant_number`].
+        variant: u64,
+    },
     /// All urls of a host, of either scheme, whose path and query begin like this.
     Prefix {
         /// The host.
@@ -82,6 +93,14 @@ impl fmt::Display for Scope {
                 let (host, target) = (host.escape_ascii(), target.escape_ascii());
                 write!(f, "the url {host}{target}")
             }
+            Self::Variant {
+                host,
+                target,
+                variant,
+            } => {
+                let (host, target) = (host.escape_ascii(), target.escape_ascii());
+                write!(f, "the variant {variant:016x} of the url {host}{target}")
+            }
             Self::Prefix { host, path } => {
                 let (host, path) = (host.escape_ascii(), path.escape_ascii());
                 write!(f, "all urls that begin with {host}{path}")
@@ -102,6 +121,15 @@ const PREFIX: u8 = b'p';
 const GLOB: u8 = b'w';
 const TAG: u8 = b't';
 const GROUP: u8 = b'g';
+const VARIANT: u8 = b'v';
+/// What is being fetched of a url, for rules that name variants of it.
+const FETCH: u8 = b'f';
+
+/// The number of a response among all: of its key, and of what its request said in the fields that it
+/// varies on. The same in every process.
+pub fn variant_number(key: &[u8], vary: &VaryNames, selection: &[u8]) -> u64 {
+    number_of(VARIANT, &[key, vary.as_bytes(), selection])
+}
 
 impl Scope {
     /// All urls of a host whose path and query begin like this. Every path begins with a slash.
@@ -123,9 +151,19 @@ impl Scope {
                 number_of(HOST, &[host])
             }
             Self::Url { host, target } => number_of(URL, &[host, target]),
+            Self::Variant { variant, .. } => *variant,
             Self::Tag(name) => number_of(TAG, &[name]),
             Self::Group { scheme, host, name } => group(*scheme, host, name),
         }
+    }
+
+    /// That number, and the one by which fetches are known that are named with it.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
+        let of_fetches = match self {
+            Self::Variant { host, target, .. } => Some(number_of(FETCH, &[host, target])),
+            _ => None,
+        };
+        [Some(self.number()), of_fetches].into_iter().flatten()
     }
 
     /// What the urls begin with, or are like, that it names, host included.
@@ -148,10 +186,19 @@ impl Rule {
             Strength::Hard => b'h',
             Strength::Soft => b's',
         };
+        let variant;
         let (kind, parts): (u8, &[&[u8]]) = match &self.scope {
             Scope::Everything => (b'e', &[]),
             Scope::Host(host) => (HOST, &[host]),
             Scope::Url { host, target } => (URL, &[host, target]),
+            Scope::Variant {
+                host,
+                target,
+                variant: number,
+            } => {
+                variant = number.to_le_bytes();
+                (VARIANT, &[host, target, &variant])
+            }
             Scope::Prefix { host, path } => (PREFIX, &[host, path]),
             Scope::Glob { host, pattern } => (GLOB, &[host, pattern]),
             Scope::Tag(name) => (TAG, &[name]),
@@ -188,6 +235,11 @@ impl Rule {
             (URL, [host, target]) => Scope::Url {
                 host: host.clone(),
                 target: target.clone(),
+            },
+            (VARIANT, [host, target, number]) => Scope::Variant {
+                host: host.clone(),
+                target: target.clone(),
+                variant: u64::from_le_bytes(number[..].try_into().ok()?),
             },
             (PREFIX, [host, path]) => Scope::prefixed(host.clone(), path.clone()),
             (GLOB, [host, pattern]) => Scope::Glob {
@@ -236,32 +288,82 @@ pub(crate) fn tag_numbers<'a>(key: &[u8], tags: impl Iterator<Item = Tag<'a>>) -
     .collect()
 }
 
+/// Something that rules are held against.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held<'a> {
+    key: &'a [u8],
+    tags: &'a TagNumbers,
+    /// What a stored response varies on, and what its request said in that. Of a fetch nobody knows.
+    variant: Option<(&'a VaryNames, &'a [u8])>,
+}
+
+impl<'a> Held<'a> {
+    /// A stored response.
+    pub(super) fn stored(key: &'a [u8], stored: &'a Stored) -> Self {
+        Self::of_variant(key, &stored.tags, &stored.vary, &stored.selection)
+    }
+
+    /// The same, of which only the head is at hand.
+    pub(super) fn head(head: &'a Head) -> Self {
+        Self::of_variant(&head.key, &head.tags, &head.vary, &head.selection)
+    }
+
+    pub(super) const fn of_variant(
+        key: &'a [u8],
+        tags: &'a TagNumbers,
+        vary: &'a VaryNames,
+        selection: &'a [u8],
+    ) -> Self {
+        Self {
+            key,
+            tags,
+            variant: Some((vary, selection)),
+        }
+    }
+
+    /// What is being fetched, or has just been.
+    pub(super) const fn fetch(key: &'a [u8], tags: &'a TagNumbers) -> Self {
+        Self {
+            key,
+            tags,
+            variant: None,
+        }
+    }
+}
+
 /// What an entry is named by.
 #[derive(Debug)]
 pub(super) struct Named<'a> {
     host: u64,
     url: u64,
+    variant: u64,
     /// Host, path and query in one piece.
     location: Vec<u8>,
     tags: &'a TagNumbers,
 }
 
 impl<'a> Named<'a> {
-    pub(super) fn new(key: &[u8], tags: &'a TagNumbers) -> Self {
-        let (host, url, location) = match key::url_of(key) {
-            Some((_, host, path, query)) => {
-                let target = key::join_query(path, query);
-                let url = number_of(URL, &[host, &target]);
-                (number_of(HOST, &[host]), url, [host, &target].concat())
-            }
+    pub(super) fn new(held: Held<'a>) -> Self {
+        let Some((_, host, path, query)) = key::url_of(held.key) else {
             // Not a key of ours: only a purge of everything names it.
-            None => (0, 0, Vec::new()),
+            return Self {
+                host: 0,
+                url: 0,
+                variant: 0,
+                location: Vec::new(),
+                tags: held.tags,
+            };
         };
+        let target = key::join_query(path, query);
         Self {
-            host,
-            url,
-            location,
-            tags,
+            host: number_of(HOST, &[host]),
+            url: number_of(URL, &[host, &target]),
+            variant: match held.variant {
+                Some((vary, selection)) => variant_number(held.key, vary, selection),
+                None => number_of(FETCH, &[host, &target]),
+            },
+            location: [host, &target].concat(),
+            tags: held.tags,
         }
     }
 
@@ -285,7 +387,8 @@ impl<'a> Named<'a> {
 
     /// The numbers of all its names.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
-        [self.host, self.url].into_iter().chain(self.tags.iter())
+        let own = [self.host, self.url, self.variant];
+        own.into_iter().chain(self.tags.iter())
     }
 
     /// So much of the beginning of its url, host included.

@@ -17,9 +17,8 @@ use std::sync::atomic::Ordering;
 
 use foldhash::fast::RandomState;
 use microcache_policy::Time;
-use microcache_store::TagNumbers;
 
-use super::rule::{Named, Rule, Scope, Strength};
+use super::rule::{Held, Named, Rule, Scope, Strength};
 use crate::sync::{AtomicBool, AtomicU64, RwLock};
 
 /// Rules that are remembered one by one.
@@ -211,18 +210,13 @@ impl Rules {
         soft.map(|mark| Covered::Soft(mark.at))
     }
 
-    /// What becomes of what has this key and these tags, and has been held against the rules up to this
-    /// number. A later one that is not remembered any more counts as if it had named it.
-    pub(super) fn covers_since(
-        &self,
-        key: &[u8],
-        tags: &TagNumbers,
-        number: u64,
-    ) -> Option<Covered> {
+    /// What becomes of what has been held against the rules up to this number. A later one that is not
+    /// remembered any more counts as if it had named it.
+    pub(super) fn covers_since(&self, held: Held<'_>, number: u64) -> Option<Covered> {
         if number == self.newest() {
             return None;
         }
-        let covered = self.covers(&Named::new(key, tags), Since::Rule(number));
+        let covered = self.covers(&Named::new(held), Since::Rule(number));
         // In this order: a rule that is forgotten between the two counts.
         covered.or_else(|| self.has_dropped_since(number).then_some(Covered::Hard))
     }
@@ -255,8 +249,8 @@ impl Rules {
     }
 
     /// Counts an entry in memory under the newest rule that covers it since that one.
-    pub(super) fn note_hit(&self, key: &[u8], tags: &TagNumbers, since: u64) {
-        let (entry, since) = (Named::new(key, tags), Since::Rule(since));
+    pub(super) fn note_hit(&self, held: Held<'_>, since: u64) {
+        let (entry, since) = (Named::new(held), Since::Rule(since));
         let books = self.books.read();
         let hard = books.hard.newest_of(&entry, since);
         let mark = hard.or_else(|| books.soft.newest_of(&entry, since));
@@ -356,8 +350,14 @@ impl Index {
                 of_length.entry(prefix).or_default().renew(mark);
             }
             Scope::Glob { .. } => self.note_glob(scope, mark),
-            Scope::Host(_) | Scope::Url { .. } | Scope::Tag(_) | Scope::Group { .. } => {
-                self.named.entry(scope.number()).or_default().renew(mark);
+            Scope::Host(_)
+            | Scope::Url { .. }
+            | Scope::Variant { .. }
+            | Scope::Tag(_)
+            | Scope::Group { .. } => {
+                for number in scope.numbers() {
+                    self.named.entry(number).or_default().renew(mark);
+                }
             }
         }
     }
@@ -421,16 +421,23 @@ impl Index {
                 (mark, scope.number())
             }
             scope => {
-                let name = scope.number();
-                let mark = self.named.get(&name).copied();
-                if mark.is_some_and(|mark| mark.number == number) {
-                    self.named.remove(&name);
+                for name in scope.numbers() {
+                    let mark = self.named.get(&name).copied();
+                    if mark.is_some_and(|mark| mark.number == number) {
+                        self.named.remove(&name);
+                    }
+                    self.keep_in_part(mark, name, number);
                 }
-                (mark, name)
+                return;
             }
         };
         self.prefixes.retain(|_, of_length| !of_length.is_empty());
-        // A newer rule of the same name is remembered by itself.
+        self.keep_in_part(mark, name, number);
+    }
+
+    /// Remembers a mark by the part of what can be named that its name lies in, if the rule of this number
+    /// has made it: a newer rule of the same name is remembered by itself.
+    fn keep_in_part(&mut self, mark: Option<Mark>, name: u64, number: u64) {
         if let Some(mark) = mark.filter(|mark| mark.number == number) {
             if self.parts.is_empty() {
                 self.parts = vec![Mark::default(); PARTS];

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Cache;
 use super::changes::ChangeKind;
-use super::rule::Named;
+use super::rule::{Held, Named};
 use super::rules::{Covered, Since};
 
 /// A rule is remembered for so long at least, swept or not: a fetch that began before it and is still
@@ -99,7 +99,7 @@ impl Cache {
                 let Some(head) = listed.response() else {
                     continue;
                 };
-                let entry = Named::new(&head.key, &head.tags);
+                let entry = Named::new(Held::head(&head));
                 let since = Since::Fetch {
                     at: head.began,
                     purges_known: head.purges_known(),
@@ -127,9 +127,10 @@ impl Cache {
     pub(super) fn revise(&self, key: &Key) {
         let newest = self.rules.newest();
         self.memory.revise(key, |one| {
-            let covered = self.covered(key, &one.tags, one.purges_checked());
+            let held = Held::stored(key, one);
+            let covered = self.covered(held, one.purges_checked());
             if covered.is_some() {
-                self.rules.note_hit(key, &one.tags, one.purges_checked());
+                self.rules.note_hit(held, one.purges_checked());
             }
             one.note_purges_checked(newest);
             match covered {

@@ -10,7 +10,7 @@ use http::Method;
 use microcache_engine::cache::entries::{Order, Wanted};
 use microcache_engine::cache::{ChangeKind, Notice, Rule, Scope, Strength, Subject, Watched};
 use microcache_engine::{
-    Body, BoxFuture, Engine, Origin, OriginError, OriginRequest, OriginResponse, Response,
+    Body, BoxFuture, Engine, Origin, OriginError, OriginRequest, OriginResponse, Response, Served,
 };
 use microcache_policy::{Fields, FieldsBuf, Rules};
 use microcache_store::disk::{Disk, DiskSettings};
@@ -19,7 +19,7 @@ use microcache_store::{AnyTier, TierLimits, Tiers};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
-use crate::asking::{ask, read};
+use crate::asking::{HOST, ask, incoming, read};
 use crate::support;
 
 /// Answers every GET with the fields that belong to its path and the number of the request.
@@ -27,6 +27,8 @@ use crate::support;
 struct Site {
     requests: AtomicU32,
     pages: Mutex<Vec<(&'static str, &'static str)>>,
+    /// Nobody is answered while somebody has it.
+    held: tokio::sync::Mutex<()>,
 }
 
 impl Origin for Site {
@@ -50,7 +52,10 @@ impl Origin for Site {
             },
             tunnel: None,
         };
-        Box::pin(async { Ok(response) })
+        Box::pin(async {
+            let _free = self.held.lock().await;
+            Ok(response)
+        })
     }
 }
 
@@ -158,6 +163,101 @@ async fn an_unsafe_method_invalidates_the_groups_that_its_response_names() {
     world.request(Method::POST, "/order").await;
     assert!(!world.get("/blue").await.1);
     assert!(world.get("/red").await.1);
+}
+
+const MANY: (&str, &str) = (
+    "/many",
+    "Cache-Control: max-age=1000, stale-while-revalidate=1000\r\nVary: Accept-Language\r\n",
+);
+
+impl World {
+    /// The same in this language.
+    async fn get_in(&self, language: &str) -> (String, bool) {
+        let fields = format!("Accept-Language: {language}");
+        let response = ask(&self.engine, &Method::GET, "/many", &fields).await;
+        let hit = response.cache_status.hit;
+        let body = read(response).await;
+        (String::from_utf8(body).expect("a number"), hit)
+    }
+
+    /// Purges what such a request gets.
+    async fn purge_in(&self, language: &str, strength: Strength) {
+        let fields = format!("Accept-Language: {language}");
+        let request = incoming(&Method::GET, "/many", &fields);
+        let variants = self.engine.variants_for(&request.as_request()).await;
+        for variant in variants {
+            let scope = Scope::Variant {
+                host: Bytes::from_static(HOST.as_bytes()),
+                target: Bytes::from_static(b"/many"),
+                variant,
+            };
+            self.purge(scope, strength).await;
+        }
+    }
+}
+
+#[test]
+fn a_purge_of_one_variant_leaves_the_others_in_memory_and_on_the_disk() {
+    let directory = Directory::new();
+    process(async {
+        let world = directory.world(&[MANY]).await;
+        for (language, body) in [("de", "1"), ("en", "2"), ("fr", "3")] {
+            assert_eq!(world.get_in(language).await, (body.into(), false));
+        }
+        world.engine.cache.settle().await;
+        world.purge_in("de", Strength::Hard).await;
+        assert_eq!(world.get_in("de").await, ("4".into(), false));
+        assert_eq!(world.get_in("en").await, ("2".into(), true));
+        world.engine.cache.settle().await;
+        world.purge_in("en", Strength::Hard).await;
+    });
+    process(async {
+        let world = directory.world(&[MANY]).await;
+        assert_eq!(world.get_in("de").await, ("4".into(), true), "it is newer");
+        assert_eq!(world.get_in("fr").await, ("3".into(), true));
+        // Of what lies on the disk alone it is known as well which one is meant.
+        world.purge_in("fr", Strength::Hard).await;
+        assert_eq!(world.get_in("fr").await, ("1".into(), false));
+        assert_eq!(world.get_in("en").await, ("2".into(), false));
+        assert_eq!(world.get_in("de").await, ("4".into(), true));
+    });
+}
+
+#[tokio::test]
+async fn a_soft_purge_of_one_variant_makes_that_one_stale() {
+    let world = World::new(&[MANY], Tiers::default());
+    world.get_in("de").await;
+    world.get_in("en").await;
+    world.purge_in("de", Strength::Soft).await;
+    assert_eq!(world.get_in("en").await, ("2".into(), true));
+    assert_eq!(world.get_in("de").await, ("1".into(), true), "stale");
+    while world.get_in("de").await != ("3".into(), true) {
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(world.get_in("en").await, ("2".into(), true));
+}
+
+#[tokio::test]
+async fn what_is_fetched_while_a_variant_of_its_url_is_purged_is_not_stored() {
+    let world = World::new(&[MANY], Tiers::default());
+    let held = world.site.held.lock().await;
+    let request = incoming(&Method::GET, "/many", "Accept-Language: de");
+    let served = world
+        .engine
+        .serve(&request.as_request(), world.engine.clock.now());
+    let Served::Ask(question) = served else {
+        panic!("nothing is stored yet")
+    };
+    let fetch = Arc::clone(&world.engine).ask(question, request);
+    let fetch = tokio::spawn(fetch);
+    while world.engine.cache.fetches() == 0 {
+        tokio::task::yield_now().await;
+    }
+    world.purge_in("de", Strength::Hard).await;
+    drop(held);
+    let response = fetch.await.expect("no panic").expect("an answer");
+    assert_eq!(read(response).await, b"1");
+    assert_eq!(world.get_in("de").await, ("2".into(), false));
 }
 
 /// A directory of the test's own, removed at its end.

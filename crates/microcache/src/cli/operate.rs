@@ -84,6 +84,22 @@ const NAMED: [Parameter; 4] = [
     },
 ];
 
+/// What can be said of the variants of a url that are to be purged.
+const OF_VARIANTS: [Parameter; 2] = [
+    Parameter {
+        name: "variant",
+        flag: "variant",
+        value: "ID",
+        help: "Of the url only this variant; `microcache entries URL` names them",
+    },
+    Parameter {
+        name: "headers",
+        flag: "header",
+        value: "'NAME: VALUE'",
+        help: "Of the url only what requests with this header get (-H)",
+    },
+];
+
 /// What else lists can be asked for.
 const LISTED: [Parameter; 7] = [
     Parameter {
@@ -157,7 +173,7 @@ pub(super) fn commands() -> [Command; 8] {
         "purge",
         "Have a running server forget what is named, or take it for stale",
         "microcache purge [FLAGS] [URL...]",
-        NAMED.iter(),
+        NAMED.iter().chain(&OF_VARIANTS),
         &[
             ("--everything", "All there is"),
             ("--soft", "Stale from now on: served while it is refreshed"),
@@ -165,7 +181,7 @@ pub(super) fn commands() -> [Command; 8] {
     );
     let purge = purge
         .arg(Arg::new("URL").num_args(0..))
-        .args(NAMED.iter().map(|one| argument(one, ArgAction::Append)))
+        .args(NAMED.iter().chain(&OF_VARIANTS).map(repeated))
         .arg(switch("everything"))
         .arg(switch("soft"));
     let stats = command(
@@ -195,14 +211,7 @@ pub(super) fn commands() -> [Command; 8] {
     );
     let explain = explain
         .arg(Arg::new("URL").num_args(0..=1))
-        .args(REQUESTED.iter().map(|one| {
-            let argument = argument(one, ArgAction::Append);
-            if one.name == "headers" {
-                argument.short('H')
-            } else {
-                argument
-            }
-        }))
+        .args(REQUESTED.iter().map(repeated))
         .arg(switch("fetch"));
     let drain = command(
         "drain",
@@ -289,6 +298,16 @@ fn command<'a>(
     }
 }
 
+/// One that may be given as often as there is something to say.
+fn repeated(parameter: &Parameter) -> Arg {
+    let argument = argument(parameter, ArgAction::Append);
+    if parameter.name == "headers" {
+        argument.short('H')
+    } else {
+        argument
+    }
+}
+
 fn argument(parameter: &Parameter, action: ArgAction) -> Arg {
     Arg::new(parameter.name)
         .long(parameter.flag)
@@ -347,6 +366,12 @@ fn purge(matches: &ArgMatches) -> Result<Errand, Message> {
         return Err(wrong(
             "purge what? Type urls, or --prefix, --glob, --host, --tag, --everything; `microcache purge --help` says more",
         ));
+    }
+    for name in ["variant", "headers"] {
+        let said = texts(matches, name);
+        if !said.is_empty() {
+            body.insert(name.to_owned(), json!(said));
+        }
     }
     if matches.get_flag("soft") {
         body.insert("soft".to_owned(), json!(true));

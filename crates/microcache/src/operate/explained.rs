@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use super::shown::{list, size};
+use super::shown::{list, said, size};
 
 /// It is not, and will not be, answered from the cache.
 const NOT_CACHEABLE: u8 = 3;
@@ -75,10 +75,7 @@ fn variant(one: &Value) -> String {
         size(one["size"].as_u64().unwrap_or_default()),
         one["hits"],
     );
-    for name in list(&one["varies_on"]) {
-        let value = name["value"].as_str().unwrap_or("(not shown)");
-        let _ = write!(line, "  {}: {value}", word(name, "name"));
-    }
+    line.push_str(&said(list(&one["varies_on"])));
     line
 }
 

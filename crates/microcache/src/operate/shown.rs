@@ -40,7 +40,10 @@ fn scope(purge: &Value) -> String {
         ("group", "the group"),
     ] {
         if let Some(value) = purge[name].as_str() {
-            return format!("{words} {value}");
+            return match purge["variant"].as_str() {
+                Some(variant) => format!("the variant {variant} of {words} {value}"),
+                None => format!("{words} {value}"),
+            };
         }
     }
     "everything".to_owned()
@@ -170,6 +173,11 @@ pub(super) fn entries(told: &Value) -> String {
             number(&entry["hits"]),
             entry["url"].as_str().unwrap_or("(no url)"),
         );
+        let varies_on = list(&entry["varies_on"]);
+        if !varies_on.is_empty() {
+            let variant = entry["variant"].as_str().unwrap_or_default();
+            let _ = writeln!(out, "           variant {variant}{}", said(varies_on));
+        }
     }
     if out.is_empty() {
         out.push_str("nothing of that is stored\n");
@@ -178,6 +186,16 @@ pub(super) fn entries(told: &Value) -> String {
         let _ = writeln!(out, "there is more: --after {next}");
     }
     out
+}
+
+/// The request fields that select a variant, each with what it says.
+pub(super) fn said(varies_on: &[Value]) -> String {
+    let each = varies_on.iter().map(|field| {
+        let name = field["name"].as_str().unwrap_or_default();
+        let value = field["value"].as_str().unwrap_or("(not shown)");
+        format!("  {name}: {value}")
+    });
+    each.collect()
 }
 
 fn row(out: &mut String, name: &str, parts: &[String]) {

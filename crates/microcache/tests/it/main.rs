@@ -18,6 +18,7 @@ mod memory;
 mod operators;
 mod passing;
 mod plugins;
+mod purge_variant;
 mod refusals;
 mod reload;
 mod routes;

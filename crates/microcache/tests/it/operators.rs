@@ -562,6 +562,10 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     let purges = &paths["/v1/purges"];
     let refused = operator.ask("POST", "/v1/purges", Some("{}"));
     check_described(&description, &purges["post"], &refused);
+    let bare = format!(r#"{{"url": "{}", "headers": []}}"#, url("/"));
+    let of_variant = operator.ask("POST", "/v1/purges", Some(&bare));
+    assert_eq!(of_variant.status, 200, "{of_variant:?}");
+    check_described(&description, &purges["post"], &of_variant);
     let soft = operator.ask("POST", "/v1/purges", Some(r#"{"tag": "a", "soft": true}"#));
     check_described(&description, &purges["post"], &soft);
     let soft: Value = serde_json::from_str(&soft.text()).expect("JSON");

@@ -96,12 +96,7 @@ pub(crate) async fn explain(
     imagined: &Imagined,
     ask: bool,
 ) -> Result<Outlook, Refused> {
-    let address = imagined.sender(&shared.trusted_proxies);
-    let session = Session::new(Arc::clone(&shared), SocketAddr::new(address, 0), SCHEME);
-    let read = session.read(imagined).map_err(|bad| Refused {
-        status: bad.status(),
-        reason: bad.reason(),
-    })?;
+    let (session, read) = imagined.read(&shared)?;
     let engine = &shared.engine;
     let mut explained = engine.explain(&session.request(read.head())).await;
     let own = session.answers_itself(&read, &explained);
@@ -118,7 +113,28 @@ pub(crate) async fn explain(
     })
 }
 
+/// The numbers of the variants that stand for a request.
+pub(crate) async fn variants(
+    shared: Arc<Shared>,
+    imagined: &Imagined,
+) -> Result<Vec<u64>, Refused> {
+    let (session, read) = imagined.read(&shared)?;
+    let engine = &shared.engine;
+    Ok(engine.variants_for(&session.request(read.head())).await)
+}
+
 impl Imagined {
+    /// Reads it as it would be read off a connection.
+    fn read(&self, shared: &Arc<Shared>) -> Result<(Session, Read), Refused> {
+        let address = self.sender(&shared.trusted_proxies);
+        let session = Session::new(Arc::clone(shared), SocketAddr::new(address, 0), SCHEME);
+        let read = session.read(self).map_err(|bad| Refused {
+            status: bad.status(),
+            reason: bad.reason(),
+        })?;
+        Ok((session, read))
+    }
+
     fn sender(&self, trusted: &[Cidr]) -> IpAddr {
         let here = IpAddr::from(Ipv4Addr::LOCALHOST);
         let terminator = || {

@@ -1,10 +1,10 @@
 //! What can be fetched, and what purges name of it.
 
 use bytes::Bytes;
-use microcache_policy::{Scheme, Time};
+use microcache_policy::{Scheme, Time, VaryNames};
 use microcache_store::{Key, Stored};
 
-use super::super::{Scope, Strength, testing};
+use super::super::{Scope, Strength, testing, variant_number};
 
 pub(super) const HOSTS: [&str; 2] = ["a.example", "b.example"];
 pub(super) const PATHS: [&str; 4] = ["/", "/news/1", "/news/2", "/shop?x=1"];
@@ -84,7 +84,7 @@ impl Purge {
         let url = Url::any(chance);
         let (host, path) = (HOSTS[url.0], PATHS[url.1]);
         let name = Bytes::from_static(host.as_bytes());
-        let scope = match chance.below(12) {
+        let scope = match chance.below(13) {
             0..4 => return Self::Key(url),
             4 => Scope::Everything,
             5 => Scope::Host(name),
@@ -99,7 +99,13 @@ impl Purge {
                     pattern: Bytes::from_static(pattern.as_bytes()),
                 }
             }
-            8 => {
+            8 => Scope::Variant {
+                host: name,
+                target: Bytes::from_static(path.as_bytes()),
+                // None of them varies.
+                variant: variant_number(&url.key(), &VaryNames::default(), b""),
+            },
+            9 => {
                 let length = chance.below(path.len() + 1);
                 Scope::prefixed(name, Bytes::from_static(&path.as_bytes()[..length]))
             }
@@ -120,7 +126,10 @@ impl Purge {
             Self::Rule(scope, _) => match scope {
                 Scope::Everything => true,
                 Scope::Host(name) => name == host,
-                Scope::Url { host: name, target } => name == host && target == path,
+                Scope::Url { host: name, target }
+                | Scope::Variant {
+                    host: name, target, ..
+                } => name == host && target == path,
                 Scope::Prefix {
                     host: name,
                     path: start,

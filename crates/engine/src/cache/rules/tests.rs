@@ -1,9 +1,9 @@
 use bytes::Bytes;
 use microcache_policy::tags::{Tag, TagKind};
-use microcache_policy::{Scheme, Time};
+use microcache_policy::{Scheme, Time, VaryNames};
 use microcache_store::{Key, TagNumbers};
 
-use super::super::rule::{Named, Rule, Scope, Strength, tag_numbers};
+use super::super::rule::{Held, Named, Rule, Scope, Strength, tag_numbers, variant_number};
 use super::super::testing::key_of;
 use super::{Covered, MAX_RULES, Rules, Since};
 
@@ -66,7 +66,7 @@ fn page(host: &str, target: &str, tag: &str, group: &str) -> Page {
 
 impl Page {
     fn covered(&self, rules: &Rules, since: Since) -> Option<Covered> {
-        rules.covers(&Named::new(&self.key, &self.tags), since)
+        rules.covers(&Named::new(Held::fetch(&self.key, &self.tags)), since)
     }
 
     fn is_covered(&self, rules: &Rules) -> bool {
@@ -119,7 +119,7 @@ fn both_schemes_are_named_but_by_a_group() {
     ] {
         let rules = Rules::default();
         rules.add(rule(1, scope.clone(), Strength::Hard), NOW, None);
-        let covered = rules.covers(&Named::new(&secure, &tags), Since::Rule(0));
+        let covered = rules.covers(&Named::new(Held::fetch(&secure, &tags)), Since::Rule(0));
         assert!(covered.is_some(), "{scope:?}");
     }
     // Groups are those of an origin, and so of a scheme (RFC 9875).
@@ -134,8 +134,50 @@ fn both_schemes_are_named_but_by_a_group() {
         NOW,
         None,
     );
-    let covered = rules.covers(&Named::new(&secure, &tags), Since::Rule(0));
+    let covered = rules.covers(&Named::new(Held::fetch(&secure, &tags)), Since::Rule(0));
     assert!(covered.is_none());
+}
+
+#[test]
+fn of_a_variant_it_covers_what_is_stored_of_it_and_what_is_being_fetched_of_its_url() {
+    let (key, tags) = (
+        key_of(Scheme::Http, "a.example", "/x"),
+        TagNumbers::default(),
+    );
+    let other = key_of(Scheme::Http, "a.example", "/y");
+    let (vary, none) = (languages(), VaryNames::default());
+    let german = variant_number(&key, &vary, b"de");
+    let rules = Rules::default();
+    let scope = Scope::Variant {
+        host: text("a.example"),
+        target: text("/x"),
+        variant: german,
+    };
+    rules.add(rule(1, scope, Strength::Hard), NOW, None);
+    let covers = |held| rules.covers(&Named::new(held), Since::Rule(0)).is_some();
+    let stored = |key, vary, selection| covers(Held::of_variant(key, &tags, vary, selection));
+    let are_right = || {
+        assert!(stored(&key, &vary, b"de"));
+        assert!(!stored(&key, &vary, b"en"));
+        assert!(!stored(&key, &none, b""));
+        assert!(!stored(&other, &vary, b"de"));
+        assert!(covers(Held::fetch(&key, &tags)));
+        assert!(!covers(Held::fetch(&other, &tags)));
+    };
+    are_right();
+    // Nor does it hurt much when it is not remembered by itself any more.
+    for number in 0..MAX_RULES as u64 {
+        let tag = Scope::Tag(text(&number.to_string()));
+        rules.add(rule(2 + number, tag, Strength::Hard), NOW, None);
+    }
+    are_right();
+    rules.drop_through(1);
+    assert!(!stored(&key, &vary, b"de") && !covers(Held::fetch(&key, &tags)));
+}
+
+/// What a response says that varies on the language.
+fn languages() -> VaryNames {
+    VaryNames::from_bytes(b"accept-language").expect("names")
 }
 
 #[test]
@@ -289,6 +331,11 @@ fn rules_come_back_from_bytes() {
         Scope::Everything,
         Scope::Host(text("a.example")),
         url("a.example", "/x?y"),
+        Scope::Variant {
+            host: text("a.example"),
+            target: text("/x?y"),
+            variant: 0x0123_4567_89ab_cdef,
+        },
         prefix("a.example", "/x"),
         Scope::Tag(text("tag")),
         Scope::Tag(text("")),

@@ -93,6 +93,40 @@ fn a_purge_on_one_node_holds_on_all() {
 }
 
 #[test]
+fn a_purge_of_one_variant_holds_on_all_and_leaves_the_others() {
+    for kind in BOTH {
+        let (origin, server) = (Origin::start(), Server::start(kind));
+        let mut times = 0;
+        origin.on("/many").answer(move |_| {
+            times += 1;
+            Reply::new(200)
+                .with_all(&["Cache-Control: max-age=1000", "Vary: X-Lang"])
+                .body(times.to_string())
+        });
+        let [flag, address] = server.flags();
+        let nodes = [(); 2].map(|()| Node::start(&origin, &[&flag, &address]));
+        let body = |node: &Node, language: &str| {
+            let field = format!("X-Lang: {language}");
+            node.proxy.get_with("/many", &[&field]).text()
+        };
+        let expected = ["1", "2"].map(str::to_owned);
+        for node in &nodes {
+            let languages = ["de", "en"].map(|language| body(node, language));
+            assert_eq!(languages, expected, "{kind:?}");
+        }
+        let url = "http://example.com/many";
+        nodes[0].purge(&json!({"url": url, "headers": ["X-Lang: de"]}));
+        assert_eq!(body(&nodes[0], "de"), "3", "{kind:?}: at once here");
+        eventually("the purge arrives", || {
+            (body(&nodes[1], "de") == "3").then_some(())
+        });
+        for node in &nodes {
+            assert_eq!(body(node, "en"), "2", "{kind:?}: the other stays");
+        }
+    }
+}
+
+#[test]
 fn a_node_that_was_away_learns_of_it_before_it_uses_its_disk() {
     for kind in BOTH {
         let (origin, server) = (Origin::start(), Server::start(kind));
