@@ -6,6 +6,7 @@ mod connections;
 mod descriptors;
 mod figures;
 pub mod h1;
+pub mod h2;
 mod handle;
 mod handover;
 mod in_force;

@@ -1,0 +1,171 @@
+//! From the fields of responses to field blocks.
+//!
+//! What a connection is sent for the first time is written out: it may never be sent again, and
+//! most of it never is. What is sent for the second time goes into the table, and from then on is
+//! one byte or two. So dates and tags leave the table alone, and nothing has to be known of names.
+
+use super::table::Table;
+use super::{TABLE_SIZE, fixed, huffman, integer};
+
+/// Where what was sent is looked for. A power of two.
+const SLOTS: usize = 64;
+/// Entries that are larger would push too much out of the table.
+const LARGEST: usize = TABLE_SIZE / 8;
+
+/// Encodes the field blocks of one connection, in their order, without allocating for any but
+/// those fields that go into the table.
+#[derive(Debug)]
+pub struct Encoder {
+    table: Table,
+    /// A mark of what was last sent and belongs there.
+    seen: [u16; SLOTS],
+    /// Which entry of the table was last put there, counted from 1 as they came.
+    entry: [u32; SLOTS],
+    /// What the other side has to be told of the table's bound: the least it was meanwhile, and what
+    /// it is (RFC 7541 §4.2).
+    resized: Option<(usize, usize)>,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self {
+            table: Table::new(TABLE_SIZE),
+            seen: [0; SLOTS],
+            entry: [0; SLOTS],
+            resized: None,
+        }
+    }
+}
+
+impl Encoder {
+    /// The other side allows the table so much. No more than by default is made use of.
+    pub fn allow(&mut self, size: usize) {
+        let size = size.min(TABLE_SIZE);
+        if size == self.table.max() && self.resized.is_none() {
+            return;
+        }
+        let least = self.resized.map_or(size, |(least, _)| least.min(size));
+        self.table.resize(size);
+        self.resized = Some((least, size));
+    }
+
+    /// Begins the block of a response with its status.
+    pub fn begin(&mut self, out: &mut Vec<u8>, status: u16) {
+        self.begin_trailers(out);
+        let known = match status {
+            200 => 8,
+            204 => 9,
+            206 => 10,
+            304 => 11,
+            400 => 12,
+            404 => 13,
+            500 => 14,
+            _ => {
+                let digits = [status / 100 % 10, status / 10 % 10, status % 10];
+                out.extend_from_slice(&[0x08, 3]);
+                return out.extend(digits.map(|digit| b'0' + digit as u8));
+            }
+        };
+        out.push(0x80 | known);
+    }
+
+    /// Begins the block of a trailer section.
+    pub fn begin_trailers(&mut self, out: &mut Vec<u8>) {
+        if let Some((least, size)) = self.resized.take() {
+            if least < size {
+                integer::write(out, 0x20, 5, least);
+            }
+            integer::write(out, 0x20, 5, size);
+        }
+    }
+
+    /// Adds a field. Its name may have any case; what is sent is in lower case (RFC 9113 §8.2.1).
+    pub fn field(&mut self, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+        // A secret of somebody's: nothing that is sent later should be as long as it, or shorter.
+        if name.eq_ignore_ascii_case(b"set-cookie") {
+            return literal(out, 0x10, 4, fixed::of_response(name), name, value);
+        }
+        let mark = mark(name, value);
+        let slot = usize::from(mark) % SLOTS;
+        if let Some(age) = self.age_at(slot, name, value) {
+            return integer::write(out, 0x80, 7, fixed::LEN + 1 + age);
+        }
+        let known = fixed::of_response(name);
+        if self.seen[slot] != mark || name.len() + value.len() > LARGEST {
+            self.seen[slot] = mark;
+            return literal(out, 0, 4, known, name, value);
+        }
+        let start = out.len();
+        literal_coded(out, known, name, value);
+        // The name is in lower case there, whatever it was.
+        if known == 0 {
+            self.table.insert(&name.to_ascii_lowercase(), value);
+        } else if let Some((name, _)) = fixed::get(known) {
+            self.table.insert(name, value);
+        }
+        debug_assert!(out.len() > start);
+        self.entry[slot] = self.table.inserted();
+    }
+
+    /// How many entries came after the one that was put there, if it is still in the table and
+    /// this field.
+    fn age_at(&self, slot: usize, name: &[u8], value: &[u8]) -> Option<usize> {
+        if self.entry[slot] == 0 {
+            return None;
+        }
+        let age = self.table.inserted().wrapping_sub(self.entry[slot]) as usize;
+        let (known, same) = self.table.get(age)?;
+        (same == value && known.eq_ignore_ascii_case(name)).then_some(age)
+    }
+}
+
+/// A number that most other fields do not have; never 0, the mark of nothing.
+fn mark(name: &[u8], value: &[u8]) -> u16 {
+    let edge = |bytes: &[u8]| {
+        let first = bytes.first_chunk::<8>();
+        let last = bytes.last_chunk::<8>();
+        match (first, last) {
+            (Some(first), Some(last)) => {
+                u64::from_le_bytes(*first).rotate_left(23) ^ u64::from_le_bytes(*last)
+            }
+            _ => bytes
+                .iter()
+                .fold(0, |sum, &byte| sum << 7 ^ u64::from(byte)),
+        }
+    };
+    let name_mark = (name.len() as u64) << 8 | u64::from(name.first().unwrap_or(&0) | 0x20);
+    let both = edge(value) ^ (value.len() as u64) << 48 ^ name_mark << 20;
+    (both.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16 | 1 << 15
+}
+
+fn literal(out: &mut Vec<u8>, pattern: u8, prefix: u32, known: usize, name: &[u8], value: &[u8]) {
+    integer::write(out, pattern, prefix, known);
+    if known == 0 {
+        integer::write(out, 0, 7, name.len());
+        let start = out.len();
+        out.extend_from_slice(name);
+        out[start..].make_ascii_lowercase();
+    }
+    integer::write(out, 0, 7, value.len());
+    out.extend_from_slice(value);
+}
+
+/// A field that goes into the table, and is sent this once: it is worth being made shorter.
+fn literal_coded(out: &mut Vec<u8>, known: usize, name: &[u8], value: &[u8]) {
+    integer::write(out, 0x40, 6, known);
+    if known == 0 {
+        string(out, &name.to_ascii_lowercase());
+    }
+    string(out, value);
+}
+
+fn string(out: &mut Vec<u8>, plain: &[u8]) {
+    let coded = huffman::coded_len(plain);
+    if coded < plain.len() {
+        integer::write(out, 0x80, 7, coded);
+        huffman::encode(plain, out);
+    } else {
+        integer::write(out, 0, 7, plain.len());
+        out.extend_from_slice(plain);
+    }
+}

@@ -1,0 +1,60 @@
+//! How urgent a response is (RFC 9218 §4).
+
+/// What the field `priority` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Priority {
+    /// From 0, at once, to 7, in the background.
+    pub(crate) urgency: u8,
+    /// It is of use as it arrives, so that others of the same urgency may be sent in between.
+    pub(crate) incremental: bool,
+}
+
+impl Default for Priority {
+    fn default() -> Self {
+        Self {
+            urgency: 3,
+            incremental: false,
+        }
+    }
+}
+
+impl Priority {
+    /// Reads a value of the field. What cannot be read is left at its default, as the RFC has it.
+    pub(crate) fn of(value: &[u8]) -> Self {
+        let mut priority = Self::default();
+        for member in value.split(|&byte| byte == b',') {
+            match member.trim_ascii() {
+                [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',
+                b"i" | b"i=?1" => priority.incremental = true,
+                b"i=?0" => priority.incremental = false,
+                _ => {}
+            }
+        }
+        priority
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_field_is_read() {
+        for (value, urgency, incremental) in [
+            ("", 3, false),
+            ("u=0", 0, false),
+            ("u=7, i", 7, true),
+            ("i,u=1", 1, true),
+            ("i=?0", 3, false),
+            ("u=8", 3, false),
+            ("u=-1, x=y", 3, false),
+            ("U=1", 3, false),
+        ] {
+            let expected = Priority {
+                urgency,
+                incremental,
+            };
+            assert_eq!(Priority::of(value.as_bytes()), expected, "{value}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Why a stream or a connection ends (RFC 9113 §5.4, §7).
+
+/// An error code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Reason {
+    /// Nothing went wrong.
+    NoError = 0,
+    /// The other side broke a rule.
+    Protocol = 1,
+    /// Something went wrong here.
+    Internal = 2,
+    /// More was sent than a window allows.
+    FlowControl = 3,
+    /// A frame came on a stream that had ended.
+    StreamClosed = 5,
+    /// A frame has a length that its kind cannot have.
+    FrameSize = 6,
+    /// Nothing was done for the request: it may be sent again.
+    RefusedStream = 7,
+    /// Nobody wants the stream any more.
+    Cancel = 8,
+    /// A field block cannot be read.
+    Compression = 9,
+    /// There was too much of something.
+    EnhanceYourCalm = 11,
+}
+
+impl Reason {
+    /// As it stands in frames.
+    pub const fn code(self) -> u32 {
+        self as u32
+    }
+}
+
+/// A rule that the other side broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The connection cannot go on.
+    Connection(Reason, &'static str),
+    /// This stream cannot.
+    Stream(u32, Reason, &'static str),
+}
+
+impl Fault {
+    /// The rule that is broken most often.
+    pub const fn protocol(what: &'static str) -> Self {
+        Self::Connection(Reason::Protocol, what)
+    }
+}

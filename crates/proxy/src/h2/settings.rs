@@ -1,0 +1,109 @@
+//! What the other side wants (RFC 9113 §6.5).
+
+use super::flow::{INITIAL, LARGEST};
+use super::reason::{Fault, Reason};
+
+/// Identifiers of settings.
+pub(crate) mod id {
+    pub(crate) const HEADER_TABLE_SIZE: u16 = 1;
+    pub(crate) const ENABLE_PUSH: u16 = 2;
+    pub(crate) const MAX_CONCURRENT_STREAMS: u16 = 3;
+    pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
+    pub(crate) const MAX_FRAME_SIZE: u16 = 5;
+    pub(crate) const MAX_HEADER_LIST_SIZE: u16 = 6;
+    /// RFC 8441 §3.
+    pub(crate) const ENABLE_CONNECT_PROTOCOL: u16 = 8;
+    /// RFC 9218 §2.1.
+    pub(crate) const NO_RFC7540_PRIORITIES: u16 = 9;
+}
+
+/// What is asked of this side. What it says of frames and streams is of no interest here: longer
+/// frames than every receiver takes are never sent, and no streams are opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// The bound of the table that responses are encoded with.
+    pub(crate) table_size: usize,
+    /// The window of each new stream.
+    pub(crate) window: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            table_size: super::hpack::TABLE_SIZE,
+            window: INITIAL,
+        }
+    }
+}
+
+impl Settings {
+    /// Takes what a frame says, in its order; `told` hears each bound of the table.
+    pub(crate) fn take(
+        &mut self,
+        payload: &[u8],
+        mut told: impl FnMut(usize),
+    ) -> Result<(), Fault> {
+        for pair in payload.as_chunks::<6>().0 {
+            let [a, b, value @ ..] = *pair;
+            let value = u32::from_be_bytes(value);
+            match u16::from_be_bytes([a, b]) {
+                id::HEADER_TABLE_SIZE => {
+                    self.table_size = value as usize;
+                    told(self.table_size);
+                }
+                id::INITIAL_WINDOW_SIZE if value > LARGEST => {
+                    let what = "a window that is larger than any may be";
+                    return Err(Fault::Connection(Reason::FlowControl, what));
+                }
+                id::INITIAL_WINDOW_SIZE => self.window = value,
+                id::ENABLE_PUSH | id::ENABLE_CONNECT_PROTOCOL | id::NO_RFC7540_PRIORITIES
+                    if value > 1 =>
+                {
+                    return Err(Fault::protocol("a setting that is neither 0 nor 1"));
+                }
+                id::MAX_FRAME_SIZE if !(16_384..1 << 24).contains(&value) => {
+                    return Err(Fault::protocol("a frame size that may not be"));
+                }
+                // RFC 9113 §6.5.2: what is not known is ignored.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(pairs: &[(u16, u32)]) -> Result<Settings, Fault> {
+        let mut out = Vec::new();
+        super::super::write::settings(&mut out, pairs);
+        let mut settings = Settings::default();
+        settings.take(&out[9..], |_| {}).map(|()| settings)
+    }
+
+    #[test]
+    fn what_may_be_is_taken_and_the_rest_refused() {
+        let settings = taken(&[(1, 0), (4, 7), (4, LARGEST), (5, 16_384), (99, 5), (2, 0)]);
+        let expected = Settings {
+            table_size: 0,
+            window: LARGEST,
+        };
+        assert_eq!(settings, Ok(expected));
+        for (pair, reason) in [
+            ((2, 2), Reason::Protocol),
+            ((4, LARGEST + 1), Reason::FlowControl),
+            ((5, 16_383), Reason::Protocol),
+            ((5, 1 << 24), Reason::Protocol),
+            ((8, 2), Reason::Protocol),
+            ((9, 2), Reason::Protocol),
+        ] {
+            let refused = taken(&[pair]);
+            assert!(
+                matches!(refused, Err(Fault::Connection(is, _)) if is == reason),
+                "{refused:?}"
+            );
+        }
+    }
+}
