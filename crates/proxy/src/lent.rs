@@ -20,8 +20,9 @@ pub(crate) struct Lent {
 
 /// What one client holds. Given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Loan<'a> {
-    lent: &'a Lent,
+pub(crate) struct Loan {
+    lent: Arc<AtomicU64>,
+    slow: Duration,
     bytes: u64,
     over: bool,
 }
@@ -42,24 +43,25 @@ impl Lent {
     }
 
     /// Lends so many bytes.
-    pub(crate) fn lend(&self, bytes: usize) -> Loan<'_> {
+    pub(crate) fn lend(&self, bytes: usize) -> Loan {
         let bytes = (bytes as u64).saturating_sub(FREE);
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         Loan {
-            lent: self,
+            lent: Arc::clone(&self.bytes),
+            slow: self.slow,
             bytes,
             over: bytes > 0 && before + bytes > self.limit,
         }
     }
 }
 
-impl Loan<'_> {
+impl Loan {
     /// How long a client that takes nothing is waited for, and for how long in all, if that is bounded.
     pub(crate) fn patience(&self, stall: Duration) -> (Duration, Option<Duration>) {
         if !self.over {
             return (stall, None);
         }
-        let slow = self.lent.slow;
+        let slow = self.slow;
         let steps = u32::try_from(self.bytes / PROGRESS).unwrap_or(u32::MAX);
         (
             stall.min(slow),
@@ -68,9 +70,9 @@ impl Loan<'_> {
     }
 }
 
-impl Drop for Loan<'_> {
+impl Drop for Loan {
     fn drop(&mut self) {
-        self.lent.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.lent.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

@@ -9,6 +9,7 @@ mod connections;
 mod dashboard;
 mod explain;
 mod figures;
+mod h2;
 mod log;
 mod log_access;
 mod log_files;

@@ -57,7 +57,7 @@ impl Activity {
     }
 
     /// Requests were answered at once. Says whether the connection may go on.
-    pub(super) fn answered(&self, now: Time) -> bool {
+    pub(crate) fn answered(&self, now: Time) -> bool {
         self.change(now.as_millis() << 1 | ANSWERED)
     }
 
@@ -66,8 +66,24 @@ impl Activity {
         self.change(BUSY)
     }
 
+    /// Whether it had an answer, or has a request.
+    pub(crate) fn has_answered(&self) -> bool {
+        !matches!(
+            self.doing(),
+            Doing::Idle {
+                answered: false,
+                ..
+            }
+        )
+    }
+
+    /// Another request has begun beside others.
+    pub(crate) fn goes_on(&self) {
+        self.0.store(BUSY, Ordering::SeqCst);
+    }
+
     /// The request that began has no end of its own.
-    pub(super) fn has_no_end(&self) {
+    pub(crate) fn has_no_end(&self) {
         self.0.store(ENDLESS, Ordering::SeqCst);
     }
 

@@ -15,6 +15,7 @@ use super::send::{self, Output};
 use super::{AfterSend, COPY, Connection, FileAnswer, Next};
 use crate::figures;
 use crate::h1::{BadRequest, Framing, RequestHead, Target, parse_request, split_target};
+use crate::h2;
 use crate::session::{Head, Reply};
 
 /// Answers to pipelined requests are collected up to this size before they are written.
@@ -48,7 +49,11 @@ impl Connection {
             // Looked at where it lies: to move a head costs as much as to read a field of it.
             match &parse_request(&input[used..], &self.session.shared.head_limits) {
                 Ok(None) => break,
-                Err(bad) => next = Some(Next::Refuse(*bad, is_head(&input[used..]))),
+                Err(bad) => match self.is_http2(&input[used..], used) {
+                    None => next = Some(Next::Refuse(*bad, is_head(&input[used..]))),
+                    Some(true) => next = Some(Next::Http2),
+                    Some(false) => break,
+                },
                 Ok(Some((head, length))) => {
                     used += length;
                     self.patience.deadline = now.plus(self.session.shared.idle_millis);
@@ -77,6 +82,15 @@ impl Connection {
             figures.hit_took(route, began.elapsed());
         }
         (used, next)
+    }
+
+    /// Whether what is no HTTP/1 is the preface of HTTP/2, by a client that knows that it is spoken here
+    /// (RFC 9113 §3.3); `Some(false)` while it may become one. Behind requests it is none: somebody else
+    /// may have put it there.
+    fn is_http2(&self, input: &[u8], behind: usize) -> Option<bool> {
+        let is_first = behind == 0 && !self.activity.has_answered();
+        let is_begun = h2::PREFACE.starts_with(&input[..input.len().min(h2::PREFACE.len())]);
+        (is_first && is_begun).then_some(input.len() >= h2::PREFACE.len())
     }
 
     fn serve_head(

@@ -28,12 +28,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use http::Version;
 use microcache_engine::Response;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::connections::FIRST_REQUEST;
 use crate::h1::BadRequest;
+use crate::h2;
 use crate::room::Place;
 use crate::session::{Account, Session};
 pub(crate) use activity::{Activity, Doing};
@@ -65,7 +67,7 @@ pub(crate) struct Connection {
     input: BytesMut,
     patience: Patience,
     /// One of the connections that may be open at a time.
-    _place: Place,
+    place: Place,
 }
 
 /// Why the loop over hits was left.
@@ -80,6 +82,8 @@ enum Next {
     SendFile(Box<FileAnswer>),
     /// The request cannot be read. Was it a HEAD?
     Refuse(BadRequest, bool),
+    /// The client speaks HTTP/2.
+    Http2,
 }
 
 /// An answer whose body lies in a file.
@@ -118,7 +122,7 @@ impl Connection {
             input: BytesMut::new(),
             patience: Patience::new(now, idle),
             session,
-            _place: place,
+            place,
         }
     }
 
@@ -144,6 +148,7 @@ impl Connection {
                 // Boxed: what a miss needs must not be carried by every idle connection.
                 Next::Ask(pending) => Box::pin(self.exchange(*pending)).await,
                 Next::SendFile(answer) => Box::pin(self.send_file(*answer)).await,
+                Next::Http2 => return Box::pin(self.http2()).await,
                 Next::Refuse(bad, head_only) => {
                     let output = Output::bytes(self.refuse(bad, head_only));
                     let write = self.session.shared.timeouts.write;
@@ -152,7 +157,7 @@ impl Connection {
                 }
             };
             if !go_on || self.session.shared.is_draining() {
-                return self.linger().await;
+                return linger(&mut self.stream).await;
             }
             self.activity.end(self.session.shared.engine.clock.now());
             self.expect_more();
@@ -229,29 +234,47 @@ impl Connection {
 
     /// The page for a request that cannot be read.
     fn refuse(&self, bad: BadRequest, head_only: bool) -> Bytes {
-        let page = self.session.refuse(bad.status(), bad.reason());
+        let page = self
+            .session
+            .refuse(bad.status(), bad.reason(), Version::HTTP_11);
         whole(&page, Asked { head_only, ..LAST })
     }
 
-    /// Closes such that the client can read what was sent last: unread input at closing time
-    /// would reset the connection and take the answer along.
-    async fn linger(mut self) {
-        const PATIENCE: Duration = Duration::from_secs(2);
-        const MOST: usize = 1024 * 1024;
-        let discard = async {
-            self.stream.shutdown().await?;
-            let mut rest = vec![0; 16 * 1024];
-            let mut read = 0;
-            while read < MOST {
-                match self.stream.socket().read(&mut rest).await? {
-                    0 => break,
-                    n => read += n,
-                }
-            }
-            std::io::Result::Ok(())
-        };
-        let _ = timeout(PATIENCE, discard).await;
+    /// The client speaks HTTP/2: from here on that is another face's.
+    async fn http2(self) {
+        self.activity.seated(self.session.shared.engine.clock.now());
+        let Self {
+            stream,
+            session,
+            activity,
+            input,
+            place,
+            ..
+        } = self;
+        h2::Connection::new(stream, session, activity, place, input)
+            .serve()
+            .await;
     }
+}
+
+/// Closes such that the client can read what was sent last: unread input at closing time would reset
+/// the connection and take the answer along.
+pub(crate) async fn linger(stream: &mut Transport) {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    const MOST: usize = 1024 * 1024;
+    let discard = async {
+        stream.shutdown().await?;
+        let mut rest = vec![0; 16 * 1024];
+        let mut read = 0;
+        while read < MOST {
+            match stream.socket().read(&mut rest).await? {
+                0 => break,
+                n => read += n,
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    let _ = timeout(PATIENCE, discard).await;
 }
 
 impl Next {
@@ -270,6 +293,7 @@ impl Next {
             // The answers before it are not taken, so this one would not be either.
             Self::Refuse(..) => Self::Send(unsent, AfterSend::Close),
             Self::Close => Self::Close,
+            Self::Http2 => Self::Http2,
         }
     }
 }

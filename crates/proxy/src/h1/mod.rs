@@ -8,7 +8,7 @@ pub mod encode;
 mod extension;
 pub mod head;
 mod lines;
-mod syntax;
+pub(crate) mod syntax;
 pub mod target;
 
 pub use body::{Decoded, Decoder};

@@ -3,7 +3,7 @@
 use microcache_policy::syntax::is_tchar;
 
 /// RFC 9110 §5.6.2 `tchar`: methods and field names.
-pub(super) const TOKEN: u8 = 1;
+pub(crate) const TOKEN: u8 = 1;
 /// RFC 9110 §5.5: what a field value or reason phrase may hold, white space included.
 pub(super) const VALUE: u8 = 2;
 /// What a URI is made of (RFC 3986 §2), but for `#`: it starts a fragment, which is never sent
@@ -18,7 +18,7 @@ const QUERY: u8 = 16;
 
 /// The longest body, and the longest chunk: others count in 64 bits with a sign, and what does not
 /// fit there is read in two ways.
-pub(super) const MAX_LENGTH: u64 = i64::MAX as u64;
+pub(crate) const MAX_LENGTH: u64 = i64::MAX as u64;
 
 static CLASS: [u8; 256] = classes();
 
@@ -60,7 +60,7 @@ const fn contains(set: &[u8], byte: u8) -> bool {
 }
 
 /// How many bytes at the front are of `class`.
-pub(super) fn span(bytes: &[u8], class: u8) -> usize {
+pub(crate) fn span(bytes: &[u8], class: u8) -> usize {
     bytes
         .iter()
         .position(|&b| CLASS[usize::from(b)] & class == 0)
@@ -68,7 +68,7 @@ pub(super) fn span(bytes: &[u8], class: u8) -> usize {
 }
 
 /// How many bytes at the front may stand in a request target.
-pub(super) fn target_span(bytes: &[u8]) -> usize {
+pub(crate) fn target_span(bytes: &[u8]) -> usize {
     let plain = span(bytes, URI);
     let (front, rest) = bytes.split_at(plain);
     match rest.first() {
@@ -84,7 +84,7 @@ pub(super) fn target_span(bytes: &[u8]) -> usize {
     clippy::needless_bitwise_bool,
     reason = "without branches the compiler tests all sixteen at once"
 )]
-pub(super) fn value_span(bytes: &[u8]) -> usize {
+pub(crate) fn value_span(bytes: &[u8]) -> usize {
     let (blocks, _) = bytes.as_chunks::<16>();
     let plain = blocks
         .iter()

@@ -120,6 +120,13 @@ impl Default for Budgets {
     }
 }
 
+impl Budgets {
+    /// Content was sent, which the client has to make room for again.
+    pub(crate) fn sent_data(&mut self) {
+        self.window_updates.earn(UPDATES_FOR_DATA);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,16 +23,17 @@ impl Window {
     }
 
     /// How much may be sent now.
-    pub(crate) const fn open(self) -> usize {
-        if self.0 > 0 { self.0 as usize } else { 0 }
+    pub(crate) fn open(self) -> usize {
+        usize::try_from(self.0).unwrap_or(0)
     }
 
     /// So much is sent.
-    pub(crate) const fn take(&mut self, bytes: usize) -> Result<(), Exceeded> {
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<(), Exceeded> {
+        let less = i64::try_from(bytes).map_err(|_| Exceeded)?;
         if bytes > self.open() {
             return Err(Exceeded);
         }
-        self.0 -= bytes as i64;
+        self.0 -= less;
         Ok(())
     }
 
@@ -71,7 +72,7 @@ impl Given {
     }
 
     /// So much has arrived.
-    pub(crate) const fn arrived(&mut self, bytes: usize) -> Result<(), Exceeded> {
+    pub(crate) fn arrived(&mut self, bytes: usize) -> Result<(), Exceeded> {
         self.window.take(bytes)
     }
 
@@ -86,11 +87,6 @@ impl Given {
         // What is given again had been taken.
         self.window.grow(spare).ok()?;
         Some(spare)
-    }
-
-    /// Nothing more may be sent until it is opened again.
-    pub(crate) const fn is_closed(&self) -> bool {
-        self.window.open() == 0
     }
 }
 
@@ -119,7 +115,6 @@ mod tests {
         assert_eq!(given.released(49), None);
         assert_eq!(given.released(11), Some(60));
         assert_eq!(given.arrived(100), Ok(()));
-        assert!(given.is_closed());
         assert_eq!(given.arrived(1), Err(Exceeded));
     }
 

@@ -248,7 +248,7 @@ impl Header {
         let (priority, fragment) = payload
             .split_first_chunk::<5>()
             .ok_or(wrong_size("HEADERS that are too short for their priority"))?;
-        if depends_on(priority) == self.stream {
+        if depends_on(*priority) == self.stream {
             // The field block must be read even so: what comes later refers to it.
             return Err(Fault::protocol("a stream that depends on itself"));
         }
@@ -261,7 +261,7 @@ impl Header {
         let Some(priority) = payload.as_array::<5>() else {
             return Err(of_stream(Reason::FrameSize, "PRIORITY of another length"));
         };
-        if depends_on(priority) == self.stream {
+        if depends_on(*priority) == self.stream {
             let what = "a stream that depends on itself";
             return Err(of_stream(Reason::Protocol, what));
         }
@@ -312,8 +312,8 @@ fn number(payload: &[u8]) -> Option<u32> {
     payload.as_array().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
-const fn depends_on(priority: &[u8; 5]) -> u32 {
-    let [a, b, c, d, _] = *priority;
+const fn depends_on(priority: [u8; 5]) -> u32 {
+    let [a, b, c, d, _] = priority;
     u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff
 }
 

@@ -5,10 +5,25 @@
 //! bound with a name ([`abuse`]).
 
 mod abuse;
+mod answers;
+mod connection;
+mod content;
 mod flow;
 pub mod frame;
+mod head;
 pub mod hpack;
+mod leaving;
+mod out;
 mod priority;
 pub mod reason;
+mod receive;
+mod requests;
+mod section;
 mod settings;
+mod stream;
+mod streams;
+mod timing;
+mod waiting;
 mod write;
+
+pub(crate) use connection::{Connection, PREFACE};

@@ -6,9 +6,12 @@ use super::reason::Reason;
 /// Adds the header of a frame.
 pub(crate) fn header(out: &mut Vec<u8>, length: usize, kind: u8, flags: u8, stream: u32) {
     debug_assert!(length <= MAX_PAYLOAD, "{length}");
-    let [_, a, b, c] = (length as u32).to_be_bytes();
-    let [d, e, f, g] = stream.to_be_bytes();
-    out.extend_from_slice(&[a, b, c, kind, flags, d, e, f, g]);
+    let mut header = [0; HEADER];
+    header[..3].copy_from_slice(&(length as u32).to_be_bytes()[1..]);
+    header[3] = kind;
+    header[4] = flags;
+    header[5..].copy_from_slice(&stream.to_be_bytes());
+    out.extend_from_slice(&header);
 }
 
 /// Adds a piece of content.
@@ -31,8 +34,7 @@ pub(crate) fn headers(
     block(out);
     let length = out.len() - start - HEADER;
     if length <= MAX_PAYLOAD {
-        let [_, a, b, c] = (length as u32).to_be_bytes();
-        out[start..start + 3].copy_from_slice(&[a, b, c]);
+        out[start..start + 3].copy_from_slice(&(length as u32).to_be_bytes()[1..]);
         return;
     }
     let block = out.split_off(start + HEADER);

@@ -66,11 +66,11 @@ impl<'a> Finished<'a> {
     }
 
     /// A request that could not be read, and was answered with this page.
-    pub(super) fn refused(peer: &'a Peer, page: &Response, now: Time) -> Self {
+    pub(super) fn refused(peer: &'a Peer, version: Version, page: &Response, now: Time) -> Self {
         Self {
             address: peer.address(),
             request: None,
-            version: Version::HTTP_11,
+            version,
             answer: Some(FinalResponse::of(page, now)),
             bytes: page.length.unwrap_or_default(),
             began: now,

@@ -214,7 +214,7 @@ impl Session {
     }
 
     /// The page for a request that cannot be read.
-    pub(crate) fn refuse(&self, status: u16, reason: &str) -> Response {
+    pub(crate) fn refuse(&self, status: u16, reason: &str, version: Version) -> Response {
         let now = self.shared.engine.clock.now();
         let page = pages::refused(status, reason, now);
         let figures = &self.shared.figures;
@@ -222,7 +222,7 @@ impl Session {
         figures.sent(RouteId::default(), page.length.unwrap_or_default());
         figures.answered_error(RouteId::default(), None, &page, now);
         if let Some(tell) = &self.shared.on_finished {
-            tell(&Finished::refused(&self.peer, &page, now));
+            tell(&Finished::refused(&self.peer, version, &page, now));
         }
         page
     }

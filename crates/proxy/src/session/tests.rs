@@ -172,7 +172,10 @@ async fn every_request_is_over_once() {
     assert_eq!(told(&mut session, &head(&get, "/panic", "")).await, [500]);
     let last = head(&Method::TRACE, "/", "Max-Forwards: 0\r\n");
     assert_eq!(told(&mut session, &last).await, [200]);
-    assert_eq!(session.refuse(431, "too much").status, 431);
+    assert_eq!(
+        session.refuse(431, "too much", Version::HTTP_11).status,
+        431
+    );
     // A client that leaves before the answer.
     let now = session.shared.engine.clock.now();
     let left = session.request(head(&get, "/left", ""));

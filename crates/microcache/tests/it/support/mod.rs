@@ -6,6 +6,7 @@
 mod client;
 mod date;
 mod gate;
+pub(crate) mod http2;
 mod left_out;
 mod origin;
 mod proxy;

@@ -154,7 +154,7 @@ fn what_breaks_a_rule_is_refused() {
         (kind::PRIORITY_UPDATE, 0, 1, b"\0\0\0\x01u=1", protocol),
         (kind::PRIORITY_UPDATE, 0, 0, b"\0\0\0\0u=1", protocol),
         (kind::PRIORITY_UPDATE, 0, 0, b"\0\0\0", size),
-        (kind::DATA, 0, 1, &[0; MAX_PAYLOAD + 1], size),
+        (kind::DATA, 0, 1, &vec![0; MAX_PAYLOAD + 1], size),
     ] {
         let bytes = frame(kind, flags, stream, payload);
         let refused = read(&bytes).expect_err("it breaks a rule");
@@ -169,7 +169,7 @@ fn what_breaks_a_rule_is_refused() {
         );
     }
     // One that is too long is refused before it has come.
-    assert!(read(&frame(kind::DATA, 0, 1, &[0; MAX_PAYLOAD + 1])[..HEADER]).is_err());
+    assert!(read(&frame(kind::DATA, 0, 1, &vec![0; MAX_PAYLOAD + 1])[..HEADER]).is_err());
 }
 
 proptest! {

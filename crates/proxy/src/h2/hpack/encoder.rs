@@ -9,8 +9,8 @@ use super::{TABLE_SIZE, fixed, huffman, integer};
 
 /// Where what was sent is looked for. A power of two.
 const SLOTS: usize = 64;
-/// Entries that are larger would push too much out of the table.
-const LARGEST: usize = TABLE_SIZE / 8;
+/// Entries that are larger than this part of the table would push too much out of it.
+const SHARE: usize = 8;
 
 /// Encodes the field blocks of one connection, in their order, without allocating for any but
 /// those fields that go into the table.
@@ -91,11 +91,10 @@ impl Encoder {
             return integer::write(out, 0x80, 7, fixed::LEN + 1 + age);
         }
         let known = fixed::of_response(name);
-        if self.seen[slot] != mark || name.len() + value.len() > LARGEST {
+        if self.seen[slot] != mark || name.len() + value.len() > self.table.max() / SHARE {
             self.seen[slot] = mark;
             return literal(out, 0, 4, known, name, value);
         }
-        let start = out.len();
         literal_coded(out, known, name, value);
         // The name is in lower case there, whatever it was.
         if known == 0 {
@@ -103,7 +102,6 @@ impl Encoder {
         } else if let Some((name, _)) = fixed::get(known) {
             self.table.insert(name, value);
         }
-        debug_assert!(out.len() > start);
         self.entry[slot] = self.table.inserted();
     }
 

@@ -85,6 +85,7 @@ impl Table {
     }
 
     /// What its entries count.
+    #[cfg(test)]
     pub(super) const fn size(&self) -> usize {
         self.size
     }

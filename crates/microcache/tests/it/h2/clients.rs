@@ -1,0 +1,127 @@
+//! Clients that others have written.
+
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+
+use super::{FRESH, start};
+use crate::support::{Origin, Proxy, Reply, left_out};
+
+/// What the program says, or nothing if it is not there.
+fn run(program: &str, arguments: &[&str]) -> Option<Output> {
+    match Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+    {
+        Ok(output) => Some(output),
+        Err(_) => {
+            left_out(&format!("HTTP/2 with {program}, which is not installed"));
+            None
+        }
+    }
+}
+
+fn site() -> (Origin, Proxy, String) {
+    let (origin, proxy) = start();
+    let body = "x".repeat(672_864);
+    origin
+        .on("/large")
+        .reply(Reply::new(200).with(FRESH).body(&body));
+    origin
+        .on("/passed")
+        .reply(Reply::new(200).with("Cache-Control: no-store").body(&body));
+    origin.on("/upload").reply(Reply::new(200).body("taken"));
+    let url = format!("http://{}", proxy.address());
+    (origin, proxy, url)
+}
+
+#[test]
+fn curl_downloads_and_uploads() {
+    let (origin, _proxy, url) = site();
+    let written = "%{http_version} %{http_code} %{size_download}\n";
+    let targets = ["/large", "/large", "/passed"].map(|target| format!("{url}{target}"));
+    for target in &targets {
+        let arguments = [
+            "-sS",
+            "--http2-prior-knowledge",
+            "-o",
+            "/dev/null",
+            "-w",
+            written,
+            target,
+        ];
+        let Some(output) = run("curl", &arguments) else {
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said, "2 200 672864\n", "{output:?}");
+    }
+    assert_eq!((origin.count("/large"), origin.count("/passed")), (1, 1));
+    let target = format!("{url}/upload");
+    let content = "y".repeat(100_000);
+    let arguments = [
+        "-sS",
+        "--http2-prior-knowledge",
+        "-H",
+        "Expect: 100-continue",
+        "-d",
+        &content,
+        &target,
+    ];
+    let output = run("curl", &arguments).expect("it was there");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "taken",
+        "{output:?}"
+    );
+    assert!(origin.wait_for("/upload", 1).body() == content.as_bytes());
+}
+
+#[test]
+fn nghttp_asks_for_many_at_once_and_h2load_for_more() {
+    let (origin, proxy, url) = site();
+    origin
+        .on("/page")
+        .reply(Reply::new(200).with(FRESH).body("p".repeat(1000)));
+    let (large, page) = (format!("{url}/large"), format!("{url}/page"));
+    let Some(output) = run("nghttp", &["-ns", &large, &page, &page, &large]) else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said.matches(" 200 ").count(), 4, "{said}");
+    let load = ["-n", "20000", "-c", "10", "-m", "32", &page];
+    let output = run("h2load", &load).expect("it comes with nghttp");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.contains("20000 succeeded, 0 failed, 0 errored, 0 timeout"),
+        "{said}"
+    );
+    proxy.get("/page").assert_hit();
+}
+
+/// Every case of h2spec, which comes from the registry of Go's modules. One expects that what is no
+/// preface gets no answer: here it is HTTP/1, and is answered as that.
+#[test]
+fn h2spec_finds_what_the_rfc_wants() {
+    let (_origin, proxy, _) = site();
+    let program = std::env::var("H2SPEC").unwrap_or_else(|_| "h2spec".to_owned());
+    let port = proxy.address().port().to_string();
+    let arguments = ["-h", "127.0.0.1", "-p", &port, "-P", "/large", "-o", "5"];
+    let Some(output) = run(&program, &arguments) else {
+        return;
+    };
+    let mut said = String::new();
+    output
+        .stdout
+        .as_slice()
+        .read_to_string(&mut said)
+        .expect("text");
+    assert!(
+        said.contains("145 tests, 144 passed, 0 skipped, 1 failed"),
+        "{said}"
+    );
+    assert!(
+        said.contains("\u{d7} 2: Sends invalid connection preface"),
+        "{said}"
+    );
+}

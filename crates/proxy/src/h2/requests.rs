@@ -1,0 +1,234 @@
+//! From a head to the session: what can be answered at once is.
+
+use std::task::Context;
+
+use http::{Method, Version};
+use microcache_engine::{Body, Response};
+
+use super::abuse::LEAST_TAKEN;
+use super::connection::Connection;
+use super::flow::{Given, INITIAL, Window};
+use super::head::is_bodiless;
+use super::out::BATCH;
+use super::priority::Priority;
+use super::reason::{Fault, Reason};
+use super::section::{RequestHead, Section, Wrong};
+use super::stream::{Answer, Content, Stall, Stream, Wait};
+use super::waiting::Step;
+use super::write;
+use crate::session::{Announced, Head, Reply, Unanswered};
+
+/// What of a request is needed when it is answered.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) id: u32,
+    /// The client has not ended its stream.
+    pub(super) is_open: bool,
+    pub(super) head_only: bool,
+    pub(super) length: Option<u64>,
+    pub(super) expects_continue: bool,
+    pub(super) priority: Priority,
+}
+
+impl Connection {
+    /// A request has come.
+    pub(super) fn take_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: u32,
+        ends: bool,
+        section: &mut Section,
+    ) -> Result<(), Fault> {
+        let malformed = |what| Fault::Stream(id, Reason::Protocol, what);
+        let head = match section.request() {
+            Ok(head) => head,
+            Err(Wrong::Malformed(what)) => {
+                // It is counted and logged as the same is over HTTP/1; the client gets a reset.
+                self.session.refuse(400, what, Version::HTTP_2);
+                return Err(malformed(what));
+            }
+            Err(Wrong::Refused(status, reason)) => {
+                let page = self.session.refuse(status, reason, Version::HTTP_2);
+                self.answer_now(id, !ends, false, &page);
+                return Ok(());
+            }
+        };
+        if ends && head.length.is_some_and(|length| length > 0) {
+            return Err(malformed("content that was announced and is not there"));
+        }
+        let Ok(method) = Method::from_bytes(head.method) else {
+            return Err(malformed("a method that may not be"));
+        };
+        let asked = Asked {
+            id,
+            is_open: !ends,
+            head_only: method == Method::HEAD,
+            length: head.length,
+            expects_continue: head.expects_continue,
+            priority: head.priority,
+        };
+        self.serve_request(cx, &method, &head, asked);
+        Ok(())
+    }
+
+    fn serve_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        method: &Method,
+        head: &RequestHead<'_>,
+        asked: Asked,
+    ) {
+        let request = self.session.request(Head {
+            method,
+            host: head.host,
+            target: head.target,
+            fields: head.fields,
+            has_body: asked.is_open,
+            upgrade: false,
+        });
+        let mut reply = None;
+        let route = self.session.serve(&request, self.now, &mut reply);
+        match reply {
+            Some(Reply::Now(response)) if self.fits(&response, asked.head_only) => {
+                let session = &self.session;
+                if session.finished(route, &request, Version::HTTP_2, &response, self.now) {
+                    self.timed = Some(route);
+                }
+                self.answer_now(asked.id, asked.is_open, asked.head_only, &response);
+            }
+            Some(Reply::Now(response)) => {
+                let session = &self.session;
+                let account =
+                    session.account_of(route, &request, Version::HTTP_2, &response, self.now);
+                let wait = Answer::Awaited(Wait::default());
+                if self.open(asked, None, wait) {
+                    self.answer(cx, asked.id, response, account, <_>::default());
+                }
+            }
+            Some(Reply::Ask(unanswered)) => self.ask(cx, unanswered, asked),
+            // Whoever serves has said something.
+            None => self.reset(asked.id, Reason::Internal),
+        }
+    }
+
+    /// Whether all of an answer can be sent now.
+    fn fits(&self, response: &Response, head_only: bool) -> bool {
+        let length = match &response.body {
+            _ if is_bodiless(response.status, head_only) => return true,
+            Body::Empty => 0,
+            Body::Full(bytes) => bytes.len(),
+            Body::Stored(hit) => hit.body.bytes().map_or(0, bytes::Bytes::len),
+            Body::File(_) | Body::Fill(_) | Body::Stream(_) => return false,
+        };
+        let window = self.window.open().min(self.theirs.window as usize);
+        length == 0
+            || length <= window.min(BATCH)
+                && (self.streams.is_empty() || !self.streams.any_ready(true))
+    }
+
+    /// Answers a request whose answer fits, without remembering anything of it.
+    fn answer_now(&mut self, id: u32, is_open: bool, head_only: bool, response: &Response) {
+        let bytes = match &response.body {
+            _ if is_bodiless(response.status, head_only) => &[][..],
+            Body::Full(bytes) => bytes,
+            Body::Stored(hit) => hit.body.bytes().map_or(&[][..], |bytes| &bytes[..]),
+            _ => &[],
+        };
+        self.write_head(id, response, bytes.is_empty());
+        let out = &mut self.out.bytes;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let length = rest.len().min(super::frame::MAX_PAYLOAD);
+            let (piece, behind) = rest.split_at(length);
+            write::data(out, id, piece, behind.is_empty());
+            rest = behind;
+            self.budgets.sent_data();
+        }
+        // It fits into the window.
+        let _ = self.window.take(bytes.len());
+        if is_open {
+            // RFC 9113 §8.1: the client need not send the rest.
+            write::reset(out, id, Reason::NoError);
+            self.streams.cut_short(id);
+        }
+    }
+
+    /// Takes a request to the origin.
+    fn ask(&mut self, cx: &mut Context<'_>, unanswered: Box<Unanswered>, asked: Asked) {
+        let announced = asked.is_open.then_some(Announced {
+            length: asked.length,
+            expects_continue: asked.expects_continue,
+        });
+        let (mut answering, sender) = self.session.ask(unanswered, Version::HTTP_2, announced);
+        let content = sender.is_some().then(Content::new);
+        if !self.open(asked, content, Answer::Awaited(Wait::default())) {
+            return;
+        }
+        if let Some(sender) = sender {
+            self.await_room(cx, asked.id, sender);
+        }
+        let waits = self.waiting.wait(cx, asked.id, async move {
+            let event = answering.next().await;
+            Step::Told(Box::new(answering), event)
+        });
+        if let Some(stream) = self.streams.get(asked.id) {
+            stream.answer = Answer::Awaited(waits);
+        }
+    }
+
+    /// Remembers a request. `false` if the connection's place was given to another one meanwhile.
+    fn open(&mut self, asked: Asked, content: Option<Content>, answer: Answer) -> bool {
+        if self.streams.is_empty() {
+            if !self.activity.begin() {
+                self.leave(Reason::NoError, "");
+                return false;
+            }
+        } else {
+            self.activity.goes_on();
+        }
+        let stream = Stream {
+            window: Window::new(self.theirs.window),
+            given: Given::new(INITIAL),
+            priority: asked.priority,
+            is_open: asked.is_open,
+            head_only: asked.head_only,
+            announced: asked.length.filter(|_| asked.is_open),
+            content,
+            answer,
+            is_endless: false,
+        };
+        self.streams.insert(asked.id, stream);
+        true
+    }
+
+    /// The stream is over, in whatever way. What was waited for on it is given up.
+    pub(super) fn forget(&mut self, id: u32) {
+        let Some(mut stream) = self.streams.remove(id) else {
+            return;
+        };
+        self.release(stream.unread());
+        if let Some(sending) = stream.sending()
+            && sending.is_held
+        {
+            self.held = self.held.saturating_sub(sending.piece.len());
+        }
+        if self.streams.is_empty() {
+            self.quiet = self.now;
+            self.activity.end(self.now);
+        } else {
+            self.tell_endless();
+        }
+    }
+
+    /// A connection on which nothing comes to an end by itself is one that may be ended.
+    pub(super) fn tell_endless(&mut self) {
+        if self.streams.iter().all(|(_, stream)| stream.is_endless) {
+            self.activity.has_no_end();
+        }
+    }
+
+    /// A new time for a stream's client to make room.
+    pub(super) fn stall(&self) -> Stall {
+        Stall::new(self.session.shared.timeouts.write, LEAST_TAKEN)
+    }
+}

@@ -1,0 +1,406 @@
+//! Field sections of requests, held against RFC 9113 §8 while they are decoded.
+
+use std::ops::Range;
+
+use microcache_policy::{Fields, FieldsBuf};
+
+use super::priority::Priority;
+use crate::h1::Limits;
+use crate::h1::syntax::{MAX_LENGTH, TOKEN, span, target_span, value_span};
+use crate::h1::target::authority;
+
+/// What each field counts beyond its bytes (RFC 9113 §6.5.2).
+const OVERHEAD: usize = 32;
+
+/// A field section. One serves all connections of a thread, so that reading a head allocates nothing.
+#[derive(Debug, Default)]
+pub(super) struct Section {
+    /// `name: value\r\n`, as everybody reads fields here.
+    lines: Vec<u8>,
+    /// The values of all cookie fields, joined (RFC 9113 §8.2.3).
+    cookies: Vec<u8>,
+    /// What the pseudo-header fields say, and `host`.
+    words: Vec<u8>,
+    method: Option<Range<usize>>,
+    scheme: Option<Range<usize>>,
+    authority: Option<Range<usize>>,
+    path: Option<Range<usize>>,
+    host: Option<Range<usize>>,
+    length: Option<u64>,
+    expects_continue: bool,
+    priority: Priority,
+    is_trailer: bool,
+    /// There was a field that is no pseudo-header field.
+    begun: bool,
+    fields: usize,
+    size: usize,
+    limits: Limits,
+    wrong: Option<Wrong>,
+}
+
+/// Why a section is no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// It breaks a rule of HTTP/2: RFC 9113 §8.1.1 wants the stream reset.
+    Malformed(&'static str),
+    /// It is answered with this status.
+    Refused(u16, &'static str),
+}
+
+/// A request head.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestHead<'a> {
+    pub(super) method: &'a [u8],
+    pub(super) host: &'a [u8],
+    pub(super) target: &'a [u8],
+    pub(super) fields: Fields<'a>,
+    /// What `content-length` says.
+    pub(super) length: Option<u64>,
+    pub(super) expects_continue: bool,
+    pub(super) priority: Priority,
+}
+
+impl Section {
+    /// Begins another one.
+    pub(super) fn begin(&mut self, is_trailer: bool, limits: Limits) {
+        let (mut lines, mut cookies, mut words) = (
+            std::mem::take(&mut self.lines),
+            std::mem::take(&mut self.cookies),
+            std::mem::take(&mut self.words),
+        );
+        lines.clear();
+        cookies.clear();
+        words.clear();
+        *self = Self {
+            lines,
+            cookies,
+            words,
+            is_trailer,
+            limits,
+            ..Self::default()
+        };
+    }
+
+    /// Takes a field. What is wrong with the section is said at its end: it is read to there in any case.
+    pub(super) fn take(&mut self, name: &[u8], value: &[u8]) {
+        self.fields += 1;
+        self.size = self
+            .size
+            .saturating_add(name.len() + value.len() + OVERHEAD);
+        if self.wrong.is_some() {
+            return;
+        }
+        let taken = if self.size > self.limits.head {
+            Err(Wrong::Refused(431, "the head is too large"))
+        } else if name.starts_with(b":") {
+            self.pseudo(name, value)
+        } else if self.fields > self.limits.fields.saturating_add(5) {
+            Err(Wrong::Refused(431, "too many fields"))
+        } else {
+            self.field(name, value)
+        };
+        self.wrong = taken.err();
+    }
+
+    fn pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), Wrong> {
+        const TWICE: Wrong = Wrong::Malformed("a pseudo-header field that is there twice");
+        const LATE: Wrong = Wrong::Malformed("a pseudo-header field behind others");
+        if self.begun {
+            return Err(LATE);
+        }
+        let place = match name {
+            _ if self.is_trailer => None,
+            b":method" => Some(&mut self.method),
+            b":scheme" => Some(&mut self.scheme),
+            b":authority" => Some(&mut self.authority),
+            b":path" => Some(&mut self.path),
+            _ => None,
+        };
+        let place = place.ok_or(Wrong::Malformed("a pseudo-header field that is none"))?;
+        let start = self.words.len();
+        self.words.extend_from_slice(value);
+        match place.replace(start..self.words.len()) {
+            Some(_) => Err(TWICE),
+            None => Ok(()),
+        }
+    }
+
+    fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), Wrong> {
+        const NAME: Wrong = Wrong::Malformed("a field name that may not be");
+        const VALUE: Wrong = Wrong::Malformed("a field value that may not be");
+        self.begun = true;
+        let is_name = span(name, TOKEN) == name.len()
+            && !name.is_empty()
+            && !name.iter().any(u8::is_ascii_uppercase);
+        if !is_name {
+            return Err(NAME);
+        }
+        let white = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+        if value_span(value) != value.len() || white(value.first()) || white(value.last()) {
+            return Err(VALUE);
+        }
+        match name {
+            // RFC 9113 §8.2.2.
+            b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding"
+            | b"upgrade" => {
+                return Err(Wrong::Malformed("a field of the connection"));
+            }
+            b"te" if !value.eq_ignore_ascii_case(b"trailers") => {
+                return Err(Wrong::Malformed("te that is not trailers"));
+            }
+            b"cookie" => {
+                if !self.cookies.is_empty() {
+                    self.cookies.extend_from_slice(b"; ");
+                }
+                self.cookies.extend_from_slice(value);
+                return Ok(());
+            }
+            b"host" => return self.host(value),
+            b"content-length" => self.content_length(value)?,
+            b"expect" => self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue"),
+            b"priority" => self.priority = Priority::of(value),
+            _ => {}
+        }
+        push(&mut self.lines, name, value);
+        Ok(())
+    }
+
+    /// It stands for the authority where there is none, and else has to say the same.
+    fn host(&mut self, value: &[u8]) -> Result<(), Wrong> {
+        let start = self.words.len();
+        self.words.extend_from_slice(value);
+        match self.host.replace(start..self.words.len()) {
+            Some(_) => Err(Wrong::Malformed("more than one host")),
+            None => Ok(()),
+        }
+    }
+
+    fn content_length(&mut self, value: &[u8]) -> Result<(), Wrong> {
+        const LENGTH: Wrong = Wrong::Malformed("content-length is no length");
+        let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+        let number = std::str::from_utf8(value).ok().filter(|_| digits);
+        let length: u64 = number.and_then(|it| it.parse().ok()).ok_or(LENGTH)?;
+        let same = self.length.replace(length).is_none_or(|it| it == length);
+        if same && length <= MAX_LENGTH {
+            Ok(())
+        } else {
+            Err(LENGTH)
+        }
+    }
+
+    /// The end: the request that it is.
+    pub(super) fn request(&mut self) -> Result<RequestHead<'_>, Wrong> {
+        if let Some(wrong) = self.wrong {
+            return Err(wrong);
+        }
+        if !self.cookies.is_empty() {
+            push(&mut self.lines, b"cookie", &self.cookies);
+        }
+        let word = |range: &Option<Range<usize>>| range.clone().and_then(|it| self.words.get(it));
+        let method = word(&self.method).ok_or(Wrong::Malformed("no :method"))?;
+        if method.is_empty() || span(method, TOKEN) != method.len() {
+            return Err(Wrong::Malformed("a method that may not be"));
+        }
+        let host = host(word(&self.authority), word(&self.host))?;
+        if method == b"CONNECT" {
+            // RFC 9113 §8.5: there is nothing to connect to here.
+            return Err(if self.scheme.is_some() || self.path.is_some() {
+                Wrong::Malformed("CONNECT with a scheme or a path")
+            } else {
+                Wrong::Refused(405, "this method is not taken here")
+            });
+        }
+        let scheme = word(&self.scheme).ok_or(Wrong::Malformed("no :scheme"))?;
+        if !scheme.eq_ignore_ascii_case(b"https") && !scheme.eq_ignore_ascii_case(b"http") {
+            return Err(Wrong::Malformed("a scheme that is not HTTP's"));
+        }
+        let target = word(&self.path).ok_or(Wrong::Malformed("no :path"))?;
+        Ok(RequestHead {
+            method,
+            host,
+            target: self.target(method, target)?,
+            fields: Fields::new(&self.lines),
+            length: self.length,
+            expects_continue: self.expects_continue,
+            priority: self.priority,
+        })
+    }
+
+    fn target<'a>(&self, method: &[u8], target: &'a [u8]) -> Result<&'a [u8], Wrong> {
+        match target {
+            [b'/', ..] => {}
+            b"*" if method == b"OPTIONS" => {}
+            _ => return Err(Wrong::Malformed("a :path that is none")),
+        }
+        if target.len() > self.limits.target {
+            return Err(Wrong::Refused(414, "the request target is too long"));
+        }
+        if target_span(target) != target.len() {
+            let what = "a byte that no request target may have";
+            return Err(Wrong::Refused(400, what));
+        }
+        Ok(target)
+    }
+
+    /// The end: the trailer section that it is.
+    pub(super) fn trailers(&self) -> Result<FieldsBuf, Wrong> {
+        match self.wrong {
+            Some(wrong) => Err(wrong),
+            None => Ok(FieldsBuf::from(Fields::new(&self.lines))),
+        }
+    }
+}
+
+/// The host that is asked (RFC 9113 §8.3.1).
+fn host<'a>(authority_word: Option<&'a [u8]>, field: Option<&'a [u8]>) -> Result<&'a [u8], Wrong> {
+    let said = authority_word
+        .or(field)
+        .ok_or(Wrong::Malformed("no :authority and no host"))?;
+    let host = authority(said).ok_or(Wrong::Refused(400, "the authority is invalid"))?;
+    let same = |field| authority(field).is_some_and(|it: &[u8]| it.eq_ignore_ascii_case(host));
+    if field.is_none_or(same) {
+        Ok(host)
+    } else {
+        Err(Wrong::Malformed("host says something else than :authority"))
+    }
+}
+
+fn push(lines: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    lines.extend_from_slice(name);
+    lines.extend_from_slice(b": ");
+    lines.extend_from_slice(value);
+    lines.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GET: &str = ":method: GET\n:scheme: http\n:path: /a?b\n:authority: a.example\n";
+
+    fn section(text: &str, is_trailer: bool, limits: Limits) -> Section {
+        let mut section = Section::default();
+        section.begin(is_trailer, limits);
+        for line in text.lines() {
+            let at = line[1..].find(": ").expect("a field") + 1;
+            section.take(&line.as_bytes()[..at], &line.as_bytes()[at + 2..]);
+        }
+        section
+    }
+
+    fn wrong(text: &str) -> Wrong {
+        let mut section = section(text, false, Limits::default());
+        section.request().map(|_| ()).expect_err(text)
+    }
+
+    #[test]
+    fn a_request_is_read() {
+        let text = format!(
+            "{GET}cookie: a=1\nx-a: 1\ncookie: b=2\npriority: u=1\ncontent-length: 5\nexpect: 100-continue"
+        );
+        let mut section = section(&text, false, Limits::default());
+        let head = section.request().expect("it is right");
+        assert_eq!(
+            (head.method, head.host, head.target),
+            (&b"GET"[..], &b"a.example"[..], &b"/a?b"[..])
+        );
+        let lines = b"x-a: 1\r\npriority: u=1\r\ncontent-length: 5\r\nexpect: 100-continue\r\ncookie: a=1; b=2\r\n";
+        assert_eq!(head.fields.as_block(), lines);
+        assert_eq!(
+            (head.length, head.expects_continue, head.priority.urgency),
+            (Some(5), true, 1)
+        );
+        for (text, host) in [
+            (":method: GET\n:scheme: http\n:path: /\nhost: b:80", "b:80"),
+            (&format!("{GET}host: A.example"), "a.example"),
+            (
+                ":method: OPTIONS\n:scheme: https\n:path: *\n:authority: c",
+                "c",
+            ),
+        ] {
+            let mut section = super::tests::section(text, false, Limits::default());
+            assert_eq!(
+                section.request().expect("it is right").host,
+                host.as_bytes()
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_is_no_request() {
+        for text in [
+            "",
+            ":scheme: http\n:path: /\n:authority: a",
+            ":method: GET\n:path: /\n:authority: a",
+            ":method: GET\n:scheme: http\n:authority: a",
+            ":method: GET\n:scheme: http\n:path: /",
+            ":method: GET\n:scheme: ftp\n:path: /\n:authority: a",
+            ":method: GET\n:scheme: http\n:path: \n:authority: a",
+            ":method: GET\n:scheme: http\n:path: x\n:authority: a",
+            ":method: GET\n:scheme: http\n:path: *\n:authority: a",
+            ":method: G T\n:scheme: http\n:path: /\n:authority: a",
+            ":method: CONNECT\n:scheme: http\n:path: /\n:authority: a:1",
+            &format!("{GET}:method: GET"),
+            &format!("{GET}:status: 200"),
+            &format!("{GET}:protocol: websocket"),
+            &format!("{GET}x: y\n:x: y"),
+            &format!("cookie: y\n{GET}"),
+            &format!("{GET}X: y"),
+            &format!("{GET}x y: z"),
+            &format!("{GET}x:  z"),
+            &format!("{GET}x: z\t"),
+            &format!("{GET}x: z\rw"),
+            &format!("{GET}connection: close"),
+            &format!("{GET}transfer-encoding: chunked"),
+            &format!("{GET}upgrade: h2c"),
+            &format!("{GET}te: trailers, deflate"),
+            &format!("{GET}host: b"),
+            &format!("{GET}host: a.example\nhost: a.example"),
+            &format!("{GET}content-length: +5"),
+            &format!("{GET}content-length: 5\ncontent-length: 6"),
+            &format!("{GET}content-length: 9223372036854775808"),
+        ] {
+            assert!(matches!(wrong(text), Wrong::Malformed(_)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_or_makes_no_sense_has_an_answer() {
+        let long = format!("{GET}x: {}", "y".repeat(40_000));
+        let many = format!("{GET}{}", "x: y\n".repeat(200));
+        let path = format!(
+            ":method: GET\n:scheme: http\n:path: /{}\n:authority: a",
+            "x".repeat(9000)
+        );
+        for (text, status) in [
+            (long.as_str(), 431),
+            (&many, 431),
+            (&path, 414),
+            (
+                ":method: GET\n:scheme: http\n:path: /a b\n:authority: a",
+                400,
+            ),
+            (
+                ":method: GET\n:scheme: http\n:path: /\n:authority: a@b",
+                400,
+            ),
+            (":method: CONNECT\n:authority: a:443", 405),
+        ] {
+            assert!(
+                matches!(wrong(text), Wrong::Refused(is, _) if is == status),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn trailers_have_no_pseudo_header_fields() {
+        let trailers = section("x-sum: 1", true, Limits::default()).trailers();
+        assert_eq!(
+            trailers.map(FieldsBuf::into_block),
+            Ok(b"x-sum: 1\r\n".to_vec())
+        );
+        let wrong = section(":path: /", true, Limits::default()).trailers();
+        assert!(matches!(wrong, Err(Wrong::Malformed(_))));
+    }
+}
