@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb image test test-dashboard test-packages test-valkey shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench compare-purges tools
+.PHONY: build install uninstall deb image test h2spec test-dashboard test-packages test-valkey shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench compare-purges tools
 
 build:
 	cargo build --release --locked
@@ -31,15 +31,21 @@ image: tools build
 
 # The tiers are tested against real servers, and the ring of memcached servers against another client of it. What this machine does not
 # let a test try, it adds to a list, which stands at the end.
-test: PACKAGES = memcached:memcached /usr/lib/python3/dist-packages/pylibmc:python3-pylibmc redis-server:redis-server unshare:util-linux mount:mount tmux:tmux
+test: PACKAGES = curl:curl nghttp:nghttp2-client go:golang-go memcached:memcached /usr/lib/python3/dist-packages/pylibmc:python3-pylibmc redis-server:redis-server unshare:util-linux mount:mount tmux:tmux
 test: tools shuttle
 	@list=$$(mktemp) && export LEFT_OUT="$$list" && done=0; \
-	cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
+	$(MAKE) --no-print-directory h2spec || echo "left out: h2spec, which could not be built" >>"$$list"; \
+	H2SPEC="$$PWD/target/h2spec" cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
 	if [ $$done != 0 ]; then :; elif command -v valkey-server >/dev/null; then $(MAKE) --no-print-directory test-valkey || done=$$?; \
 	else echo "left out: the tests with Valkey (make test-valkey; Debian has it from version 13 on)" >>"$$list"; fi; \
 	$(MAKE) --no-print-directory test-dashboard BUILT=yes || done=$$?; \
 	$(MAKE) --no-print-directory test-packages BINARY=target/debug/microcache || done=$$?; \
 	sort -u "$$list"; rm -f "$$list"; exit $$done
+
+# What tests a server with HTTP/2, from the registry of Go's modules; versions and sums are in the repository.
+h2spec: PACKAGES = go:golang-go
+h2spec: tools
+	cd crates/microcache/tests/h2spec && GOTOOLCHAIN=local go build -o "$(CURDIR)/target/h2spec" github.com/summerwind/h2spec/cmd/h2spec
 
 # The packages, made of a program that was built, installed into a copy of this machine, started and removed.
 test-packages: PACKAGES = dpkg-shlibdeps:dpkg-dev systemd-analyze:systemd lintian:lintian buildah:buildah strace:strace groff:groff pgrep:procps

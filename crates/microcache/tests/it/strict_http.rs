@@ -384,8 +384,8 @@ fn request_line() {
         row("HTTP/1", line("GET /a HTTP/1"), &[400, 505]),
         row("HTTP/1,1", line("GET /a HTTP/1,1"), &[400, 505]),
         row(
-            "a preface of HTTP/2",
-            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            "what begins like the preface of HTTP/2",
+            "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
             &[400, 505],
         ),
         row(

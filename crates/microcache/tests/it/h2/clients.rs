@@ -8,17 +8,14 @@ use crate::support::{Origin, Proxy, Reply, left_out};
 
 /// What the program says, or nothing if it is not there.
 fn run(program: &str, arguments: &[&str]) -> Option<Output> {
-    match Command::new(program)
+    let output = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
-        .output()
-    {
-        Ok(output) => Some(output),
-        Err(_) => {
-            left_out(&format!("HTTP/2 with {program}, which is not installed"));
-            None
-        }
+        .output();
+    if output.is_err() {
+        left_out(&format!("HTTP/2 with {program}, which is not installed"));
     }
+    output.ok()
 }
 
 fn site() -> (Origin, Proxy, String) {
@@ -84,11 +81,11 @@ fn nghttp_asks_for_many_at_once_and_h2load_for_more() {
         .on("/page")
         .reply(Reply::new(200).with(FRESH).body("p".repeat(1000)));
     let (large, page) = (format!("{url}/large"), format!("{url}/page"));
-    let Some(output) = run("nghttp", &["-ns", &large, &page, &page, &large]) else {
+    let Some(output) = run("nghttp", &["-ns", &large, &page]) else {
         return;
     };
     let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(said.matches(" 200 ").count(), 4, "{said}");
+    assert_eq!(said.matches(" 200 ").count(), 2, "{said}");
     let load = ["-n", "20000", "-c", "10", "-m", "32", &page];
     let output = run("h2load", &load).expect("it comes with nghttp");
     let said = String::from_utf8_lossy(&output.stdout);
@@ -96,7 +93,7 @@ fn nghttp_asks_for_many_at_once_and_h2load_for_more() {
         said.contains("20000 succeeded, 0 failed, 0 errored, 0 timeout"),
         "{said}"
     );
-    proxy.get("/page").assert_hit();
+    assert_eq!(origin.count("/page"), 1);
 }
 
 /// Every case of h2spec, which comes from the registry of Go's modules. One expects that what is no
