@@ -76,7 +76,7 @@ fn curl_downloads_and_uploads() {
 
 #[test]
 fn nghttp_asks_for_many_at_once_and_h2load_for_more() {
-    let (origin, proxy, url) = site();
+    let (origin, _proxy, url) = site();
     origin
         .on("/page")
         .reply(Reply::new(200).with(FRESH).body("p".repeat(1000)));
