@@ -67,7 +67,7 @@ pub(crate) struct Connection {
     input: BytesMut,
     patience: Patience,
     /// One of the connections that may be open at a time.
-    place: Place,
+    _place: Place,
 }
 
 /// Why the loop over hits was left.
@@ -122,7 +122,7 @@ impl Connection {
             input: BytesMut::new(),
             patience: Patience::new(now, idle),
             session,
-            place,
+            _place: place,
         }
     }
 
@@ -157,7 +157,7 @@ impl Connection {
                 }
             };
             if !go_on || self.session.shared.is_draining() {
-                return linger(&mut self.stream).await;
+                return self.linger().await;
             }
             self.activity.end(self.session.shared.engine.clock.now());
             self.expect_more();
@@ -241,40 +241,35 @@ impl Connection {
     }
 
     /// The client speaks HTTP/2: from here on that is another face's.
-    async fn http2(self) {
+    async fn http2(mut self) {
         self.activity.seated(self.session.shared.engine.clock.now());
-        let Self {
-            stream,
-            session,
-            activity,
-            input,
-            place,
-            ..
-        } = self;
-        h2::Connection::new(stream, session, activity, place, input)
-            .serve()
-            .await;
-    }
-}
-
-/// Closes such that the client can read what was sent last: unread input at closing time would reset
-/// the connection and take the answer along.
-pub(crate) async fn linger(stream: &mut Transport) {
-    const PATIENCE: Duration = Duration::from_secs(2);
-    const MOST: usize = 1024 * 1024;
-    let discard = async {
-        stream.shutdown().await?;
-        let mut rest = vec![0; 16 * 1024];
-        let mut read = 0;
-        while read < MOST {
-            match stream.socket().read(&mut rest).await? {
-                0 => break,
-                n => read += n,
-            }
+        let input = std::mem::take(&mut self.input);
+        let (stream, session) = (&mut self.stream, &mut self.session);
+        let connection = h2::Connection::new(stream, session, &self.activity, input);
+        if connection.serve().await == h2::Ended::Told {
+            self.linger().await;
         }
-        std::io::Result::Ok(())
-    };
-    let _ = timeout(PATIENCE, discard).await;
+    }
+
+    /// Closes such that the client can read what was sent last: unread input at closing time
+    /// would reset the connection and take the answer along.
+    async fn linger(mut self) {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        const MOST: usize = 1024 * 1024;
+        let discard = async {
+            self.stream.shutdown().await?;
+            let mut rest = vec![0; 16 * 1024];
+            let mut read = 0;
+            while read < MOST {
+                match self.stream.socket().read(&mut rest).await? {
+                    0 => break,
+                    n => read += n,
+                }
+            }
+            std::io::Result::Ok(())
+        };
+        let _ = timeout(PATIENCE, discard).await;
+    }
 }
 
 impl Next {

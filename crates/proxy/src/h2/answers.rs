@@ -19,7 +19,7 @@ use crate::session::{Account, Answered, Answering, Event, pages};
 /// waits for its turn. Beyond it nothing more is read.
 const MAX_HELD: usize = 1024 * 1024;
 
-impl Connection {
+impl Connection<'_> {
     /// Goes on with what was waited for.
     pub(super) fn take_step(&mut self, cx: &mut Context<'_>, id: u32, step: Step) {
         if self.streams.get(id).is_none() {

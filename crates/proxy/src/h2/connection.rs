@@ -3,7 +3,6 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -23,9 +22,8 @@ use super::streams::Streams;
 use super::timing::Alarm;
 use super::waiting::Waiting;
 use super::write;
-use crate::connection::{Activity, Transport, linger};
+use crate::connection::{Activity, Transport};
 use crate::figures;
-use crate::room::Place;
 use crate::session::Session;
 
 /// What a client's connection begins with (RFC 9113 §3.4).
@@ -43,13 +41,11 @@ thread_local! {
 }
 
 /// A client's connection.
-pub(crate) struct Connection {
-    pub(super) stream: Transport,
-    pub(super) session: Session,
+pub(crate) struct Connection<'a> {
+    pub(super) stream: &'a mut Transport,
+    pub(super) session: &'a mut Session,
     /// For those who want to close idle connections.
-    pub(super) activity: Arc<Activity>,
-    /// One of the connections that may be open at a time.
-    _place: Place,
+    pub(super) activity: &'a Activity,
     /// What was read and not yet used; mostly nothing.
     pub(super) input: BytesMut,
     pub(super) begun: Begun,
@@ -116,20 +112,20 @@ pub(super) enum Leaving {
 }
 
 /// How the work of a connection ended.
-enum Ended {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
     /// The client is gone.
     Gone,
     /// It was told to go.
     Told,
 }
 
-impl Connection {
+impl<'a> Connection<'a> {
     /// Goes on with a connection on which the preface is expected, or lies in `input`.
     pub(crate) fn new(
-        stream: Transport,
-        session: Session,
-        activity: Arc<Activity>,
-        place: Place,
+        stream: &'a mut Transport,
+        session: &'a mut Session,
+        activity: &'a Activity,
         input: BytesMut,
     ) -> Self {
         let now = session.shared.engine.clock.now();
@@ -138,7 +134,6 @@ impl Connection {
             stream,
             session,
             activity,
-            _place: place,
             input,
             begun: Begun::No,
             out: Out::default(),
@@ -182,10 +177,8 @@ impl Connection {
     }
 
     /// Serves requests until the connection ends.
-    pub(crate) async fn serve(mut self) {
-        if let Ended::Told = poll_fn(|cx| self.poll(cx)).await {
-            linger(&mut self.stream).await;
-        }
+    pub(crate) async fn serve(mut self) -> Ended {
+        poll_fn(|cx| self.poll(cx)).await
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
@@ -206,7 +199,7 @@ impl Connection {
                 Err(_gone) => return Poll::Ready(Ended::Gone),
             }
             moved |= self.send_content(cx);
-            match self.out.poll_flush(&mut self.stream, cx) {
+            match self.out.poll_flush(self.stream, cx) {
                 Poll::Ready(Ok(sent)) => {
                     moved |= sent;
                     self.blocked = None;

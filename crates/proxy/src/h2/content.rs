@@ -30,7 +30,7 @@ impl Content {
     }
 }
 
-impl Connection {
+impl Connection<'_> {
     /// A piece of content has come on a stream that is open.
     pub(super) fn take_content(
         &mut self,

@@ -17,7 +17,7 @@ const fn never_has_content(status: u16) -> bool {
     matches!(status, 100..=199 | 204 | 304)
 }
 
-impl Connection {
+impl Connection<'_> {
     /// Sends the head of a final response.
     pub(super) fn write_head(&mut self, id: u32, response: &Response, ends: bool) {
         let encoder = &mut self.encoder;

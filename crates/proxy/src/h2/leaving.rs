@@ -13,7 +13,7 @@ const LAST_CALL: [u8; 8] = *b"lastcall";
 /// Streams of every number may still be opened.
 const ANY: u32 = (1 << 31) - 1;
 
-impl Connection {
+impl Connection<'_> {
     /// Tells the client to go at once.
     pub(super) fn leave(&mut self, reason: Reason, what: &'static str) {
         if self.leaving == Leaving::Over {
@@ -69,7 +69,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for Connection<'_> {
     /// A connection whose place is wanted, or that is idle when the server stops, is ended from
     /// outside. The client is told then, as far as that can be done at once, so that it knows what it
     /// may send again.

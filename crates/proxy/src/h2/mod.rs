@@ -26,4 +26,4 @@ mod timing;
 mod waiting;
 mod write;
 
-pub(crate) use connection::{Connection, PREFACE};
+pub(crate) use connection::{Connection, Ended, PREFACE};

@@ -18,7 +18,7 @@ thread_local! {
     static SECTION: Cell<Option<Box<(Section, Scratch)>>> = const { Cell::new(None) };
 }
 
-impl Connection {
+impl Connection<'_> {
     pub(super) fn take_frame(
         &mut self,
         cx: &mut Context<'_>,

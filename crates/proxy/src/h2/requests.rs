@@ -30,7 +30,7 @@ pub(super) struct Asked {
     pub(super) priority: Priority,
 }
 
-impl Connection {
+impl Connection<'_> {
     /// A request has come.
     pub(super) fn take_request(
         &mut self,

@@ -48,7 +48,7 @@ impl Alarm {
     }
 }
 
-impl Connection {
+impl Connection<'_> {
     /// Ready when something was waited for long enough: whether the connection goes on then.
     pub(super) fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         self.note_stalls();
