@@ -262,6 +262,11 @@ impl Seen {
     }
 
     /// The first letter tells most lines from those that matter here.
+    #[expect(
+        clippy::inline_always,
+        reason = "a hit pays for the call, which others make only now and then"
+    )]
+    #[inline(always)]
     fn note(&mut self, line: Line<'_>, rules: &Rules) {
         let is_removed = |name: &str| rules.request.removed_fields.matches(name.as_bytes());
         match line.initial() {
