@@ -177,7 +177,7 @@ impl Engine {
             cache: Arc::new(Cache::new(settings.memory, settings.flights, tiers, clock)),
             fill_budget: Arc::new(Budget::new(settings.fill_memory)),
             settings,
-            routes,
+            routes: sealed(routes),
             find,
             clock,
         }
@@ -194,7 +194,7 @@ impl Engine {
             cache: Arc::clone(&self.cache),
             fill_budget: Arc::clone(&self.fill_budget),
             settings,
-            routes,
+            routes: sealed(routes),
             find,
             clock: self.clock,
         }
@@ -423,6 +423,15 @@ impl Engine {
     pub(crate) fn route(&self, request: &Request<'_>) -> &Route {
         &self.routes[(self.find)(request).route]
     }
+}
+
+/// The same routes, where what was stored by other rules of sharing is not found.
+fn sealed(routes: Vec<Route>) -> Vec<Route> {
+    let sealed = |route: Route| Route {
+        rules: route.rules.sealed(),
+        ..route
+    };
+    routes.into_iter().map(sealed).collect()
 }
 
 /// What the cache has to do with a request, before anything is looked up.

@@ -2,7 +2,8 @@
 //!
 //! Nothing is decoded and nothing cut off: two urls that any origin could tell apart have two keys
 //! (web cache deception). Every component stands behind its length, so that none can pass for
-//! another.
+//! another. A key whose first letter is a capital ends with the number of the rules of sharing that it was
+//! built by ([`Seal`]).
 
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
@@ -13,6 +14,7 @@ use crate::fields::Fields;
 use crate::patterns::{Patterns, takes};
 use crate::query::{decoded, in_any_reading, parameters};
 use crate::rules::{KeyRules, Query, RequestRules, Rules};
+use crate::sharing::Seal;
 use crate::trust::{Fate, believed, fate};
 
 /// A key. Those of ordinary urls need no allocation.
@@ -48,17 +50,20 @@ impl Scheme {
         }
     }
 
-    const fn as_byte(self) -> u8 {
-        match self {
-            Self::Http => b'h',
-            Self::Https => b's',
+    /// How a key begins.
+    const fn as_byte(self, seal: Seal) -> u8 {
+        match (self, seal) {
+            (Self::Http, Seal::None | Seal::Usual) => b'h',
+            (Self::Https, Seal::None | Seal::Usual) => b's',
+            (Self::Http, Seal::Own(_)) => b'H',
+            (Self::Https, Seal::Own(_)) => b'S',
         }
     }
 
     const fn from_byte(byte: u8) -> Option<Self> {
         match byte {
-            b'h' => Some(Self::Http),
-            b's' => Some(Self::Https),
+            b'h' | b'H' => Some(Self::Http),
+            b's' | b'S' => Some(Self::Https),
             _ => None,
         }
     }
@@ -79,11 +84,16 @@ pub fn build(
     let host = without_default_port(scheme, host);
     let path = if path.is_empty() { b"/" } else { path };
     let mut key = KeyBuf::from_buf_and_len([0; INLINE], INLINE);
+    let seal = rules.key.seal;
+    let first = scheme.as_byte(seal);
     let all = rules.key.query == Query::All;
-    let plain = all.then(|| plain(&mut key, scheme, host, path, query));
+    let plain = all.then(|| plain(&mut key, first, host, path, query));
     key.truncate(plain.flatten().unwrap_or(0));
     if key.is_empty() {
-        push_url(&mut key, scheme, host, path, query, &rules.key.query);
+        push_url(&mut key, first, host, path, query, &rules.key.query);
+    }
+    if seal == Seal::Usual && !vouched {
+        return key;
     }
     for name in &rules.key.headers {
         push_header(&mut key, fields, name, vouched, &rules.request);
@@ -96,6 +106,9 @@ pub fn build(
     }
     if rules.are_private() {
         push_identity(&mut key, fields, &rules.key);
+    }
+    if let Seal::Own(number) = seal {
+        key.extend_from_slice(&number.to_le_bytes());
     }
     key
 }
@@ -141,7 +154,7 @@ pub fn kept_target(path_and_query: &[u8], rules: &KeyRules) -> Option<Vec<u8>> {
 /// long it is. A third of the instructions of a hit were once spent on appending its parts.
 fn plain(
     buffer: &mut [u8],
-    scheme: Scheme,
+    first: u8,
     host: &[u8],
     path: &[u8],
     query: Option<&[u8]>,
@@ -153,7 +166,7 @@ fn plain(
         rest = after;
         Some(())
     };
-    put(&[scheme.as_byte()])?;
+    put(&[first])?;
     put(&length(host))?;
     put(host)?;
     put(&length(path))?;
@@ -175,13 +188,13 @@ fn plain(
 /// The same for any url and any rules.
 fn push_url(
     key: &mut KeyBuf,
-    scheme: Scheme,
+    first: u8,
     host: &[u8],
     path: &[u8],
     query: Option<&[u8]>,
     rules: &Query,
 ) {
-    key.push(scheme.as_byte());
+    key.push(first);
     push_with_len(key, |out| {
         let start = out.len();
         out.extend_from_slice(host);
@@ -408,6 +421,36 @@ mod tests {
     }
 
     #[test]
+    fn what_other_rules_of_sharing_have_stored_is_not_found() {
+        let rules = |ignored: &[&str]| Rules {
+            cookies_ignored: ignored.iter().collect(),
+            ..Rules::default()
+        };
+        let long = format!("/{}", "x".repeat(INLINE));
+        for target in ["/", "/?q", &long] {
+            let key = |rules: Rules, vouched| {
+                let fields = fields("X-Forwarded-Proto: https");
+                let (target, fields) = (target.as_bytes(), fields.fields());
+                build(Scheme::Http, b"a", target, fields, vouched, &rules)
+            };
+            for vouched in [false, true] {
+                let plain = key(Rules::default(), vouched);
+                assert_eq!(key(Rules::default().sealed(), vouched), plain);
+                assert_eq!(
+                    key(rules(&["a"]), vouched),
+                    plain,
+                    "nobody tells them apart"
+                );
+                let own = key(rules(&["a"]).sealed(), vouched);
+                assert_ne!(own, plain);
+                assert_ne!(own, key(rules(&["b"]).sealed(), vouched));
+                assert_eq!(own, key(rules(&["a"]).sealed(), vouched));
+                assert_eq!(url_of(&own), url_of(&plain));
+            }
+        }
+    }
+
+    #[test]
     fn what_is_left_out_of_a_key_and_what_is_kept_are_the_whole_query() {
         let except = Query::Except(Patterns::from_iter(["utm_*"]));
         let only = Query::Only(Patterns::from_iter(["page"]));
@@ -444,8 +487,8 @@ mod tests {
             for query in [None, Some(&b""[..]), Some(b"a=1&b=2")] {
                 let (host, path) = (b"Shop.Example", path.as_bytes());
                 let (mut long, mut short) = (KeyBuf::new(), [0; INLINE]);
-                push_url(&mut long, Scheme::Https, host, path, query, &Query::All);
-                let used = plain(&mut short, Scheme::Https, host, path, query);
+                push_url(&mut long, b's', host, path, query, &Query::All);
+                let used = plain(&mut short, b's', host, path, query);
                 assert_eq!(used.is_some(), long.len() <= INLINE, "{length}");
                 assert!(
                     used.is_none_or(|used| short[..used] == long[..]),

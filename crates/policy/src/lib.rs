@@ -26,6 +26,7 @@ pub mod request;
 pub mod response;
 pub mod reuse;
 pub mod rules;
+pub mod sharing;
 pub mod sign_in;
 pub mod status;
 pub mod storable;
@@ -72,6 +73,7 @@ pub use reuse::{Reuse, Why, in_use_until, is_origin_failure, is_refusal, on_erro
 pub use rules::{
     CacheKind, CookiePatterns, KeyRules, Query, Reload, RequestRules, Rules, SetCookie, TagField,
 };
+pub use sharing::Seal;
 pub use sign_in::{is_challenged, signs_in};
 pub use status::{CacheStatus, Forward};
 pub use storable::{NotStorable, Storable, storable};

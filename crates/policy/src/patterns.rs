@@ -50,6 +50,13 @@ impl Patterns {
                 .is_ok()
     }
 
+    /// The patterns, sorted; those that others take in are left out.
+    pub(crate) fn written(&self) -> Vec<Vec<u8>> {
+        let prefixes = self.prefixes.iter();
+        let prefixes = prefixes.map(|prefix| [prefix, &b"*"[..]].concat());
+        self.exact.iter().cloned().chain(prefixes).collect()
+    }
+
     fn begins_with_prefix(&self, name: &[u8]) -> bool {
         let above = self
             .prefixes
@@ -90,6 +97,11 @@ impl FieldPatterns {
     /// Whether there is none.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The patterns in lower case, sorted.
+    pub(crate) fn written(&self) -> Vec<Vec<u8>> {
+        self.0.written()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the operator says for a route, where HTTP leaves room.
 
 use crate::patterns::{FieldPatterns, Patterns};
+use crate::sharing::Seal;
 use crate::tags::Separator;
 use crate::time::Millis;
 
@@ -182,6 +183,8 @@ pub struct KeyRules {
     pub cookies: Vec<String>,
     /// What tells the identities of one private cache apart, beside `Authorization`.
     pub partition: Vec<u8>,
+    /// What keys say of the rules that they were built by: see [`Rules::sealed`].
+    pub seal: Seal,
 }
 
 /// Which query parameters are part of the key.

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::support::{
     Client, Gate, Origin, Proxy, Reply, Response, config_file, eventually, request,
 };
+use crate::tiers::{Folder, end};
 
 /// A running server whose file can be written anew.
 struct Server {
@@ -112,6 +113,103 @@ fn a_connection_that_is_open_goes_on_under_the_new_rules_and_the_cache_stays() {
     client.get("/x").assert_hit();
     client.get("/x").assert_is(200, "1");
     assert_eq!(server.reload("ttl = \"10m\"\n"), [""; 0]);
+}
+
+/// What makes everybody get what was made for one, what he asks for, and the page.
+const LOOSE: [(&str, &str, &[&str]); 5] = [
+    ("ignore_cookies = \"user\"", "/", &["Cookie: user=bob"]),
+    ("remove_headers = \"X-None\"", "/", &[]),
+    ("ignore_vary = \"X-User\"", "/vary", &["X-User: bob"]),
+    ("set_cookie = \"store\"", "/cookie", &[]),
+    (
+        "key = { query = { ignore = \"user\", forward = \"whole\" } }",
+        "/?user=bob",
+        &[],
+    ),
+];
+
+/// An origin whose pages say how often they were asked for, and that they may be kept for an hour.
+fn keeping() -> Origin {
+    let origin = Origin::start();
+    for (target, line) in [
+        ("/", "X-Page: plain"),
+        ("/?user=bob", "X-Page: of the query"),
+        ("/vary", "Vary: X-User"),
+        ("/cookie", "Set-Cookie: user=bob"),
+    ] {
+        let mut times = 0;
+        origin.on(target).answer(move |_| {
+            times += 1;
+            let lasting = "Cache-Control: public, max-age=3600";
+            Reply::new(200)
+                .with_all(&[lasting, line])
+                .body(times.to_string())
+        });
+    }
+    origin
+}
+
+#[test]
+fn what_was_stored_while_more_was_shared_is_not_found_when_less_is() {
+    for (loose, asked, fields) in LOOSE {
+        let (origin, folder) = (keeping(), Folder::new());
+        let disk = format!("disk = \"{}\"\n", folder.disk());
+        let with = |text: &str| format!("{disk}{text}\n");
+        let server = Server::start(&origin, &with(loose));
+        server.proxy.get_with(asked, fields).assert_is(200, "1");
+        let target = asked.split('?').next().expect("a path");
+        let shared = server.proxy.get(target);
+        shared.assert_hit();
+        shared.assert_is(200, "1");
+
+        server.reload(&with(&format!(
+            "{loose}\nttl = \"5s\"\nstale_if_error = \"1h\""
+        )));
+        server.proxy.get(target).assert_hit();
+
+        server.reload(&with("ttl = \"5s\""));
+        let before = origin.requests().len();
+        let now = server.proxy.get(target);
+        assert!(!now.is_hit(), "{loose}: {now:?}");
+        assert_eq!(origin.requests().len(), before + 1, "{loose}");
+    }
+}
+
+#[test]
+fn neither_is_it_found_on_the_disk_after_a_restart() {
+    for (loose, asked, fields) in LOOSE {
+        let (origin, folder) = (keeping(), Folder::new());
+        let start = |text: &str| {
+            let text = format!("disk = \"{}\"\n{text}\n", folder.disk());
+            Server::start(&origin, &text)
+        };
+        let target = asked.split('?').next().expect("a path");
+        let server = start(loose);
+        server.proxy.get_with(asked, fields).assert_is(200, "1");
+        end(server.proxy);
+        let server = start(&format!("{loose}\nttl = \"5s\""));
+        server.proxy.get(target).assert_hit();
+        end(server.proxy);
+        let server = start("");
+        let now = server.proxy.get(target);
+        assert!(!now.is_hit(), "{loose}: {now:?}");
+    }
+}
+
+#[test]
+fn a_purge_by_url_and_a_post_name_what_is_stored_under_rules_of_its_own() {
+    let origin = keeping();
+    let server = Server::start(
+        &origin,
+        "ignore_cookies = \"user\"\npurge_from = \"127.0.0.1\"\n",
+    );
+    server.proxy.get("/").assert_is(200, "1");
+    server.proxy.get("/").assert_hit();
+    assert_eq!(server.proxy.send("PURGE", "/", &[]).status, 200);
+    server.proxy.get("/").assert_is(200, "2");
+    server.proxy.send("POST", "/", &["Content-Length: 0"]);
+    let after = server.proxy.get("/");
+    assert!(!after.is_hit(), "{after:?}");
 }
 
 #[test]

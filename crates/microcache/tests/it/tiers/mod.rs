@@ -23,10 +23,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::support::{Origin, Proxy, Reply, Response};
 
 /// A directory for a disk tier, gone at the end of the test.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("tier-{}-{number}", std::process::id());
@@ -34,7 +34,7 @@ impl Folder {
     }
 
     /// What `--disk` gets.
-    fn disk(&self) -> String {
+    pub(crate) fn disk(&self) -> String {
         format!("{},64MiB", self.0.display())
     }
 
@@ -84,7 +84,7 @@ fn assert_found(response: &Response, tier: &str, body: &[u8]) {
 }
 
 /// Ends a process such that everything is written.
-fn end(mut proxy: Proxy) {
+pub(crate) fn end(mut proxy: Proxy) {
     proxy.terminate();
     let status = proxy.wait();
     assert!(status.success(), "{status}: {}", proxy.output());

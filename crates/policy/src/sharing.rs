@@ -1,0 +1,225 @@
+//! Who may share a stored response is decided by rules of its route: which cookies make a request personal,
+//! what is part of the key, what `Vary` is believed. Keys say by which such rules something was stored, so
+//! that it is not found by others: what was stored while more was shared must not be an answer once less
+//! is, neither after a reload, nor after a restart with a disk, nor in another process that has other rules
+//! and shares a tier.
+//!
+//! How long something is fresh, by what it is purged, and who is asked for it decides nothing of that, and
+//! changes no key.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::patterns::Patterns;
+use crate::rules::{Query, Rules, SetCookie};
+
+/// What keys say of the rules of sharing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Seal {
+    /// Nothing: whoever builds such keys has one set of rules for ever.
+    #[default]
+    None,
+    /// The rules are those that hold where nothing is said. The url is all of the key, unless a trusted proxy
+    /// says more.
+    Usual,
+    /// Others, which have this number.
+    Own(u64),
+}
+
+impl Rules {
+    /// The same rules, whose keys say from now on which they are. Nothing that decides about sharing may be
+    /// changed after that.
+    #[must_use]
+    pub fn sealed(mut self) -> Self {
+        let own = of_sharing(&self);
+        self.key.seal = if self.are_private() {
+            Seal::None
+        } else if own == of_sharing(&Self::default()) {
+            Seal::Usual
+        } else {
+            Seal::Own(xxh3_64(&own))
+        };
+        self
+    }
+}
+
+/// All that decides about sharing, written down such that two different things never look the same: not in
+/// this version, and not in the next one, which finds on the disk what this one has stored.
+fn of_sharing(rules: &Rules) -> Vec<u8> {
+    let Rules { key, request, .. } = rules;
+    let mut out = Vec::new();
+    push_names(&mut out, rules.cookies_ignored.written());
+    push_names(&mut out, request.removed_cookies.written());
+    push_names(&mut out, request.removed_fields.written());
+    push_names(&mut out, request.kept_fields.written());
+    push_names(&mut out, sorted(&rules.vary_ignored));
+    // The first of them that a response has is the one that counts.
+    push_names(
+        &mut out,
+        rules.targeted.iter().map(|name| lower(name)).collect(),
+    );
+    push_names(
+        &mut out,
+        key.headers.iter().map(|name| lower(name)).collect(),
+    );
+    let cookies = key.cookies.iter().map(|name| name.as_bytes().to_vec());
+    push_names(&mut out, cookies.collect());
+    let (query, parameters) = match &key.query {
+        Query::All => (0, &Patterns::new()),
+        Query::Except(patterns) => (1, patterns),
+        Query::Only(patterns) => (2, patterns),
+    };
+    push_names(&mut out, parameters.written());
+    let set_cookie = match rules.set_cookie {
+        SetCookie::Refuse => 0,
+        SetCookie::Strip => 1,
+        SetCookie::Store => 2,
+    };
+    out.extend([query, u8::from(key.whole_query), set_cookie]);
+    out
+}
+
+fn push_names(out: &mut Vec<u8>, names: Vec<Vec<u8>>) {
+    let push_number = |out: &mut Vec<u8>, number: usize| {
+        out.extend_from_slice(&(number as u64).to_le_bytes());
+    };
+    push_number(out, names.len());
+    for name in names {
+        push_number(out, name.len());
+        out.extend_from_slice(&name);
+    }
+}
+
+fn sorted(names: &[String]) -> Vec<Vec<u8>> {
+    let mut names: Vec<_> = names.iter().map(|name| lower(name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn lower(name: &str) -> Vec<u8> {
+    name.to_ascii_lowercase().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::{KeyRules, RequestRules};
+
+    fn with_key(key: KeyRules) -> Rules {
+        Rules {
+            key,
+            ..Rules::default()
+        }
+    }
+
+    fn with_request(request: RequestRules) -> Rules {
+        Rules {
+            request,
+            ..Rules::default()
+        }
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn every_rule_of_sharing_makes_another_seal() {
+        let all = [
+            Rules {
+                cookies_ignored: Patterns::from_iter(["theme"]),
+                ..Rules::default()
+            },
+            Rules {
+                cookies_ignored: Patterns::from_iter(["theme*"]),
+                ..Rules::default()
+            },
+            Rules {
+                set_cookie: SetCookie::Strip,
+                ..Rules::default()
+            },
+            Rules {
+                set_cookie: SetCookie::Store,
+                ..Rules::default()
+            },
+            Rules {
+                vary_ignored: names(&["theme"]),
+                ..Rules::default()
+            },
+            Rules {
+                targeted: names(&["theme"]),
+                ..Rules::default()
+            },
+            Rules {
+                targeted: Vec::new(),
+                ..Rules::default()
+            },
+            with_request(RequestRules {
+                removed_cookies: Patterns::from_iter(["theme"]),
+                ..RequestRules::default()
+            }),
+            with_request(RequestRules {
+                removed_fields: ["theme"].into_iter().collect(),
+                ..RequestRules::default()
+            }),
+            with_request(RequestRules {
+                kept_fields: ["theme"].into_iter().collect(),
+                ..RequestRules::default()
+            }),
+            with_key(KeyRules {
+                headers: names(&["theme"]),
+                ..KeyRules::default()
+            }),
+            with_key(KeyRules {
+                cookies: names(&["theme"]),
+                ..KeyRules::default()
+            }),
+            with_key(KeyRules {
+                query: Query::Except(Patterns::from_iter(["theme"])),
+                ..KeyRules::default()
+            }),
+            with_key(KeyRules {
+                query: Query::Only(Patterns::from_iter(["theme"])),
+                ..KeyRules::default()
+            }),
+            with_key(KeyRules {
+                query: Query::Only(Patterns::from_iter(["theme"])),
+                whole_query: true,
+                ..KeyRules::default()
+            }),
+        ];
+        let seals = all.map(|rules| rules.sealed().key.seal);
+        for (at, seal) in seals.iter().enumerate() {
+            assert!(matches!(seal, Seal::Own(_)), "{at}");
+            assert!(!seals[..at].contains(seal), "{at}");
+        }
+    }
+
+    #[test]
+    fn what_decides_nothing_of_sharing_changes_no_seal() {
+        let other = Rules {
+            ttl: 5,
+            status_ttl: vec![(404, 5)],
+            forced_ttl: Some(5),
+            stale_while_revalidate: 5,
+            stale_if_error: 5,
+            heuristic: Some(5),
+            tag_fields: Vec::new(),
+            languages: names(&["de"]),
+            ..Rules::default()
+        };
+        assert_eq!(other.sealed().key.seal, Seal::Usual);
+        let seal = |ignored: &[&str]| {
+            let rules = Rules {
+                cookies_ignored: ignored.iter().collect(),
+                vary_ignored: names(&["B", "a"]),
+                ..Rules::default()
+            };
+            rules.sealed().key.seal
+        };
+        assert_eq!(seal(&["a", "b*"]), seal(&["b*", "a", "bc*"]));
+        // What is on disks was stored under it.
+        assert_eq!(seal(&["a"]), Seal::Own(0x651a_a3b7_8034_2291));
+        assert_eq!(Rules::private().sealed().key.seal, Seal::None);
+    }
+}
