@@ -47,7 +47,7 @@ function show() {
   if (ticks % 10 === 0) chart.tell(id("chart-words"), id("chart-rows"));
   showRates(seconds);
   panels.showRatio(points, seconds, IN_THE_LAST[seconds]);
-  panels.showLatency(stats);
+  panels.showLatency(stats, seconds, IN_THE_LAST[seconds]);
   panels.showFetches(stats);
   panels.showStores(stats);
   panels.showHealth(stats);

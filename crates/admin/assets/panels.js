@@ -42,15 +42,19 @@ export function showRatio(points, seconds, words) {
   id("parts").setAttribute("aria-label", told || "No requests in this time");
 }
 
-/** How long hits take, and how long the origin does: bars whose length grows with the logarithm. */
-export function showLatency(stats) {
-  const hits = stats.hit_microseconds;
-  const origin = stats.origin.first_byte_microseconds;
+/**
+ * How long things took in a window: hits, what clients waited for, the origin. Bars grow with the logarithm.
+ */
+export function showLatency(stats, seconds, words) {
+  say("latency-window", words);
+  const window = stats.windows.find((one) => one.seconds === seconds);
+  const { hit_microseconds: hits, wait_microseconds: waits, first_byte_microseconds: origin } = window;
   const rows = [
     { key: "hits", name: "Hits", kind: "", of: hits },
+    { key: "waits", name: "Others", kind: "waits", of: waits },
     { key: "origin", name: "Origin", kind: "origin", of: origin },
   ];
-  const longest = Math.max(hits.p99 ?? 0, origin.p99 ?? 0, 1000);
+  const longest = Math.max(...rows.map((row) => row.of.p99 ?? 0), 1000);
   const length = (time) => (time ? Math.max(2, (Math.log10(Math.max(time, 1)) / Math.log10(longest)) * 100) : 0);
   const create = (one) =>
     make("div", { class: `timing ${one.kind}` }, make("span"), make("span", { class: "track" }, make("i")), make("b"), make("span", { class: "more" }));
@@ -59,7 +63,7 @@ export function showLatency(stats) {
     say(name, one.name);
     track.firstElementChild.style.width = `${length(one.of.p50)}%`;
     say(value, wait(microseconds(one.of.p50)));
-    say(more, one.of.count ? `half take less; 99 of 100 less than ${wait(microseconds(one.of.p99))}` : "none yet");
+    say(more, one.of.count ? `half take less; 99 of 100 less than ${wait(microseconds(one.of.p99))}` : "none in this time");
   });
   const times = hits.p50 && origin.p50 ? origin.p50 / hits.p50 : 0;
   say("latency-times", times >= 2 ? `A hit comes ${count(times)} times as fast.` : "");

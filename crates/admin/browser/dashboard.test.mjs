@@ -59,7 +59,7 @@ test("under load the page shows the numbers that the interface has", async () =>
         const heads = [...document.querySelectorAll(`#${table}-head th`)].map((head) => head.textContent);
         return document.querySelector(`#${table}-rows tr`).children[heads.indexOf(column)].textContent;
       };
-      return { at: Number(document.getElementById("content").dataset.at), rate: of("clients-rate"), origin: of("origin-rate"), fetches: of("fetches"), keys: of("stores"), requests: cell("servers", "Requests"), failed: cell("servers", "Failed"), clients: of("clients") };
+      return { at: Number(document.getElementById("content").dataset.at), rate: of("clients-rate"), origin: of("origin-rate"), fetches: of("fetches"), keys: of("stores"), timings: [...document.querySelectorAll("#latency-rows .timing")].map((row) => [...row.children].map((part) => part.textContent)), requests: cell("servers", "Requests"), failed: cell("servers", "Failed"), clients: of("clients") };
     });
     const ids = [...other.snapshots.keys()].filter((id) => id <= shown.at).sort((a, b) => a - b);
     // Of two snapshots within half a second the page counts the newer one only: a server that was kept from running sends such.
@@ -80,6 +80,43 @@ test("under load the page shows the numbers that the interface has", async () =>
   assert.ok(clients > RATE / 10, `a load: ${clients}`);
   assert.ok(Math.abs(number(shown.rate) - clients) <= 0.51, `${shown.rate} is ${clients}`);
   assert.ok(Math.abs(number(shown.origin) - mean((told) => told.origin.requests)) <= 0.51, shown.origin);
+  // So are the times: those of the window that is chosen.
+  const window = told.windows.find((one) => one.seconds === 60);
+  assert.deepEqual(shown.timings, timings(window));
+  assert.ok(window.hit_microseconds.count > 0 && window.wait_microseconds.count > 0, "there are some of each");
+  other.stop();
+  assert.deepEqual(page.faults, []);
+  await page.context().close();
+});
+
+/** The rows that the page has for a window, put together from the numbers themselves. */
+function timings(window) {
+  const words = (micros) => (micros < 1000 ? `${Math.max(1, Math.round(micros))} µs` : micros < 1e5 ? `${(micros / 1e3).toFixed(1)} ms` : micros < 1e6 ? `${Math.round(micros / 1e3)} ms` : `${(micros / 1e6).toFixed(1)} s`);
+  const row = (name, { p50, p99 }) => [name, "", words(p50), `half take less; 99 of 100 less than ${words(p99)}`];
+  return [row("Hits", window.hit_microseconds), row("Others", window.wait_microseconds), row("Origin", window.first_byte_microseconds)];
+}
+
+test("times are those of the window that is chosen", async () => {
+  const page = await open(chromium, cache.admin);
+  const other = await watch(cache.admin);
+  await isLive(page);
+  for (const [label, seconds, words] of [["10 min", 600, /10 minutes/], ["5 min", 300, /5 minutes/], ["1 min", 60, /minute/]]) {
+    await page.getByLabel(label, { exact: true }).check({ force: true });
+    assert.match(await text(page, "latency-window"), words);
+    const seen = await eventually("a snapshot that both have", async () => {
+      const shown = await page.evaluate(() => ({
+        at: Number(document.getElementById("content").dataset.at),
+        timings: [...document.querySelectorAll("#latency-rows .timing")].map((row) => [...row.children].map((part) => part.textContent)),
+      }));
+      const told = other.snapshots.get(shown.at);
+      return told && { shown, told };
+    });
+    assert.deepEqual(seen.shown.timings, timings(seen.told.windows.find((one) => one.seconds === seconds)));
+  }
+  // GET /v1/stats has them as well.
+  const { windows } = await (await fetch(`${cache.admin}/v1/stats`)).json();
+  assert.deepEqual(windows.map((one) => one.seconds), [60, 300, 600]);
+  assert.ok(windows[0].hit_microseconds.count <= windows[2].hit_microseconds.count);
   other.stop();
   assert.deepEqual(page.faults, []);
   await page.context().close();

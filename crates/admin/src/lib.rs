@@ -20,6 +20,7 @@ mod purges;
 mod server;
 mod stats;
 mod top;
+mod windows;
 
 pub use access::{Token, TokenError};
 pub use server::Admin;

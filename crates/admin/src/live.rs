@@ -19,6 +19,7 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use hyper::body::Frame;
 use microcache_engine::Outcome;
+use microcache_proxy::FiguresSnapshot;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{MissedTickBehavior, interval};
@@ -204,17 +205,18 @@ pub(crate) async fn watch(interface: Arc<Interface>) {
     seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         seconds.tick().await;
-        let point = point(&interface);
+        let figures = interface.handle.figures();
+        let point = point(interface.started.elapsed(), &figures);
+        interface.windows().note(point.at, &figures);
         interface
             .live
             .tick(point, || told_snapshot(point.at, &interface));
     }
 }
 
-fn point(interface: &Interface) -> Point {
-    let figures = interface.handle.figures();
+fn point(at: Duration, figures: &FiguresSnapshot) -> Point {
     Point {
-        at: interface.started.elapsed(),
+        at,
         requests: figures.requests(),
         stored: figures.of(Outcome::Hit) + figures.of(Outcome::Stale),
         collapsed: figures.of(Outcome::Collapsed),

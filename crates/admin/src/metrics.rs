@@ -127,6 +127,13 @@ fn routes(out: &mut Exposition, figures: &FiguresSnapshot) {
         out.times(("route", &route.name), &route.hits, OF_HITS);
     }
     out.histogram(
+        "microcache_wait_duration_seconds",
+        "From when a request was read until its answer began, where it could not be answered at once.",
+    );
+    for route in routes {
+        out.times(("route", &route.name), &route.waits, OF_ORIGINS);
+    }
+    out.histogram(
         "microcache_route_first_byte_seconds",
         "From when a request was sent to the origin to the beginning of its answer.",
     );

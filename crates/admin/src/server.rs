@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -80,6 +80,7 @@ impl Admin {
             started: Instant::now(),
             refused: AtomicU64::new(0),
             live: Live::default(),
+            windows: Mutex::default(),
         });
         let router = api::router(&interface);
         let listener = self.listener;

@@ -40,6 +40,8 @@ pub(crate) fn told(interface: &Interface) -> Value {
         "requests": requests(|outcome| figures.of(outcome), figures.requests()),
         "bytes_sent": figures.bytes(),
         "hit_microseconds": latency(&figures.hits()),
+        "wait_microseconds": latency(&figures.waits()),
+        "windows": interface.windows().told(),
         "origin": origin_of(&origin),
         "saved": saved(figures.fetches_avoided(), figures.origin_time_avoided()),
         "fetches": fetches(handle),
@@ -68,6 +70,7 @@ fn route(route: &RouteSnapshot) -> Value {
         "requests": requests(|outcome| route.of(outcome), route.requests()),
         "bytes_sent": route.bytes,
         "hit_microseconds": latency(&route.hits),
+        "wait_microseconds": latency(&route.waits),
         "origin": origin_of(&route.origin),
         "saved": saved(route.fetches_avoided(), route.origin_time_avoided()),
     })
@@ -91,7 +94,7 @@ fn statuses(counts: [u64; 5]) -> Value {
 }
 
 /// In microseconds; nothing but the count where nothing was timed.
-fn latency(times: &Latencies) -> Value {
+pub(crate) fn latency(times: &Latencies) -> Value {
     let of = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e6);
     json!({
         "count": times.count(),

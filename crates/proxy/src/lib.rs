@@ -25,8 +25,8 @@ pub mod upstream;
 mod watch;
 
 pub use figures::{
-    Amount, ErrorKind, FiguresSnapshot, Latencies, Measure, OriginSnapshot, RecentError,
-    RouteSnapshot, SAMPLED_ONE_IN, TopUrl, TopUrls,
+    Amount, ErrorKind, FiguresSnapshot, KeptLatencies, Latencies, Measure, OriginSnapshot,
+    RecentError, RouteSnapshot, SAMPLED_ONE_IN, TopUrl, TopUrls,
 };
 pub use handle::Handle;
 pub use handover::Inherited;

@@ -112,6 +112,18 @@ fn every_request_of_the_load_generator_is_counted_once_and_as_it_saw_it() {
         "{timed} of {hits}"
     );
     assert_eq!(stats["hit_microseconds"]["count"].as_f64(), Some(timed));
+    // All others waited, for the origin or for each other; and some of the hits, for what came meanwhile.
+    let others = ["miss", "collapsed", "pass", "revalidated"].map(seen);
+    let waited = &stats["wait_microseconds"]["count"];
+    assert!(waited.as_u64() >= Some(others.iter().sum()), "{waited}");
+    let told = sum("microcache_wait_duration_seconds_count");
+    assert_eq!(waited.as_f64(), Some(told));
+    let windows = eventually("the last second is noted", || {
+        let windows = operator.get("/v1/stats")["windows"].clone();
+        (windows[2]["wait_microseconds"]["count"] == *waited).then_some(windows)
+    });
+    assert_eq!(windows[2]["hit_microseconds"], stats["hit_microseconds"]);
+    assert_eq!(windows[2]["wait_microseconds"], stats["wait_microseconds"]);
     // What was saved is what the origin did not see.
     let saved = stats["saved"]["fetches"].as_u64();
     assert_eq!(saved, Some(seen("hit") + seen("collapsed") + seen("stale")));

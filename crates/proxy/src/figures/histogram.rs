@@ -135,6 +135,45 @@ impl Latencies {
         since.nanos = since.nanos.wrapping_sub(earlier.nanos);
         since
     }
+
+    /// The same in as little space as it takes, to be kept.
+    pub fn kept(&self) -> KeptLatencies {
+        let classes = self.classes.iter().enumerate();
+        let classes = classes.filter(|(_, times)| **times > 0);
+        KeptLatencies {
+            classes: classes
+                .map(|(class, &times)| (class as u16, times))
+                .collect(),
+            nanos: self.nanos,
+        }
+    }
+
+    /// With those that were kept.
+    pub fn add_kept(&mut self, kept: &KeptLatencies) {
+        for &(class, times) in &kept.classes {
+            self.classes[usize::from(class)] += times;
+        }
+        self.nanos = self.nanos.wrapping_add(kept.nanos);
+    }
+}
+
+impl FromIterator<Duration> for Latencies {
+    fn from_iter<T: IntoIterator<Item = Duration>>(times: T) -> Self {
+        let mut all = Self::default();
+        for took in times {
+            let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+            all.classes[class_of(nanos)] += 1;
+            all.nanos = all.nanos.wrapping_add(nanos);
+        }
+        all
+    }
+}
+
+/// [`Latencies`] of a short while, of which most classes are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptLatencies {
+    classes: Box<[(u16, u64)]>,
+    nanos: u64,
 }
 
 #[cfg(test)]
@@ -199,5 +238,11 @@ mod tests {
         all.add(&of(second));
         assert_eq!(all.since(&earlier), of(second));
         assert_eq!(all.since(&all), Latencies::default());
+        let mut again = Latencies::default();
+        for kept in [earlier.kept(), all.since(&earlier).kept()] {
+            assert_eq!(kept.classes.len(), 2);
+            again.add_kept(&kept);
+        }
+        assert_eq!(again, all);
     }
 }

@@ -16,8 +16,8 @@ mod top;
 mod url;
 
 use std::array;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use microcache_engine::{Body, Clock, Outcome, Response, RouteId};
@@ -28,7 +28,7 @@ pub(crate) use asked::{AskedOrigin, GroupFigures};
 use errors::Errors;
 pub use errors::{ErrorKind, RecentError};
 use histogram::Histogram;
-pub use histogram::Latencies;
+pub use histogram::{KeptLatencies, Latencies};
 pub(crate) use sample::is_next;
 pub use snapshot::{FiguresSnapshot, OriginSnapshot, RouteSnapshot};
 use threads::{PerThread, Writer};
@@ -73,6 +73,7 @@ struct RouteCells {
     outcomes: [AtomicU64; OUTCOMES],
     bytes: AtomicU64,
     hits: Histogram,
+    waits: Histogram,
 }
 
 /// Names in the order in which they came, and what origins did under them.
@@ -157,6 +158,12 @@ impl Figures {
     pub(crate) fn hit_took(&self, route: RouteId, took: Duration) {
         let (cells, writer) = self.cells();
         cells.route(route).hits.record(took, writer);
+    }
+
+    /// How long a client waited until its answer began, where that was not at once.
+    pub(crate) fn waited(&self, route: RouteId, waited: Duration) {
+        let (cells, writer) = self.cells();
+        cells.route(route).waits.record(waited, writer);
     }
 
     /// Counts a request that took longer.
@@ -275,6 +282,7 @@ impl Default for RouteCells {
             outcomes: array::from_fn(|_| AtomicU64::new(0)),
             bytes: AtomicU64::new(0),
             hits: Histogram::default(),
+            waits: Histogram::default(),
         }
     }
 }

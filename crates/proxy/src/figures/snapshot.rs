@@ -30,6 +30,9 @@ pub struct RouteSnapshot {
     /// How long hits took from the moment they were read until they were given to the connection: one in
     /// sixteen is timed.
     pub hits: Latencies,
+    /// How long clients waited until their answer began, where that was not at once: for the origin, for
+    /// somebody else's fetch, for a tier, or for nothing.
+    pub waits: Latencies,
     /// What its origin did.
     pub origin: OriginSnapshot,
 }
@@ -94,6 +97,7 @@ impl Figures {
             }
             route.bytes += read(&cells.bytes);
             cells.hits.read_into(&mut route.hits);
+            cells.waits.read_into(&mut route.waits);
         }
     }
 }
@@ -142,6 +146,13 @@ impl FiguresSnapshot {
         let mut hits = Latencies::default();
         self.routes.iter().for_each(|route| hits.add(&route.hits));
         hits
+    }
+
+    /// How long clients waited that were not answered at once.
+    pub fn waits(&self) -> Latencies {
+        let mut waits = Latencies::default();
+        self.routes.iter().for_each(|route| waits.add(&route.waits));
+        waits
     }
 
     /// What all origins did.

@@ -1,6 +1,7 @@
 //! What is known of a request when it is over: all that a line of an access log can say.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::{Method, Version};
 use microcache_engine::{Body, Outcome, Request, Response, RouteId};
@@ -134,6 +135,7 @@ impl Account {
             answer: None,
             bytes: 0,
             began,
+            waits_since: None,
         })))
     }
 
@@ -143,6 +145,9 @@ impl Account {
             return;
         };
         let (figures, outcome) = (&open.shared.figures, response.outcome);
+        if let Some(since) = open.waits_since.take() {
+            figures.waited(open.route, since.elapsed());
+        }
         match open.answer.replace(FinalResponse::of(response, now)) {
             None => figures.count(open.route, outcome),
             Some(before) => figures.count_instead(open.route, outcome, before.outcome),

@@ -241,11 +241,12 @@ impl Session {
             head,
             began,
         } = *unanswered;
-        let account = self.account(route, head.clone(), version, began);
+        let mut account = self.account(route, head.clone(), version, began);
         let question = match wanted {
             Wanted::Origin(question) => question,
             Wanted::Purge(purge) => return self.purge(purge, account, announced),
         };
+        account.waits();
         let engine = &self.shared.engine;
         let rules = &engine.rules(question.route()).request;
         let (body, sender, expectation) = match announced {

@@ -1,0 +1,164 @@
+//! How long things took in the last minutes: hits, what clients waited for, the origin.
+//!
+//! Once a second it is noted what came since the second before; a window is the sum of its seconds. What is
+//! kept of a second are the classes of times in which there was something: a few hundred bytes under load,
+//! and 13 KiB if there was something in every one.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use microcache_proxy::{FiguresSnapshot, KeptLatencies, Latencies};
+use serde_json::{Value, json};
+
+use crate::stats::latency;
+
+/// The windows there are, in seconds. The last is as long as what is kept.
+const WINDOWS: [u64; 3] = [60, 300, 600];
+/// The seconds that are kept.
+const SECONDS: usize = 600;
+
+/// The last seconds.
+#[derive(Debug, Default)]
+pub(crate) struct Windows {
+    seconds: VecDeque<Second>,
+    /// All that there was when the last of them ended.
+    last: Option<(Duration, Times)>,
+}
+
+/// All times since the start.
+#[derive(Debug, Default)]
+struct Times {
+    hits: Latencies,
+    waits: Latencies,
+    origin: Latencies,
+}
+
+/// What came in a second, or in whatever time there was between two looks.
+#[derive(Debug)]
+struct Second {
+    began: Duration,
+    ended: Duration,
+    hits: KeptLatencies,
+    waits: KeptLatencies,
+    origin: KeptLatencies,
+}
+
+impl Windows {
+    /// Notes how things stand at that moment after the start.
+    pub(crate) fn note(&mut self, at: Duration, figures: &FiguresSnapshot) {
+        self.note_times(
+            at,
+            Times {
+                hits: figures.hits(),
+                waits: figures.waits(),
+                origin: figures.origin().first_byte,
+            },
+        );
+    }
+
+    fn note_times(&mut self, at: Duration, now: Times) {
+        let (began, before) = self.last.take().unwrap_or_default();
+        if self.seconds.len() == SECONDS {
+            self.seconds.pop_front();
+        }
+        self.seconds.push_back(Second {
+            began,
+            ended: at,
+            hits: now.hits.since(&before.hits).kept(),
+            waits: now.waits.since(&before.waits).kept(),
+            origin: now.origin.since(&before.origin).kept(),
+        });
+        self.last = Some((at, now));
+    }
+
+    /// Each window, the shortest first.
+    pub(crate) fn told(&self) -> Vec<Value> {
+        WINDOWS
+            .iter()
+            .map(|&seconds| self.window(seconds))
+            .collect()
+    }
+
+    fn window(&self, seconds: u64) -> Value {
+        let now = self.last.as_ref().map_or(Duration::ZERO, |(at, _)| *at);
+        let beginning = now.saturating_sub(Duration::from_secs(seconds));
+        let mut times = Times::default();
+        let mut covered = Duration::ZERO;
+        let in_it = self.seconds.iter().rev();
+        for second in in_it.take_while(|second| second.ended > beginning) {
+            times.hits.add_kept(&second.hits);
+            times.waits.add_kept(&second.waits);
+            times.origin.add_kept(&second.origin);
+            covered = now.saturating_sub(second.began);
+        }
+        json!({
+            "seconds": seconds,
+            "covered_seconds": covered.as_secs_f64(),
+            "hit_microseconds": latency(&times.hits),
+            "wait_microseconds": latency(&times.waits),
+            "first_byte_microseconds": latency(&times.origin),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hits that took so many milliseconds, and as many requests that waited a hundred times as long.
+    fn times(millis: &[u64]) -> Times {
+        let of = |factor: u64| {
+            let times = millis
+                .iter()
+                .map(|millis| Duration::from_millis(millis * factor));
+            times.collect::<Latencies>()
+        };
+        Times {
+            hits: of(1),
+            waits: of(100),
+            origin: Latencies::default(),
+        }
+    }
+
+    fn counts(windows: &Windows) -> Vec<(u64, f64)> {
+        let told = windows.told();
+        let of = |one: &Value| {
+            let count = one["hit_microseconds"]["count"].as_u64();
+            let covered = one["covered_seconds"].as_f64();
+            (count.expect("a count"), covered.expect("a time"))
+        };
+        told.iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_window_has_what_came_in_its_seconds_and_nothing_else() {
+        let mut windows = Windows::default();
+        assert_eq!(counts(&windows), [(0, 0.0); 3]);
+        let mut all = Vec::new();
+        for second in 1..=1000 {
+            all.push(if second <= 900 { 8 } else { 1 });
+            windows.note_times(Duration::from_secs(second), times(&all));
+        }
+        assert_eq!(counts(&windows), [(60, 60.0), (300, 300.0), (600, 600.0)]);
+        assert_eq!(windows.seconds.len(), SECONDS);
+        let told = windows.told();
+        let is_about = |window: usize, what: &str, part: &str, millis: f64| {
+            let told = told[window][what][part].as_f64().expect("a time") / 1000.0;
+            // A class of times is an eighth of its octave wide.
+            (millis..=millis * 1.125).contains(&told)
+        };
+        // The last hundred were eight times as fast.
+        assert!(is_about(0, "hit_microseconds", "p999", 1.0), "{told:#?}");
+        assert!(is_about(0, "wait_microseconds", "mean", 100.0), "{told:#?}");
+        assert!(is_about(1, "hit_microseconds", "p50", 8.0), "{told:#?}");
+        assert!(told[2]["first_byte_microseconds"]["p50"].is_null());
+    }
+
+    #[test]
+    fn a_pause_is_a_long_second() {
+        let mut windows = Windows::default();
+        windows.note_times(Duration::from_secs(1), times(&[1]));
+        windows.note_times(Duration::from_secs(200), times(&[1, 1]));
+        assert_eq!(counts(&windows), [(1, 199.0), (2, 200.0), (2, 200.0)]);
+    }
+}
