@@ -16,6 +16,8 @@ use client::{Client, Failed};
 
 /// How long it is waited for what purges have hit. They are in force without that.
 const COUNTING: Duration = Duration::from_secs(3);
+/// Errors that are shown with the statistics.
+const ERRORS: usize = 5;
 /// How often that is asked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -41,7 +43,7 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
         Ok(answer) if operate.json => print(&format!("{answer}\n")),
         Ok(answer) => print(&match &operate.errand {
             Errand::Purge(_) => shown::purges(&answer, &hits(operate, &answer)),
-            Errand::Stats => shown::stats(&answer),
+            Errand::Stats => shown::stats(&answer) + &recent_errors(operate),
             Errand::Entries(_) => shown::entries(&answer),
             Errand::Explain(_) => explained::text(&answer),
             Errand::Drain => "it finishes what is under way and ends\n".to_owned(),
@@ -58,6 +60,13 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
         }
     }
     ends
+}
+
+/// What went wrong lately, as far as it is worth a line.
+fn recent_errors(operate: &Operate) -> String {
+    let limit = [("limit", ERRORS.to_string())];
+    let asked = Client::new(&operate.server).and_then(|client| client.get("/v1/errors", &limit));
+    asked.map_or_else(|_| String::new(), |told| shown::errors(&told))
 }
 
 /// How many entries in memory each of these purges has hit, as far as the server can say so soon.

@@ -1,6 +1,7 @@
 //! Answers of a running server, for people.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use microcache_engine::Outcome;
 use serde_json::Value;
@@ -63,6 +64,10 @@ pub(super) fn stats(told: &Value) -> String {
     );
     row(&mut out, "requests", &of_requests(&told["requests"]));
     row(&mut out, "origin", &of_origin(told));
+    row(&mut out, "latency", &of_latency(&told["windows"][0]));
+    for route in list(&told["routes"]) {
+        row(&mut out, "route", &of_route(route));
+    }
     row(&mut out, "memory", &of_memory(&told["memory"]));
     for tier in list(&told["tiers"]) {
         row(
@@ -72,11 +77,83 @@ pub(super) fn stats(told: &Value) -> String {
         );
     }
     for group in list(&told["upstreams"]) {
+        row(&mut out, "upstream", &of_group(group));
         for server in list(&group["servers"]) {
             row(&mut out, "server", &of_server(group, server));
         }
     }
     row(&mut out, "clients", &of_clients(&told["connections"]));
+    out
+}
+
+/// How long hits, other requests and the origin took in the last minute.
+fn of_latency(minute: &Value) -> Vec<String> {
+    [
+        ("hits", "hit_microseconds"),
+        ("others", "wait_microseconds"),
+        ("origin", "first_byte_microseconds"),
+    ]
+    .map(|(name, times)| format!("{name} {}", times_of(&minute[times])))
+    .into()
+}
+
+/// The median and the longest of 99 in 100.
+fn times_of(times: &Value) -> String {
+    match (times["p50"].as_f64(), times["p99"].as_f64()) {
+        (Some(half), Some(most)) => format!("{} (p99 {})", time(half), time(most)),
+        _ => "none".to_owned(),
+    }
+}
+
+fn of_route(route: &Value) -> Vec<String> {
+    let of = |outcome: &str| number(&route["requests"][outcome]);
+    let total = of("total");
+    let hits = (of("hit") + of("stale")) * 100 / total.max(1);
+    let mut parts = vec![
+        route["name"].as_str().unwrap_or_default().to_owned(),
+        format!("{total} requests"),
+        format!("{hits} % hits"),
+        format!("{} to the origin", number(&route["origin"]["requests"])),
+        format!("{} errors", of("error")),
+    ];
+    if route["hit_microseconds"]["p50"].is_number() {
+        parts.push(format!("hits {}", times_of(&route["hit_microseconds"])));
+    }
+    parts
+}
+
+fn of_group(group: &Value) -> Vec<String> {
+    let origin = &group["origin"];
+    vec![
+        group["name"].as_str().unwrap_or_default().to_owned(),
+        format!("{} active", number(&group["active"])),
+        format!("{} waiting", number(&group["queued"])),
+        format!("{} answers 5xx", number(&origin["responses"]["5xx"])),
+        format!(
+            "first byte {}",
+            times_of(&origin["first_byte_microseconds"])
+        ),
+    ]
+}
+
+/// What went wrong lately, a line each, the latest first.
+pub(super) fn errors(told: &Value) -> String {
+    let mut out = String::new();
+    for error in list(&told["errors"]) {
+        let word = |name: &str| error[name].as_str();
+        let place = word("upstream").or(word("route")).unwrap_or("-");
+        let times = match number(&error["count"]) {
+            0 | 1 => String::new(),
+            count => format!(" ({count} times)"),
+        };
+        let _ = writeln!(
+            out,
+            "  {:<11}{place}: {}{times}  {}",
+            "error",
+            word("reason").unwrap_or_default(),
+            word("url").unwrap_or_default(),
+        );
+    }
     out
 }
 
@@ -232,6 +309,19 @@ pub(crate) fn duration(seconds: u64) -> String {
         () if hours > 0 => format!("{hours} h {} min", minutes % 60),
         () if minutes > 0 => format!("{minutes} min {} s", seconds % 60),
         () => format!("{seconds} s"),
+    }
+}
+
+/// A time from microseconds.
+pub(crate) fn time(micros: f64) -> String {
+    match micros {
+        micros if micros < 1e3 => format!("{micros:.0} µs"),
+        micros if micros < 1e5 => format!("{:.1} ms", micros / 1e3),
+        micros if micros < 1e6 => format!("{:.0} ms", micros / 1e3),
+        micros if micros < 6e7 => format!("{:.1} s", micros / 1e6),
+        micros => {
+            duration(Duration::try_from_secs_f64(micros / 1e6).map_or(0, |long| long.as_secs()))
+        }
     }
 }
 

@@ -15,6 +15,8 @@ use crate::operate::client::{Client, Failed};
 const PERIOD: Duration = Duration::from_secs(1);
 /// As many urls as are asked for; the filter looks among these.
 const URLS: usize = 100;
+/// As many errors as are asked for.
+const ERRORS: usize = 100;
 /// News that wait to be drawn.
 const NEWS: usize = 16;
 
@@ -24,6 +26,8 @@ pub(super) enum News {
     Stats(Value),
     /// What `GET /v1/top` says, or why it does not.
     Urls(Result<Value, String>),
+    /// What `GET /v1/errors` says.
+    Errors(Value),
     /// Nobody answers.
     Lost(String),
     /// What became of a purge.
@@ -75,6 +79,7 @@ impl Looking {
     fn go_on(&self, wanted: &Receiver<Wish>) {
         let mut order = Order::Requests;
         self.tell(self.urls(order));
+        self.tell_errors();
         let mut next = Instant::now() + PERIOD;
         loop {
             let left = next.saturating_duration_since(Instant::now());
@@ -90,6 +95,7 @@ impl Looking {
                         Ok(told) => {
                             self.tell(News::Stats(told));
                             self.tell(self.urls(order));
+                            self.tell_errors();
                         }
                         Err(why) => self.tell(News::Lost(words(why))),
                     }
@@ -105,6 +111,14 @@ impl Looking {
             ("limit", URLS.to_string()),
         ];
         News::Urls(self.client.get("/v1/top", &parameters).map_err(words))
+    }
+
+    /// A server that does not say them has none to show.
+    fn tell_errors(&self) {
+        let limit = [("limit", ERRORS.to_string())];
+        if let Ok(told) = self.client.get("/v1/errors", &limit) {
+            self.tell(News::Errors(told));
+        }
     }
 
     fn purge(&self, url: &str) -> String {

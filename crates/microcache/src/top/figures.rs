@@ -1,5 +1,6 @@
 //! What is shown of the numbers: rates between two looks, and how things stand.
 
+use std::cmp::Reverse;
 use std::time::Instant;
 
 use microcache_engine::Outcome;
@@ -42,6 +43,94 @@ impl Order {
     pub(super) fn next(self) -> Self {
         Self::ALL[(self as usize + 1) % Self::ALL.len()]
     }
+}
+
+/// What is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listed {
+    Urls,
+    Routes,
+    Errors,
+}
+
+impl Listed {
+    pub(super) const fn next(self) -> Self {
+        match self {
+            Self::Urls => Self::Routes,
+            Self::Routes => Self::Errors,
+            Self::Errors => Self::Urls,
+        }
+    }
+}
+
+/// A line of the list of routes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Route {
+    pub(super) name: String,
+    pub(super) requests: u64,
+    /// In percent.
+    pub(super) hits: Option<f64>,
+    pub(super) origin: u64,
+    pub(super) errors: u64,
+    /// Medians of hits, of what clients wait for, and of the origin, in microseconds.
+    pub(super) medians: [Option<f64>; 3],
+}
+
+/// The routes of a server, those with most requests first.
+pub(super) fn routes(told: &Value) -> Vec<Route> {
+    let mut routes: Vec<_> = list(&told["routes"]).iter().map(route).collect();
+    routes.sort_by_key(|route| Reverse(route.requests));
+    routes
+}
+
+fn route(told: &Value) -> Route {
+    let of = |outcome: &str| number(&told["requests"][outcome]);
+    let requests = of("total");
+    let stored = (of("hit") + of("stale")) as f64;
+    Route {
+        name: told["name"].as_str().unwrap_or_default().to_owned(),
+        requests,
+        hits: (requests > 0).then(|| stored / requests as f64 * 100.0),
+        origin: number(&told["origin"]["requests"]),
+        errors: of("error"),
+        medians: [
+            &told["hit_microseconds"],
+            &told["wait_microseconds"],
+            &told["origin"]["first_byte_microseconds"],
+        ]
+        .map(|times| times["p50"].as_f64()),
+    }
+}
+
+/// A line of the list of errors.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Error {
+    /// In milliseconds since 1970.
+    pub(super) at: u64,
+    pub(super) count: u64,
+    /// The upstream that failed, or the route on which a client got an error.
+    pub(super) place: String,
+    pub(super) reason: String,
+    pub(super) url: String,
+}
+
+/// The errors that an answer names.
+pub(super) fn errors(told: &Value) -> Vec<Error> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    list(&told["errors"])
+        .iter()
+        .map(|error| Error {
+            at: number(&error["at_milliseconds"]),
+            count: number(&error["count"]),
+            place: text(if error["upstream"].is_string() {
+                &error["upstream"]
+            } else {
+                &error["route"]
+            }),
+            reason: text(&error["reason"]),
+            url: text(&error["url"]),
+        })
+        .collect()
 }
 
 /// What happens in a second.

@@ -3,7 +3,7 @@
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::feed::Wish;
-use super::figures::Order;
+use super::figures::{Listed, Order};
 use super::screen::{Mode, Screen};
 
 /// Lines of a leap.
@@ -40,8 +40,14 @@ fn look(screen: &mut Screen, key: KeyCode) -> Next {
         KeyCode::Esc if screen.filter.is_empty() => return Next::Leave,
         KeyCode::Esc => screen.filter.clear(),
         KeyCode::Char('/') => screen.mode = Mode::Filtering,
-        KeyCode::Char('s') => return sort(screen, screen.order.next()),
-        KeyCode::Char(digit @ '1'..='4') => {
+        KeyCode::Tab => screen.list(screen.listed.next()),
+        KeyCode::Char('u') => screen.list(Listed::Urls),
+        KeyCode::Char('r') => screen.list(Listed::Routes),
+        KeyCode::Char('e') => screen.list(Listed::Errors),
+        KeyCode::Char('s') if screen.listed == Listed::Urls => {
+            return sort(screen, screen.order.next());
+        }
+        KeyCode::Char(digit @ '1'..='4') if screen.listed == Listed::Urls => {
             let order = Order::ALL[digit as usize - '1' as usize];
             return sort(screen, order);
         }
@@ -66,6 +72,7 @@ fn sort(screen: &mut Screen, order: Order) -> Next {
 
 fn ask_about_purge(screen: &mut Screen) {
     match screen.marked_url() {
+        _ if screen.listed != Listed::Urls => {}
         Some(url) if url.is_cut => {
             screen.told = Some("this url is too long to be known whole".to_owned());
         }
@@ -198,6 +205,27 @@ mod tests {
         let fewer = json!({"by": "requests", "urls": [{"url": "http://a/x"}]});
         screen.hear(News::Urls(Ok(fewer)), Instant::now());
         assert_eq!(screen.marked, 0);
+    }
+
+    #[test]
+    fn lists_go_round_and_only_urls_are_sorted_and_purged() {
+        let mut screen = screen();
+        for (key, listed) in [
+            ("r", Listed::Routes),
+            ("e", Listed::Errors),
+            ("u", Listed::Urls),
+        ] {
+            assert!(typed(&mut screen, "jj").is_empty());
+            assert!(typed(&mut screen, key).is_empty());
+            assert_eq!((screen.listed, screen.marked), (listed, 0));
+        }
+        press(&mut screen, KeyEvent::from(KeyCode::Tab));
+        assert_eq!(screen.listed, Listed::Routes);
+        assert!(typed(&mut screen, "s1py").is_empty());
+        assert_eq!(screen.mode, Mode::Looking);
+        press(&mut screen, KeyEvent::from(KeyCode::Tab));
+        press(&mut screen, KeyEvent::from(KeyCode::Tab));
+        assert_eq!(typed(&mut screen, "py"), ["purge http://a/one"]);
     }
 
     #[test]

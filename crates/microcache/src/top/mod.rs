@@ -3,6 +3,7 @@
 mod feed;
 mod figures;
 mod keys;
+mod lists;
 mod screen;
 mod view;
 
@@ -115,7 +116,7 @@ fn look(
         while let Some(news) = feed.news() {
             screen.hear(news, Instant::now());
         }
-        terminal.draw(|frame| view::draw(frame, &mut screen, Instant::now()))?;
+        terminal.draw(|frame| view::draw(frame, &screen, Instant::now()))?;
         if interrupted.load(Ordering::Relaxed) {
             return Ok(Ended::Interrupted);
         }

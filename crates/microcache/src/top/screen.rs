@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::feed::News;
-use super::figures::{Order, Rates, Url, urls};
+use super::figures::{Error, Listed, Order, Rates, Route, Url, errors, routes, urls};
 
 /// Seconds of the drawing: no terminal is wider.
 const DRAWN: usize = 512;
@@ -28,6 +28,10 @@ pub(super) struct Screen {
     /// The newest last.
     pub(super) seconds: VecDeque<Rates>,
     pub(super) urls: Vec<Url>,
+    pub(super) routes: Vec<Route>,
+    pub(super) errors: Vec<Error>,
+    /// Which of these is shown.
+    pub(super) listed: Listed,
     /// Why there are no urls.
     pub(super) no_urls: Option<String>,
     /// Why nothing new comes.
@@ -49,6 +53,9 @@ impl Screen {
             rates: None,
             seconds: VecDeque::new(),
             urls: Vec::new(),
+            routes: Vec::new(),
+            errors: Vec::new(),
+            listed: Listed::Urls,
             no_urls: None,
             lost: None,
             order: Order::Requests,
@@ -70,6 +77,7 @@ impl Screen {
                 }
             }
             News::Urls(Err(why)) => self.no_urls = Some(why),
+            News::Errors(told) => self.errors = errors(&told),
             News::Lost(why) => self.lost = Some(why),
             News::Purged(what) => self.told = Some(what),
         }
@@ -87,6 +95,7 @@ impl Screen {
             }
             self.seconds.push_back(rates);
         }
+        self.routes = routes(&now.1);
         self.stats = Some(now);
     }
 
@@ -94,6 +103,9 @@ impl Screen {
     fn keep_marked(&mut self, urls: Vec<Url>) {
         let marked = self.marked_url().map(|url| url.name.clone());
         self.urls = urls;
+        if self.listed != Listed::Urls {
+            return;
+        }
         let place = self
             .shown()
             .position(|url| Some(&url.name) == marked.as_ref());
@@ -101,12 +113,33 @@ impl Screen {
         self.stay_in_the_list();
     }
 
+    /// Has another list shown, from its beginning.
+    pub(super) fn list(&mut self, listed: Listed) {
+        self.listed = listed;
+        self.marked = 0;
+    }
+
     /// The urls that the filter leaves.
     pub(super) fn shown(&self) -> impl Iterator<Item = &Url> {
-        let wanted = self.filter.to_lowercase();
-        self.urls
-            .iter()
-            .filter(move |url| url.name.to_lowercase().contains(&wanted))
+        self.urls.iter().filter(|url| self.wants(&url.name))
+    }
+
+    /// The routes that it leaves.
+    pub(super) fn shown_routes(&self) -> impl Iterator<Item = &Route> {
+        self.routes.iter().filter(|route| self.wants(&route.name))
+    }
+
+    /// The errors that it leaves.
+    pub(super) fn shown_errors(&self) -> impl Iterator<Item = &Error> {
+        self.errors.iter().filter(|one| {
+            [&one.place, &one.reason, &one.url]
+                .iter()
+                .any(|text| self.wants(text))
+        })
+    }
+
+    fn wants(&self, text: &str) -> bool {
+        text.to_lowercase().contains(&self.filter.to_lowercase())
     }
 
     pub(super) fn marked_url(&self) -> Option<&Url> {
@@ -114,7 +147,12 @@ impl Screen {
     }
 
     pub(super) fn stay_in_the_list(&mut self) {
-        let last = self.shown().count().saturating_sub(1);
+        let count = match self.listed {
+            Listed::Urls => self.shown().count(),
+            Listed::Routes => self.shown_routes().count(),
+            Listed::Errors => self.shown_errors().count(),
+        };
+        let last = count.saturating_sub(1);
         self.marked = self.marked.min(last);
     }
 }

@@ -7,12 +7,13 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Paragraph, Row, Sparkline, Table, TableState};
+use ratatui::widgets::{Paragraph, Row, Sparkline, Table};
 use serde_json::Value;
 
-use super::figures::{Order, Rates};
+use super::figures::{Listed, Rates};
+use super::lists;
 use super::screen::{Mode, Screen};
-use crate::operate::shown::{duration, filled, list, number, size};
+use crate::operate::shown::{duration, filled, list, number, time};
 
 /// Lines for the servers of the upstreams, with their heading.
 const SERVERS: u16 = 4;
@@ -21,14 +22,14 @@ const TIERS: u16 = 3;
 /// Numbers that are older are told to be.
 const OLD: Duration = Duration::from_secs(4);
 
-const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
-const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
+pub(super) const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
+pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 const CLIENTS: Style = Style::new().fg(Color::Cyan);
 const ORIGIN: Style = Style::new().fg(Color::Yellow);
-const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
-const MARKED: Style = Style::new().add_modifier(Modifier::REVERSED);
+pub(super) const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+pub(super) const MARKED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-pub(super) fn draw(frame: &mut Frame, screen: &mut Screen, now: Instant) {
+pub(super) fn draw(frame: &mut Frame, screen: &Screen, now: Instant) {
     let none = Value::Null;
     let told = screen
         .stats
@@ -37,7 +38,7 @@ pub(super) fn draw(frame: &mut Frame, screen: &mut Screen, now: Instant) {
         .clone();
     let tiers = (list(&told["tiers"]).len() as u16).min(TIERS);
     let servers = servers(&told);
-    let [head, figures, drawing, upstreams, urls, foot] = Layout::vertical([
+    let [head, figures, drawing, upstreams, list_area, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(4 + tiers),
         Constraint::Length(3),
@@ -50,7 +51,7 @@ pub(super) fn draw(frame: &mut Frame, screen: &mut Screen, now: Instant) {
     frame.render_widget(Paragraph::new(lines(screen, &told)), figures);
     draw_seconds(frame, screen, drawing);
     draw_servers(frame, servers, upstreams);
-    draw_urls(frame, screen, urls);
+    lists::draw(frame, screen, list_area);
     frame.render_widget(keys(screen), foot);
 }
 
@@ -154,7 +155,9 @@ fn of_origin(rates: &Rates, told: &Value) -> Line<'static> {
     line("origin", parts)
 }
 
+/// Those of the last minute.
 fn of_times(told: &Value) -> Line<'static> {
+    let minute = &told["windows"][0];
     let both = |of: &Value| match of["p50"].as_f64() {
         Some(median) => format!(
             "median {}, p99 {}",
@@ -167,9 +170,9 @@ fn of_times(told: &Value) -> Line<'static> {
         "latency",
         vec![
             Span::styled("hits ", CLIENTS),
-            Span::raw(both(&told["hit_microseconds"])),
+            Span::raw(both(&minute["hit_microseconds"])),
             Span::styled("   origin ", ORIGIN),
-            Span::raw(both(&told["origin"]["first_byte_microseconds"])),
+            Span::raw(both(&minute["first_byte_microseconds"])),
         ],
     )
 }
@@ -254,49 +257,6 @@ fn draw_servers(frame: &mut Frame, servers: Vec<Row<'static>>, area: Rect) {
     frame.render_widget(table, area);
 }
 
-fn draw_urls(frame: &mut Frame, screen: &mut Screen, area: Rect) {
-    if let Some(why) = &screen.no_urls {
-        frame.render_widget(Paragraph::new(why.as_str()).style(QUIET), area);
-        return;
-    }
-    let heading = Row::new(
-        std::iter::once(heading_of_urls(screen)).chain(Order::ALL.map(|order| {
-            let style = if order == screen.order { STRONG } else { QUIET };
-            Span::styled(format!("{:>10}", order.heading()), style)
-        })),
-    );
-    let rows = screen.shown().map(|url| {
-        let [requests, bytes, misses, origin] = url.amounts;
-        let known = |amount: Option<String>| format!("{:>10}", amount.as_deref().unwrap_or("–"));
-        Row::new([
-            if url.is_cut {
-                format!("{}…", url.name)
-            } else {
-                url.name.clone()
-            },
-            known(requests.map(|count| count.to_string())),
-            known(bytes.map(size)),
-            known(misses.map(|count| count.to_string())),
-            known(origin.map(|micros| time(micros as f64))),
-        ])
-    });
-    let mut widths = vec![Constraint::Fill(1)];
-    widths.extend(Order::ALL.map(|_| Constraint::Length(10)));
-    let table = Table::new(rows, widths)
-        .header(heading)
-        .row_highlight_style(MARKED);
-    let mut state = TableState::new().with_selected(screen.marked_url().map(|_| screen.marked));
-    frame.render_stateful_widget(table, area, &mut state);
-}
-
-fn heading_of_urls(screen: &Screen) -> Span<'static> {
-    if screen.filter.is_empty() {
-        Span::styled("busiest urls", QUIET)
-    } else {
-        Span::styled(format!("urls with `{}`", screen.filter), STRONG)
-    }
-}
-
 fn keys(screen: &Screen) -> Paragraph<'_> {
     match (&screen.mode, &screen.told) {
         (Mode::Filtering, _) => Paragraph::new(format!(
@@ -309,8 +269,14 @@ fn keys(screen: &Screen) -> Paragraph<'_> {
         ])),
         (Mode::Looking, Some(told)) => Paragraph::new(told.as_str()).style(STRONG),
         (Mode::Looking, None) => {
-            Paragraph::new("q leaves  ↑↓ mark  s sorts (1-4)  / filters  p purges the marked url")
-                .style(QUIET)
+            let keys = match screen.listed {
+                Listed::Urls => {
+                    "q leaves  Tab routes, errors  ↑↓ mark  s sorts (1-4)  / filters  p purges"
+                }
+                Listed::Routes => "q leaves  Tab errors, urls  ↑↓ mark  / filters",
+                Listed::Errors => "q leaves  Tab urls, routes  ↑↓ mark  / filters",
+            };
+            Paragraph::new(keys).style(QUIET)
         }
     }
 }
@@ -330,17 +296,6 @@ fn thousandths(rate: f64) -> u64 {
     (rate * 1000.0) as u64
 }
 
-/// A time from microseconds.
-fn time(micros: f64) -> String {
-    match micros {
-        micros if micros < 1e3 => format!("{micros:.0} µs"),
-        micros if micros < 1e5 => format!("{:.1} ms", micros / 1e3),
-        micros if micros < 1e6 => format!("{:.0} ms", micros / 1e3),
-        micros if micros < 6e7 => format!("{:.1} s", micros / 1e6),
-        micros => duration(thousandths(micros / 1e9)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use ratatui::Terminal;
@@ -354,8 +309,18 @@ mod tests {
         json!({
             "version": "0.1.0", "pid": 1, "uptime_seconds": 700, "draining": false,
             "requests": {"total": total, "hit": total - origin, "miss": origin},
-            "origin": {"requests": origin, "first_byte_microseconds": {"p50": 182_000.0, "p99": 1_100_000.0}},
-            "hit_microseconds": {"p50": 38.0, "p99": 228.0},
+            "origin": {"requests": origin},
+            "windows": [{
+                "hit_microseconds": {"p50": 38.0, "p99": 228.0},
+                "first_byte_microseconds": {"p50": 182_000.0, "p99": 1_100_000.0},
+            }],
+            "routes": [
+                {"name": "api", "requests": {"total": 10, "error": 3}, "origin": {"requests": 7}},
+                {
+                    "name": "pages", "requests": {"total": total, "hit": total - origin}, "origin": {"requests": origin},
+                    "hit_microseconds": {"p50": 38.0}, "wait_microseconds": {"p50": 190_000.0},
+                },
+            ],
             "fetches": {"under_way": 3, "waiting": 14},
             "memory": {"bytes": 134_217_728_u64, "capacity": 268_435_456_u64, "keys": 1812, "evicted": 0},
             "tiers": [{"name": "disk", "bytes": 1024, "hits": 5, "misses": 1, "degraded": ["read-only"]}],
@@ -456,6 +421,42 @@ mod tests {
         let (mut screen, now) = self::screen();
         let later = drawn(&mut screen, now + Duration::from_secs(9), 80, 24);
         assert!(later[0].contains("no answer for 9 s"), "{later:#?}");
+    }
+
+    #[test]
+    fn routes_and_errors_have_their_lists() {
+        let (mut screen, now) = screen();
+        let errors = json!({"errors": [
+            {"at_milliseconds": 0, "count": 7, "upstream": "app", "route": "pages", "url": "http://a/x", "reason": "no answer"},
+            {"at_milliseconds": u64::MAX, "count": 1, "route": "api", "reason": "origin-busy"},
+        ]});
+        screen.hear(News::Errors(errors), now);
+        screen.list(Listed::Routes);
+        let lines = drawn(&mut screen, now, 80, 24);
+        let of = |lines: &[String], word: &str| {
+            let found = lines.iter().position(|line| line.contains(word));
+            found.unwrap_or_else(|| panic!("{word}: {lines:#?}"))
+        };
+        assert!(of(&lines, "pages   ") < of(&lines, "api   "), "{lines:#?}");
+        let pages = &lines[of(&lines, "pages   ")];
+        let cells: Vec<_> = pages.split_whitespace().collect();
+        let expected = [
+            "pages", "3000", "99.6", "%", "12", "0", "38", "µs", "190", "ms", "–",
+        ];
+        assert_eq!(cells, expected, "{pages}");
+        screen.list(Listed::Errors);
+        let lines = drawn(&mut screen, now, 80, 24);
+        assert!(
+            lines[of(&lines, "no answer")].contains("7 app"),
+            "{lines:#?}"
+        );
+        assert!(lines[of(&lines, "origin-busy")].contains("0 s     1 api"));
+        screen.filter = "busy".to_owned();
+        let lines = drawn(&mut screen, now, 80, 24);
+        assert!(!lines.iter().any(|line| line.contains("no answer")));
+        screen.hear(News::Errors(json!({"errors": []})), now);
+        let lines = drawn(&mut screen, now, 80, 24);
+        of(&lines, "nothing has gone wrong lately");
     }
 
     #[test]

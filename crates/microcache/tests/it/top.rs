@@ -156,6 +156,16 @@ fn it_shows_the_server_and_purges_the_marked_url_and_leaves_the_terminal_as_it_w
     terminal.shows("purged http://example.com/news");
     proxy.get("/news").assert_is(200, "page");
     assert_eq!(origin.count("/news"), 2);
+    terminal.press("Escape");
+    terminal.shows("busiest urls");
+    terminal.press("Tab");
+    terminal.shows("routes, medians");
+    let routes = terminal.shows("default");
+    assert!(routes.contains("Tab errors, urls"), "{routes}");
+    terminal.press("e");
+    terminal.shows("nothing has gone wrong lately");
+    terminal.press("u");
+    terminal.shows("busiest urls");
     terminal.press("q");
     check_restored(&terminal, 0);
     drop(fs::remove_file(pid));

@@ -1,0 +1,162 @@
+//! The lists below the figures: the busiest urls, the routes, and what went wrong lately.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Rect};
+use ratatui::text::Span;
+use ratatui::widgets::{Paragraph, Row, Table, TableState};
+
+use super::figures::{Error, Listed, Order, Route};
+use super::screen::Screen;
+use super::view::{BAD, MARKED, QUIET, STRONG};
+use crate::operate::shown::{duration, size, time};
+
+/// Draws the list that is chosen.
+pub(super) fn draw(frame: &mut Frame, screen: &Screen, area: Rect) {
+    match screen.listed {
+        Listed::Urls => draw_urls(frame, screen, area),
+        Listed::Routes => draw_routes(frame, screen, area),
+        Listed::Errors => draw_errors(frame, screen, area),
+    }
+}
+
+fn draw_urls(frame: &mut Frame, screen: &Screen, area: Rect) {
+    if let Some(why) = &screen.no_urls {
+        frame.render_widget(Paragraph::new(why.as_str()).style(QUIET), area);
+        return;
+    }
+    let name = named(screen, "busiest urls", "urls");
+    let heading = Row::new(std::iter::once(name).chain(Order::ALL.map(|order| {
+        let style = if order == screen.order { STRONG } else { QUIET };
+        Span::styled(format!("{:>10}", order.heading()), style)
+    })));
+    let rows = screen.shown().map(|url| {
+        let [requests, bytes, misses, origin] = url.amounts;
+        let known = |amount: Option<String>| format!("{:>10}", amount.as_deref().unwrap_or("–"));
+        Row::new([
+            if url.is_cut {
+                format!("{}…", url.name)
+            } else {
+                url.name.clone()
+            },
+            known(requests.map(|count| count.to_string())),
+            known(bytes.map(size)),
+            known(misses.map(|count| count.to_string())),
+            known(origin.map(|micros| time(micros as f64))),
+        ])
+    });
+    let mut widths = vec![Constraint::Fill(1)];
+    widths.extend(Order::ALL.map(|_| Constraint::Length(10)));
+    let table = Table::new(rows, widths).header(heading);
+    draw_marked(frame, screen, table, area);
+}
+
+/// The columns of routes beside their names, each with its width.
+const OF_ROUTES: [(&str, u16); 7] = [
+    ("requests", 9),
+    ("hits", 7),
+    ("origin", 7),
+    ("errors", 6),
+    ("hit", 7),
+    ("waited", 7),
+    ("origin", 7),
+];
+
+fn draw_routes(frame: &mut Frame, screen: &Screen, area: Rect) {
+    let name = named(screen, "routes, medians", "routes");
+    let headings = OF_ROUTES.map(|(heading, width)| {
+        Span::styled(
+            format!("{heading:>width$}", width = usize::from(width)),
+            QUIET,
+        )
+    });
+    let heading = Row::new(std::iter::once(name).chain(headings));
+    let rows = screen.shown_routes().map(row_of_route);
+    let mut widths = vec![Constraint::Fill(1)];
+    widths.extend(OF_ROUTES.map(|(_, width)| Constraint::Length(width)));
+    draw_marked(
+        frame,
+        screen,
+        Table::new(rows, widths).header(heading),
+        area,
+    );
+}
+
+fn row_of_route(route: &Route) -> Row<'static> {
+    let cells = [
+        route.requests.to_string(),
+        route
+            .hits
+            .map_or_else(|| "–".to_owned(), |share| format!("{share:.1} %")),
+        route.origin.to_string(),
+        route.errors.to_string(),
+    ];
+    let medians = route
+        .medians
+        .map(|median| median.map_or_else(|| "–".to_owned(), time));
+    let cells = cells.into_iter().chain(medians).zip(OF_ROUTES);
+    let cells =
+        cells.map(|(cell, (_, width))| format!("{cell:>width$}", width = usize::from(width)));
+    Row::new(std::iter::once(route.name.clone()).chain(cells))
+}
+
+fn draw_errors(frame: &mut Frame, screen: &Screen, area: Rect) {
+    if screen.errors.is_empty() {
+        let none = Paragraph::new("nothing has gone wrong lately").style(QUIET);
+        frame.render_widget(none, area);
+        return;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_millis() as u64);
+    let heading = Row::new([
+        Span::styled("    ago", QUIET),
+        Span::styled("times", QUIET),
+        Span::styled("where", QUIET),
+        named(screen, "recent errors", "errors"),
+    ]);
+    let rows = screen.shown_errors().map(|error| row_of_error(error, now));
+    let widths = [
+        Constraint::Length(7),
+        Constraint::Length(5),
+        Constraint::Length(12),
+        Constraint::Fill(1),
+    ];
+    draw_marked(
+        frame,
+        screen,
+        Table::new(rows, widths).header(heading),
+        area,
+    );
+}
+
+fn row_of_error(error: &Error, now: u64) -> Row<'static> {
+    // The clock of the server may be ahead of this one.
+    let ago = duration(now.saturating_sub(error.at) / 1000);
+    let largest: String = ago.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    let what = match error.url.as_str() {
+        "" => error.reason.clone(),
+        url => format!("{}  {url}", error.reason),
+    };
+    Row::new([
+        format!("{largest:>7}"),
+        format!("{:>5}", error.count),
+        error.place.clone(),
+        what,
+    ])
+    .style(if error.count > 1 { BAD } else { STRONG })
+}
+
+fn draw_marked(frame: &mut Frame, screen: &Screen, table: Table<'_>, area: Rect) {
+    let mut state = TableState::new().with_selected(Some(screen.marked));
+    frame.render_stateful_widget(table.row_highlight_style(MARKED), area, &mut state);
+}
+
+/// What the list is, or what of it is shown.
+fn named(screen: &Screen, whole: &'static str, kind: &str) -> Span<'static> {
+    if screen.filter.is_empty() {
+        Span::styled(whole, QUIET)
+    } else {
+        Span::styled(format!("{kind} with `{}`", screen.filter), STRONG)
+    }
+}
