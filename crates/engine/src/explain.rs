@@ -14,6 +14,7 @@ use microcache_store::{Hit, Object, Stored};
 use bytes::Bytes;
 
 use crate::cache::Known;
+use crate::cache::flight::UnderWay;
 use crate::failure::NoResponse;
 use crate::lead::fill_fields;
 use crate::message::{Incoming, Request, Response};
@@ -42,6 +43,10 @@ pub struct Explained {
     pub now: Time,
     /// What would become of it.
     pub decision: Decision,
+    /// The fetch that it waits for, if somebody else has begun one.
+    pub joins: Option<UnderWay>,
+    /// Why the last response to such a request was not stored, where that is why it waits for nobody.
+    pub remembered: Option<Detail>,
     /// What is stored under its key: all that memory has, and what the nearest tier has for it.
     pub variants: Vec<Variant>,
 }
@@ -69,6 +74,8 @@ pub enum Decision {
         detail: Option<Detail>,
         /// Why the stored response that it selects is not the answer, if it selects one.
         reuse: Option<Reuse>,
+        /// Somebody else has asked already, and it waits for that answer.
+        joins: bool,
     },
     /// The origin would have to be asked, and the client does not want that.
     OnlyIfCached(Forward),
@@ -119,12 +126,20 @@ impl Decision {
                 detail: tier,
                 ..none
             },
-            Self::Pass(forward, detail)
-            | Self::Ask {
-                forward, detail, ..
+            Self::Pass(forward, detail) => CacheStatus {
+                fwd: Some(forward),
+                detail,
+                ..none
+            },
+            Self::Ask {
+                forward,
+                detail,
+                joins,
+                ..
             } => CacheStatus {
                 fwd: Some(forward),
                 detail,
+                collapsed: joins,
                 ..none
             },
             Self::OnlyIfCached(forward) => CacheStatus {
@@ -161,6 +176,8 @@ impl Engine {
             key,
             now,
             decision: Decision::Pass(Forward::Bypass, None),
+            joins: None,
+            remembered: None,
             variants: Vec::new(),
         };
         let together = match way_of(route, found.bypass, &facts) {
@@ -181,20 +198,18 @@ impl Engine {
             view: &view,
             facts: &facts,
         };
+        let mut behind = Behind::default();
         let decision = match self.of_memory(&look, &known, now) {
             Ok(decision) => decision,
             Err(forward) => {
-                self.of_tiers(
-                    &look,
-                    &known,
-                    (forward, together),
-                    now,
-                    &mut explained.variants,
-                )
-                .await
+                self.of_tiers(&look, &known, (forward, together), now, &mut behind)
+                    .await
             }
         };
         explained.decision = decision;
+        explained.joins = behind.joins;
+        explained.remembered = behind.remembered;
+        explained.variants.extend(behind.variants);
         explained
     }
 
@@ -222,12 +237,15 @@ impl Engine {
         known: &Known,
         (forward, together): (Forward, bool),
         now: Time,
-        variants: &mut Vec<Variant>,
+        all: &mut Behind,
     ) -> Decision {
         let selection = known.selection(look.view);
         let detail = self.why_alone(look, known, &selection, together, now);
+        if detail == Some(Detail::HitForMiss) {
+            all.remembered = known.uncacheable(&selection, now);
+        }
         let behind = self.behind(look, now).await;
-        variants.extend(behind.iter().map(Behind::variant));
+        all.variants = behind.iter().map(FoundBehind::variant).collect();
         let usable = behind.iter().find(|one| one.reuse.is_some());
         let found = usable.filter(|_| detail.is_none()).filter(|one| {
             // Who does not want the origin asked does not wait for a tier either.
@@ -247,15 +265,19 @@ impl Engine {
             Known::Response(hit) => Some(reuse(&hit.lifetime, look.facts, now)),
             _ => None,
         };
+        if detail.is_none() {
+            all.joins = self.cache.to_join(&look.key.into(), &selection);
+        }
         Decision::Ask {
             forward: if together { forward } else { Forward::Request },
             detail,
             reuse,
+            joins: all.joins.is_some(),
         }
     }
 
     /// What lies behind memory for a request, the nearest first.
-    async fn behind(&self, look: &Look<'_>, now: Time) -> Vec<Behind> {
+    async fn behind(&self, look: &Look<'_>, now: Time) -> Vec<FoundBehind> {
         if self.cache.has_no_tiers() {
             return Vec::new();
         }
@@ -263,7 +285,7 @@ impl Engine {
         let mut next = self.cache.copy_behind(look.key, look.view).await;
         while let Some(found) = next.take() {
             let (tier, is_shared) = (found.tier(), found.is_shared());
-            let one = Behind::new(found.into_hit(), tier, is_shared, look.facts, now);
+            let one = FoundBehind::new(found.into_hit(), tier, is_shared, look.facts, now);
             // Another process may have put a newer one where it is shared.
             if one.reuse.is_none() && !is_shared {
                 next = self.cache.copy_in_shared_tiers(look.key, look.view).await;
@@ -281,13 +303,13 @@ impl Engine {
                 .await
         {
             let tier = Detail::MemcachedPage;
-            all.push(Behind::new(page, tier, true, look.facts, now));
+            all.push(FoundBehind::new(page, tier, true, look.facts, now));
         }
         all
     }
 
     /// Whether what lies behind memory is given without waiting.
-    fn is_at_hand(&self, look: &Look<'_>, one: &Behind, known: &Known) -> bool {
+    fn is_at_hand(&self, look: &Look<'_>, one: &FoundBehind, known: &Known) -> bool {
         let mut is_fresh = false;
         // It is looked at and not taken.
         let look_only = |stored: &Stored| {
@@ -351,8 +373,16 @@ fn aside(explained: &Explained) -> Question {
     Question::Alone(Alone { why, key: None })
 }
 
-/// A response that lies behind memory.
+/// What else there is to say of a request that memory has no answer for.
+#[derive(Default)]
 struct Behind {
+    variants: Vec<Variant>,
+    joins: Option<UnderWay>,
+    remembered: Option<Detail>,
+}
+
+/// A response that lies behind memory.
+struct FoundBehind {
     hit: Hit,
     tier: Detail,
     is_shared: bool,
@@ -360,7 +390,7 @@ struct Behind {
     reuse: Option<Reuse>,
 }
 
-impl Behind {
+impl FoundBehind {
     fn new(hit: Hit, tier: Detail, is_shared: bool, facts: &RequestFacts, now: Time) -> Self {
         let reuse = reuse(&hit.lifetime, facts, now);
         let usable = matches!(reuse, Reuse::Fresh | Reuse::Stale);

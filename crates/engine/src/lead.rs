@@ -281,7 +281,8 @@ impl Engine {
             }
             let named = vary::of_response(response, &route.rules.vary_ignored).names();
             let until = now.plus(self.settings.hit_for_miss);
-            self.cache.mark_uncacheable(leader, named, &view, until);
+            self.cache
+                .mark_uncacheable(leader, (named, why), &view, until);
         }
     }
 }

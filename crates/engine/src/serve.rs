@@ -392,7 +392,7 @@ impl Engine {
             Some(Detail::CollapseOff)
         } else if nothing_fits && self.cache.is_too_large(look.key, selection, now) {
             Some(Detail::TooLarge)
-        } else if known.is_uncacheable(selection, now) {
+        } else if known.uncacheable(selection, now).is_some() {
             Some(Detail::HitForMiss)
         } else {
             None

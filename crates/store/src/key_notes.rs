@@ -2,7 +2,7 @@
 //! whose answers turned out not to be storable.
 
 use microcache_policy::vary::{self, Codings, CodingsSeen, Selection, VaryNames};
-use microcache_policy::{Fields, OriginView, Rules, Time};
+use microcache_policy::{Detail, Fields, OriginView, Rules, Time};
 
 use crate::stored::Stored;
 
@@ -25,6 +25,8 @@ pub(crate) struct KeyNotes {
 struct Mark {
     selection: Box<[u8]>,
     until: Time,
+    /// Why the last one was not.
+    why: Detail,
 }
 
 impl KeyNotes {
@@ -79,7 +81,7 @@ impl KeyNotes {
         }
     }
 
-    pub(crate) fn mark(&mut self, selection: &[u8], until: Time, now: Time) {
+    pub(crate) fn mark(&mut self, selection: &[u8], why: Detail, until: Time, now: Time) {
         let others = self.marks.iter();
         let mut marks: Vec<Mark> = others
             .filter(|mark| now < mark.until && mark.selection[..] != *selection)
@@ -89,7 +91,11 @@ impl KeyNotes {
             marks.remove(0);
         }
         let selection = selection.into();
-        marks.push(Mark { selection, until });
+        marks.push(Mark {
+            selection,
+            until,
+            why,
+        });
         self.marks = marks.into();
     }
 
@@ -105,9 +111,11 @@ impl KeyNotes {
         }
     }
 
-    pub(crate) fn is_marked(&self, selection: &[u8], now: Time) -> bool {
+    /// Why the last answer to such a request was not storable, if that is remembered.
+    pub(crate) fn marked(&self, selection: &[u8], now: Time) -> Option<Detail> {
         let mut marks = self.marks.iter();
-        marks.any(|mark| now < mark.until && mark.selection[..] == *selection)
+        let mark = marks.find(|mark| now < mark.until && mark.selection[..] == *selection);
+        mark.map(|mark| mark.why)
     }
 
     pub(crate) fn heap_size(&self) -> usize {

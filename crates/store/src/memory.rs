@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use foldhash::fast::RandomState;
 use microcache_policy::vary::{self, Selection, VaryNames};
-use microcache_policy::{OriginView, Time};
+use microcache_policy::{Detail, OriginView, Time};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
@@ -81,9 +81,9 @@ impl Object {
         self.notes.vary_of(named, now)
     }
 
-    /// Whether the answer to a request with this [`Object::selection`] is expected not to be storable.
-    pub fn is_uncacheable(&self, selection: &[u8], now: Time) -> bool {
-        self.notes.is_marked(selection, now)
+    /// Why the answer to a request with this [`Object::selection`] is expected not to be storable, if it is.
+    pub fn uncacheable(&self, selection: &[u8], now: Time) -> Option<Detail> {
+        self.notes.marked(selection, now)
     }
 
     /// The response that a request selects, the latest if there are several; the object again if
@@ -361,12 +361,12 @@ impl Memory {
         });
     }
 
-    /// Notes that the answers to such requests are not storable for now. `named` is what the answer
-    /// said that it varies on.
+    /// Notes that the answers to such requests are not storable for now, and why this one was not. `named`
+    /// is what it said that it varies on.
     pub fn mark_uncacheable(
         &self,
         key: &Key,
-        named: VaryNames,
+        (named, why): (VaryNames, Detail),
         request: &OriginView<'_>,
         until: Time,
         now: Time,
@@ -376,7 +376,7 @@ impl Memory {
             if notes.vary != vary {
                 notes.note_vary(vary, until);
             }
-            notes.mark(&notes.selection(request), until, now);
+            notes.mark(&notes.selection(request), why, until, now);
             true
         });
     }

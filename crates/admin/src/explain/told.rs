@@ -1,7 +1,9 @@
 //! The whole of it: a verdict, a sentence, and the steps that lead there.
 
-use microcache_engine::Decision;
-use microcache_policy::{Account, CacheStatus, Detail, Forward, ResponseFacts, Reuse, Storable};
+use microcache_engine::{Decision, Explained};
+use microcache_policy::{
+    Account, CacheStatus, Detail, Forward, Millis, ResponseFacts, Reuse, Storable,
+};
 use microcache_proxy::{Fetched, Outlook};
 use serde_json::{Value, json};
 
@@ -46,6 +48,7 @@ fn verdict(outlook: &Outlook) -> &'static str {
     }
     match outlook.explained.decision {
         Decision::Pass(..) => "pass",
+        Decision::Ask { joins: true, .. } => "collapsed",
         Decision::Stored {
             reuse: Reuse::Stale,
             ..
@@ -124,12 +127,19 @@ fn sentence(outlook: &Outlook, fetched: Option<&Answer<'_>>) -> String {
                 _ => format!("It is a hit ({place}): fresh for another {left_for}."),
             }
         }
+        (None, Decision::Ask { joins: true, .. }) => {
+            let others = others_wait(explained);
+            format!(
+                "It waits for the answer to somebody else's request to the application{others}."
+            )
+        }
         (
             None,
             Decision::Ask {
                 forward,
                 detail,
                 reuse,
+                ..
             },
         ) => {
             let told = match (reuse, detail) {
@@ -137,11 +147,12 @@ fn sentence(outlook: &Outlook, fetched: Option<&Answer<'_>>) -> String {
                 (None, Some(detail)) => detail.explanation(),
                 (None, None) => forward.explanation(),
             };
-            let told = match detail {
-                Some(Detail::Credentials) if reuse.is_none() => {
-                    "nothing is stored that may answer it, and it has credentials"
+            let told = match (detail, explained.remembered) {
+                (Some(Detail::Credentials), _) if reuse.is_none() => {
+                    "nothing is stored that may answer it, and it has credentials".to_owned()
                 }
-                _ => told.because,
+                (_, Some(why)) => format!("{}: {}", told.because, why.explanation().because),
+                _ => told.because.to_owned(),
             };
             format!("The application is asked: {told}.")
         }
@@ -155,6 +166,19 @@ fn sentence(outlook: &Outlook, fetched: Option<&Answer<'_>>) -> String {
     match fetched {
         Some(answer) => format!("{first} {}", answer.sentence()),
         None => first,
+    }
+}
+
+/// Since when the fetch is under way that it waits for, and who else waits.
+pub(super) fn others_wait(explained: &Explained) -> String {
+    let Some(fetch) = &explained.joins else {
+        return String::new();
+    };
+    let age = span(fetch.age.as_millis() as Millis);
+    match fetch.waiting {
+        0 => format!(", which was begun {age} ago"),
+        1 => format!(", which was begun {age} ago, as one other does"),
+        others => format!(", which was begun {age} ago, as {others} others do"),
     }
 }
 

@@ -5,6 +5,7 @@ use microcache_policy::{Detail, Explanation, Fields, Forward, Handling, Reuse, W
 use microcache_proxy::{Outlook, Read};
 use serde_json::{Value, json};
 
+use super::told::others_wait;
 use super::words::{Step, listed, text};
 use crate::entries::location;
 
@@ -33,10 +34,13 @@ pub(super) fn steps(outlook: &Outlook) -> Vec<Step> {
     if let Decision::Ask { detail, .. } = explained.decision
         && let Some(detail) = detail.filter(|detail| *detail != Detail::Credentials)
     {
-        let told = detail.explanation();
-        steps.push(Step::of(
-            "it asks the origin by itself, and waits for nobody",
-            told,
+        steps.push(by_itself(detail, explained.remembered));
+    }
+    if let Decision::Ask { joins: true, .. } = explained.decision {
+        let others = others_wait(explained);
+        steps.push(Step::new(
+            format!("it waits for a request to the origin that is under way{others}"),
+            "one is enough for all who want the same",
         ));
     }
     if matches!(explained.decision, Decision::OnlyIfCached(_)) {
@@ -44,6 +48,22 @@ pub(super) fn steps(outlook: &Outlook) -> Vec<Step> {
         steps.push(Step::of("it is answered 504", told));
     }
     steps
+}
+
+/// Why it waits for nobody else's answer; and why the last one could not be shared, if that is remembered.
+fn by_itself(detail: Detail, remembered: Option<Detail>) -> Step {
+    let told = detail.explanation();
+    let step = Step::of("it asks the origin by itself, and waits for nobody", told);
+    let Some(why) = remembered else {
+        return step;
+    };
+    let last = why.explanation();
+    Step {
+        because: format!("{}: {}", told.because, last.because),
+        rfc: last.rfc,
+        remedy: last.remedy.or(told.remedy).map(str::to_owned),
+        ..step
+    }
 }
 
 /// What the request is to a cache.

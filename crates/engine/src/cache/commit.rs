@@ -1,7 +1,7 @@
 //! Commit: what a leader has brought, into memory and the tiers; and what it tells about its key.
 
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{OriginView, Time};
+use microcache_policy::{Detail, OriginView, Time};
 use microcache_store::{Claimed, Hit, Key, Learnt, Memory, Spooling, Stored};
 
 use super::Cache;
@@ -82,17 +82,17 @@ impl Cache {
     }
 
     /// The answers to such requests are not storable for now: until then nobody waits for somebody
-    /// else's. `named` is what the answer said that it varies on.
+    /// else's. `answer` is what this one said that it varies on, and why it was not.
     pub(crate) fn mark_uncacheable(
         &self,
         leader: &Leader,
-        named: VaryNames,
+        answer: (VaryNames, Detail),
         request: &OriginView<'_>,
         until: Time,
     ) {
         let now = self.clock.now();
         self.memory
-            .mark_uncacheable(leader.key(), named, request, until, now);
+            .mark_uncacheable(leader.key(), answer, request, until, now);
     }
 
     /// Until then it is remembered that what answers such a request is too large to be kept.

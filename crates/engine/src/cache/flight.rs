@@ -318,19 +318,22 @@ impl Flights {
         for shard in &self.shards {
             let shard = shard.lock();
             for (key, flight) in shard.each() {
-                let waiters = flight.state.lock().waiters.taken();
-                waiting += waiters;
-                all.push(UnderWay {
-                    key: Arc::clone(key),
-                    age: now.saturating_duration_since(flight.began),
-                    waiting: waiters,
-                    is_refresh: flight.is_refresh,
-                });
+                let fetch = flight.under_way(key, now);
+                waiting += fetch.waiting;
+                all.push(fetch);
             }
         }
         all.sort_by_key(|fetch| Reverse((fetch.waiting, fetch.age)));
         all.truncate(limit);
         (all, waiting)
+    }
+
+    /// The fetch that who comes now would join, if there is one.
+    pub fn to_join(&self, key: &Key, selection: &[u8]) -> Option<UnderWay> {
+        let shard = self.shard(key);
+        let flight = shard.joinable(key, selection)?;
+        let is_over = flight.is_covered(key, &self.rules);
+        (!is_over).then(|| flight.under_way(key, Instant::now()))
     }
 
     /// The fetch to join. One that began before a purge of what it brings, as far as that is known, is
@@ -420,6 +423,15 @@ impl Flight {
         let answers = state.answers.as_deref();
         let selections = [self.selection.as_deref(), answers];
         self.selection.is_some() && !state.closed && selections.contains(&Some(selection))
+    }
+
+    fn under_way(&self, key: &Key, now: Instant) -> UnderWay {
+        UnderWay {
+            key: Arc::clone(key),
+            age: now.saturating_duration_since(self.began),
+            waiting: self.state.lock().waiters.taken(),
+            is_refresh: self.is_refresh,
+        }
     }
 
     /// Whether a purge by rule that came since it began names what it brings, as far as that is known.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use microcache_policy::vary::{Selection, VaryNames};
-use microcache_policy::{OriginView, Time};
+use microcache_policy::{Detail, OriginView, Time};
 use microcache_store::{Hit, Object, Stored};
 
 use super::Cache;
@@ -24,10 +24,9 @@ impl Known {
             .map_or_else(Selection::new, |object| object.selection(request))
     }
 
-    /// Whether the answer is expected not to be storable.
-    pub(crate) fn is_uncacheable(&self, selection: &[u8], now: Time) -> bool {
-        self.object()
-            .is_some_and(|object| object.is_uncacheable(selection, now))
+    /// Why the answer is expected not to be storable, if it is.
+    pub(crate) fn uncacheable(&self, selection: &[u8], now: Time) -> Option<Detail> {
+        self.object()?.uncacheable(selection, now)
     }
 
     /// The response, if there is one that the request selects.

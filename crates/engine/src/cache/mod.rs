@@ -53,7 +53,7 @@ mod testing;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use microcache_store::{Memory, MemoryLimits, MemoryStats, TierError, TierReport, Tiers};
+use microcache_store::{Key, Memory, MemoryLimits, MemoryStats, TierError, TierReport, Tiers};
 
 use tokio::sync::Notify;
 
@@ -139,6 +139,11 @@ impl Cache {
     /// The fetches that most wait for, and how many wait for any.
     pub fn most_wanted(&self, limit: usize) -> (Vec<UnderWay>, usize) {
         self.flights.most_wanted(limit)
+    }
+
+    /// The fetch that a request would join, if there is one.
+    pub(crate) fn to_join(&self, key: &Key, selection: &[u8]) -> Option<UnderWay> {
+        self.flights.to_join(key, selection)
     }
 
     /// What the tiers have done and say of themselves, the log of purges in one of them included.

@@ -63,7 +63,13 @@ fn the_command_says_it_in_words_or_as_json_and_ends_by_the_verdict() {
         3,
         &["not stored", "RFC 9111 §5.2.2.7", "detail=private"],
     );
-    check("/mine", &[], 3, &["hit-for-miss"]);
+    // It is remembered why, and told without asking again.
+    check(
+        "/mine",
+        &[],
+        3,
+        &["hit-for-miss", "RFC 9111 §5.2.2.7", "waits for nobody"],
+    );
     let (code, out, _) = run("/page", &["--json"]);
     let told: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((code, told["verdict"].as_str()), (Some(0), Some("hit")));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::explain;
 use crate::operators::Operator;
-use crate::support::{Origin, Proxy, Reply, config_file};
+use crate::support::{Client, Gate, Origin, Proxy, Reply, config_file, eventually};
 
 /// The steps of an answer, as text.
 fn steps(told: &Value) -> String {
@@ -335,4 +335,34 @@ fn what_is_no_request_is_refused_and_nothing_is_asked() {
         assert_eq!(operator.ask("GET", target, None).status, 400, "{target}");
     }
     assert!(origin.requests().is_empty());
+}
+
+#[test]
+fn a_request_that_would_wait_for_somebody_elses_is_told_so() {
+    let origin = Origin::start();
+    let gate = Gate::default();
+    let page = Reply::new(200).with("Cache-Control: max-age=600");
+    origin.on("/slow").reply(page.body("page").after(&gate));
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    let told = explain(admin, "/slow", &json!({}));
+    assert_eq!(told["verdict"], "miss");
+    let mut waiting = [proxy.ask("/slow"), proxy.ask("/slow")];
+    origin.wait_for("/slow", 1);
+    let told = eventually("the second one waits", || {
+        let told = explain(admin, "/slow", &json!({}));
+        let sentence = told["sentence"].as_str()?.to_owned();
+        sentence.contains("as one other does").then_some(told)
+    });
+    assert_eq!(told["verdict"], "collapsed");
+    assert_eq!(told["cacheable"], json!(null));
+    let status = told["cache_status"].as_str().expect("a status");
+    assert_eq!(super::parameter(status, "collapsed"), Some("?1"));
+    assert!(steps(&told).contains("one is enough"), "{told:#}");
+    // It said the truth, and changed nothing.
+    gate.open();
+    let answers = waiting.each_mut().map(Client::response);
+    let joined = |answer: &&crate::support::Response| answer.cache().has("collapsed");
+    assert_eq!(answers.iter().filter(joined).count(), 1);
+    assert_eq!(origin.count("/slow"), 1);
+    assert_eq!(explain(admin, "/slow", &json!({}))["verdict"], "hit");
 }
