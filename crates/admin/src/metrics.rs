@@ -49,6 +49,7 @@ fn exposition(interface: &Interface) -> String {
     origins(&mut out, &figures);
     upstreams(&mut out, interface);
     connections(&mut out, interface);
+    traces(&mut out, interface);
     out.into_text()
 }
 
@@ -356,6 +357,25 @@ fn servers(out: &mut Exposition, servers: &[(&str, String, &ServerSnapshot)]) {
             ];
             out.sample(&labels, count);
         }
+    }
+}
+
+/// What became of spans, where requests are traced.
+fn traces(out: &mut Exposition, interface: &Interface) {
+    let Some(traces) = interface.handle.traces() else {
+        return;
+    };
+    let counts = traces.counts();
+    out.counter(
+        "microcache_trace_spans_total",
+        "Spans that a collector has taken, that there was no room for, and that no collector has taken.",
+    );
+    for (result, count) in [
+        ("sent", &counts.sent),
+        ("dropped", &counts.dropped),
+        ("failed", &counts.failed),
+    ] {
+        out.sample(&[("result", result)], count.load(Ordering::Relaxed));
     }
 }
 

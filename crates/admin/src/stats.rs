@@ -11,7 +11,7 @@ use microcache_engine::cache::Cache;
 use microcache_engine::flight::UnderWay;
 use microcache_proxy::upstream::{GroupSnapshot, ServerSnapshot};
 use microcache_proxy::{
-    FiguresSnapshot, Handle, Latencies, OriginSnapshot, RouteSnapshot, TierReport,
+    FiguresSnapshot, Handle, Latencies, OriginSnapshot, RouteSnapshot, TierReport, TraceCounts,
 };
 use serde_json::{Map, Value, json};
 
@@ -52,6 +52,7 @@ pub(crate) fn told(interface: &Interface) -> Value {
         "connections": connections(handle),
         "purges": purges(&engine.cache),
         "admin": { "refused": interface.refused.load(Ordering::Relaxed) },
+        "traces": handle.traces().map(|traces| spans(traces.counts())),
     })
 }
 
@@ -162,6 +163,15 @@ fn purges(cache: &Cache) -> Value {
         purges["trouble"] = json!(fleet.trouble.map(|trouble| trouble.to_string()));
     }
     purges
+}
+
+/// What became of spans.
+fn spans(counts: &TraceCounts) -> Value {
+    json!({
+        "sent": counts.sent.load(Ordering::Relaxed),
+        "dropped": counts.dropped.load(Ordering::Relaxed),
+        "failed": counts.failed.load(Ordering::Relaxed),
+    })
 }
 
 fn tier(report: &TierReport) -> Value {

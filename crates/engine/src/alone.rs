@@ -227,6 +227,7 @@ fn request(incoming: &mut Incoming, fields: FieldsBuf, route: RouteId) -> Origin
         urgency: Urgency::Client,
         client: incoming.client.clone(),
         route,
+        span: incoming.span,
     }
 }
 

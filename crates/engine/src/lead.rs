@@ -192,6 +192,7 @@ impl Engine {
                 urgency: fetch.urgency.clone(),
                 client: None,
                 route: route.id,
+                span: fetch.incoming.span,
             };
             let response = route.origin.fetch(request).await?;
             if response.status != 304 {

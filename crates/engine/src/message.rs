@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use microcache_policy::key::Scheme;
 use microcache_policy::status::CacheStatus;
-use microcache_policy::{FieldBlock, Fields, FieldsBuf, OriginView, Rules};
+use microcache_policy::{FieldBlock, Fields, FieldsBuf, OriginView, Rules, Span};
 
 use crate::body::Body;
 use crate::client::ClientConnection;
@@ -100,6 +100,8 @@ pub struct Incoming {
     pub client: Option<Arc<ClientConnection>>,
     /// Takes 1xx responses on their way to the client.
     pub interim: Option<Interims>,
+    /// The part of a trace that what is asked of the origin is, if that is kept.
+    pub span: Option<Span>,
 }
 
 /// Who brought a response: as much of the request as [`OriginView`] takes.
@@ -153,6 +155,7 @@ impl Incoming {
             vouched: self.vouched,
             client: self.client.clone(),
             interim: None,
+            span: self.span,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use microcache_policy::{FieldsBuf, Scheme};
+use microcache_policy::{FieldsBuf, Scheme, Span};
 pub use microcache_store::tier::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -43,6 +43,8 @@ pub struct OriginRequest {
     pub client: Option<Arc<ClientConnection>>,
     /// Which route it is for.
     pub route: RouteId,
+    /// The part of a trace that it is, if that is kept.
+    pub span: Option<Span>,
 }
 
 /// A route as whoever counts knows it, also when there are others by then. Zero is none.

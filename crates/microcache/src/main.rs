@@ -6,6 +6,7 @@ mod cli;
 mod logs;
 mod operate;
 mod operators;
+mod otlp;
 mod service;
 mod top;
 
@@ -22,6 +23,7 @@ use tikv_jemallocator::Jemalloc;
 use cli::{Job, Message};
 use logs::Logs;
 use operators::Operators;
+use otlp::Exporter;
 
 /// The exit code for what the operator has to put right.
 const BAD_USAGE: u8 = 2;
@@ -105,15 +107,25 @@ fn serve_with(
 ) -> Result<ExitCode, ServerError> {
     let notices = Notices::default();
     logs.listen(&notices);
-    let mut server = Server::bind(config.clone(), notices, inherited)?
+    let mut server = Server::bind(config.clone(), notices.clone(), inherited)?
         .reloads_from(source)
         .on_stage(service::tell);
     if let Some(reopen) = logs.reopening() {
         server = server.on_reopen(reopen);
     }
-    if let Some(access) = logs.access() {
-        server = server.on_finished(access);
+    let exporter = Exporter::start(config, &notices);
+    if let Some(exporter) = &exporter {
+        server = server.traced(exporter.traces());
     }
+    let server = match (logs.access(), exporter.as_ref().map(Exporter::requests)) {
+        (Some(access), Some(traces)) => server.on_finished(move |finished| {
+            access(finished);
+            traces(finished);
+        }),
+        (Some(access), None) => server.on_finished(access),
+        (None, Some(traces)) => server.on_finished(traces),
+        (None, None) => server,
+    };
     let server = server.start()?;
     let started = banner::started(config, server.addresses(), &admin.summary());
     logs.banner("started", &started);
@@ -121,6 +133,9 @@ fn serve_with(
     let Some(summary) = server.run()? else {
         return Ok(INTERRUPTED.into());
     };
+    if let Some(exporter) = &exporter {
+        exporter.finish();
+    }
     logs.banner("stopped", &banner::stopped(&summary));
     Ok(ExitCode::SUCCESS)
 }

@@ -3,8 +3,91 @@
 //! A proxy that takes no part in a trace passes both fields on as they are, so that the application's
 //! spans have the client's as their parent. What is no valid `traceparent` is not passed on, and neither
 //! is the `tracestate` beside it (Trace Context §4.3): the application then begins a trace of its own.
+//! Where this proxy takes part, the application's spans have one of its spans as their parent.
+
+use std::fmt::Write;
 
 use crate::Fields;
+
+/// The trace that a request belongs to already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceParent {
+    /// The trace.
+    pub trace: [u8; 16],
+    /// The span of whoever sent it.
+    pub parent: [u8; 8],
+    /// Whoever sent it keeps this trace.
+    pub is_sampled: bool,
+}
+
+/// A part of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The trace.
+    pub trace: [u8; 16],
+    /// Its own name.
+    pub id: [u8; 8],
+    /// The span that it is a part of.
+    pub parent: Option<[u8; 8]>,
+}
+
+impl Span {
+    /// A part of it.
+    #[must_use]
+    pub const fn child(&self, id: [u8; 8]) -> Self {
+        Self {
+            trace: self.trace,
+            id,
+            parent: Some(self.id),
+        }
+    }
+
+    /// What a request says that is sent for it (Trace Context §3.2): this trace is kept.
+    pub fn traceparent(&self) -> String {
+        format!("00-{}-{}-01", hex(&self.trace), hex(&self.id))
+    }
+}
+
+/// The name of a trace or of a span, as it is written.
+pub fn hex(name: &[u8]) -> String {
+    let mut out = String::with_capacity(2 * name.len());
+    for byte in name {
+        // Writing to a string does not fail.
+        let _ = write!(out, "{byte:02x}");
+    }
+    out
+}
+
+/// The trace that a request belongs to, if it says so as it should.
+pub fn trace_parent(request: Fields<'_>) -> Option<TraceParent> {
+    if !trace_travels(request) {
+        return None;
+    }
+    let line = request.get("traceparent")?.trim_ascii();
+    let mut parts = line.split(|&byte| byte == b'-').skip(1);
+    let (trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?);
+    Some(TraceParent {
+        trace: bytes(trace)?,
+        parent: bytes(parent)?,
+        is_sampled: bytes::<1>(flags)?[0] & 1 == 1,
+    })
+}
+
+/// Reads hexadecimal digits, two for each byte.
+fn bytes<const LENGTH: usize>(digits: &[u8]) -> Option<[u8; LENGTH]> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut bytes = [0; LENGTH];
+    let (pairs, []) = digits.as_chunks::<2>() else {
+        return None;
+    };
+    if pairs.len() != LENGTH {
+        return None;
+    }
+    for (byte, &[high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = (digit(high)? * 16 + digit(low)?) as u8;
+    }
+    Some(bytes)
+}
 
 /// The fields of a trace.
 pub const TRACE_FIELDS: [&str; 2] = ["traceparent", "tracestate"];
@@ -77,6 +160,33 @@ mod tests {
                 "{line:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_sent_on_names_the_part_that_it_is_of() {
+        let block = format!("traceparent: {VALID}\r\n");
+        let parent = trace_parent(Fields::new(block.as_bytes())).expect("it is valid");
+        assert!(parent.is_sampled);
+        assert_eq!(hex(&parent.trace), "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert_eq!(hex(&parent.parent), "00f067aa0ba902b7");
+        let span = Span {
+            trace: parent.trace,
+            id: [1; 8],
+            parent: Some(parent.parent),
+        };
+        let line = span.child([0xab; 8]).traceparent();
+        let expected = "00-4bf92f3577b34da6a3ce929d0e0e4736-abababababababab-01";
+        assert_eq!(line, expected);
+        assert_eq!(span.child([2; 8]).parent, Some([1; 8]));
+        for (flags, is_sampled) in [("00", false), ("02", false), ("03", true)] {
+            let block = format!("traceparent: {}{flags}\r\n", &VALID[..VALID.len() - 2]);
+            let parent = trace_parent(Fields::new(block.as_bytes()));
+            assert_eq!(parent.map(|parent| parent.is_sampled), Some(is_sampled));
+        }
+        assert_eq!(
+            trace_parent(Fields::new(b"traceparent: 00-1-2-01\r\n")),
+            None
+        );
     }
 
     #[test]

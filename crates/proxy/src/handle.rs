@@ -14,6 +14,7 @@ use crate::in_force::{InForce, Life};
 use crate::reload::{Asked, NotReloaded, Reloaded};
 use crate::room::Taken;
 use crate::session::explaining::{self, Imagined, Outlook, Refused};
+use crate::traces::Traces;
 use crate::upgrade::NotUpgraded;
 use crate::upstream::GroupSnapshot;
 
@@ -82,6 +83,11 @@ impl Handle {
     /// What went wrong lately, the latest first.
     pub fn errors(&self, limit: usize) -> Vec<RecentError> {
         self.in_force().shared.figures.errors(limit)
+    }
+
+    /// What became of the spans of requests that are traced, if any are.
+    pub fn traces(&self) -> Option<Arc<Traces>> {
+        self.in_force().shared.figures.traces().map(Arc::clone)
     }
 
     /// What clients have taken of the room there is for them.

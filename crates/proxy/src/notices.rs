@@ -70,6 +70,8 @@ pub enum Kind {
     Busy,
     /// There is no room for another connection or tunnel.
     NoRoom,
+    /// A collector takes no spans.
+    Traces,
 }
 
 impl Kind {
@@ -100,6 +102,7 @@ impl Kind {
             Self::TierUp => "tier-up",
             Self::Busy => "upstream-busy",
             Self::NoRoom => "no-room",
+            Self::Traces => "traces",
         }
     }
 
@@ -123,7 +126,8 @@ impl Kind {
             | Self::Unresolved
             | Self::Failure(_)
             | Self::Busy
-            | Self::NoRoom => tracing::warn!(target: TARGET, kind, about, more, "{line}"),
+            | Self::NoRoom
+            | Self::Traces => tracing::warn!(target: TARGET, kind, about, more, "{line}"),
             Self::Server
             | Self::Reloaded
             | Self::Upgraded

@@ -26,6 +26,7 @@ use crate::session::{Finished, OnFinished};
 use crate::shared::Shared;
 use crate::signals::{OnReopen, Signals};
 use crate::tiers::{self, TierStartError};
+use crate::traces::Traces;
 use crate::watch::watch;
 
 /// Why the server does not run.
@@ -139,6 +140,7 @@ pub struct Server {
     config: Config,
     notices: Notices,
     on_finished: Option<OnFinished>,
+    traces: Option<Traces>,
     on_reopen: Option<OnReopen>,
     source: Source,
     on_stage: Option<OnStage>,
@@ -184,6 +186,7 @@ impl Server {
             config,
             notices,
             on_finished: None,
+            traces: None,
             on_reopen: None,
             source: Source::default(),
             on_stage: None,
@@ -229,6 +232,13 @@ impl Server {
         self
     }
 
+    /// Has requests traced.
+    #[must_use]
+    pub fn traced(mut self, traces: Traces) -> Self {
+        self.traces = Some(traces);
+        self
+    }
+
     /// Has `reopen` called on SIGUSR1: somebody has moved the log files away.
     #[must_use]
     pub fn on_reopen(mut self, reopen: impl Fn() + Send + Sync + 'static) -> Self {
@@ -268,6 +278,9 @@ impl Server {
         let tiers = tiers.inspect_err(|error| self.inherited.failed(&error.to_string()))?;
         let (mut shared, groups) = InForce::start(&self.config, tiers, self.notices);
         shared.on_finished = self.on_finished;
+        if let Some(traces) = self.traces {
+            shared.figures.trace(traces);
+        }
         runtime.block_on(load_rules(&shared));
         let first = InForce {
             shared: Arc::new(shared),

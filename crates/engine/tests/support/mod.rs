@@ -81,5 +81,6 @@ pub(crate) fn incoming(
         vouched: false,
         client: None,
         interim: None,
+        span: None,
     }
 }

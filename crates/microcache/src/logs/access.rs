@@ -1,13 +1,11 @@
 //! The access log: one line for each request, as text or as JSON.
 
-use std::cell::{Cell, RefCell};
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
+use std::cell::RefCell;
 
 use http::Version;
 use microcache_engine::Request;
-use microcache_proxy::Finished;
 use microcache_proxy::config::{Config, LogForm};
+use microcache_proxy::{Finished, by_chance};
 
 use super::form::{escape_text, push_common_date, push_date, push_number, quote_json, quote_text};
 use super::writer::Writer;
@@ -43,7 +41,7 @@ impl AccessLog {
         }
         let share = self.config.logs.access_sample;
         let is_failure = finished.answer.is_some_and(|answer| answer.status >= 500);
-        if share < 1.0 && !is_failure && !is_chosen(share) {
+        if share < 1.0 && !is_failure && !by_chance(share) {
             return;
         }
         let sample = (share < 1.0 && !is_failure).then_some(share);
@@ -218,20 +216,4 @@ fn protocol(version: Version) -> &'static str {
         Version::HTTP_3 => "HTTP/3.0",
         _ => "HTTP/1.1",
     }
-}
-
-/// Whether this request is one of the share that is written down. By chance: whoever takes every
-/// hundredth sees of what repeats every hundred requests all or nothing.
-fn is_chosen(share: f64) -> bool {
-    thread_local! {
-        static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(0) | 1);
-    }
-    // xorshift64* (Marsaglia).
-    let mut state = STATE.get();
-    state ^= state >> 12;
-    state ^= state << 25;
-    state ^= state >> 27;
-    STATE.set(state);
-    let random = state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11;
-    (random as f64) < share * (1_u64 << 53) as f64
 }

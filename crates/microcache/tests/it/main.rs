@@ -31,6 +31,7 @@ mod strict_http;
 mod support;
 mod tiers;
 mod top;
+mod traces;
 mod upgrade;
 mod uploads;
 mod upstream;

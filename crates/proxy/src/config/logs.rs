@@ -22,6 +22,10 @@ pub struct LogConfig {
     pub level: LogLevel,
     /// What may wait to be written to one log, in bytes.
     pub buffer: usize,
+    /// The url that spans are sent to (OTLP over HTTP); `None`: nowhere.
+    pub otlp: Option<String>,
+    /// The share of requests that have one, from 0 to 1.
+    pub otlp_sample: f64,
 }
 
 /// Where a log goes.

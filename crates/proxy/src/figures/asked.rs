@@ -12,6 +12,7 @@ use microcache_policy::Scheme;
 
 use super::threads::Writer;
 use super::{ErrorKind, Figures, Measure, Named, OriginFigures, RecentError, UpstreamId, Url};
+use crate::traces::OpenSpan;
 
 /// The figures that a group of servers adds to.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct AskedOrigin {
     target: Bytes,
     /// When it was sent, once it was.
     sent: Option<Instant>,
+    /// Its span, if it is traced.
+    span: Option<OpenSpan>,
 }
 
 impl GroupFigures {
@@ -49,6 +52,7 @@ impl GroupFigures {
             host: request.authority.clone(),
             target: request.target.clone(),
             sent: None,
+            span: self.span(request),
         };
         let is_refresh = matches!(request.urgency, Urgency::Refresh { .. });
         for figures in asked.figures() {
@@ -58,6 +62,13 @@ impl GroupFigures {
                 .fetch_add(u64::from(is_refresh), Ordering::Relaxed);
         }
         asked
+    }
+
+    fn span(&self, request: &OriginRequest) -> Option<OpenSpan> {
+        let (span, traces) = (request.span?, self.figures.traces()?);
+        let upstream = self.figures.upstream_name(self.upstream);
+        let upstream = upstream.unwrap_or_default();
+        Some(OpenSpan::new(traces, span, request, upstream))
     }
 }
 
@@ -71,6 +82,9 @@ impl AskedOrigin {
     pub(crate) fn answered(&self, status: u16) -> Duration {
         let took = self.took();
         let class = usize::from(status / 100).saturating_sub(1).min(4);
+        if let Some(span) = &self.span {
+            span.answered(status);
+        }
         for figures in self.figures() {
             figures.statuses[class].fetch_add(1, Ordering::Relaxed);
             figures.first_byte.record(took, Writer::Many);
@@ -102,6 +116,9 @@ impl AskedOrigin {
 
     /// It has no answer.
     pub(crate) fn failed(&self, why: &OriginError) {
+        if let Some(span) = &self.span {
+            span.failed(why.to_string());
+        }
         // That the client's content is broken is no fault of the origin's.
         if !matches!(why, OriginError::RequestBody(_)) {
             self.count_failure();
@@ -111,6 +128,9 @@ impl AskedOrigin {
 
     /// Its answer broke off.
     pub(crate) fn broke_off(&self, why: &BodyError) {
+        if let Some(span) = &self.span {
+            span.failed(format!("the answer broke off: {why}"));
+        }
         self.count_failure();
         self.error(None, format!("an answer broke off: {why}"));
     }

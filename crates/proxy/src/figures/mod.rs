@@ -37,6 +37,8 @@ pub use top::{Amount, Measure, TopUrl, TopUrls};
 use top::{Merged, Top};
 pub(crate) use url::Url;
 
+use crate::traces::Traces;
+
 /// Routes, and upstream groups, that have figures of their own, also those that there are no more. What
 /// is beyond goes under one name.
 const MOST_NAMES: usize = 1000;
@@ -54,6 +56,8 @@ pub(crate) struct Figures {
     upstreams: Names,
     errors: Mutex<Errors>,
     clock: Clock,
+    /// Spans, where requests are traced.
+    traces: OnceLock<Arc<Traces>>,
 }
 
 /// Which upstream group.
@@ -118,6 +122,7 @@ impl Default for Figures {
             upstreams: Names::new(),
             errors: Mutex::default(),
             clock: Clock::start(),
+            traces: OnceLock::new(),
         }
     }
 }
@@ -131,6 +136,17 @@ impl Figures {
     /// The same of an upstream group.
     pub(crate) fn upstream(&self, name: &str) -> UpstreamId {
         UpstreamId(self.upstreams.number(name))
+    }
+
+    /// Has requests traced from now on.
+    pub(crate) fn trace(&self, traces: Traces) {
+        // There is one for each server.
+        let _ = self.traces.set(Arc::new(traces));
+    }
+
+    /// The tracing of requests, if there is any.
+    pub(crate) fn traces(&self) -> Option<&Arc<Traces>> {
+        self.traces.get()
     }
 
     /// Counts a request that was answered at once. Says whether it is one of those that are looked at

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use http::{Method, Version};
 use microcache_engine::{Body, Outcome, Request, Response, RouteId};
-use microcache_policy::{CacheStatus, Time};
+use microcache_policy::{CacheStatus, Span, Time};
 
 use super::{OwnedHead, Peer};
 use crate::figures::{Measure, Named};
@@ -31,6 +31,19 @@ pub struct Finished<'a> {
     pub began: Time,
     /// When it was over.
     pub ended: Time,
+    /// Whether it is traced.
+    pub traced: Traced,
+}
+
+/// Whether a request is traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traced {
+    /// It was answered at once, and nobody has asked that yet.
+    Undecided,
+    /// It is not.
+    No,
+    /// It is.
+    Yes(Span),
 }
 
 /// The final response to a request.
@@ -63,6 +76,7 @@ impl<'a> Finished<'a> {
             bytes,
             began: now,
             ended: now,
+            traced: Traced::Undecided,
         }
     }
 
@@ -76,6 +90,7 @@ impl<'a> Finished<'a> {
             bytes: page.length.unwrap_or_default(),
             began: now,
             ended: now,
+            traced: Traced::No,
         }
     }
 }
@@ -115,6 +130,10 @@ struct Open {
     answer: Option<FinalResponse>,
     bytes: u64,
     began: Time,
+    /// The same by another clock, where the client waits for its answer.
+    waits_since: Option<Instant>,
+    /// Its span, if it is traced.
+    span: Option<Span>,
 }
 
 impl Account {
@@ -126,7 +145,10 @@ impl Account {
         version: Version,
         began: Time,
     ) -> Self {
+        let traces = shared.figures.traces();
+        let span = traces.and_then(|traces| traces.begin(head.fields.fields(), peer.trusted));
         Self(Some(Box::new(Open {
+            span,
             shared: Arc::clone(shared),
             route,
             head,
@@ -137,6 +159,18 @@ impl Account {
             began,
             waits_since: None,
         })))
+    }
+
+    /// The span of the request, if it is traced.
+    pub(super) fn span(&self) -> Option<Span> {
+        self.0.as_ref()?.span
+    }
+
+    /// The client waits from now on until the request is answered.
+    pub(super) fn waits(&mut self) {
+        if let Some(open) = &mut self.0 {
+            open.waits_since = Some(Instant::now());
+        }
     }
 
     /// The request has this answer; the last one counts.
@@ -223,6 +257,7 @@ impl Drop for Open {
             bytes: self.bytes,
             began: self.began,
             ended: now,
+            traced: self.span.map_or(Traced::No, Traced::Yes),
         });
     }
 }

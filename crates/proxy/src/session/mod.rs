@@ -27,15 +27,16 @@ use microcache_engine::{
     RouteId, Served,
 };
 use microcache_policy::key::normal_host;
-use microcache_policy::{FieldBlock, Fields, RequestRules, Scheme, Time};
+use microcache_policy::{FieldBlock, Fields, RequestRules, Scheme, Span, Time};
 
 use crate::figures::{AtOnce, Named};
 use crate::notices::Kind;
 use crate::shared::Shared;
+use crate::traces::Traces;
 pub(crate) use answering::{Answered, Answering, Event};
 pub(crate) use content::{Allowance, Announced, Sender as ContentSender};
 pub(crate) use finished::{Account, OnFinished};
-pub use finished::{FinalResponse, Finished};
+pub use finished::{FinalResponse, Finished, Traced};
 use forwarding::outgoing;
 pub(crate) use forwarding::{Peer, Strangers};
 pub(crate) use pseudonym::Pseudonym;
@@ -260,6 +261,8 @@ impl Session {
         };
         let interims = Interims::default();
         let mut incoming = self.incoming(head, rules, body);
+        let span = account.span().map(|span| Traces::part(&span));
+        traced(&mut incoming, span, rules);
         incoming.length = announced.and_then(|announced| announced.length);
         incoming.interim = Some(interims.clone());
         incoming.client = Some(Arc::clone(self.client.get_or_insert_default()));
@@ -358,7 +361,11 @@ impl Session {
 
     fn refresh(&self, refresh: Refresh, request: &Request<'_>) {
         let rules = &self.shared.engine.rules(refresh.route()).request;
-        let incoming = self.incoming(OwnedHead::copied(request), rules, Body::Empty);
+        let mut incoming = self.incoming(OwnedHead::copied(request), rules, Body::Empty);
+        // The client has its answer, and no part of its span is left to be.
+        let traces = self.shared.figures.traces();
+        let span = traces.and_then(|traces| traces.begin(request.fields, request.vouched));
+        traced(&mut incoming, span, rules);
         self.shared.engine.refresh(refresh, incoming);
     }
 
@@ -393,7 +400,19 @@ impl Session {
             vouched: self.peer.trusted,
             client: None,
             interim: None,
+            span: None,
         }
+    }
+}
+
+/// Makes what is asked of the origin a part of a trace, if it is to be: then the application's spans are
+/// parts of this one.
+fn traced(incoming: &mut Incoming, span: Option<Span>, rules: &RequestRules) {
+    incoming.span = span;
+    if let Some(span) = span
+        && !rules.removed_fields.matches(b"traceparent")
+    {
+        incoming.outgoing.set("traceparent", span.traceparent());
     }
 }
 

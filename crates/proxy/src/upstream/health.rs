@@ -56,6 +56,7 @@ async fn ask(server: &Server, check: &HealthCheck) -> Result<u16, OriginError> {
         urgency: Urgency::Client,
         client: None,
         route: RouteId::default(),
+        span: None,
     };
     let mut connection = server.connect(check.timeout).await?;
     let mut upload = Upload::whole(&mut request, None);

@@ -356,6 +356,7 @@ mod tests {
             urgency: Urgency::Client,
             client: None,
             route: RouteId::default(),
+            span: None,
         };
         for (name, value) in fields {
             request.fields.push(name, value);

@@ -107,7 +107,52 @@ pub(in crate::config) const LOGS: &[Opt<LogConfig>] = &[
         },
         set: |l, v, m| m.put(&mut l.buffer, v.size(&BUFFER).map(|bytes| bytes as usize)),
     },
+    Opt {
+        about: About {
+            name: "otlp",
+            form: Form::Text("URL"),
+            unset: Unset::Is(r#""off""#),
+            example: r#""http://127.0.0.1:4318""#,
+            help: "Where traces of requests are sent: off, or a collector that takes OTLP over HTTP",
+            more: "Without a path it is asked for `/v1/traces`. What it is told is in [traces](api.md#traces).",
+        },
+        set: |l, v, m| m.put(&mut l.otlp, v.parse(parse_collector)),
+    },
+    Opt {
+        about: About {
+            name: "otlp_sample",
+            form: Form::Number,
+            unset: Unset::Is("0.01"),
+            example: "0.1",
+            help: "The share of requests that are traced",
+            more: "A request that comes with a `traceparent` is not traced if that says so, and if a trusted proxy says that it is, it is.",
+        },
+        set: |l, v, m| m.put(&mut l.otlp_sample, v.share()),
+    },
 ];
+
+fn parse_collector(text: &str) -> Result<Option<String>, String> {
+    const WHAT: &str = "off, or a url such as http://127.0.0.1:4318";
+    if text == "off" {
+        return Ok(None);
+    }
+    if text.starts_with("https://") {
+        return Err("a collector is spoken to by http: name one on this machine, or one behind something that speaks TLS".to_owned());
+    }
+    let rest = text.strip_prefix("http://").ok_or(WHAT)?;
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let is_plain = |part: &str| {
+        part.bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"?#@\\".contains(&byte))
+    };
+    if authority.is_empty() || !is_plain(authority) || !is_plain(path) {
+        return Err(WHAT.to_owned());
+    }
+    Ok(Some(match path {
+        "" => format!("http://{authority}/v1/traces"),
+        path => format!("http://{authority}/{path}"),
+    }))
+}
 
 fn parse_access(text: &str) -> Result<Option<LogPlace>, String> {
     match text {

@@ -126,6 +126,7 @@ fn request(method: Method, target: &'static str) -> OriginRequest {
         urgency: Urgency::Client,
         client: None,
         route: RouteId::default(),
+        span: None,
     }
 }
 
