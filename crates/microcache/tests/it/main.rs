@@ -27,6 +27,7 @@ mod safe_rules;
 mod semantics;
 mod signed_in;
 mod stale;
+mod storms;
 mod strict_http;
 mod support;
 mod tiers;

@@ -117,8 +117,9 @@ fn a_purge_of_one_variant_holds_on_all_and_leaves_the_others() {
         let url = "http://example.com/many";
         nodes[0].purge(&json!({"url": url, "headers": ["X-Lang: de"]}));
         assert_eq!(body(&nodes[0], "de"), "3", "{kind:?}: at once here");
+        // What was fetched here before the purge came back from the log counts as older there.
         eventually("the purge arrives", || {
-            (body(&nodes[1], "de") == "3").then_some(())
+            ["3", "4"].contains(&&*body(&nodes[1], "de")).then_some(())
         });
         for node in &nodes {
             assert_eq!(body(node, "en"), "2", "{kind:?}: the other stays");
