@@ -277,6 +277,37 @@ fn every_metric_that_is_named_is_one() {
     assert!(seen > 20, "{seen}");
 }
 
+/// The alerts stand in one place, and the guide names each with its severity.
+#[test]
+fn every_alert_is_in_the_operators_guide() {
+    let rules = read("packaging/prometheus/microcache.rules.yml");
+    let alerts: Vec<_> = rules
+        .split("- alert: ")
+        .skip(1)
+        .map(|rule| {
+            let name = rule.split_whitespace().next().expect("a name");
+            let severity = between(rule, "severity: ", "}").next();
+            (name, severity.expect("a severity"))
+        })
+        .collect();
+    assert!(alerts.len() > 5, "{alerts:?}");
+    let guide = read("docs/guides/operator.md");
+    let rows = guide
+        .lines()
+        .filter(|line| line.starts_with("| `Microcache"));
+    let told: Vec<_> = rows
+        .filter_map(|row| {
+            let mut cells = row.split('|').map(str::trim).skip(1);
+            Some((cells.next()?.trim_matches('`'), cells.next()?))
+        })
+        .collect();
+    let sorted = |mut all: Vec<_>| {
+        all.sort_unstable();
+        all
+    };
+    assert_eq!(sorted(told), sorted(alerts));
+}
+
 /// The text of all sources in a folder.
 fn sources(folder: &Path) -> String {
     let entries = fs::read_dir(folder).expect("there is such a folder");
