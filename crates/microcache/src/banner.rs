@@ -5,22 +5,27 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use microcache_bench::origin::{COUNTERS, Totals};
+use microcache_policy::Scheme;
 use microcache_proxy::config::{Config, Route, TierConfig, units};
 use microcache_proxy::upstream::settings::{GroupSettings, ServerSettings};
 use microcache_proxy::{Summary, TierReport};
 
 /// Where it listens, what it fronts, what rule is in force, what `operators` reach, and how to see that it
 /// works.
-pub(crate) fn started(config: &Config, addresses: &[SocketAddr], operators: &str) -> String {
+pub(crate) fn started(
+    config: &Config,
+    addresses: &[(Scheme, SocketAddr)],
+    operators: &str,
+) -> String {
     let mut out = String::new();
     let version = env!("CARGO_PKG_VERSION");
-    for (i, address) in addresses.iter().enumerate() {
+    for (i, (scheme, address)) in addresses.iter().enumerate() {
         let who = if i == 0 {
             format!("microcache {version}")
         } else {
             "and".to_owned()
         };
-        let _ = writeln!(out, "{who} listening on http://{address}");
+        let _ = writeln!(out, "{who} listening on {}://{address}", scheme.as_str());
     }
     for group in &config.upstreams {
         let _ = writeln!(out, "  origin  {}", origin(group));
@@ -46,7 +51,7 @@ pub(crate) fn started(config: &Config, addresses: &[SocketAddr], operators: &str
         let _ = writeln!(out, "  rule    {}", rule(last));
     }
     let _ = writeln!(out, "  admin   {operators}");
-    if let Some(&address) = addresses.first() {
+    if let Some(&(_, address)) = addresses.first() {
         let _ = writeln!(
             out,
             "  try     curl -s -o /dev/null -D - http://{}/\n          (twice: Cache-Status says where each answer came from)",
@@ -110,7 +115,10 @@ pub(crate) fn origin_stopped(totals: Totals) -> String {
 pub(crate) fn contents(config: &Config) -> String {
     format!(
         "{}, {}, {}",
-        count(config.listen.len() as u64, "listener"),
+        count(
+            (config.listen.len() + config.tls.listen.len()) as u64,
+            "listener"
+        ),
         count(config.upstreams.len() as u64, "upstream group"),
         count(config.routes.len() as u64, "route"),
     )

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use microcache_policy::Detail;
 
-const GUIDE: [&str; 20] = [
+const GUIDE: [&str; 21] = [
     "README.md",
     "SECURITY.md",
     "ARCHITECTURE.md",
@@ -24,6 +24,7 @@ const GUIDE: [&str; 20] = [
     "docs/operations.md",
     "docs/logs.md",
     "docs/tiers.md",
+    "docs/tls.md",
     "docs/security.md",
     "docs/real-application.md",
     "docs/bench.md",

@@ -7,6 +7,7 @@
 //! | who | says | with |
 //! |---|---|---|
 //! | old | `socket LABEL` | a listening socket |
+//! | old | `tickets KEYS`: what opens the tickets that it has sealed | |
 //! | old | `all` | |
 //! | new | `disk` | if it wants the directory of the disk, of which there is one |
 //! | old | `go` | when it has let go of it |
@@ -21,17 +22,22 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use microcache_policy::Scheme;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
+use crate::tls::Tickets;
+
 /// Set for a process that is to take another one's place.
 pub(crate) const VARIABLE: &str = "MICROCACHE_TAKES_OVER";
 /// How long either side waits for the other one's next word. The new one reads its configuration and
 /// takes up its disk meanwhile.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+/// Before the keys of tickets.
+pub(crate) const TICKETS: &str = "tickets ";
 /// The longest message.
 const LONGEST: usize = 4096;
 
@@ -106,8 +112,11 @@ pub struct Inherited {
 }
 
 /// What a socket is for: clients who connect to this address of the configuration.
-pub(crate) fn label(wanted: SocketAddr) -> String {
-    wanted.to_string()
+pub(crate) fn label(scheme: Scheme, wanted: SocketAddr) -> String {
+    match scheme {
+        Scheme::Http => wanted.to_string(),
+        Scheme::Https => format!("tls {wanted}"),
+    }
 }
 
 /// The socket of the interface for operators.
@@ -138,6 +147,9 @@ impl Inherited {
         loop {
             match line.hear()? {
                 Some((text, None)) if text == "all" => break,
+                Some((text, None)) if text.starts_with(TICKETS) => {
+                    Tickets::of_this_process().take_up(&text[TICKETS.len()..]);
+                }
                 Some((text, Some(socket))) => {
                     let label = text.strip_prefix("socket ").unwrap_or(&text);
                     sockets.push((label.to_owned(), TcpListener::from(socket)));
@@ -155,8 +167,14 @@ impl Inherited {
     }
 
     /// The sockets for clients who connect to this address of the configuration.
-    pub(crate) fn take(&mut self, wanted: SocketAddr) -> Vec<TcpListener> {
-        self.take_labelled(&label(wanted))
+    pub(crate) fn take(&mut self, scheme: Scheme, wanted: SocketAddr) -> Vec<TcpListener> {
+        // Whoever else hands a socket over knows its address only.
+        let label = if self.takes_over() {
+            label(scheme, wanted)
+        } else {
+            wanted.to_string()
+        };
+        self.take_labelled(&label)
     }
 
     /// The socket of the interface for operators, which connect to this address of the configuration.
@@ -164,7 +182,7 @@ impl Inherited {
         let label = if self.takes_over() {
             admin_label(wanted)
         } else {
-            label(wanted)
+            wanted.to_string()
         };
         self.take_labelled(&label).into_iter().next()
     }

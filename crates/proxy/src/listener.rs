@@ -18,8 +18,12 @@ use crate::connections::Connections;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// How clients reach these listeners.
-pub(crate) const SCHEME: Scheme = Scheme::Http;
+/// A socket that listens, and how clients reach it.
+pub(crate) struct Listening {
+    pub(crate) socket: TcpListener,
+    pub(crate) scheme: Scheme,
+}
+
 /// Connections the kernel holds for us before we take them.
 const BACKLOG: i32 = 4096;
 /// How long to wait when the machine has no file descriptor left for a connection: those that were
@@ -68,6 +72,7 @@ pub(crate) fn is_taken(address: SocketAddr) -> io::Result<bool> {
 /// held back and the next ones wait in the kernel.
 pub(crate) async fn accept(
     listener: tokio::net::TcpListener,
+    scheme: Scheme,
     mut shared: Arc<Shared>,
     connections: Arc<Connections>,
     mut stopped: watch::Receiver<bool>,
@@ -87,16 +92,18 @@ pub(crate) async fn accept(
                     biased;
                     place = shared.room.place(&shared.engine.clock) => place,
                     () = &mut stop => {
-                        serve_late(stream, peer, &shared, &connections);
+                        serve_late(stream, (peer, scheme), &shared, &connections);
                         break;
                     }
                 };
                 let Some(place) = place else { return };
                 let activity = Arc::new(Activity::new(shared.engine.clock.now()));
                 let known = Arc::clone(&activity);
-                let session = Session::new(Arc::clone(&shared), peer, SCHEME);
-                let connection =
-                    Connection::new(Transport::Plain(stream), session, activity, place);
+                let Some(transport) = carried(stream, scheme, &shared) else {
+                    continue;
+                };
+                let session = Session::new(Arc::clone(&shared), peer, scheme);
+                let connection = Connection::new(transport, session, activity, place);
                 connections.spawn(known, peer.ip(), connection.serve());
             }
             Err(error) if is_exhaustion(&error) => {
@@ -125,7 +132,7 @@ pub(crate) async fn accept(
             drop(open);
         }
         for (stream, peer) in queued {
-            serve_late(stream, peer, &shared, &connections);
+            serve_late(stream, (peer, scheme), &shared, &connections);
         }
         if listener.is_some() {
             sleep(NO_DESCRIPTOR_PAUSE).await;
@@ -154,7 +161,7 @@ fn queued(listener: &TcpListener) -> (Vec<(TcpStream, SocketAddr)>, bool) {
 /// For a connection that may have to wait for its place while nothing more is accepted.
 fn serve_late(
     stream: TcpStream,
-    peer: SocketAddr,
+    (peer, scheme): (SocketAddr, Scheme),
     shared: &Arc<Shared>,
     connections: &Arc<Connections>,
 ) {
@@ -164,12 +171,23 @@ fn serve_late(
         let clock = shared.engine.clock;
         if let Some(place) = shared.room.place(&clock).await {
             activity.seated(clock.now());
-            let session = Session::new(shared, peer, SCHEME);
-            Connection::new(Transport::Plain(stream), session, activity, place)
+            let Some(transport) = carried(stream, scheme, &shared) else {
+                return;
+            };
+            let session = Session::new(shared, peer, scheme);
+            Connection::new(transport, session, activity, place)
                 .serve()
                 .await;
         }
     });
+}
+
+/// What carries a connection. Nothing does where TLS is to be spoken and cannot be, which no configuration allows.
+fn carried(stream: TcpStream, scheme: Scheme, shared: &Shared) -> Option<Transport> {
+    match scheme {
+        Scheme::Http => Some(Transport::Plain(stream)),
+        Scheme::Https => Transport::tls(stream, Arc::clone(shared.tls.as_ref()?)).ok(),
+    }
 }
 
 fn is_exhaustion(error: &io::Error) -> bool {

@@ -199,7 +199,8 @@ impl Reloader {
         if handle.is_draining() {
             return Err(NotReloaded::Draining);
         }
-        if self.source.file.is_none() {
+        // Certificates are files as well.
+        if self.source.file.is_none() && !handle.config().tls.is_on() {
             return Err(NotReloaded::NoFile);
         }
         let source = self.source.clone();

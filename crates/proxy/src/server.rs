@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use microcache_engine::Outcome;
+use microcache_policy::Scheme;
 use microcache_store::TierReport;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -19,7 +20,7 @@ use crate::connections::Connections;
 use crate::handle::Handle;
 use crate::handover::{Inherited, label};
 use crate::in_force::{InForce, Life};
-use crate::listener::{accept, bind, is_taken};
+use crate::listener::{Listening, accept, bind, is_taken};
 use crate::notices::{Kind, Notices};
 use crate::reload::{MAX_WAITING, OnStage, Reloader, Stage};
 use crate::session::{Finished, OnFinished};
@@ -79,11 +80,11 @@ fn remedy(address: SocketAddr, error: &io::Error) -> String {
 
 /// The sockets for one address: those that were handed over, or one for each thread.
 fn take(
-    wanted: SocketAddr,
+    (scheme, wanted): (Scheme, SocketAddr),
     threads: usize,
     inherited: &mut Inherited,
 ) -> io::Result<Vec<TcpListener>> {
-    let handed = inherited.take(wanted);
+    let handed = inherited.take(scheme, wanted);
     if !handed.is_empty() {
         for socket in &handed {
             socket.set_nonblocking(true)?;
@@ -134,9 +135,9 @@ pub struct Summary {
 
 /// A server that holds its addresses.
 pub struct Server {
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<(Scheme, SocketAddr)>,
     /// For every thread its listeners.
-    listeners: Vec<Vec<TcpListener>>,
+    listeners: Vec<Vec<Listening>>,
     config: Config,
     notices: Notices,
     on_finished: Option<OnFinished>,
@@ -151,15 +152,15 @@ pub struct Server {
 
 /// Addresses, for every thread its listeners, and copies of these with what each is for.
 type Taken = (
-    Vec<SocketAddr>,
-    Vec<Vec<TcpListener>>,
+    Vec<(Scheme, SocketAddr)>,
+    Vec<Vec<Listening>>,
     Vec<(String, OwnedFd)>,
 );
 
 /// A server with everything that it serves from, which does not serve yet.
 pub struct Started {
-    addresses: Vec<SocketAddr>,
-    listeners: Vec<Vec<TcpListener>>,
+    addresses: Vec<(Scheme, SocketAddr)>,
+    listeners: Vec<Vec<Listening>>,
     handle: Handle,
     /// Waits for signals, and looks after the origins' names and health.
     runtime: Runtime,
@@ -199,23 +200,27 @@ impl Server {
     fn take_addresses(config: &Config, inherited: &mut Inherited) -> Result<Taken, ServerError> {
         let threads = config.threads.max(1);
         let mut addresses = Vec::new();
-        let mut listeners: Vec<Vec<TcpListener>> = Vec::new();
+        let mut listeners: Vec<Vec<Listening>> = Vec::new();
         listeners.resize_with(threads, Vec::new);
         let mut sockets = Vec::new();
-        for &wanted in &config.listen {
+        let plain = config.listen.iter().map(|&address| (Scheme::Http, address));
+        let secure = config.tls.listen.iter();
+        let secure = secure.map(|&address| (Scheme::Https, address));
+        for (scheme, wanted) in plain.chain(secure) {
             let failed = |error| ServerError::Listen {
                 address: wanted,
                 error,
             };
-            let taken = take(wanted, threads, inherited).map_err(failed)?;
+            let taken = take((scheme, wanted), threads, inherited).map_err(failed)?;
             let first = taken.first().map(TcpListener::local_addr);
-            addresses.push(first.transpose().map_err(failed)?.unwrap_or(wanted));
+            let address = first.transpose().map_err(failed)?.unwrap_or(wanted);
+            addresses.push((scheme, address));
             for socket in &taken {
                 let copy = socket.try_clone().map_err(failed)?;
-                sockets.push((label(wanted), copy.into()));
+                sockets.push((label(scheme, wanted), copy.into()));
             }
             for (number, socket) in shared_out(taken, threads).map_err(failed)? {
-                listeners[number].push(socket);
+                listeners[number].push(Listening { socket, scheme });
             }
         }
         if let ([address, ..], false) = (inherited.left().as_slice(), inherited.takes_over()) {
@@ -309,8 +314,8 @@ impl Server {
 }
 
 impl Started {
-    /// Where it listens.
-    pub fn addresses(&self) -> &[SocketAddr] {
+    /// Where it listens, and how it is reached there.
+    pub fn addresses(&self) -> &[(Scheme, SocketAddr)] {
         &self.addresses
     }
 
@@ -451,7 +456,7 @@ async fn wait_for_stop(
 }
 
 fn serve_thread(
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listening>,
     shared: &Arc<Shared>,
     mut stopped: channel::Receiver<bool>,
 ) -> io::Result<()> {
@@ -464,9 +469,15 @@ fn serve_thread(
         shared.room.add(&connections);
         let mut accepting = Vec::new();
         for listener in listeners {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let socket = tokio::net::TcpListener::from_std(listener.socket)?;
             let (shared, connections) = (Arc::clone(shared), Arc::clone(&connections));
-            let accept = accept(listener, shared, connections, stopped.clone());
+            let accept = accept(
+                socket,
+                listener.scheme,
+                shared,
+                connections,
+                stopped.clone(),
+            );
             accepting.push(tokio::spawn(accept));
         }
         let _ = stopped.wait_for(|&stopped| stopped).await;

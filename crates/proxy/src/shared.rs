@@ -10,6 +10,7 @@ use microcache_engine::flight::FlightLimits;
 use microcache_engine::serve::FindRoute;
 use microcache_engine::{Engine, Origin, Request, Route, RouteFound, Settings};
 use microcache_store::{MemoryLimits, Tiers};
+use rustls::ServerConfig;
 
 use crate::config::{Cidr, ClientTimeouts, Config};
 use crate::descriptors;
@@ -42,6 +43,12 @@ pub(crate) struct Shared {
     pub(crate) purge_from: Vec<Cidr>,
     /// Stands in where an HTTP/1.0 client names no host.
     pub(crate) default_host: String,
+    /// What TLS sessions with clients begin with, where it is spoken.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// What clients are told who came by TLS.
+    pub(crate) strict: Option<String>,
+    /// The port that requests are sent to that did not come by TLS.
+    pub(crate) secure_port: Option<u16>,
     pub(crate) pseudonym: Arc<Pseudonym>,
     pub(crate) room: Arc<Room>,
     pub(crate) lent: Lent,
@@ -75,6 +82,9 @@ impl Shared {
             trusted_proxies: config.trusted_proxies.clone(),
             purge_from: config.purge_from.clone(),
             default_host: default_host(config),
+            tls: config.tls.ready.clone(),
+            strict: config.tls.strict.clone(),
+            secure_port: config.tls.secure_port(),
             pseudonym: Arc::new(Pseudonym::new()),
             room: Arc::new(Room::new(
                 descriptors::for_clients(config),
@@ -109,6 +119,9 @@ impl Shared {
             trusted_proxies: config.trusted_proxies.clone(),
             purge_from: config.purge_from.clone(),
             default_host: default_host(config),
+            tls: config.tls.ready.clone(),
+            strict: config.tls.strict.clone(),
+            secure_port: config.tls.secure_port(),
             pseudonym: Arc::clone(&self.pseudonym),
             room: Arc::clone(&self.room),
             lent: self

@@ -18,7 +18,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::handle::Handle;
-use crate::handover::{Line, VARIABLE};
+use crate::handover::{Line, TICKETS, VARIABLE};
+use crate::tls::Tickets;
 
 /// How long writing to the tiers may take before the disk is handed over: what is not written then is
 /// lost to the new process, and nothing else.
@@ -90,7 +91,10 @@ pub(crate) async fn upgrade(program: &Program, handle: &Handle) -> Result<u32, N
         return Err(NotUpgraded::First);
     }
     let (program, sockets) = (program.clone(), life.sockets()?);
-    let started = blocking(move || Successor::start(&program, sockets)).await;
+    let tickets = handle.config().tls.is_on();
+    let tickets = tickets.then(|| Tickets::of_this_process().handover());
+    let tickets = tickets.flatten();
+    let started = blocking(move || Successor::start(&program, sockets, tickets)).await;
     let (mut successor, mut word) = started?;
     if word == Word::WantsDisk {
         // A purge that came now would be known to neither.
@@ -144,6 +148,7 @@ impl Successor {
     fn start(
         program: &Program,
         sockets: Vec<(String, OwnedFd)>,
+        tickets: Option<String>,
     ) -> Result<(Self, Word), NotUpgraded> {
         let (line, theirs) = Line::pair()?;
         let process = Command::new(&program.path)
@@ -163,8 +168,11 @@ impl Successor {
             }
         }
         drop(sockets);
-        if let Err(error) = successor.line.say("all", None) {
-            return Err(successor.ended(&error.to_string()));
+        let tickets = tickets.map(|keys| format!("{TICKETS}{keys}"));
+        for word in tickets.iter().map(String::as_str).chain(["all"]) {
+            if let Err(error) = successor.line.say(word, None) {
+                return Err(successor.ended(&error.to_string()));
+            }
         }
         successor.hear()
     }

@@ -31,6 +31,7 @@ mod storms;
 mod strict_http;
 mod support;
 mod tiers;
+mod tls;
 mod top;
 mod traces;
 mod upgrade;

@@ -6,10 +6,12 @@ use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use rustls::HandshakeKind;
 use serde_json::Value;
 
 use crate::support::{
-    Client, Gate, Origin, PATIENCE, Proxy, Reply, Response, config_file, eventually, request,
+    CertificateFile, Client, Gate, Origin, PATIENCE, Proxy, Reply, Response, config_file,
+    eventually, request, trusting,
 };
 
 const FRESH: &str = "Cache-Control: max-age=1000";
@@ -357,4 +359,24 @@ fn the_service_manager_is_told_what_goes_on() {
     assert_eq!(told(), "STOPPING=1");
     eventually("its end", || has_ended(process).then_some(()));
     fs::remove_file(&path).expect("removed");
+}
+
+#[test]
+fn sessions_of_tls_are_taken_up_by_the_next_process() {
+    let origin = Origin::start();
+    page(&origin, "/");
+    let certificate = CertificateFile::new(&["example.com"]);
+    let flags = ["--tls", certificate.name(), "--tls-listen", "127.0.0.1:0"];
+    let mut line = Line::start(&origin, &flags);
+    let (address, config) = (line.proxy.tls_address(), trusting(&[&certificate]));
+    let kind = || {
+        let client = Client::connect_by_tls(address, &config, "example.com");
+        let mut client = client.expect("a session");
+        client.get("/");
+        client.session().conn.handshake_kind()
+    };
+    assert_eq!(kind(), Some(HandshakeKind::Full));
+    line.upgrade();
+    line.wait_for_others();
+    assert_eq!(kind(), Some(HandshakeKind::Resumed));
 }

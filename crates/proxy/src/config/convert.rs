@@ -7,12 +7,12 @@ use microcache_policy::Rules;
 use super::itself::note_itself;
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::options::{
-    ADMIN, GROUP, LOGS, ORIGIN, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, abouts,
+    ADMIN, GROUP, LOGS, ORIGIN, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts,
     set_defaults,
 };
 use super::raw::{self, Table, Value};
 use super::settings::{Settings, Written};
-use super::{Admin, ClientTimeouts, Config, Limits, LogConfig, TierConfig};
+use super::{Admin, ClientTimeouts, Config, Limits, LogConfig, TierConfig, TlsConfig};
 use crate::upstream::settings::GroupSettings;
 
 /// What a configuration is made from.
@@ -43,8 +43,8 @@ impl Config {
         }
         // The last one who names the origin is obeyed.
         if let Some(origin) = tables.iter().rev().find_map(|table| table.get("origin")) {
-            let listen = &draft.config.listen;
-            note_itself(listen, &draft.origin.servers, &origin.place, &mut mistakes);
+            let listen = draft.everywhere();
+            note_itself(&listen, &draft.origin.servers, &origin.place, &mut mistakes);
         }
         let written = Written {
             name: input.file.map(|(name, _)| name),
@@ -52,6 +52,10 @@ impl Config {
             file: &file,
             command_line: &command_line,
         };
+        for table in &tables {
+            let Config { listen, tls, .. } = &mut draft.config;
+            tls.settle(listen, table, &mut mistakes);
+        }
         for table in tables {
             draft.check_sizes(&table, &mut mistakes);
             draft.check_tiers(&table, &mut mistakes);
@@ -93,6 +97,7 @@ impl<'a> Draft<'a> {
         let mut draft = Self {
             config: Config {
                 listen: Vec::new(),
+                tls: TlsConfig::default(),
                 admin: Admin {
                     address: Some(ADMIN_ADDRESS),
                     ..Admin::default()
@@ -123,6 +128,7 @@ impl<'a> Draft<'a> {
             names_an_origin: false,
         };
         set_defaults(SERVER, &mut draft.config);
+        set_defaults(TLS, &mut draft.config.tls);
         set_defaults(LOGS, &mut draft.config.logs);
         set_defaults(TIERS, &mut draft.config);
         set_defaults(RULES, &mut draft.route);
@@ -133,6 +139,7 @@ impl<'a> Draft<'a> {
     /// Reads the top of one source.
     fn read(&mut self, table: &Table<'a>, mistakes: &mut Mistakes) {
         table.apply(SERVER, &mut self.config, mistakes);
+        table.apply(TLS, &mut self.config.tls, mistakes);
         table.apply(LOGS, &mut self.config.logs, mistakes);
         table.apply(ADMIN, &mut self.config.admin, mistakes);
         table.apply(TIERS, &mut self.config, mistakes);
@@ -142,6 +149,11 @@ impl<'a> Draft<'a> {
         self.names_an_origin |= table.get("origin").is_some();
         self.upstreams = table.get("upstreams").or(self.upstreams);
         self.routes = table.get("routes").or(self.routes);
+    }
+
+    /// Everywhere clients connect.
+    fn everywhere(&self) -> Vec<SocketAddr> {
+        [&self.config.listen[..], &self.config.tls.listen].concat()
     }
 
     fn check_sizes(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
@@ -175,7 +187,7 @@ impl<'a> Draft<'a> {
         let Some((value, address)) = table.get("admin").zip(self.config.admin.address) else {
             return;
         };
-        if address.port() != 0 && self.config.listen.contains(&address) {
+        if address.port() != 0 && self.everywhere().contains(&address) {
             let what = format!("{address} is where clients connect");
             mistakes.note(Mistake::new(&value.place, what).remedy("choose another port"));
         }
@@ -236,8 +248,8 @@ impl<'a> Draft<'a> {
                 table.apply(SERVERS, &mut group, mistakes);
                 table.apply(GROUP, &mut group, mistakes);
                 if let Some(servers) = table.get("servers") {
-                    let listen = &self.config.listen;
-                    note_itself(listen, &group.servers, &servers.place, mistakes);
+                    let listen = self.everywhere();
+                    note_itself(&listen, &group.servers, &servers.place, mistakes);
                 } else {
                     let what = format!("the group `{}` has no `servers`", key.name);
                     mistakes.note(

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::option::{About, Form};
 use super::options::{
-    ADMIN, GROUP, HEALTH_CHECK, KEY, LOGS, MATCH, ORIGIN, QUERY, ROUTE, RULES, SERVER,
-    SERVER_ENTRY, SERVERS, TIERS, abouts,
+    ADMIN, CERTIFICATE, GROUP, HEALTH_CHECK, KEY, LOGS, MATCH, ORIGIN, QUERY, ROUTE, RULES, SERVER,
+    SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
 };
 
 const WIDTH: usize = 96;
@@ -27,6 +27,12 @@ pub fn sample() -> String {
     }
     section(&mut out, "The server", "");
     settings(&mut out, &abouts(SERVER));
+    section(
+        &mut out,
+        "TLS",
+        "Certificates, and where clients connect by TLS.",
+    );
+    settings(&mut out, &abouts(TLS));
     section(
         &mut out,
         "Operators",
@@ -78,45 +84,68 @@ pub fn sample() -> String {
 
 /// The reference, in Markdown.
 pub fn reference() -> String {
-    let mut out = String::new();
-    out.push_str(HEAD);
+    let mut out = String::from(HEAD);
+    of_the_server(&mut out);
+    of_responses(&mut out);
+    of_upstreams_and_routes(&mut out);
+    out
+}
+
+fn of_the_server(out: &mut String) {
     chapter(
-        &mut out,
+        out,
         "The origin",
         "At the top of the file.",
         &abouts(ORIGIN),
         "",
     );
     chapter(
-        &mut out,
+        out,
         "The server",
         "At the top of the file, and flags.",
         &abouts(SERVER),
         "",
     );
     chapter(
-        &mut out,
+        out,
+        "TLS",
+        "At the top of the file, and flags. Certificates, and where clients connect by TLS, see [tls](tls.md).",
+        &abouts(TLS),
+        "",
+    );
+    chapter(
+        out,
+        "One of `tls`",
+        "A certificate is `\"CERTIFICATE,KEY\"`, or a table.",
+        &abouts(CERTIFICATE),
+        "tls.",
+    );
+    chapter(
+        out,
         "Operators",
         "At the top of the file, and flags. Purges, statistics and metrics, see [api](api.md).",
         &abouts(ADMIN),
         "",
     );
     chapter(
-        &mut out,
+        out,
         "Logs",
         "At the top of the file, and flags. What is written down, see [logs](logs.md).",
         &abouts(LOGS),
         "",
     );
     chapter(
-        &mut out,
+        out,
         "Tiers behind memory",
         "At the top of the file, and flags. Where responses are kept beside memory.",
         &abouts(TIERS),
         "",
     );
+}
+
+fn of_responses(out: &mut String) {
     chapter(
-        &mut out,
+        out,
         "How responses are kept",
         "At the top of the file and flags, for all routes; in `[[routes]]`, for one. What a route says replaces \
          what the top says.",
@@ -124,56 +153,58 @@ pub fn reference() -> String {
         "",
     );
     chapter(
-        &mut out,
+        out,
         "`key`",
         "What tells responses apart.",
         &abouts(KEY),
         "key.",
     );
     chapter(
-        &mut out,
+        out,
         "`key.query`",
         "Which query parameters count.",
         &abouts(QUERY),
         "key.query.",
     );
+}
+
+fn of_upstreams_and_routes(out: &mut String) {
     chapter(
-        &mut out,
+        out,
         "Upstream groups",
         "At the top of the file and flags, for all groups; in `[upstreams.NAME]`, for one.",
         &abouts(GROUP),
         "",
     );
     chapter(
-        &mut out,
+        out,
         "`health_check`",
         "How servers are asked whether they are well.",
         &abouts(HEALTH_CHECK),
         "health_check.",
     );
     chapter(
-        &mut out,
+        out,
         "`[upstreams.NAME]`",
         "A named group takes its servers and any of the upstream options.",
         &abouts(SERVERS),
         "upstreams.NAME.",
     );
     chapter(
-        &mut out,
+        out,
         "One of `servers`",
         "A server is a url, or a table.",
         &abouts(SERVER_ENTRY),
         "servers.",
     );
-    chapter(&mut out, "`[[routes]]`", ROUTES, &abouts(ROUTE), "routes.");
+    chapter(out, "`[[routes]]`", ROUTES, &abouts(ROUTE), "routes.");
     chapter(
-        &mut out,
+        out,
         "`match`",
         "Which requests a route takes.",
         &abouts(MATCH),
         "match.",
     );
-    out
 }
 
 const HEAD: &str = "\

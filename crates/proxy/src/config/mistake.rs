@@ -146,6 +146,16 @@ impl Report {
         self.mistakes.len()
     }
 
+    /// Both, of one configuration.
+    #[must_use]
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.mistakes.extend(other.mistakes);
+        Self {
+            mistakes: self.mistakes,
+            ..other
+        }
+    }
+
     /// Each for itself.
     pub fn told(&self) -> impl Iterator<Item = Told> {
         self.mistakes.iter().map(|mistake| {

@@ -23,6 +23,7 @@ mod source;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod tls;
 pub mod units;
 
 use std::net::SocketAddr;
@@ -46,12 +47,15 @@ pub use route::{Condition, Matcher, Route};
 pub use settings::{Said, Setting, Settings};
 pub use source::{Source, SourceError};
 pub use suggest::nearest;
+pub use tls::TlsConfig;
 
 /// A configuration without mistakes.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where clients connect; never empty.
+    /// Where clients connect without TLS; never empty.
     pub listen: Vec<SocketAddr>,
+    /// TLS with clients.
+    pub tls: TlsConfig,
     /// Where operators connect.
     pub admin: Admin,
     /// How many threads serve, each with a runtime of its own.

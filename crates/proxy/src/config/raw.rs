@@ -207,9 +207,11 @@ pub(super) fn command_line(urls: &[String], flags: &[(&'static str, Vec<String>)
 }
 
 /// The items of a list that was typed with commas. Addresses with passwords and conditions with values
-/// may have commas of their own: there, one ends an item only where the next begins.
+/// may have commas of their own: there, one ends an item only where the next begins. Certificates and keys come in pairs.
 fn split_list(typed: &str, form: &str) -> Vec<String> {
-    let begins = |piece: &str| match form {
+    let begins = |last: &str, piece: &str| match form {
+        // Pairs.
+        "CERTIFICATE,KEY" => last.contains(','),
         "URL" => piece.contains("://"),
         "CONDITION" => ["cookie:", "header:", "query:"]
             .iter()
@@ -219,7 +221,7 @@ fn split_list(typed: &str, form: &str) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     for piece in typed.split(',') {
         match items.last_mut() {
-            Some(last) if !begins(piece) => {
+            Some(last) if !begins(last, piece) => {
                 last.push(',');
                 last.push_str(piece);
             }

@@ -188,8 +188,9 @@ impl Config {
     /// something, nothing of it may.
     pub fn needs_restart_for(&self, new: &Self) -> Option<Report> {
         let mut mistakes = Mistakes::default();
-        let fixed: [(bool, Vec<&str>); 6] = [
+        let fixed: [(bool, Vec<&str>); 7] = [
             (self.listen != new.listen, vec!["listen"]),
+            (self.tls.listen != new.tls.listen, vec!["tls", "tls_listen"]),
             (self.threads != new.threads, vec!["threads"]),
             (self.memory != new.memory, vec!["memory"]),
             (self.admin != new.admin, names(&abouts(ADMIN))),

@@ -51,6 +51,7 @@ impl Source {
             urls: &self.urls,
             flags: &self.flags,
         };
-        Config::read(input).map_err(SourceError::Mistakes)
+        let config = Config::read(input).and_then(Config::with_files);
+        config.map_err(SourceError::Mistakes)
     }
 }

@@ -744,9 +744,14 @@ fn every_example_and_default_is_read_by_its_option() {
         if let option::Unset::Is(default) = about.unset {
             values.push(default);
         }
+        // These mean nothing without a certificate.
+        let is_about_tls = options::abouts(options::TLS)[1..]
+            .iter()
+            .any(|tls| tls.name == about.name);
+        let certificate = if is_about_tls { "tls = \"a.pem\"" } else { "" };
         for value in values {
             read(&format!(
-                "origin = \"http://a\"\n{} = {value}\n",
+                "origin = \"http://a\"\n{certificate}\n{} = {value}\n",
                 about.name
             ));
         }

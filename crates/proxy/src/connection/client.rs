@@ -12,7 +12,9 @@ use tokio::time::timeout;
 
 use super::COPY;
 use super::file;
-use super::head::{Asked, Ending, ending, is_bodiless, whole, write_head, write_interim};
+use super::head::{
+    Asked, Ending, be_strict, ending, is_bodiless, whole, write_head, write_interim,
+};
 use super::send::Output;
 use super::transport::WriteHalf;
 use super::watch::Watch;
@@ -45,6 +47,8 @@ pub(super) struct Client<'a> {
     pub(super) asked: Asked,
     stall: Duration,
     watch: &'a Watch,
+    /// What clients are told who came by TLS.
+    strict: Option<&'a str>,
 }
 
 impl<'a> Client<'a> {
@@ -53,12 +57,18 @@ impl<'a> Client<'a> {
         asked: Asked,
         stall: Duration,
         watch: &'a Watch,
+        strict: Option<&'a str>,
     ) -> Self {
+        let strict = match writer {
+            WriteHalf::Plain(_) => None,
+            WriteHalf::Tls(_) => strict,
+        };
         Self {
             writer,
             asked,
             stall,
             watch,
+            strict,
         }
     }
 
@@ -112,6 +122,7 @@ impl<'a> Client<'a> {
         let room = response.fields().as_block().len() + HEAD_ROOM + small.len();
         let mut head = Vec::with_capacity(room);
         write_head(&mut head, &response, self.asked, ending);
+        be_strict(&mut head, &response, self.strict);
         head.extend_from_slice(&small);
         account.sent(small.len() as u64);
         ended |= !small.is_empty();

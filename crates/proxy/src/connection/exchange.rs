@@ -36,7 +36,13 @@ impl Connection {
         let mut account;
         let (tunnel, _held) = {
             let (reader, writer) = self.stream.split();
-            let mut client = Client::new(writer, pending.asked, timeouts.write, &watch);
+            let mut client = Client::new(
+                writer,
+                pending.asked,
+                timeouts.write,
+                &watch,
+                shared.strict.as_deref(),
+            );
             if client.send(pending.unsent).await.is_err() {
                 return false;
             }

@@ -35,7 +35,13 @@ impl Connection {
         let (reader, writer) = self.stream.split();
         let timeouts = shared.timeouts;
         let watch = Watch::default();
-        let mut client = Client::new(writer, asked, timeouts.write, &watch);
+        let mut client = Client::new(
+            writer,
+            asked,
+            timeouts.write,
+            &watch,
+            shared.strict.as_deref(),
+        );
         let reading = ReadSide {
             reader,
             watch: &watch,

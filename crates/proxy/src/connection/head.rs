@@ -86,6 +86,21 @@ pub(crate) fn write_head(out: &mut Vec<u8>, response: &Response, asked: Asked, e
     out.extend_from_slice(b"\r\n");
 }
 
+/// Has the client come by TLS only from now on, in a head that was written last (RFC 6797 §7.1). What the application says of it
+/// counts.
+pub(crate) fn be_strict(out: &mut Vec<u8>, response: &Response, policy: Option<&str>) {
+    const NAME: &str = "Strict-Transport-Security";
+    if let Some(policy) = policy
+        && response.fields().get(NAME).is_none()
+    {
+        // Before the empty line.
+        out.truncate(out.len() - 2);
+        for piece in [NAME, ": ", policy, "\r\n\r\n"] {
+            out.extend_from_slice(piece.as_bytes());
+        }
+    }
+}
+
 /// Writes a 1xx response.
 pub(crate) fn write_interim(out: &mut Vec<u8>, interim: &Interim) {
     write_status_line(out, interim.status);

@@ -9,10 +9,10 @@ use http::Method;
 use microcache_engine::{Body, Response, RouteId};
 use microcache_policy::{Time, upgrade};
 
-use super::head::{Asked, Ending, ending, write_head};
+use super::head::{Asked, Ending, be_strict, ending, write_head};
 use super::pending::Pending;
 use super::send::{self, Output};
-use super::{AfterSend, COPY, Connection, FileAnswer, Next};
+use super::{AfterSend, COPY, Connection, FileAnswer, Next, Transport};
 use crate::figures;
 use crate::h1::{BadRequest, Framing, RequestHead, Target, parse_request, split_target};
 use crate::h2;
@@ -183,6 +183,9 @@ impl Connection {
         let ending = ending(response, asked);
         debug_assert_eq!(ending, Ending::Counted, "a stored body has a length");
         write_head(out, response, asked, ending);
+        if let Transport::Tls(_) = self.stream {
+            be_strict(out, response, self.session.shared.strict.as_deref());
+        }
         let after = if asked.keep_alive {
             AfterSend::Continue
         } else {

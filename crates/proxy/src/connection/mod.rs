@@ -17,6 +17,7 @@ mod send;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod transport;
 mod tunnel;
 mod watch;
@@ -44,6 +45,7 @@ use hits::is_head;
 use patience::Patience;
 use pending::Pending;
 use send::Output;
+use tls::NoSession;
 pub(crate) use transport::Transport;
 
 /// Read at a time; one read takes a burst of pipelined requests.
@@ -128,13 +130,21 @@ impl Connection {
 
     /// Serves requests until the connection ends.
     pub(crate) async fn serve(mut self) {
+        // Boxed, as everything that an idle connection has no use for.
+        if matches!(self.stream, Transport::Tls(_)) && !Box::pin(self.shake_hands()).await {
+            return self.linger().await;
+        }
         loop {
             let next = poll_fn(|cx| self.poll_hits(cx)).await;
             if !self.activity.begin() {
                 return;
             }
+            self.stream.in_answer(true);
             let go_on = match next {
-                Next::Close => return,
+                Next::Close => {
+                    self.stream.in_answer(false);
+                    return;
+                }
                 Next::Send(output, after) => {
                     let loan = self.session.shared.lent.lend(output.holds());
                     let (stall, in_all) = loan.patience(self.session.shared.timeouts.write);
@@ -159,8 +169,35 @@ impl Connection {
             if !go_on || self.session.shared.is_draining() {
                 return self.linger().await;
             }
+            self.stream.in_answer(false);
             self.activity.end(self.session.shared.engine.clock.now());
             self.expect_more();
+        }
+    }
+
+    /// Agrees with the client on a TLS session. Says whether there is one.
+    async fn shake_hands(&mut self) -> bool {
+        let Transport::Tls(tls) = &self.stream else {
+            return true;
+        };
+        let timeouts = self.session.shared.timeouts;
+        match timeout(timeouts.head, tls.handshake()).await {
+            Ok(Ok(())) => {
+                self.expect_more();
+                true
+            }
+            Ok(Err(NoSession::PlainHttp)) => {
+                tls.answer_bare(&self.refuse(BadRequest::NOT_TLS, false));
+                let _ = Output::default()
+                    .send(&mut self.stream, timeouts.write)
+                    .await;
+                false
+            }
+            Ok(Err(NoSession::Failed(error))) => {
+                self.session.tell_no_session(&error);
+                false
+            }
+            Err(_) => false,
         }
     }
 
@@ -242,6 +279,7 @@ impl Connection {
 
     /// The client speaks HTTP/2: from here on that is another face's.
     async fn http2(mut self) {
+        self.stream.in_answer(false);
         self.activity.seated(self.session.shared.engine.clock.now());
         let input = std::mem::take(&mut self.input);
         let (stream, session) = (&mut self.stream, &mut self.session);

@@ -5,30 +5,42 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, tcp};
 
 use super::socket;
+use super::tls::Tls;
 
 /// What carries a connection's bytes.
 pub(crate) enum Transport {
     /// A socket, and nothing between.
     Plain(TcpStream),
+    /// A socket with TLS on it.
+    Tls(Box<Tls>),
 }
 
 /// The half that is read from.
 pub(crate) enum ReadHalf<'a> {
     Plain(tcp::ReadHalf<'a>),
+    Tls(&'a Tls),
 }
 
 /// The half that is written to.
 pub(crate) enum WriteHalf<'a> {
     Plain(tcp::WriteHalf<'a>),
+    Tls(&'a Tls),
 }
 
 impl Transport {
+    /// A socket that TLS is to be spoken on, beginning with these settings.
+    pub(crate) fn tls(socket: TcpStream, settings: Arc<ServerConfig>) -> io::Result<Self> {
+        Ok(Self::Tls(Box::new(Tls::new(socket, settings)?)))
+    }
+
     /// Reads what is there; nothing at the end.
     pub(crate) fn poll_recv(
         &self,
@@ -37,6 +49,13 @@ impl Transport {
     ) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(socket) => socket::poll_recv(socket, cx, buffer),
+            Self::Tls(tls) => {
+                let (room, mut filled) = (buffer.len(), 0);
+                tls.poll_receive(cx, room, |plain| {
+                    buffer[filled..filled + plain.len()].copy_from_slice(plain);
+                    filled += plain.len();
+                })
+            }
         }
     }
 
@@ -49,13 +68,15 @@ impl Transport {
     ) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(socket) => socket::poll_send(socket, cx, pieces),
+            Self::Tls(tls) => tls.poll_send(cx, pieces),
         }
     }
 
     /// Whether bytes that were taken wait for the socket to take them. A flush waits until none do.
-    pub(crate) const fn holds_back(&self) -> bool {
+    pub(crate) fn holds_back(&self) -> bool {
         match self {
             Self::Plain(_) => false,
+            Self::Tls(tls) => tls.holds_back(),
         }
     }
 
@@ -63,6 +84,15 @@ impl Transport {
     pub(crate) const fn socket(&mut self) -> &mut TcpStream {
         match self {
             Self::Plain(socket) => socket,
+            Self::Tls(tls) => tls.socket(),
+        }
+    }
+
+    /// Whether an answer is under way from now on: what ends in the middle of one must not look complete.
+    pub(crate) fn in_answer(&mut self, is_under_way: bool) {
+        match self {
+            Self::Plain(_) => {}
+            Self::Tls(tls) => tls.in_answer(is_under_way),
         }
     }
 
@@ -73,6 +103,7 @@ impl Transport {
                 let (reader, writer) = socket.split();
                 (ReadHalf::Plain(reader), WriteHalf::Plain(writer))
             }
+            Self::Tls(tls) => (ReadHalf::Tls(tls), WriteHalf::Tls(tls)),
         }
     }
 }
@@ -80,20 +111,20 @@ impl Transport {
 impl ReadHalf<'_> {
     /// Resolves when the socket has an error, as after a reset.
     pub(crate) async fn failed(&self) {
-        let socket = match self {
-            Self::Plain(reader) => reader,
-        };
         // An error of the question is one of the socket.
-        let _ = socket.ready(Interest::ERROR).await;
+        let _ = match self {
+            Self::Plain(reader) => reader.ready(Interest::ERROR).await,
+            Self::Tls(tls) => tls.socket_ref().ready(Interest::ERROR).await,
+        };
     }
 }
 
 impl WriteHalf<'_> {
     /// The socket, if what is written to it needs no more than to be copied there.
-    #[expect(clippy::unnecessary_wraps, reason = "only a plain socket is one")]
     pub(crate) fn as_socket(&self) -> Option<&TcpStream> {
         match self {
             Self::Plain(writer) => Some(writer.as_ref()),
+            Self::Tls(_) => None,
         }
     }
 }
@@ -106,6 +137,7 @@ impl AsyncWrite for Transport {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_write(cx, bytes),
+            Self::Tls(tls) => tls.poll_send(cx, &[IoSlice::new(bytes)]),
         }
     }
 
@@ -116,6 +148,7 @@ impl AsyncWrite for Transport {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
+            Self::Tls(tls) => tls.poll_send(cx, pieces),
         }
     }
 
@@ -126,12 +159,14 @@ impl AsyncWrite for Transport {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_flush(cx),
+            Self::Tls(tls) => tls.poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
+            Self::Tls(tls) => tls.poll_shutdown(cx),
         }
     }
 }
@@ -144,6 +179,9 @@ impl AsyncRead for ReadHalf<'_> {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(reader) => Pin::new(reader).poll_read(cx, buffer),
+            Self::Tls(tls) => tls
+                .poll_receive(cx, buffer.remaining(), |plain| buffer.put_slice(plain))
+                .map_ok(drop),
         }
     }
 }
@@ -156,6 +194,7 @@ impl AsyncWrite for WriteHalf<'_> {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(writer) => Pin::new(writer).poll_write(cx, bytes),
+            Self::Tls(tls) => tls.poll_send(cx, &[IoSlice::new(bytes)]),
         }
     }
 
@@ -166,6 +205,7 @@ impl AsyncWrite for WriteHalf<'_> {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(writer) => Pin::new(writer).poll_write_vectored(cx, pieces),
+            Self::Tls(tls) => tls.poll_send(cx, pieces),
         }
     }
 
@@ -176,12 +216,14 @@ impl AsyncWrite for WriteHalf<'_> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(writer) => Pin::new(writer).poll_flush(cx),
+            Self::Tls(tls) => tls.poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(writer) => Pin::new(writer).poll_shutdown(cx),
+            Self::Tls(tls) => tls.poll_shutdown(cx),
         }
     }
 }

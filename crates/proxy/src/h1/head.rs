@@ -106,6 +106,11 @@ impl BadRequest {
         status: 405,
         reason: "this method is not taken here",
     };
+    /// Requests are taken by TLS only.
+    pub(crate) const NOT_TLS: Self = Self {
+        status: 400,
+        reason: "this port takes requests by TLS: the address begins with https://",
+    };
     /// The head did not arrive in time.
     pub(crate) const TIMEOUT: Self = Self {
         status: 408,

@@ -10,13 +10,12 @@ use std::time::Duration;
 use http::Method;
 use microcache_engine::{Body, Decision, Explained, Failure, NoResponse, OriginError, Response};
 use microcache_policy::key::normal_host;
-use microcache_policy::{CacheStatus, Detail, FieldBlock, Fields, Time, upgrade};
+use microcache_policy::{CacheStatus, Detail, FieldBlock, Fields, Scheme, Time, upgrade};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Head, OwnedHead, Session, last_hop, pages};
 use crate::config::Cidr;
 use crate::h1::{BadRequest, Framing, Target, parse_request, split_target};
-use crate::listener::SCHEME;
 use crate::shared::Shared;
 
 /// How long the origin is waited for, with all of its answer. The command line waits for half a minute.
@@ -126,8 +125,13 @@ pub(crate) async fn variants(
 impl Imagined {
     /// Reads it as it would be read off a connection.
     fn read(&self, shared: &Arc<Shared>) -> Result<(Session, Read), Refused> {
-        let address = self.sender(&shared.trusted_proxies);
-        let session = Session::new(Arc::clone(shared), SocketAddr::new(address, 0), SCHEME);
+        // Where TLS is spoken here, nobody has to have ended it before.
+        let (scheme, terminators) = match &shared.tls {
+            Some(_) if self.is_secure => (Scheme::Https, &[][..]),
+            _ => (Scheme::Http, &shared.trusted_proxies[..]),
+        };
+        let address = SocketAddr::new(self.sender(terminators), 0);
+        let session = Session::new(Arc::clone(shared), address, scheme);
         let read = session.read(self).map_err(|bad| Refused {
             status: bad.status(),
             reason: bad.reason(),

@@ -100,7 +100,7 @@ pub(crate) fn outgoing(
 }
 
 /// Whether a request says that the visitor came by TLS.
-fn says_https(request: Fields<'_>) -> bool {
+pub(super) fn says_https(request: Fields<'_>) -> bool {
     let is_https = |value: &[u8]| value.trim_ascii().eq_ignore_ascii_case(b"https");
     let proto = |pair: &[u8]| {
         let (name, value) = pair.split_at(memchr::memchr(b'=', pair).unwrap_or(pair.len()));

@@ -30,7 +30,7 @@ use microcache_policy::key::normal_host;
 use microcache_policy::{FieldBlock, Fields, RequestRules, Scheme, Span, Time};
 
 use crate::figures::{AtOnce, Named};
-use crate::notices::Kind;
+use crate::notices::{Kind, TARGET};
 use crate::shared::Shared;
 use crate::traces::Traces;
 pub(crate) use answering::{Answered, Answering, Event};
@@ -148,6 +148,12 @@ impl Session {
         now: Time,
         reply: &mut Option<Reply>,
     ) -> RouteId {
+        if self.shared.secure_port.is_some()
+            && let Some(elsewhere) = self.elsewhere(request, now)
+        {
+            *reply = Some(Reply::Now(elsewhere));
+            return RouteId::default();
+        }
         let engine = &self.shared.engine;
         let mut route = RouteId::default();
         // A panic in one request is that request's alone.
@@ -163,6 +169,28 @@ impl Session {
             *reply = Some(Reply::Now(pages::panicked(now)));
         }
         route
+    }
+
+    /// The answer to a request that is to come by TLS.
+    fn elsewhere(&self, request: &Request<'_>, now: Time) -> Option<Response> {
+        let port = self.shared.secure_port?;
+        // Who names no host is shown no way: he would be shown the application's.
+        let host = match request.host {
+            host if host == self.shared.default_host.as_bytes() => &b""[..],
+            host => host,
+        };
+        let came_by_tls = request.scheme == Scheme::Https
+            || request.vouched && forwarding::says_https(request.fields);
+        // Applications purge where they always have.
+        let stays = came_by_tls || self.shared.takes_for_purge(request);
+        (!stays).then(|| pages::elsewhere(host, request.target, port, now))
+    }
+
+    /// A client and this server could not agree on a session.
+    pub(crate) fn tell_no_session(&self, why: &std::io::Error) {
+        // Whoever looks for open ports makes many of these.
+        let address = self.peer.address();
+        tracing::debug!(target: TARGET, kind = "handshake", about = address, "{address}: no TLS session: {why}");
     }
 
     /// What is owed to a request before the origin is asked about it.

@@ -18,6 +18,41 @@ pub(crate) fn refused(status: u16, reason: &str, now: Time) -> Response {
     page(status, reason, Detail::BadRequest, now)
 }
 
+/// To a request that is to come by TLS, at this port (RFC 9110 §15.4.9). Whoever names no host is shown no way.
+pub(crate) fn elsewhere(host: &[u8], target: &[u8], port: u16, now: Time) -> Response {
+    let host = std::str::from_utf8(host).unwrap_or_default();
+    let (bare, _) = split_port(host);
+    if bare.is_empty() || !target.starts_with(b"/") {
+        return refused(400, "requests are taken by TLS only", now);
+    }
+    let mut location = format!("https://{bare}").into_bytes();
+    if port != 443 {
+        location.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    location.extend_from_slice(target);
+    let cache_status = CacheStatus::default();
+    let mut page = plain(308, "This is found by https://", cache_status, now);
+    if let Some(fields) = page.fields.take() {
+        let mut with = FieldsBuf::new();
+        with.push("Location", location);
+        with.extend_if(fields.fields(), |_, _| true);
+        page.fields = Some(with.into());
+    }
+    Response {
+        outcome: Outcome::Pass,
+        ..page
+    }
+}
+
+/// A host without its port.
+fn split_port(host: &str) -> (&str, Option<&str>) {
+    match host.rsplit_once(':') {
+        // The colons of an IPv6 address stand in brackets.
+        Some((bare, port)) if !port.ends_with(']') => (bare, Some(port)),
+        _ => (host, None),
+    }
+}
+
 /// To a request that was sent from here.
 pub(crate) fn leads_back(now: Time) -> Response {
     let text = "The way to the application leads back here.";

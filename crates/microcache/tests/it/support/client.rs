@@ -2,8 +2,11 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::wire::{Framing, Head, Wire, malformed};
@@ -34,6 +37,28 @@ impl Client {
         Self {
             wire: Wire::new(stream).unwrap(),
         }
+    }
+
+    /// The same by TLS, and the handshake is done.
+    pub(crate) fn connect_by_tls(
+        address: SocketAddr,
+        config: &Arc<ClientConfig>,
+        host: &str,
+    ) -> io::Result<Self> {
+        let Self { wire } = Self::connect(address);
+        let host = ServerName::try_from(host.to_owned()).expect("a name");
+        let session = ClientConnection::new(Arc::clone(config), host).expect("a session");
+        let mut wire = wire.secure(session);
+        let tls = wire.session();
+        while tls.conn.is_handshaking() {
+            tls.conn.complete_io(&mut tls.sock)?;
+        }
+        Ok(Self { wire })
+    }
+
+    /// The client's side of TLS.
+    pub(crate) fn session(&mut self) -> &mut StreamOwned<ClientConnection, TcpStream> {
+        self.wire.session()
     }
 
     /// The same with little room for what comes and is not read.

@@ -11,6 +11,7 @@ mod left_out;
 mod origin;
 mod proxy;
 mod reply;
+mod tls;
 mod wire;
 
 use std::thread;
@@ -23,6 +24,7 @@ pub(crate) use left_out::left_out;
 pub(crate) use origin::{Origin, Seen};
 pub(crate) use proxy::{Proxy, config_file, request};
 pub(crate) use reply::Reply;
+pub(crate) use tls::{CertificateFile, trusting};
 
 /// How long anything may take before the test fails. Far longer than anything should take on a busy
 /// machine, and shorter than the minute after which the proxy gives an origin up.

@@ -202,6 +202,21 @@ impl Proxy {
         self.address
     }
 
+    /// Where it is reached by TLS.
+    pub(crate) fn tls_address(&self) -> SocketAddr {
+        let output = self.output();
+        listening_by(&output, "https").expect("it speaks TLS")
+    }
+
+    /// The end of one that cannot start: its exit code, and what it wrote.
+    pub(crate) fn refusal(arguments: &[&str]) -> (Option<i32>, String) {
+        let mut command = Command::new(BINARY);
+        let output = command.args(ADDRESSES).args(arguments).output();
+        let output = output.expect("the binary can be run");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), told)
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -284,7 +299,11 @@ fn collect(from: impl Read + Send + 'static, into: Arc<Mutex<String>>) {
 }
 
 fn listening(output: &str) -> Option<SocketAddr> {
-    let (_, rest) = output.split_once("listening on http://")?;
+    listening_by(output, "http")
+}
+
+fn listening_by(output: &str, scheme: &str) -> Option<SocketAddr> {
+    let (_, rest) = output.split_once(&format!("listening on {scheme}://"))?;
     // In JSON, what ends the line is written `\n`.
     let end = rest.find(|char: char| char.is_whitespace() || char == '\\');
     rest[..end?].parse().ok()

@@ -3,6 +3,8 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
+use rustls::{ClientConnection, StreamOwned};
+
 use super::PATIENCE;
 
 /// A start line and field lines. Bytes above 127 are kept as the characters of the same number.
@@ -23,8 +25,24 @@ pub(super) enum Framing {
 
 /// One end of a connection, with what was received and not yet read.
 pub(super) struct Wire {
-    stream: TcpStream,
+    stream: Stream,
     unread: Vec<u8>,
+}
+
+/// What carries the bytes.
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(buffer),
+            // An end without a farewell is an error here.
+            Self::Tls(stream) => stream.read(buffer),
+        }
+    }
 }
 
 impl Head {
@@ -78,17 +96,42 @@ impl Wire {
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
         Ok(Self {
-            stream,
+            stream: Stream::Plain(stream),
             unread: Vec::new(),
         })
     }
 
+    /// The same with TLS on it.
+    pub(super) fn secure(mut self, session: ClientConnection) -> Self {
+        if let Stream::Plain(socket) = self.stream {
+            self.stream = Stream::Tls(Box::new(StreamOwned::new(session, socket)));
+        }
+        self
+    }
+
+    /// The client's side of TLS.
+    pub(super) fn session(&mut self) -> &mut StreamOwned<ClientConnection, TcpStream> {
+        match &mut self.stream {
+            Stream::Tls(stream) => stream,
+            Stream::Plain(_) => panic!("TLS is not spoken here"),
+        }
+    }
+
     pub(super) fn stream(&self) -> &TcpStream {
-        &self.stream
+        match &self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => &stream.sock,
+        }
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes)
+        match &mut self.stream {
+            Stream::Plain(stream) => stream.write_all(bytes),
+            Stream::Tls(stream) => {
+                stream.write_all(bytes)?;
+                stream.flush()
+            }
+        }
     }
 
     /// The next head; nothing when the other side closed before its first byte.

@@ -7,6 +7,7 @@ mod route;
 mod rules;
 mod server;
 mod tiers;
+mod tls;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub(super) use route::{KEY, MATCH, QUERY, ROUTE, RouteDraft};
 pub(super) use rules::RULES;
 pub(super) use server::SERVER;
 pub(super) use tiers::TIERS;
+pub(super) use tls::{CERTIFICATE, TLS};
 
 /// The options that the short help names.
 pub(super) const COMMON: &[&str] = &[
@@ -44,6 +46,7 @@ const WAIT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from
 /// Everything that may stand at the top of a file and has a flag.
 pub(super) fn top_level() -> Vec<About> {
     let mut all = abouts(SERVER);
+    all.extend(abouts(TLS));
     all.extend(abouts(ADMIN));
     all.extend(abouts(LOGS));
     all.extend(abouts(TIERS));

@@ -399,6 +399,11 @@ fn set_purge_from(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
 }
 
 fn set_listen(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
+    config.listen = read_addresses(value, mistakes);
+}
+
+/// Reads addresses to listen on.
+pub(super) fn read_addresses(value: &Value, mistakes: &mut Mistakes) -> Vec<SocketAddr> {
     let mut addresses = Vec::new();
     for item in value.items() {
         let Some(address) = mistakes.ok(item.parse(parse_address)) else {
@@ -415,7 +420,7 @@ fn set_listen(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
     if value.items().is_empty() {
         mistakes.note(Mistake::new(&value.place, "no address to listen on"));
     }
-    config.listen = addresses;
+    addresses
 }
 
 /// Reads an address and a port.

@@ -1,0 +1,154 @@
+//! TLS with clients: what was said of it, and what the files hold that were named.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustls::ServerConfig;
+
+use super::Config;
+use super::mistake::{Mistake, Mistakes, Place, Report};
+use super::raw::Table;
+use crate::tls::{self, CertificateFiles, Certificates, Fault, Tickets};
+
+/// Where clients connect by TLS when nothing is said.
+const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
+
+/// TLS with clients.
+#[derive(Clone, Debug, Default)]
+pub struct TlsConfig {
+    /// Where they connect.
+    pub listen: Vec<SocketAddr>,
+    /// What they are shown, and where that was said.
+    pub(super) certificates: Vec<(CertificateFiles, Place)>,
+    /// The file with what the keys of tickets are made of.
+    pub(super) ticket_keys: Option<(PathBuf, Place)>,
+    /// Who comes without TLS is sent to it.
+    pub(super) redirect: bool,
+    /// What clients are told who came by TLS.
+    pub(crate) strict: Option<String>,
+    /// What sessions begin with, once the files were read.
+    pub(crate) ready: Option<Arc<ServerConfig>>,
+}
+
+impl TlsConfig {
+    /// Whether there is any.
+    pub const fn is_on(&self) -> bool {
+        !self.certificates.is_empty()
+    }
+
+    /// The port that those are sent to who come without TLS.
+    pub(crate) fn secure_port(&self) -> Option<u16> {
+        let first = self.listen.first().filter(|_| self.redirect);
+        first.map(SocketAddr::port)
+    }
+
+    /// Settles what follows from the rest, and notes what means nothing without certificates.
+    pub(super) fn settle(
+        &mut self,
+        listen: &[SocketAddr],
+        table: &Table<'_>,
+        mistakes: &mut Mistakes,
+    ) {
+        if self.is_on() {
+            if self.listen.is_empty() && table.get("tls_listen").is_none() {
+                self.listen.push(ADDRESS);
+            }
+            if let Some(value) = table.get("tls_listen").or(table.get("listen")) {
+                let both = |address: &&SocketAddr| address.port() != 0 && listen.contains(address);
+                if let Some(address) = self.listen.iter().find(both) {
+                    let what = format!("{address} is in `listen` and in `tls_listen`");
+                    mistakes.note(
+                        Mistake::new(&value.place, what)
+                            .remedy("choose another port for one of them"),
+                    );
+                }
+            }
+            return;
+        }
+        let names = [
+            "tls_listen",
+            "redirect_http",
+            "strict_transport_security",
+            "tls_ticket_keys",
+        ];
+        if table.get("tls").is_some() {
+            return;
+        }
+        for name in names {
+            if let Some(value) = table.get(name) {
+                let what = format!("`{name}` has no effect without a certificate");
+                mistakes.note(Mistake::new(&value.place, what).remedy("name one as `tls`"));
+            }
+        }
+    }
+}
+
+impl Config {
+    /// Reads the files that it names, so that TLS can be spoken. What is wrong with them is told where they are named.
+    pub(super) fn with_files(mut self) -> Result<Self, Report> {
+        if !self.tls.is_on() {
+            return Ok(self);
+        }
+        let mut mistakes = Mistakes::default();
+        let certificates = self.read_certificates(&mut mistakes);
+        let tickets = self.tls.tickets(&mut mistakes);
+        let ready = tls::for_clients(Arc::new(Certificates::new(&certificates)), tickets);
+        match ready {
+            Ok(ready) => self.tls.ready = Some(ready),
+            Err(error) => {
+                let place = &self.tls.certificates[0].1;
+                mistakes.note(Mistake::new(
+                    place,
+                    format!("TLS cannot be spoken: {error}"),
+                ));
+            }
+        }
+        let (name, text) = &self.written;
+        let warnings = mistakes.report(name, text)?;
+        self.warnings = self.warnings.and(warnings);
+        Ok(self)
+    }
+
+    fn read_certificates(&self, mistakes: &mut Mistakes) -> Vec<Arc<tls::Certificate>> {
+        let provider = tls::provider();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let mut certificates = Vec::new();
+        for (files, place) in &self.tls.certificates {
+            match files.load(&provider, now.as_secs().cast_signed()) {
+                Ok(certificate) => certificates.push(Arc::new(certificate)),
+                Err(fault) => mistakes.note(at(place, fault)),
+            }
+            if let Some(fault) = tls::exposed(files.key_file()) {
+                mistakes.warn(at(place, fault));
+            }
+        }
+        certificates
+    }
+}
+
+impl TlsConfig {
+    fn tickets(&self, mistakes: &mut Mistakes) -> Arc<Tickets> {
+        let Some((file, place)) = &self.ticket_keys else {
+            return Tickets::of_this_process();
+        };
+        if let Some(fault) = tls::exposed(file) {
+            mistakes.warn(at(place, fault));
+        }
+        let secrets = match tls::read_secrets(file) {
+            Ok(secrets) => secrets,
+            Err(fault) => {
+                mistakes.note(at(place, fault));
+                Vec::new()
+            }
+        };
+        Arc::new(Tickets::of_fleet(secrets.iter().map(Vec::as_slice)))
+    }
+}
+
+fn at(place: &Place, fault: Fault) -> Mistake {
+    Mistake::new(place, fault.what).remedy(fault.remedy)
+}

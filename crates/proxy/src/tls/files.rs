@@ -1,0 +1,222 @@
+//! Certificates, keys and what belongs to them, read from the operator's files.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys};
+
+use super::certificates::Certificate;
+use super::x509::Facts;
+
+/// The most that is read of a file.
+const LARGEST_FILE: u64 = 1024 * 1024;
+/// The shortest secret of a fleet.
+const SHORTEST_SECRET: usize = 32;
+/// Set in the mode of a file that every user of the machine may read.
+const WORLD_READABLE: u32 = 0o004;
+
+/// The files of one certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate, and those that lead to its authority.
+    pub certificate: PathBuf,
+    /// Its key; the same file if none is named.
+    pub key: Option<PathBuf>,
+    /// What its authority says of it.
+    pub ocsp: Option<PathBuf>,
+}
+
+/// Why a file cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) what: String,
+    pub(crate) remedy: String,
+}
+
+impl Fault {
+    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+impl CertificateFiles {
+    /// The file with the key.
+    pub fn key_file(&self) -> &Path {
+        self.key.as_ref().unwrap_or(&self.certificate)
+    }
+
+    /// Reads them, and holds them against each other and against the time in seconds since 1970.
+    pub(crate) fn load(&self, provider: &CryptoProvider, now: i64) -> Result<Certificate, Fault> {
+        let chain = read_chain(&self.certificate)?;
+        let name = self.certificate.display();
+        let facts = chain.first().and_then(|first| Facts::read(first));
+        let facts = facts.ok_or_else(|| {
+            Fault::new(
+                format!("the first certificate in {name} cannot be read"),
+                "have it issued again, or copy the file again",
+            )
+        })?;
+        if facts.not_after.unix() < now {
+            return Err(Fault::new(
+                format!("the certificate in {name} expired on {}", facts.not_after),
+                "renew it; if it is newer than that, set the clock of this machine",
+            ));
+        }
+        if facts.not_before.unix() > now {
+            return Err(Fault::new(
+                format!(
+                    "the certificate in {name} holds from {} on only",
+                    facts.not_before
+                ),
+                "use the one before until then, or set the clock of this machine",
+            ));
+        }
+        let key = CertifiedKey::from_der(chain, self.read_key()?, provider);
+        let mut key = key.map_err(|error| self.mismatch(&error))?;
+        if let Some(file) = &self.ocsp {
+            key.ocsp = Some(read_ocsp(file)?);
+        }
+        Ok(Certificate {
+            key: Arc::new(key),
+            names: facts.names,
+        })
+    }
+
+    fn read_key(&self) -> Result<PrivateKeyDer<'static>, Fault> {
+        let file = self.key_file();
+        let bytes = read(file)?;
+        PrivateKeyDer::from_pem_slice(&bytes).map_err(|_| {
+            let name = file.display();
+            if memchr::memmem::find(&bytes, b"ENCRYPTED").is_some() {
+                return Fault::new(
+                    format!("the key in {name} is protected by a password"),
+                    format!("take it off: openssl pkey -in {name} -out FILE"),
+                );
+            }
+            let remedy = if self.key.is_some() {
+                "name the file that begins with -----BEGIN PRIVATE KEY-----"
+            } else {
+                "name the key's file as well: CERTIFICATE,KEY"
+            };
+            Fault::new(format!("{name} holds no private key"), remedy)
+        })
+    }
+
+    fn mismatch(&self, error: &Error) -> Fault {
+        let (certificate, key) = (self.certificate.display(), self.key_file().display());
+        match error {
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => Fault::new(
+                format!("the key in {key} is not the one of the certificate in {certificate}"),
+                "name the key that the certificate was asked for with; the server's own certificate comes first in its file",
+            ),
+            error => Fault::new(
+                format!(
+                    "the certificate in {certificate} cannot be used with the key in {key}: {error}"
+                ),
+                "ECDSA with P-256 or P-384, Ed25519, and RSA from 2048 bits on can be used",
+            ),
+        }
+    }
+}
+
+fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
+    let bytes = read(file)?;
+    let name = file.display();
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    match chain {
+        Ok(chain) if !chain.is_empty() => Ok(chain),
+        Ok(_) if bytes.first() == Some(&0x30) => Err(Fault::new(
+            format!("the certificate in {name} is in DER form"),
+            format!("bring it into PEM form: openssl x509 -inform der -in {name} -out FILE"),
+        )),
+        Ok(_) => Err(Fault::new(
+            format!("{name} holds no certificate"),
+            "name the file that begins with -----BEGIN CERTIFICATE-----, best the one with the whole chain",
+        )),
+        Err(error) => Err(Fault::new(
+            format!("the certificates in {name} cannot be read: {error}"),
+            "copy the file again",
+        )),
+    }
+}
+
+/// An answer of RFC 6960, as the authority gave it.
+fn read_ocsp(file: &Path) -> Result<Vec<u8>, Fault> {
+    let bytes = read(file)?;
+    if bytes.first() == Some(&0x30) {
+        return Ok(bytes);
+    }
+    Err(Fault::new(
+        format!("{} holds no OCSP response in DER form", file.display()),
+        "have it written by `openssl ocsp -respout FILE`",
+    ))
+}
+
+/// The secrets that a fleet derives the keys of its tickets from, one a line.
+pub(crate) fn read_secrets(file: &Path) -> Result<Vec<Vec<u8>>, Fault> {
+    let bytes = read(file)?;
+    let lines = bytes.split(|&b| b == b'\n').map(<[u8]>::trim_ascii);
+    let secrets: Vec<Vec<u8>> = lines
+        .filter(|line| !line.is_empty())
+        .map(<[u8]>::to_vec)
+        .collect();
+    let remedy = "make one with: openssl rand -hex 32";
+    if secrets.is_empty() {
+        return Err(Fault::new(
+            format!("{} holds no secret", file.display()),
+            remedy,
+        ));
+    }
+    if let Some(at) = secrets
+        .iter()
+        .position(|secret| secret.len() < SHORTEST_SECRET)
+    {
+        let what = format!(
+            "secret {} in {} has fewer than {SHORTEST_SECRET} characters",
+            at + 1,
+            file.display()
+        );
+        return Err(Fault::new(what, remedy));
+    }
+    Ok(secrets)
+}
+
+/// What to warn of where every user of the machine may read what is secret.
+pub(crate) fn exposed(file: &Path) -> Option<Fault> {
+    let mode = std::fs::metadata(file).ok()?.mode();
+    (mode & WORLD_READABLE != 0).then(|| {
+        let name = file.display();
+        Fault::new(
+            format!("every user of this machine may read {name}"),
+            format!("chmod o= {name}"),
+        )
+    })
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Fault> {
+    let mut bytes = Vec::new();
+    let read =
+        File::open(file).and_then(|open| open.take(LARGEST_FILE + 1).read_to_end(&mut bytes));
+    let name = file.display();
+    match read {
+        Ok(_) if bytes.len() as u64 <= LARGEST_FILE => Ok(bytes),
+        Ok(_) => Err(Fault::new(
+            format!("{name} is larger than 1 MiB"),
+            "name the file with the certificate or the key alone",
+        )),
+        Err(error) => Err(Fault::new(
+            format!("cannot read {name}: {error}"),
+            "name a file that the user whom the server runs as may read",
+        )),
+    }
+}

@@ -1,0 +1,313 @@
+//! One client's TLS, without its socket: records in, plaintext out, and the other way.
+//!
+//! This is the one place that knows rustls' interface for those who bring their own buffers. What a
+//! session owns between two requests is its keys and nothing else.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use bytes::{Buf, BytesMut};
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic,
+};
+use rustls::{Error, ProtocolVersion, ServerConfig};
+
+use super::certificates::{self, Certificate};
+
+/// The most plaintext in one record, RFC 8446 §5.1.
+const RECORD: usize = 16 * 1024;
+/// The most plaintext that is encrypted at a time: it is in the processor's cache when it is sent.
+const BATCH: usize = 4 * RECORD;
+/// What encrypting adds at most to each record: its header, a nonce, the kind of content, a tag.
+const RECORD_OVERHEAD: usize = 32;
+/// Records that a batch takes at most: pieces that are put together may end one early.
+const BATCH_RECORDS: usize = 2 * BATCH / RECORD + 1;
+/// What may wait to be sent before the next batch is encrypted behind it.
+pub(crate) const HELD_BACK: usize = 4 * 1024;
+/// Room for what rustls has to say itself: answers to updates of keys, alerts.
+const OWN_WORDS: usize = 1024;
+
+/// One client's TLS.
+pub(crate) struct Session {
+    rustls: UnbufferedServerConnection,
+    /// Records of which the rest has not come; mostly none.
+    incoming: BytesMut,
+    /// What is to be sent before anything else; mostly nothing.
+    pub(crate) outgoing: BytesMut,
+    /// The client has said that it sends nothing more.
+    has_ended: bool,
+    has_failed: bool,
+    said_goodbye: bool,
+    /// What the client is shown.
+    certificate: Option<Arc<Certificate>>,
+}
+
+/// Room for encrypted records. Every thread has one.
+pub(crate) struct Records {
+    bytes: Box<[u8]>,
+    filled: usize,
+    /// Where small pieces are put together.
+    joined: Vec<u8>,
+}
+
+impl Records {
+    pub(crate) fn new() -> Self {
+        let room = BATCH + BATCH_RECORDS * RECORD_OVERHEAD + HELD_BACK + OWN_WORDS;
+        Self {
+            bytes: vec![0; room].into(),
+            filled: 0,
+            joined: Vec::with_capacity(RECORD),
+        }
+    }
+
+    /// What is to be sent.
+    pub(crate) fn filled(&self) -> &[u8] {
+        &self.bytes[..self.filled]
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let room = self.bytes.get_mut(self.filled..self.filled + bytes.len());
+        room.ok_or_else(|| broken("no room for records"))?
+            .copy_from_slice(bytes);
+        self.filled += bytes.len();
+        Ok(())
+    }
+}
+
+impl Session {
+    pub(crate) fn new(config: Arc<ServerConfig>) -> Result<Self, Error> {
+        Ok(Self {
+            rustls: UnbufferedServerConnection::new(config)?,
+            incoming: BytesMut::new(),
+            outgoing: BytesMut::new(),
+            has_ended: false,
+            has_failed: false,
+            said_goodbye: false,
+            certificate: None,
+        })
+    }
+
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.rustls.is_handshaking()
+    }
+
+    /// Whether the client has said that it sends nothing more.
+    pub(crate) const fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// The protocol that was agreed on, if the client has named any.
+    pub(crate) fn protocol(&self) -> Option<&[u8]> {
+        self.rustls.alpn_protocol()
+    }
+
+    /// Whether the client can use what comes before its own next word: since TLS 1.3 it has nothing to wait for.
+    pub(crate) fn may_answer_first(&self) -> bool {
+        self.rustls.protocol_version() == Some(ProtocolVersion::TLSv1_3)
+    }
+
+    /// What the client is shown, once it has asked.
+    pub(crate) fn certificate(&self) -> Option<&Arc<Certificate>> {
+        self.certificate.as_ref()
+    }
+
+    /// Puts the records that are not complete yet at the front of a buffer, where what comes is to follow.
+    pub(crate) fn put_kept(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let kept = self.incoming.len();
+        // One record is smaller than the buffer; a handshake that is not is none.
+        if kept >= buffer.len() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        buffer[..kept].copy_from_slice(&self.incoming);
+        Ok(kept)
+    }
+
+    /// Takes records, which begin with those that were kept, and gives what is in them to `deliver`. What
+    /// has to be sent because of them is put into `outgoing`, also if they are refused.
+    pub(crate) fn receive(
+        &mut self,
+        records: &mut [u8],
+        mut deliver: impl FnMut(&[u8]),
+    ) -> Result<(), Error> {
+        let mut used = 0;
+        let received = loop {
+            let UnbufferedStatus { mut discard, state } =
+                self.rustls.process_tls_records(&mut records[used..]);
+            let mut waits = false;
+            match state {
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while let Some(record) = traffic.next_record() {
+                        let record = record?;
+                        discard += record.discard;
+                        deliver(record.payload);
+                    }
+                }
+                Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                    encode(&mut data, &mut self.outgoing)?;
+                }
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                Ok(ConnectionState::PeerClosed) => self.has_ended = true,
+                Ok(_) => waits = true,
+                Err(error) => break Err(error),
+            }
+            used += discard;
+            if waits {
+                break Ok(());
+            }
+        };
+        if received.is_err() {
+            self.fail();
+        }
+        if self.certificate.is_none() {
+            self.certificate = certificates::take_chosen();
+        }
+        let rest = &records[used.min(records.len())..];
+        self.incoming = match rest {
+            [] => BytesMut::new(),
+            rest => rest.into(),
+        };
+        received
+    }
+
+    /// Nothing more is taken; the client is told why.
+    fn fail(&mut self) {
+        self.has_failed = true;
+        // As long as there is something to send rustls looks at nothing that has come.
+        while self.rustls.wants_write() {
+            let UnbufferedStatus { state, .. } = self.rustls.process_tls_records(&mut []);
+            let Ok(ConnectionState::EncodeTlsData(mut data)) = state else {
+                return;
+            };
+            if encode(&mut data, &mut self.outgoing).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Encrypts as much of these pieces as goes out at a time, behind what is to be sent before. Says how
+    /// much that was.
+    pub(crate) fn encrypt(
+        &mut self,
+        pieces: &[IoSlice<'_>],
+        out: &mut Records,
+    ) -> Result<usize, Error> {
+        out.filled = 0;
+        self.writing(|traffic, outgoing| {
+            out.put(outgoing)?;
+            *outgoing = BytesMut::new();
+            encrypt_batch(traffic, pieces, out).map_err(|error| broken(&error.to_string()))
+        })
+    }
+
+    /// Says that nothing more will be sent.
+    pub(crate) fn say_goodbye(&mut self) -> Result<(), Error> {
+        if std::mem::replace(&mut self.said_goodbye, true)
+            || self.has_failed
+            || self.is_handshaking()
+        {
+            return Ok(());
+        }
+        self.writing(|traffic, outgoing| {
+            let mut alert = [0; OWN_WORDS];
+            let length = traffic.queue_close_notify(&mut alert);
+            let length = length.map_err(|error| broken(&error.to_string()))?;
+            outgoing.extend_from_slice(&alert[..length]);
+            Ok(())
+        })
+    }
+
+    /// Does what has to be done before something is encrypted, and encrypts it.
+    fn writing<T>(
+        &mut self,
+        encrypt: impl FnOnce(
+            &mut WriteTraffic<'_, ServerConnectionData>,
+            &mut BytesMut,
+        ) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if self.has_failed {
+            return Err(broken("the session has failed"));
+        }
+        loop {
+            // What was kept is shown again, because rustls may remember places in it.
+            let UnbufferedStatus { discard, state } =
+                self.rustls.process_tls_records(&mut self.incoming);
+            match state? {
+                ConnectionState::WriteTraffic(mut traffic) => {
+                    return encrypt(&mut traffic, &mut self.outgoing);
+                }
+                ConnectionState::EncodeTlsData(mut data) => encode(&mut data, &mut self.outgoing)?,
+                ConnectionState::TransmitTlsData(data) => data.done(),
+                ConnectionState::PeerClosed => self.has_ended = true,
+                _ => return Err(broken("nothing can be sent any more")),
+            }
+            self.incoming.advance(discard);
+        }
+    }
+}
+
+/// Encrypts pieces in whole records as long as there are any; small ones share a record.
+fn encrypt_batch<D>(
+    traffic: &mut WriteTraffic<'_, D>,
+    pieces: &[IoSlice<'_>],
+    out: &mut Records,
+) -> Result<usize, EncryptError> {
+    let mut taken = 0;
+    let mut pieces = pieces.iter().map(|piece| &piece[..]);
+    let mut piece = pieces.next().unwrap_or_default();
+    while taken < BATCH {
+        let is_last = pieces.len() == 0;
+        let room = BATCH - taken;
+        let whole = piece.len().min(room);
+        let whole = if is_last {
+            whole
+        } else {
+            whole / RECORD * RECORD
+        };
+        let Records {
+            bytes,
+            filled,
+            joined,
+        } = &mut *out;
+        let plain = if whole > 0 {
+            let (now, later) = piece.split_at(whole);
+            piece = later;
+            now
+        } else if is_last {
+            break;
+        } else {
+            let room = room.min(RECORD);
+            joined.clear();
+            loop {
+                let (now, later) = piece.split_at(piece.len().min(room - joined.len()));
+                joined.extend_from_slice(now);
+                piece = later;
+                if !piece.is_empty() {
+                    break;
+                }
+                match pieces.next() {
+                    Some(next) => piece = next,
+                    None => break,
+                }
+            }
+            &joined[..]
+        };
+        *filled += traffic.encrypt(plain, &mut bytes[*filled..])?;
+        taken += plain.len();
+    }
+    Ok(taken)
+}
+
+fn encode<D>(data: &mut EncodeTlsData<'_, D>, out: &mut BytesMut) -> Result<(), Error> {
+    if let Err(EncodeError::InsufficientSize(needed)) = data.encode(&mut []) {
+        let at = out.len();
+        out.resize(at + needed.required_size, 0);
+        data.encode(&mut out[at..])
+            .map_err(|error| broken(&error.to_string()))?;
+    }
+    Ok(())
+}
+
+fn broken(what: &str) -> Error {
+    Error::General(what.to_owned())
+}

@@ -1,0 +1,483 @@
+//! Sessions with a real client of the same library, every byte in the test's hands.
+
+use std::fs;
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, date_time_ymd};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, HandshakeKind, ServerConfig,
+    SignatureScheme, SupportedProtocolVersion,
+};
+
+use super::*;
+
+/// 2026-01-01
+const NOW: i64 = 1_767_225_600;
+
+/// Files of a test, removed at its end.
+struct Files(PathBuf);
+
+impl Files {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("microcache-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn certificate(files: &Files, names: &[&str], key: &KeyPair) -> Arc<Certificate> {
+    let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    let made = CertificateParams::new(names.clone()).unwrap();
+    let made = made.self_signed(key).unwrap();
+    let both = format!("{}{}", made.pem(), key.serialize_pem());
+    let name = format!("{}.pem", names.join("-").replace('*', "any"));
+    let files = CertificateFiles {
+        certificate: files.write(&name, both),
+        ..CertificateFiles::default()
+    };
+    Arc::new(files.load(&provider(), NOW).unwrap())
+}
+
+fn server(files: &Files, names: &[&str]) -> Arc<ServerConfig> {
+    let one = certificate(files, names, &KeyPair::generate().unwrap());
+    let certificates = Arc::new(Certificates::new(&[one]));
+    for_clients(certificates, Tickets::of_this_process()).unwrap()
+}
+
+/// Believes everything: what is shown is for the test to judge.
+#[derive(Debug)]
+struct Credulous(Vec<SignatureScheme>);
+
+impl ServerCertVerifier for Credulous {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.clone()
+    }
+}
+
+fn client(version: &'static SupportedProtocolVersion, schemes: &[SignatureScheme]) -> ClientConfig {
+    ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Credulous(schemes.to_vec())))
+        .with_no_client_auth()
+}
+
+const ALL: &[SignatureScheme] = &[
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ED25519,
+];
+
+fn connect(config: &Arc<ClientConfig>, host: &str) -> ClientConnection {
+    let host = ServerName::try_from(host.to_owned()).unwrap();
+    ClientConnection::new(Arc::clone(config), host).unwrap()
+}
+
+/// Gives the session what the client sends, so many bytes at a time, and the client what it says.
+fn exchange(
+    client: &mut ClientConnection,
+    session: &mut Session,
+    step: usize,
+) -> Result<Vec<u8>, Error> {
+    let mut heard = Vec::new();
+    loop {
+        let mut sent = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut sent).unwrap();
+        }
+        for piece in sent.chunks(step) {
+            let mut records = vec![0; 64 * 1024];
+            let kept = session.put_kept(&mut records).unwrap();
+            records[kept..kept + piece.len()].copy_from_slice(piece);
+            session.receive(&mut records[..kept + piece.len()], |plain| {
+                heard.extend_from_slice(plain);
+            })?;
+        }
+        let said = session.outgoing.split();
+        tell(client, &said)?;
+        if !client.wants_write() {
+            return Ok(heard);
+        }
+    }
+}
+
+/// Gives what was in them.
+fn tell(client: &mut ClientConnection, mut records: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut heard = Vec::new();
+    while !records.is_empty() {
+        client.read_tls(&mut records).unwrap();
+        client.process_new_packets()?;
+        heard.extend(read(client));
+    }
+    Ok(heard)
+}
+
+fn read(client: &mut ClientConnection) -> Vec<u8> {
+    let mut read = Vec::new();
+    match client.reader().read_to_end(&mut read) {
+        Ok(_) => read,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => read,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn what_is_said_on_either_side_arrives_however_it_is_cut() {
+    let files = Files::new("cut");
+    let server = server(&files, &["a.example"]);
+    for version in [&TLS12, &TLS13] {
+        for step in [1, 7, 1000, 32 * 1024] {
+            let config = Arc::new(client(version, ALL));
+            let mut client = connect(&config, "a.example");
+            let mut session = Session::new(Arc::clone(&server)).unwrap();
+            exchange(&mut client, &mut session, step).unwrap();
+            assert!(!session.is_handshaking() && !client.is_handshaking());
+            assert!(session.certificate().unwrap().covers("a.example"));
+            let said: Vec<u8> = (0..40_000_u32).map(|n| n as u8).collect();
+            client.writer().write_all(&said).unwrap();
+            let heard = exchange(&mut client, &mut session, step).unwrap();
+            assert!(heard == said, "{version:?} in steps of {step}");
+        }
+    }
+}
+
+#[test]
+fn pieces_are_sent_in_few_records_and_in_order() {
+    let files = Files::new("pieces");
+    let server = server(&files, &["a.example"]);
+    let config = Arc::new(client(&TLS13, ALL));
+    let mut client = connect(&config, "a.example");
+    let mut session = Session::new(server).unwrap();
+    exchange(&mut client, &mut session, 4096).unwrap();
+    let mut out = Records::new();
+    let bytes: Vec<u8> = (0..200_000_u32).map(|n| (n / 7) as u8).collect();
+    for (lengths, records) in [
+        (&[100][..], 1),
+        (&[100, 1000, 5, 2], 1),
+        (&[300, 16_084], 1),
+        (&[300, 16_085], 2),
+        (&[16_384, 2], 2),
+        (&[20_000, 2, 0, 2], 2),
+        (&[0, 65_536], 4),
+        (&[300, 65_236], 4),
+        (&[300, 199_700], 4),
+        (&[1, 199_999], 4),
+    ] {
+        let mut pieces = Vec::new();
+        let mut at = 0;
+        for length in lengths {
+            pieces.push(IoSlice::new(&bytes[at..at + length]));
+            at += length;
+        }
+        let taken = session.encrypt(&pieces, &mut out).unwrap();
+        assert_eq!(taken, at.min(64 * 1024), "{lengths:?}");
+        let sealed = out.filled().len() - taken;
+        assert_eq!(sealed, records * 22, "{lengths:?} in {records} records");
+        let heard = tell(&mut client, out.filled()).unwrap();
+        assert!(heard == bytes[..taken], "{lengths:?}");
+    }
+}
+
+#[test]
+fn a_ticket_makes_the_next_handshake_a_short_one_in_both_versions() {
+    let files = Files::new("tickets");
+    for version in [&TLS12, &TLS13] {
+        let config = Arc::new(client(version, ALL));
+        let mut kinds = Vec::new();
+        for _ in 0..2 {
+            // Another configuration each time, as after a reload.
+            let server = server(&files, &["a.example"]);
+            let mut client = connect(&config, "a.example");
+            let mut session = Session::new(server).unwrap();
+            exchange(&mut client, &mut session, 4096).unwrap();
+            kinds.push(client.handshake_kind().unwrap());
+            let mut out = Records::new();
+            session.encrypt(&[IoSlice::new(b"x")], &mut out).unwrap();
+            assert_eq!(tell(&mut client, out.filled()).unwrap(), b"x");
+            assert!(
+                session.certificate().is_some(),
+                "also where it is not shown again"
+            );
+        }
+        assert_eq!(
+            kinds,
+            [HandshakeKind::Full, HandshakeKind::Resumed],
+            "{version:?}"
+        );
+    }
+}
+
+#[test]
+fn the_end_is_told_and_heard() {
+    let files = Files::new("end");
+    let mut session = Session::new(server(&files, &["a.example"])).unwrap();
+    session.say_goodbye().unwrap();
+    assert!(session.outgoing.is_empty(), "nobody has been greeted");
+    let mut session = Session::new(server(&files, &["a.example"])).unwrap();
+    let config = Arc::new(client(&TLS13, ALL));
+    let mut client = connect(&config, "a.example");
+    exchange(&mut client, &mut session, 4096).unwrap();
+    client.send_close_notify();
+    exchange(&mut client, &mut session, 4096).unwrap();
+    assert!(session.has_ended());
+    // Who sends nothing more is still answered.
+    let mut out = Records::new();
+    session.encrypt(&[IoSlice::new(b"x")], &mut out).unwrap();
+    assert_eq!(tell(&mut client, out.filled()).unwrap(), b"x");
+    for _ in 0..2 {
+        session.say_goodbye().unwrap();
+    }
+    let alert = session.outgoing.split();
+    tell(&mut client, &alert).unwrap();
+    assert!(client.process_new_packets().unwrap().peer_has_closed());
+}
+
+#[test]
+fn what_is_no_tls_is_refused_with_an_alert_and_nothing_follows() {
+    let files = Files::new("garbage");
+    let server = server(&files, &["a.example"]);
+    let hello = || {
+        let config = Arc::new(client(&TLS13, ALL));
+        let mut bytes = Vec::new();
+        connect(&config, "a.example").write_tls(&mut bytes).unwrap();
+        bytes
+    };
+    for at in 0..hello().len().min(300) {
+        let mut session = Session::new(Arc::clone(&server)).unwrap();
+        let mut bytes = hello();
+        bytes[at] ^= 0x5a;
+        // Some of it means nothing, or something else that is allowed.
+        let refused = session.receive(&mut bytes, |_| {}).is_err();
+        if refused {
+            assert!(
+                session
+                    .encrypt(&[IoSlice::new(b"x")], &mut Records::new())
+                    .is_err()
+            );
+            assert!(session.say_goodbye().is_ok());
+        }
+    }
+    let mut session = Session::new(server).unwrap();
+    assert!(session.receive(&mut [0x80; 500], |_| {}).is_err());
+    assert_eq!(session.outgoing.first(), Some(&21), "an alert");
+}
+
+#[test]
+fn a_handshake_that_has_no_end_is_not_kept() {
+    let files = Files::new("endless");
+    let mut session = Session::new(server(&files, &["a.example"])).unwrap();
+    // A hello of 60,000 bytes, of which they never come to an end.
+    let mut record = vec![22, 3, 1, 0x40, 0];
+    record.extend([1, 0, 0xea, 0x60]);
+    record.resize(5 + 0x4000, 0);
+    let mut buffer = vec![0; 32 * 1024];
+    let refused = (0..4).any(|_| {
+        let Ok(kept) = session.put_kept(&mut buffer) else {
+            return true;
+        };
+        let room = record.len().min(buffer.len() - kept);
+        buffer[kept..kept + room].copy_from_slice(&record[..room]);
+        session.receive(&mut buffer[..kept + room], |_| {}).is_err()
+    });
+    assert!(refused);
+}
+
+#[test]
+fn clients_are_shown_the_certificate_for_the_host_that_they_name_and_can_use() {
+    let files = Files::new("names");
+    let ed25519 = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+    let p256 = || KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let all = [
+        certificate(&files, &["default.example"], &p256()),
+        certificate(&files, &["a.example", "b.example"], &ed25519),
+        certificate(&files, &["a.example"], &p256()),
+        certificate(&files, &["*.a.example"], &p256()),
+        certificate(&files, &["x.a.example"], &p256()),
+    ];
+    let certificates = Arc::new(Certificates::new(&all));
+    let server = for_clients(certificates, Tickets::of_this_process()).unwrap();
+    let p256_only = &[SignatureScheme::ECDSA_NISTP256_SHA256][..];
+    for (host, schemes, expected) in [
+        ("a.example", ALL, Some(1)),
+        ("A.Example", ALL, Some(1)),
+        ("a.example", p256_only, Some(2)),
+        ("b.example", ALL, Some(1)),
+        ("b.example", p256_only, None),
+        ("y.a.example", ALL, Some(3)),
+        ("x.a.example", ALL, Some(4)),
+        ("x.y.a.example", ALL, Some(0)),
+        ("c.example", ALL, Some(0)),
+        ("example", ALL, Some(0)),
+        ("127.0.0.1", ALL, Some(0)),
+    ] {
+        let config = Arc::new(client(&TLS13, schemes));
+        let mut client = connect(&config, host);
+        let mut session = Session::new(Arc::clone(&server)).unwrap();
+        let agreed = exchange(&mut client, &mut session, 4096);
+        let shown = session.certificate().filter(|_| agreed.is_ok());
+        let shown = shown.map(|one| {
+            all.iter()
+                .position(|other| Arc::ptr_eq(one, other))
+                .unwrap()
+        });
+        assert_eq!(shown, expected, "{host}");
+    }
+    assert!(all[3].covers("y.a.example") && !all[3].covers("a.example"));
+    assert!(!all[3].covers("x.y.a.example") && all[1].covers("b.example"));
+}
+
+#[test]
+fn files_that_cannot_be_used_say_so_with_a_remedy() {
+    let files = Files::new("files");
+    let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let made = |from: i32, to: i32| {
+        let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
+        params.not_before = date_time_ymd(from, 1, 2);
+        params.not_after = date_time_ymd(to, 3, 4);
+        params.self_signed(&key).unwrap()
+    };
+    let good = files.write("good.pem", made(2025, 2027).pem());
+    let own = files.write("own.key", key.serialize_pem());
+    let foreign = files.write("foreign.key", other.serialize_pem());
+    let old = files.write("old.pem", made(2020, 2021).pem());
+    let young = files.write("young.pem", made(2030, 2031).pem());
+    let der = files.write("der.pem", made(2025, 2027).der());
+    let cut = files.write("cut.pem", &made(2025, 2027).pem()[..200]);
+    let encrypted =
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let encrypted = files.write("encrypted.key", encrypted);
+    let empty = files.write("empty.pem", "");
+    let large = files.write("large.pem", vec![b'x'; 1024 * 1024 + 1]);
+    let absent = files.0.join("absent.pem");
+    let check = |certificate: &Path, key: Option<&Path>, what: &str, remedy: &str| {
+        let files = CertificateFiles {
+            certificate: certificate.to_owned(),
+            key: key.map(Path::to_owned),
+            ocsp: None,
+        };
+        let fault = files.load(&provider(), NOW).expect_err(what);
+        assert!(fault.what.contains(what), "{fault:?}");
+        assert!(fault.remedy.contains(remedy), "{fault:?}");
+        let named = [certificate, files.key_file()];
+        let named = named.map(|file| file.display().to_string());
+        assert!(
+            named.iter().any(|name| fault.what.contains(name)),
+            "{fault:?}"
+        );
+    };
+    check(
+        &good,
+        Some(&foreign),
+        "is not the one of the certificate",
+        "asked for with",
+    );
+    check(&good, None, "holds no private key", "CERTIFICATE,KEY");
+    check(
+        &good,
+        Some(&good),
+        "holds no private key",
+        "BEGIN PRIVATE KEY",
+    );
+    check(
+        &good,
+        Some(&encrypted),
+        "protected by a password",
+        "openssl pkey",
+    );
+    check(&good, Some(&absent), "cannot read", "may read");
+    check(&old, Some(&own), "expired on 2021-03-04", "renew");
+    check(&young, Some(&own), "holds from 2030-01-02 on", "clock");
+    check(&der, Some(&own), "is in DER form", "openssl x509");
+    check(&cut, Some(&own), "cannot be read", "copy");
+    check(
+        &empty,
+        Some(&own),
+        "holds no certificate",
+        "BEGIN CERTIFICATE",
+    );
+    check(
+        &own,
+        Some(&own),
+        "holds no certificate",
+        "BEGIN CERTIFICATE",
+    );
+    check(&large, Some(&own), "larger than 1 MiB", "alone");
+    check(&absent, Some(&own), "cannot read", "may read");
+    let mut fine = CertificateFiles {
+        certificate: good,
+        key: Some(own),
+        ocsp: Some(empty),
+    };
+    let fault = fine.load(&provider(), NOW).expect_err("no response");
+    assert!(fault.what.contains("no OCSP response"), "{fault:?}");
+    fine.ocsp = Some(files.write("ocsp.der", [0x30, 0]));
+    let loaded = fine.load(&provider(), NOW).unwrap();
+    assert_eq!(loaded.key.ocsp.as_deref(), Some(&[0x30, 0][..]));
+}
+
+#[test]
+fn secrets_of_a_fleet_are_long_enough_and_not_for_everybody() {
+    let files = Files::new("secrets");
+    let long = "x".repeat(32);
+    let file = files.write("good", format!("{long}\n\n  {long}y \r\n"));
+    let read = read_secrets(&file).unwrap();
+    assert_eq!(
+        read,
+        [long.clone().into_bytes(), format!("{long}y").into_bytes()]
+    );
+    let fault = read_secrets(&files.write("short", format!("{long}\nshort"))).unwrap_err();
+    assert!(fault.what.contains("secret 2 in"), "{fault:?}");
+    let fault = read_secrets(&files.write("empty", "\n")).unwrap_err();
+    assert!(fault.what.contains("holds no secret"), "{fault:?}");
+    for (mode, is_exposed) in [(0o600, false), (0o640, false), (0o644, true)] {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(exposed(&file).is_some(), is_exposed, "{mode:o}");
+    }
+}

@@ -1,0 +1,321 @@
+//! Session tickets: what a client brings along so that its next handshake is a short one.
+//!
+//! They are sealed with keys that change twice a day and are then forgotten one change later, which is
+//! what bounds the harm of a stolen key (RFC 8446 §8.1, RFC 5077 §5.5). The keys outlive a reload and are handed to the
+//! process that takes this one's place. Processes that are given the same secrets derive the same keys from them.
+
+use std::fmt::{self, Write as _};
+use std::sync::{Arc, LazyLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::{hmac, rand};
+use parking_lot::Mutex;
+use rustls::server::ProducesTickets;
+
+/// How long a key seals tickets, in seconds. It opens them for as long again.
+const PERIOD: u64 = 12 * 60 * 60;
+const NAME: usize = 16;
+const SEED: usize = 32;
+
+/// What all keys that belong together are derived from.
+type Seed = [u8; SEED];
+
+/// Seals tickets and opens them.
+pub(crate) struct Tickets {
+    source: Source,
+    now: fn() -> u64,
+    keys: Mutex<Keys>,
+}
+
+/// Where keys come from.
+enum Source {
+    /// Chance, which nobody else knows.
+    Own,
+    /// Secrets that other processes have as well. The first one seals; all open.
+    Fleet(Vec<Seed>),
+}
+
+/// The keys of one period.
+struct Keys {
+    period: u64,
+    /// What they were made of, the current one first; none of a fleet's.
+    seeds: Vec<Seed>,
+    /// The first one seals.
+    open: Vec<Arc<Key>>,
+}
+
+struct Key {
+    /// By which a ticket says what it was sealed with.
+    name: [u8; NAME],
+    key: LessSafeKey,
+}
+
+impl Tickets {
+    /// With keys of this process's own, which it has only once: a reload changes nothing about them.
+    pub(crate) fn of_this_process() -> Arc<Self> {
+        static TICKETS: LazyLock<Arc<Tickets>> = LazyLock::new(|| Arc::new(Tickets::own()));
+        Arc::clone(&TICKETS)
+    }
+
+    fn own() -> Self {
+        Self::from(Source::Own, unix_time)
+    }
+
+    /// With keys made of these secrets, of which the first one seals.
+    pub(crate) fn of_fleet<'a>(secrets: impl Iterator<Item = &'a [u8]>) -> Self {
+        let seed = |secret: &[u8]| derived(secret, b"microcache session tickets");
+        Self::from(Source::Fleet(secrets.map(seed).collect()), unix_time)
+    }
+
+    fn from(source: Source, now: fn() -> u64) -> Self {
+        let keys = Keys {
+            period: 0,
+            seeds: Vec::new(),
+            open: Vec::new(),
+        };
+        Self {
+            source,
+            now,
+            keys: Mutex::new(keys),
+        }
+    }
+
+    /// What another process needs to open what this one has sealed; nothing if it knows already.
+    pub(crate) fn handover(&self) -> Option<String> {
+        self.keys()?;
+        let keys = self.keys.lock();
+        let seeds = keys.seeds.iter().map(|seed| hex(seed));
+        let seeds: Vec<String> = seeds.collect();
+        (!seeds.is_empty()).then(|| format!("{} {}", keys.period, seeds.join(" ")))
+    }
+
+    /// Takes up what another process has handed over. What cannot be read is left: clients shake hands anew.
+    pub(crate) fn take_up(&self, handed: &str) {
+        let mut words = handed.split(' ');
+        let period = words.next().and_then(|period| period.parse().ok());
+        let seeds: Option<Vec<Seed>> = words.map(unhex).collect();
+        if let (Source::Own, Some(period), Some(seeds)) = (&self.source, period, seeds) {
+            let open = seeds.iter().filter_map(Key::of).collect();
+            *self.keys.lock() = Keys {
+                period,
+                seeds,
+                open,
+            };
+        }
+    }
+
+    /// The keys of now, the one that seals first; `None` if chance has failed.
+    fn keys(&self) -> Option<Vec<Arc<Key>>> {
+        let period = (self.now)() / PERIOD;
+        let mut keys = self.keys.lock();
+        if keys.open.is_empty() || keys.period != period {
+            *keys = match &self.source {
+                Source::Own => keys.succeeded(period)?,
+                Source::Fleet(secrets) => Keys::of_fleet(secrets, period),
+            };
+        }
+        Some(keys.open.clone())
+    }
+}
+
+impl Keys {
+    /// Those of another period: a new one seals, and the one before opens if that was not long ago.
+    fn succeeded(&self, period: u64) -> Option<Self> {
+        let mut seeds = vec![[0; SEED]];
+        rand::fill(&mut seeds[0]).ok()?;
+        if self.period + 1 == period {
+            seeds.extend(self.seeds.first());
+        }
+        let open = seeds.iter().filter_map(Key::of).collect();
+        Some(Self {
+            period,
+            seeds,
+            open,
+        })
+    }
+
+    /// Everybody's clock may be a little fast: keys of the next period open as well.
+    fn of_fleet(secrets: &[Seed], period: u64) -> Self {
+        let of = |period: u64| {
+            let seed = move |secret: &Seed| derived(secret, &period.to_be_bytes());
+            secrets.iter().map(seed)
+        };
+        let seeds = of(period)
+            .chain(of(period.saturating_sub(1)))
+            .chain(of(period + 1));
+        Self {
+            period,
+            open: seeds.filter_map(|seed| Key::of(&seed)).collect(),
+            seeds: Vec::new(),
+        }
+    }
+}
+
+impl Key {
+    fn of(seed: &Seed) -> Option<Arc<Self>> {
+        let mut name = [0; NAME];
+        name.copy_from_slice(&derived(seed, b"name")[..NAME]);
+        let key = UnboundKey::new(&AES_256_GCM, &derived(seed, b"key")).ok()?;
+        let key = LessSafeKey::new(key);
+        Some(Arc::new(Self { name, key }))
+    }
+}
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        PERIOD as u32
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        let keys = self.keys()?;
+        let key = keys.first()?;
+        let mut nonce = [0; NONCE_LEN];
+        rand::fill(&mut nonce).ok()?;
+        let mut sealed = plain.to_vec();
+        let unique = Nonce::assume_unique_for_key(nonce);
+        key.key
+            .seal_in_place_append_tag(unique, Aad::from(key.name), &mut sealed)
+            .ok()?;
+        Some([&key.name[..], &nonce, &sealed].concat())
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        let (name, rest) = ticket.split_at_checked(NAME)?;
+        let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
+        let keys = self.keys()?;
+        let key = keys.iter().find(|key| key.name == name)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let mut opened = sealed.to_vec();
+        let plain = key
+            .key
+            .open_in_place(nonce, Aad::from(key.name), &mut opened);
+        plain.ok().map(|plain| plain.to_vec())
+    }
+}
+
+/// Keys are nobody's to read.
+impl fmt::Debug for Tickets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tickets")
+    }
+}
+
+fn derived(secret: &[u8], what: &[u8]) -> Seed {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+    let mut seed = [0; SEED];
+    seed.copy_from_slice(hmac::sign(&key, what).as_ref());
+    seed
+}
+
+fn unix_time() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+fn unhex(text: &str) -> Option<Seed> {
+    let mut seed = [0; SEED];
+    if text.len() != 2 * SEED {
+        return None;
+    }
+    for (at, byte) in seed.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    Some(seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// Every test that changes the time has a clock of its own.
+    macro_rules! clock {
+        ($name:ident) => {{
+            static $name: AtomicU64 = AtomicU64::new(100 * PERIOD);
+            fn now() -> u64 {
+                $name.load(Ordering::Relaxed)
+            }
+            (now as fn() -> u64, &$name)
+        }};
+    }
+
+    #[test]
+    fn a_ticket_is_opened_for_one_more_period_and_then_by_nobody() {
+        let (now, clock) = clock!(ROTATION);
+        let tickets = Tickets::from(Source::Own, now);
+        let ticket = tickets.encrypt(b"secrets").unwrap();
+        assert_eq!(tickets.decrypt(&ticket).unwrap(), b"secrets");
+        clock.fetch_add(PERIOD, Ordering::Relaxed);
+        assert_eq!(tickets.decrypt(&ticket).unwrap(), b"secrets");
+        let next = tickets.encrypt(b"secrets").unwrap();
+        assert_ne!(ticket[..NAME], next[..NAME], "sealed with another key");
+        clock.fetch_add(PERIOD, Ordering::Relaxed);
+        assert_eq!(tickets.decrypt(&ticket), None);
+        assert_eq!(tickets.decrypt(&next).unwrap(), b"secrets");
+        clock.fetch_add(2 * PERIOD, Ordering::Relaxed);
+        assert_eq!(tickets.decrypt(&next), None);
+    }
+
+    #[test]
+    fn what_was_changed_or_cut_is_no_ticket() {
+        let tickets = Tickets::own();
+        let ticket = tickets.encrypt(b"secrets").unwrap();
+        for at in 0..ticket.len() {
+            let mut changed = ticket.clone();
+            changed[at] ^= 1;
+            assert_eq!(tickets.decrypt(&changed), None, "{at}");
+            assert_eq!(tickets.decrypt(&ticket[..at]), None, "{at}");
+        }
+        assert_eq!(Tickets::own().decrypt(&ticket), None);
+    }
+
+    #[test]
+    fn who_takes_the_place_of_another_opens_its_tickets() {
+        let before = Tickets::own();
+        let ticket = before.encrypt(b"secrets").unwrap();
+        let after = Tickets::own();
+        for nonsense in ["", "x", "1", "1 zz", &"é".repeat(40)] {
+            after.take_up(nonsense);
+        }
+        assert_eq!(after.decrypt(&ticket), None);
+        after.take_up(&before.handover().unwrap());
+        assert_eq!(after.decrypt(&ticket).unwrap(), b"secrets");
+    }
+
+    #[test]
+    fn a_fleet_opens_each_others_tickets_also_while_its_secret_changes() {
+        let (now, clock) = clock!(FLEET);
+        let of = |secrets: &[&[u8]]| {
+            let Tickets { source, .. } = Tickets::of_fleet(secrets.iter().copied());
+            Tickets::from(source, now)
+        };
+        let (old, both, new) = (of(&[b"old"]), of(&[b"new", b"old"]), of(&[b"new"]));
+        let ticket = old.encrypt(b"secrets").unwrap();
+        assert_eq!(both.decrypt(&ticket).unwrap(), b"secrets");
+        assert_eq!(new.decrypt(&ticket), None);
+        let ticket = both.encrypt(b"secrets").unwrap();
+        assert_eq!(new.decrypt(&ticket).unwrap(), b"secrets");
+        assert_eq!(old.decrypt(&ticket), None);
+        assert_eq!(both.handover(), None, "everybody has the secrets");
+        // Who is behind opens what was sealed by who is ahead.
+        clock.fetch_add(PERIOD, Ordering::Relaxed);
+        let ahead = both.encrypt(b"secrets").unwrap();
+        clock.fetch_sub(PERIOD, Ordering::Relaxed);
+        assert_eq!(new.decrypt(&ahead).unwrap(), b"secrets");
+    }
+}
