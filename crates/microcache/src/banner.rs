@@ -205,9 +205,10 @@ fn url(server: &ServerSettings) -> String {
     } else {
         host.clone()
     };
+    let scheme = server.scheme();
     match server.port {
-        80 => format!("http://{host}"),
-        port => format!("http://{host}:{port}"),
+        port if port == server.default_port() => format!("{scheme}://{host}"),
+        port => format!("{scheme}://{host}:{port}"),
     }
 }
 

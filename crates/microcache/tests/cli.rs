@@ -96,7 +96,7 @@ fn a_bad_command_line_gets_one_line_and_a_remedy() {
     for (arguments, says) in [
         (&[][..], "microcache http://localhost:3000"),
         (&["localhost:3000"], "write http://localhost:3000"),
-        (&["https://localhost"], "TLS to origins is not there yet"),
+        (&["http://localhost/a"], "leave it out"),
         (&["--tll", "1s", "http://a"], "'--ttl'"),
         (
             &["--ttl", "1", "http://a"],
@@ -124,7 +124,7 @@ fn a_bad_command_line_gets_one_line_and_a_remedy() {
 fn check_reports_every_mistake_with_its_place() {
     let file = File::new(
         "bad",
-        "origin = \"https://a\"\nmemroy = \"1GB\"\n\n[[routes]]\nupstream = \"app\"\nttl = 5\n",
+        "origin = \"ftp://a\"\nmemroy = \"1GB\"\n\n[[routes]]\nupstream = \"app\"\nttl = 5\n",
     );
     let told = check(&["check", file.path()], 2, "4 mistakes");
     for place in [":1:10: ", ":2:1: ", ":5:12: ", ":6:7: "] {

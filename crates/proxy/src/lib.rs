@@ -39,6 +39,6 @@ pub use room::Taken;
 pub use server::{Server, ServerError, Started, Summary};
 pub use session::explaining::{Fetched, Imagined, Outlook, Read, Refused};
 pub use session::{FinalResponse, Finished, Traced};
+pub use tls::{CertificateFiles, OriginTls};
 pub use traces::{OriginSpan, TraceCounts, Traces, by_chance, shown_path};
-pub use tls::CertificateFiles;
 pub use upgrade::NotUpgraded;

@@ -32,6 +32,7 @@ mod strict_http;
 mod support;
 mod tiers;
 mod tls;
+mod tls_origins;
 mod top;
 mod traces;
 mod upgrade;

@@ -5,19 +5,20 @@
 pub(super) struct OriginUrl {
     pub(super) host: String,
     pub(super) port: u16,
+    pub(super) tls: bool,
 }
 
 impl OriginUrl {
-    /// Reads `http://host:port`.
+    /// Reads `http://host:port` or `https://host:port`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(without_scheme(text));
         };
-        match scheme.to_ascii_lowercase().as_str() {
-            "http" => {}
-            "https" => return Err("TLS to origins is not there yet: use http://".to_owned()),
-            _ => return Err("origins speak http://".to_owned()),
-        }
+        let tls = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
+            _ => return Err("origins speak http:// or https://".to_owned()),
+        };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {
             return Err(
@@ -28,11 +29,12 @@ impl OriginUrl {
         if authority.contains('@') {
             return Err("leave user name and password out".to_owned());
         }
-        let (host, port) = split_port(authority)?;
+        let (host, port) = split_port(authority, if tls { 443 } else { 80 })?;
         check_host(host)?;
         Ok(Self {
             host: host.trim_matches(['[', ']']).to_ascii_lowercase(),
             port,
+            tls,
         })
     }
 }
@@ -48,12 +50,12 @@ fn without_scheme(text: &str) -> String {
     }
 }
 
-fn split_port(authority: &str) -> Result<(&str, u16), String> {
+fn split_port(authority: &str, default: u16) -> Result<(&str, u16), String> {
     let colon = authority
         .rfind(':')
         .filter(|&at| !authority[at..].contains(']'));
     let Some(colon) = colon else {
-        return Ok((authority, 80));
+        return Ok((authority, default));
     };
     match authority[colon + 1..].parse() {
         Ok(port) if port > 0 => Ok((&authority[..colon], port)),
@@ -94,6 +96,10 @@ mod tests {
         check("HTTP://10.0.0.1:81", "10.0.0.1", 81);
         check("http://[::1]:3000", "::1", 3000);
         check("http://[::1]", "::1", 80);
+        check("https://a", "a", 443);
+        check("https://a:8443", "a", 8443);
+        assert!(OriginUrl::parse("https://a").unwrap().tls);
+        assert!(!OriginUrl::parse("http://a").unwrap().tls);
     }
 
     #[test]
@@ -105,7 +111,6 @@ mod tests {
         check("localhost:3000", "write http://localhost:3000");
         check("3000", "write http://localhost:3000");
         check(":3000", "write http://localhost:3000");
-        check("https://a", "TLS to origins is not there yet");
         check("ftp://a", "http://");
         check("http://a/b", "path");
         check("http://a?b", "path");

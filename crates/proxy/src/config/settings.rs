@@ -143,6 +143,18 @@ impl Setting {
 }
 
 impl Settings {
+    /// Where an option of a group was said, or the group itself.
+    pub(super) fn place_of(&self, group: &str, option: &str) -> Place {
+        let own = self.upstreams.iter().find(|(name, _)| name == group);
+        let said = own.and_then(|(_, options)| {
+            let mut said = options.iter().filter(|one| one.said != Said::Default);
+            said.clone()
+                .find(|one| one.name == option)
+                .or_else(|| said.find(|one| ["servers", "origin"].contains(&one.name)))
+        });
+        said.map_or(Place::Urls, |said| said.place.clone())
+    }
+
     /// The names of what another one has differently.
     pub fn changed_by(&self, new: &Self) -> Vec<String> {
         let mut changed: Vec<String> = changed(&self.options, &new.options)

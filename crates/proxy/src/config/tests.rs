@@ -554,14 +554,14 @@ fn listeners() {
 #[test]
 fn upstreams() {
     check(
-        "[upstreams.a]\nservers = [\"https://a.b\", \"http://c\", \"http://c:80\", {weight=0}]",
+        "[upstreams.a]\nservers = [\"ftp://a.b\", \"http://c\", \"http://c:80\", {weight=0}]",
         &[
-            "2:12: cannot use \"https://a.b\"",
-            "= TLS to origins is not there yet: use http://",
-            "2:39: c:80 is listed twice",
+            "2:12: cannot use \"ftp://a.b\"",
+            "= origins speak http:// or https://",
+            "2:37: c:80 is listed twice",
             "= give it a weight instead",
-            "2:54: a server without `url`",
-            "2:62: expected a number from 1 to 1000, not 0",
+            "2:52: a server without `url`",
+            "2:60: expected a number from 1 to 1000, not 0",
         ],
     );
     check(

@@ -88,22 +88,10 @@ impl TlsConfig {
 impl Config {
     /// Reads the files that it names, so that TLS can be spoken. What is wrong with them is told where they are named.
     pub(super) fn with_files(mut self) -> Result<Self, Report> {
-        if !self.tls.is_on() {
-            return Ok(self);
-        }
         let mut mistakes = Mistakes::default();
-        let certificates = self.read_certificates(&mut mistakes);
-        let tickets = self.tls.tickets(&mut mistakes);
-        let ready = tls::for_clients(Arc::new(Certificates::new(&certificates)), tickets);
-        match ready {
-            Ok(ready) => self.tls.ready = Some(ready),
-            Err(error) => {
-                let place = &self.tls.certificates[0].1;
-                mistakes.note(Mistake::new(
-                    place,
-                    format!("TLS cannot be spoken: {error}"),
-                ));
-            }
+        self.read_for_origins(&mut mistakes);
+        if self.tls.is_on() {
+            self.read_for_clients(&mut mistakes);
         }
         let (name, text) = &self.written;
         let warnings = mistakes.report(name, text)?;
@@ -111,14 +99,45 @@ impl Config {
         Ok(self)
     }
 
+    fn read_for_clients(&mut self, mistakes: &mut Mistakes) {
+        let certificates = self.read_certificates(mistakes);
+        let tickets = self.tls.tickets(mistakes);
+        match tls::for_clients(Arc::new(Certificates::new(&certificates)), tickets) {
+            Ok(ready) => self.tls.ready = Some(ready),
+            Err(error) => {
+                let place = &self.tls.certificates[0].1;
+                let what = format!("TLS cannot be spoken: {error}");
+                mistakes.note(Mistake::new(place, what));
+            }
+        }
+    }
+
+    fn read_for_origins(&mut self, mistakes: &mut Mistakes) {
+        for group in &mut self.upstreams {
+            if !group.servers.iter().any(|server| server.tls) {
+                continue;
+            }
+            let place = |option| self.settings.place_of(&group.name, option);
+            let certificate = group.tls.certificate.as_ref();
+            if let Some(fault) = certificate.and_then(|files| tls::exposed(files.key_file())) {
+                mistakes.warn(at(&place("origin_certificate"), fault));
+            }
+            let about = |fault: &Fault| match certificate {
+                Some(files) if fault.is_about(files) => "origin_certificate",
+                _ => "origin_ca",
+            };
+            match group.tls.load(unix_time()) {
+                Ok(ready) => group.tls.ready = Some(ready),
+                Err(fault) => mistakes.note(at(&place(about(&fault)), fault)),
+            }
+        }
+    }
+
     fn read_certificates(&self, mistakes: &mut Mistakes) -> Vec<Arc<tls::Certificate>> {
         let provider = tls::provider();
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
         let mut certificates = Vec::new();
         for (files, place) in &self.tls.certificates {
-            match files.load(&provider, now.as_secs().cast_signed()) {
+            match files.load(&provider, unix_time()) {
                 Ok(certificate) => certificates.push(Arc::new(certificate)),
                 Err(fault) => mistakes.note(at(place, fault)),
             }
@@ -151,4 +170,10 @@ impl TlsConfig {
 
 fn at(place: &Place, fault: Fault) -> Mistake {
     Mistake::new(place, fault.what).remedy(fault.remedy)
+}
+
+/// Seconds since 1970.
+fn unix_time() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs().cast_signed()
 }

@@ -41,11 +41,21 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(super) fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             what: what.into(),
             remedy: remedy.into(),
         }
+    }
+}
+
+impl Fault {
+    /// Whether it names one of these files.
+    pub(crate) fn is_about(&self, files: &CertificateFiles) -> bool {
+        let named = [&*files.certificate, files.key_file()];
+        named
+            .iter()
+            .any(|file| self.what.contains(&file.display().to_string()))
     }
 }
 
@@ -129,7 +139,8 @@ impl CertificateFiles {
     }
 }
 
-fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
+/// The certificates in a file, one at least.
+pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
     let bytes = read(file)?;
     let name = file.display();
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();

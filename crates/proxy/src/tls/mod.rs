@@ -4,6 +4,7 @@
 
 mod certificates;
 mod files;
+mod origins;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use rustls::{Error, ServerConfig};
 pub(crate) use certificates::{Certificate, Certificates};
 pub use files::CertificateFiles;
 pub(crate) use files::{Fault, exposed, read_secrets};
+pub use origins::OriginTls;
 pub(crate) use session::{HELD_BACK, Records, Session};
 pub(crate) use tickets::Tickets;
 

@@ -1,17 +1,16 @@
 //! One connection to a server: bytes in, bytes out, and one timer that is rarely set.
 
 use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::runtime::{Handle, Id};
 use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::transport::Transport;
 
 /// What is read at least at once.
 const READ_MIN: usize = 16 * 1024;
@@ -23,7 +22,7 @@ const ROOM_MIN: usize = 2 * 1024;
 /// A connection to a server.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Transport,
     /// What was read and not yet made use of.
     pub(super) buf: BytesMut,
     pub(super) timer: Timer,
@@ -33,7 +32,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Takes over a stream that was opened on the current runtime.
-    pub(super) fn new(stream: TcpStream) -> Self {
+    pub(super) fn new(stream: Transport) -> Self {
         Self {
             stream,
             runtime: Handle::current().id(),
@@ -85,12 +84,9 @@ impl Connection {
     }
 
     /// Whether an unused connection is still open and the server said nothing on it that nobody
-    /// asked for. The socket itself is asked: what the runtime has heard may be older than what
-    /// would be taken for the next answer. That costs a system call, and is worth it.
-    pub(super) fn is_quiet(&self) -> bool {
-        let mut byte = [MaybeUninit::uninit()];
-        let peeked = SockRef::from(&self.stream).peek(&mut byte);
-        matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    /// asked for.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        self.stream.is_quiet()
     }
 }
 

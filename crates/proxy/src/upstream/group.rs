@@ -1,6 +1,6 @@
 //! An upstream group: from a request to the answer of one of its servers.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,12 @@ use microcache_engine::origin::{
 };
 use microcache_policy::is_event_stream;
 use parking_lot::Mutex;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_rustls::TlsConnector;
 
 use super::ahead::{Arrived, Bounds, Room, read_ahead};
 use super::balance::{Balance, Standing};
@@ -26,10 +29,12 @@ use super::queue::{Full, Permit, Queue, QueueBounds};
 use super::resolve::Endpoints;
 use super::response::{Exchange, ResponseBody};
 use super::settings::{GroupSettings, ServerSettings};
+use super::transport::Transport;
 use super::upload::Upload;
 use crate::figures::{AskedOrigin, Figures, GroupFigures};
 use crate::h1::{Decoder, Framing};
 use crate::notices::{Kind, Notices, TARGET};
+use crate::tls::OriginTls;
 
 /// Requests that cannot be sent twice only go on connections that were in use this recently: what
 /// meets a connection that the server is closing is lost.
@@ -57,6 +62,10 @@ pub struct Group {
 pub(super) struct Server {
     pub(super) settings: ServerSettings,
     pub(super) endpoints: Endpoints,
+    /// What it is sent as `Host`, if that is not what the client has sent.
+    pub(super) host: Option<String>,
+    /// How TLS is spoken with it, and the name that its certificate is for.
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     pub(super) idle: Pool,
 }
 
@@ -123,6 +132,8 @@ impl Group {
             Arc::new(Server {
                 settings: server.clone(),
                 endpoints: Endpoints::new(&server.host, server.port),
+                host: settings.host.clone(),
+                tls: session_with(&settings.tls, server),
                 idle: Pool::new(settings.max_idle, settings.idle_timeout),
             })
         };
@@ -195,6 +206,9 @@ impl Group {
         mut request: OriginRequest,
         counted: &mut Option<AskedOrigin>,
     ) -> Result<OriginResponse, OriginError> {
+        if let Some(host) = &self.settings.host {
+            request.authority = Bytes::copy_from_slice(host.as_bytes());
+        }
         let (permit, mut upload) = self.admit(&mut request).await?;
         let question = Question::of(&mut request);
         if let Some(own) = self.own_connection(&request) {
@@ -490,15 +504,37 @@ impl Origin for Group {
 impl Server {
     /// Opens a connection.
     pub(super) async fn connect(&self, limit: Duration) -> Result<Connection, OriginError> {
-        let connected = self.endpoints.connect(limit).await;
-        connected.map(Connection::new).map_err(|error| {
+        let failed = |error: io::Error| {
             let why = match error.kind() {
                 ErrorKind::TimedOut => format!("no answer within {limit:?}"),
                 _ => error.to_string(),
             };
             OriginError::Connect(why.into())
-        })
+        };
+        let socket = self.endpoints.connect(limit).await.map_err(failed)?;
+        if !self.settings.tls {
+            return Ok(Connection::new(Transport::Plain(socket)));
+        }
+        let Some((config, name)) = &self.tls else {
+            return Err(failed(io::Error::other("TLS is not set up")));
+        };
+        let connector = TlsConnector::from(Arc::clone(config));
+        match timeout(limit, connector.connect(name.clone(), socket)).await {
+            Ok(Ok(session)) => Ok(Connection::new(Transport::Tls(Box::new(session)))),
+            Ok(Err(error)) => Err(failed(io::Error::other(format!("no TLS session: {error}")))),
+            Err(_) => Err(failed(ErrorKind::TimedOut.into())),
+        }
     }
+}
+
+fn session_with(
+    tls: &OriginTls,
+    server: &ServerSettings,
+) -> Option<(Arc<ClientConfig>, ServerName<'static>)> {
+    let ready = tls.ready.as_ref().filter(|_| server.tls)?;
+    let name = tls.name.clone().unwrap_or_else(|| server.host.clone());
+    let name = ServerName::try_from(name).ok()?;
+    Some((Arc::clone(&ready.config), name))
 }
 
 fn queue_bounds(settings: &GroupSettings) -> QueueBounds {

@@ -41,12 +41,14 @@ pub(super) async fn keep_checking(
 }
 
 async fn ask(server: &Server, check: &HealthCheck) -> Result<u16, OriginError> {
+    let host = server.host.clone();
+    let authority = host.unwrap_or_else(|| authority(server));
     let mut fields = FieldsBuf::new();
     fields.push("User-Agent", "microcache-health-check");
     let mut request = OriginRequest {
         method: Method::GET,
         scheme: Scheme::Http,
-        authority: authority(server).into(),
+        authority: authority.into(),
         target: Bytes::copy_from_slice(check.path.as_bytes()),
         fields,
         body: Body::Empty,
@@ -70,8 +72,10 @@ async fn ask(server: &Server, check: &HealthCheck) -> Result<u16, OriginError> {
 fn authority(server: &Server) -> String {
     let host = &server.settings.host;
     match server.settings.port {
-        80 if host.contains(':') => format!("[{host}]"),
-        80 => host.clone(),
+        port if port == server.settings.default_port() && host.contains(':') => {
+            format!("[{host}]")
+        }
+        port if port == server.settings.default_port() => host.clone(),
         port if host.contains(':') => format!("[{host}]:{port}"),
         port => format!("{host}:{port}"),
     }

@@ -17,6 +17,7 @@ mod record;
 mod resolve;
 mod response;
 pub mod settings;
+mod transport;
 mod upload;
 
 pub use balance::Standing;

@@ -42,7 +42,7 @@ impl KeptConnection {
     /// without a proxy.
     pub(super) fn of(request: &OriginRequest, group: &str) -> Option<Self> {
         let kept = request.client.as_ref()?.take(group)?;
-        let own = kept.downcast::<Self>().ok()?;
+        let mut own = kept.downcast::<Self>().ok()?;
         own.connection.is_quiet().then_some(*own)
     }
 }

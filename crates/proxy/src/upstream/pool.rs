@@ -58,7 +58,7 @@ impl Pool {
         let limit = limit.min(self.keep);
         let recent = |idle: &mut Idle| now.duration_since(idle.since) <= limit;
         loop {
-            let connection = {
+            let mut connection = {
                 let mut shelves = self.shelves.lock();
                 let own = shelves.of(runtime);
                 let idle = own.pop_if(recent)?;

@@ -3,6 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::tls::OriginTls;
+
 /// One upstream group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSettings {
@@ -48,6 +50,10 @@ pub struct GroupSettings {
     pub health: Option<HealthCheck>,
     /// How often names are looked up again.
     pub resolve_every: Duration,
+    /// How TLS is spoken where it is.
+    pub tls: OriginTls,
+    /// The `Host` that the servers are sent; without it, the one that the client has sent.
+    pub host: Option<String>,
 }
 
 impl GroupSettings {
@@ -74,6 +80,8 @@ impl GroupSettings {
             fail_pause: Duration::from_secs(5),
             health: None,
             resolve_every: Duration::from_secs(30),
+            tls: OriginTls::default(),
+            host: None,
         }
     }
 }
@@ -85,6 +93,8 @@ pub struct ServerSettings {
     pub host: String,
     /// The port.
     pub port: u16,
+    /// Whether TLS is spoken there.
+    pub tls: bool,
     /// How many requests it takes for each one of a server with weight 1.
     pub weight: u32,
     /// Whether it is used only while all others are down.
@@ -92,11 +102,22 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
+    /// The scheme of its url.
+    pub const fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
+    }
+
+    /// The port that a url of this scheme has without saying so.
+    pub const fn default_port(&self) -> u16 {
+        if self.tls { 443 } else { 80 }
+    }
+
     /// A server of weight 1.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self {
             host: host.into(),
             port,
+            tls: false,
             weight: 1,
             backup: false,
         }

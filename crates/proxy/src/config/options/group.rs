@@ -1,11 +1,15 @@
 //! Options of upstream groups: at the top for all groups, in a group for itself.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use rustls::pki_types::ServerName;
 
 use super::super::mistake::{Mistake, Mistakes};
 use super::super::option::{About, Form, Opt, Unset};
 use super::super::origin_url::OriginUrl;
 use super::super::raw::Value;
+use super::tls::certificate_and_key;
 use super::{WAIT, set_defaults};
 use crate::upstream::settings::{GroupSettings, HealthCheck, ServerSettings};
 
@@ -19,7 +23,7 @@ pub(in crate::config) const ORIGIN: &[Opt<Vec<ServerSettings>>] = &[Opt {
         unset: Unset::Says("none; needed unless there are `[upstreams]`"),
         example: r#""http://localhost:3000""#,
         help: "The application's url; several are one upstream group",
-        more: "On the command line it needs no flag: `microcache http://localhost:3000`. It is the group named \
+        more: "`https://` is TLS, with a certificate that has to be good. On the command line it needs no flag: `microcache http://localhost:3000`. It is the group named \
                `origin`, and routes that name no upstream go there.",
     },
     set: set_servers,
@@ -53,6 +57,7 @@ pub(in crate::config) const SERVER_ENTRY: &[Opt<ServerSettings>] = &[
             if let Some(url) = m.ok(v.parse(OriginUrl::parse)) {
                 s.host = url.host;
                 s.port = url.port;
+                s.tls = url.tls;
             }
         },
     },
@@ -275,6 +280,61 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
     },
     Opt {
         about: About {
+            name: "origin_ca",
+            form: Form::Text("FILE"),
+            unset: Unset::Says("those of the system"),
+            example: r#""/etc/microcache/ca.pem""#,
+            help: "The certificates that vouch for servers with https urls, in PEM form",
+            more: "In place of those of the system. A server's own certificate may be one of them.",
+        },
+        set: |g, v, m| {
+            m.put(
+                &mut g.tls.ca,
+                v.text().map(|file| Some(PathBuf::from(file))),
+            );
+        },
+    },
+    Opt {
+        about: About {
+            name: "origin_certificate",
+            form: Form::Text("CERTIFICATE,KEY"),
+            unset: Unset::Says("none"),
+            example: r#""/etc/microcache/client.pem,/etc/microcache/client.key""#,
+            help: "The certificate that servers are shown who ask for one, and its key",
+            more: "One file may hold both.",
+        },
+        set: |g, v, m| {
+            m.put(
+                &mut g.tls.certificate,
+                v.parse(certificate_and_key).map(Some),
+            );
+        },
+    },
+    Opt {
+        about: About {
+            name: "origin_name",
+            form: Form::Text("NAME"),
+            unset: Unset::Says("the host in the url"),
+            example: r#""app.internal""#,
+            help: "The name that the certificates of servers have to be for",
+            more: "It is what they are asked for as well (SNI).",
+        },
+        set: |g, v, m| m.put(&mut g.tls.name, v.parse(server_name).map(Some)),
+    },
+    Opt {
+        about: About {
+            name: "origin_host",
+            form: Form::Text("HOST"),
+            unset: Unset::Says("what the client has sent"),
+            example: r#""app.internal""#,
+            help: "The Host that servers are sent",
+            more: "For those who know themselves by another name only. What the client has sent is in X-Forwarded-Host and Forwarded, \
+                   and is what tells responses apart.",
+        },
+        set: |g, v, m| m.put(&mut g.host, v.parse(host_name).map(Some)),
+    },
+    Opt {
+        about: About {
             name: "health_check",
             form: Form::Table("how servers are asked"),
             unset: Unset::Says("none: servers are judged by their answers"),
@@ -386,6 +446,7 @@ fn read_server(value: &Value, mistakes: &mut Mistakes) -> Option<ServerSettings>
         let url = mistakes.ok(value.parse(OriginUrl::parse))?;
         server.host = url.host;
         server.port = url.port;
+        server.tls = url.tls;
         return Some(server);
     }
     let table = mistakes.ok(value.table())?;
@@ -410,6 +471,20 @@ fn set_health_check(group: &mut GroupSettings, value: &Value, mistakes: &mut Mis
     }
     table.refuse_rest(mistakes);
     group.health = Some(check);
+}
+
+fn server_name(text: &str) -> Result<String, String> {
+    match ServerName::try_from(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("write the name of a host, or an address".to_owned()),
+    }
+}
+
+fn host_name(text: &str) -> Result<String, String> {
+    match OriginUrl::parse(&format!("http://{text}")) {
+        Ok(_) if !text.ends_with('/') => Ok(text.to_owned()),
+        _ => Err("write HOST or HOST:PORT".to_owned()),
+    }
 }
 
 fn path(text: &str) -> Result<String, String> {

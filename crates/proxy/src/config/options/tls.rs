@@ -152,7 +152,8 @@ fn set_certificates(tls: &mut TlsConfig, value: &Value, mistakes: &mut Mistakes)
     }
 }
 
-fn certificate_and_key(text: &str) -> Result<CertificateFiles, String> {
+/// Reads the names of two files, or of one that holds both.
+pub(super) fn certificate_and_key(text: &str) -> Result<CertificateFiles, String> {
     let (certificate, key) = match text.split_once(',') {
         Some((certificate, key)) => (certificate.trim(), Some(key.trim())),
         None => (text.trim(), None),

@@ -1,0 +1,91 @@
+//! TLS with origins: who is believed to be one, and who we are to them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, RootCertStore};
+
+use super::files::{CertificateFiles, Fault, read_chain};
+use super::provider;
+
+/// What is spoken on top of TLS.
+const PROTOCOL: &[u8] = b"http/1.1";
+
+/// TLS with the servers of a group whose urls begin with `https`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OriginTls {
+    /// The file with the certificates that vouch for them; without it, those of the system do.
+    pub ca: Option<PathBuf>,
+    /// What they are shown if they ask.
+    pub certificate: Option<CertificateFiles>,
+    /// The name that their certificates are for; without it, the one in the url.
+    pub name: Option<String>,
+    /// What sessions begin with, once the files were read.
+    pub(crate) ready: Option<Ready>,
+}
+
+/// What sessions begin with. Two are equal that were made of the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    pub(crate) config: Arc<ClientConfig>,
+    made_of: Vec<CertificateDer<'static>>,
+}
+
+impl PartialEq for Ready {
+    fn eq(&self, other: &Self) -> bool {
+        self.made_of == other.made_of
+    }
+}
+
+impl Eq for Ready {}
+
+impl OriginTls {
+    /// Reads the files that are named, or what the system has.
+    pub(crate) fn load(&self, now: i64) -> Result<Ready, Fault> {
+        let mut made_of = match &self.ca {
+            Some(file) => read_chain(file)?,
+            None => rustls_native_certs::load_native_certs().certs,
+        };
+        let mut roots = RootCertStore::empty();
+        let (known, _) = roots.add_parsable_certificates(made_of.iter().cloned());
+        if known == 0 {
+            return Err(self.nobody_vouches());
+        }
+        let builder = ClientConfig::builder_with_provider(provider());
+        let versions = builder.with_safe_default_protocol_versions();
+        let versions =
+            versions.map_err(|error| Fault::new(format!("TLS cannot be spoken: {error}"), ""))?;
+        let builder = versions.with_root_certificates(roots);
+        let mut config = match &self.certificate {
+            None => builder.with_no_client_auth(),
+            Some(files) => {
+                let own = files.load(&provider(), now)?;
+                made_of.extend(own.key.cert.iter().cloned());
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own.key)))
+            }
+        };
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        Ok(Ready {
+            config: Arc::new(config),
+            made_of,
+        })
+    }
+
+    fn nobody_vouches(&self) -> Fault {
+        match &self.ca {
+            Some(file) => Fault::new(
+                format!(
+                    "no certificate in {} can be used to vouch for origins",
+                    file.display()
+                ),
+                "name the file with the certificate of the authority, in PEM form",
+            ),
+            None => Fault::new(
+                "this machine has no certificates that vouch for origins",
+                "install them (ca-certificates), or name your own authority's as `origin_ca`",
+            ),
+        }
+    }
+}
