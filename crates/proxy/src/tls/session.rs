@@ -130,6 +130,9 @@ impl Session {
         records: &mut [u8],
         mut deliver: impl FnMut(&[u8]),
     ) -> Result<(), Error> {
+        if self.has_failed {
+            return Err(broken("the session has failed"));
+        }
         let mut used = 0;
         let received = loop {
             let UnbufferedStatus { mut discard, state } =
