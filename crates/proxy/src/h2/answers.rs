@@ -9,7 +9,8 @@ use super::connection::Connection;
 use super::frame::MAX_PAYLOAD;
 use super::head::is_bodiless;
 use super::reason::Reason;
-use super::stream::{Answer, End, Sending, Wait};
+use super::stream::{Answer, End, Sending, Sink, Wait};
+use super::tunnel::agreed;
 use super::waiting::Step;
 use super::write;
 use crate::room::Held;
@@ -77,6 +78,11 @@ impl Connection<'_> {
             return;
         };
         let head_only = stream.head_only;
+        let tunnel = response.tunnel.take();
+        let is_tunnel = tunnel.is_some();
+        if let (Some(tunnel), Some(content)) = (tunnel, &mut stream.content) {
+            content.sender = Some(Sink::Tunnel(agreed(&mut response, *tunnel)));
+        }
         let mut begun = if is_bodiless(response.status, head_only) {
             (Bytes::new(), End::Here, false)
         } else if let Some(begun) = begin(cx, &mut response.body) {
@@ -114,6 +120,7 @@ impl Connection<'_> {
             account,
             stall: self.stall(),
             deadline: deadline.map(|span| self.now.plus(span.as_millis() as u64)),
+            is_tunnel,
             is_held: *is_held,
             is_held_up: false,
             _held: held,
@@ -123,6 +130,10 @@ impl Connection<'_> {
             stream.answer = Answer::Sending(Box::new(sending));
         }
         self.read_on(cx, id);
+        if is_tunnel {
+            self.moved_in_tunnel(id);
+            self.hand_on(cx, id);
+        }
     }
 
     /// Waits for more of a body, if everything that was there has been sent.
@@ -169,6 +180,7 @@ impl Connection<'_> {
                 let length = data.len();
                 sending.piece = data;
                 self.held += length;
+                self.moved_in_tunnel(id);
                 self.read_on(cx, id);
             }
             Some(Ok(Frame::Trailers(trailers))) => sending.end = End::Trailers(trailers),

@@ -170,6 +170,7 @@ impl<'a> Connection<'a> {
                 id::MAX_HEADER_LIST_SIZE,
                 self.session.shared.head_limits.head as u32,
             ),
+            (id::ENABLE_CONNECT_PROTOCOL, 1),
             (id::NO_RFC7540_PRIORITIES, 1),
         ];
         write::settings(out, &settings);

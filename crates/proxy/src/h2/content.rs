@@ -10,7 +10,7 @@ use microcache_policy::FieldsBuf;
 use super::connection::Connection;
 use super::reason::{Fault, Reason};
 use super::receive::span;
-use super::stream::{Content, Wait};
+use super::stream::{Content, Sink, Wait};
 use super::waiting::Step;
 use super::write;
 use crate::session::ContentSender;
@@ -54,7 +54,9 @@ impl Connection<'_> {
         }
         if let Some(content) = &mut stream.content {
             content.buffer.extend_from_slice(data);
-            if let (Some(asked), Some(sender)) = (content.asked.take(), &mut content.sender) {
+            if let (Some(asked), Some(Sink::Request(sender))) =
+                (content.asked.take(), &mut content.sender)
+            {
                 let waited = span(now.since(asked));
                 sender.allowance.received(data.len(), waited);
             }
@@ -99,7 +101,7 @@ impl Connection<'_> {
         &mut self,
         cx: &mut Context<'_>,
         id: u32,
-        sender: ContentSender,
+        sender: Sink,
         is_wanted: bool,
     ) {
         let Some(content) = self.streams.get(id).and_then(|it| it.content.as_mut()) else {
@@ -126,13 +128,24 @@ impl Connection<'_> {
     }
 
     /// Hands on what has come, if there is room for it.
-    fn hand_on(&mut self, cx: &mut Context<'_>, id: u32) {
+    pub(super) fn hand_on(&mut self, cx: &mut Context<'_>, id: u32) {
         let now = self.now;
         let Some(content) = self.streams.get(id).and_then(|it| it.content.as_mut()) else {
             return;
         };
-        let Some(sender) = content.sender.take() else {
-            return;
+        let sender = match content.sender.take() {
+            Some(Sink::Request(sender)) => sender,
+            Some(Sink::Tunnel(io)) if content.buffer.is_empty() && !content.is_complete => {
+                content.sender = Some(Sink::Tunnel(io));
+                return;
+            }
+            Some(Sink::Tunnel(io)) => {
+                let data = content.buffer.split().freeze();
+                content.handed_on = data.len();
+                self.moved_in_tunnel(id);
+                return self.write_on(cx, id, io, data);
+            }
+            None => return,
         };
         let is_last = content.is_complete && content.trailers.is_none();
         if !content.buffer.is_empty() {
@@ -151,7 +164,7 @@ impl Connection<'_> {
             self.drop_content(id, 0);
         } else {
             content.asked.get_or_insert(now);
-            content.sender = Some(sender);
+            content.sender = Some(Sink::Request(sender));
         }
     }
 
@@ -159,7 +172,7 @@ impl Connection<'_> {
     pub(super) fn await_room(&mut self, cx: &mut Context<'_>, id: u32, mut sender: ContentSender) {
         let waits = self.waiting.wait(cx, id, async move {
             let is_wanted = sender.ready().await;
-            Step::Room(sender, is_wanted)
+            Step::Room(Sink::Request(sender), is_wanted)
         });
         if let Some(content) = self.streams.get(id).and_then(|it| it.content.as_mut()) {
             content.waits = waits;
@@ -169,7 +182,7 @@ impl Connection<'_> {
     /// The client has sent nothing for too long.
     pub(super) fn content_is_late(&mut self, id: u32) {
         let content = self.streams.get(id).and_then(|it| it.content.as_mut());
-        if let Some(sender) = content.and_then(|content| content.sender.take()) {
+        if let Some(Sink::Request(sender)) = content.and_then(|content| content.sender.take()) {
             sender.fail(BodyError::Timeout);
         }
         self.drop_content(id, 0);

@@ -23,6 +23,7 @@ mod settings;
 mod stream;
 mod streams;
 mod timing;
+mod tunnel;
 mod waiting;
 mod write;
 

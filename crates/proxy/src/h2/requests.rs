@@ -20,6 +20,7 @@ use crate::session::{Announced, Head, Reply, Unanswered};
 
 /// What of a request is needed when it is answered.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct Asked {
     pub(super) id: u32,
     /// The client has not ended its stream.
@@ -27,6 +28,8 @@ pub(super) struct Asked {
     pub(super) head_only: bool,
     pub(super) length: Option<u64>,
     pub(super) expects_continue: bool,
+    /// The stream is to become a tunnel.
+    pub(super) is_tunnel: bool,
     pub(super) priority: Priority,
 }
 
@@ -65,6 +68,7 @@ impl Connection<'_> {
             head_only: method == Method::HEAD,
             length: head.length,
             expects_continue: head.expects_continue,
+            is_tunnel: head.is_tunnel,
             priority: head.priority,
         };
         self.serve_request(cx, &method, &head, asked);
@@ -83,8 +87,8 @@ impl Connection<'_> {
             host: head.host,
             target: head.target,
             fields: head.fields,
-            has_body: asked.is_open,
-            upgrade: false,
+            has_body: asked.is_open && !asked.is_tunnel,
+            upgrade: asked.is_tunnel,
         });
         let mut reply = None;
         let route = self.session.serve(&request, self.now, &mut reply);
@@ -155,12 +159,13 @@ impl Connection<'_> {
 
     /// Takes a request to the origin.
     fn ask(&mut self, cx: &mut Context<'_>, unanswered: Box<Unanswered>, asked: Asked) {
-        let announced = asked.is_open.then_some(Announced {
+        let has_content = asked.is_open && !asked.is_tunnel;
+        let announced = has_content.then_some(Announced {
             length: asked.length,
             expects_continue: asked.expects_continue,
         });
         let (mut answering, sender) = self.session.ask(unanswered, Version::HTTP_2, announced);
-        let content = sender.is_some().then(Content::new);
+        let content = (sender.is_some() || asked.is_tunnel).then(Content::new);
         if !self.open(asked, content, Answer::Awaited(Wait::default())) {
             return;
         }

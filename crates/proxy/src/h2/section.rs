@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use microcache_policy::{Fields, FieldsBuf};
+use microcache_policy::{Fields, FieldsBuf, upgrade};
 
 use super::priority::Priority;
+use super::tunnel;
 use crate::h1::Limits;
 use crate::h1::syntax::{MAX_LENGTH, TOKEN, span, target_span, value_span};
 use crate::h1::target::authority;
@@ -25,6 +26,7 @@ pub(super) struct Section {
     scheme: Option<Range<usize>>,
     authority: Option<Range<usize>>,
     path: Option<Range<usize>>,
+    protocol: Option<Range<usize>>,
     host: Option<Range<usize>>,
     length: Option<u64>,
     expects_continue: bool,
@@ -58,6 +60,8 @@ pub(super) struct RequestHead<'a> {
     pub(super) length: Option<u64>,
     pub(super) expects_continue: bool,
     pub(super) priority: Priority,
+    /// An extended CONNECT (RFC 8441), which is an upgrade in HTTP/1.
+    pub(super) is_tunnel: bool,
 }
 
 impl Section {
@@ -114,6 +118,7 @@ impl Section {
             b":scheme" => Some(&mut self.scheme),
             b":authority" => Some(&mut self.authority),
             b":path" => Some(&mut self.path),
+            b":protocol" => Some(&mut self.protocol),
             _ => None,
         };
         let place = place.ok_or(Wrong::Malformed("a pseudo-header field that is none"))?;
@@ -196,13 +201,31 @@ impl Section {
         if !self.cookies.is_empty() {
             push(&mut self.lines, b"cookie", &self.cookies);
         }
+        let protocol = self.protocol.clone().and_then(|it| self.words.get(it));
+        if let Some(protocol) = protocol {
+            // It becomes a part of the lines.
+            if protocol.is_empty() || span(protocol, TOKEN) != protocol.len() {
+                return Err(Wrong::Malformed("a protocol that may not be"));
+            }
+            tunnel::ask_in_http1(&mut self.lines, protocol);
+            if !upgrade::is_asked_for(Fields::new(&self.lines)) {
+                return Err(Wrong::Refused(
+                    501,
+                    "a protocol that may not be spoken through here",
+                ));
+            }
+        }
+        let is_tunnel = protocol.is_some();
         let word = |range: &Option<Range<usize>>| range.clone().and_then(|it| self.words.get(it));
         let method = word(&self.method).ok_or(Wrong::Malformed("no :method"))?;
         if method.is_empty() || span(method, TOKEN) != method.len() {
             return Err(Wrong::Malformed("a method that may not be"));
         }
+        if is_tunnel && method != b"CONNECT" {
+            return Err(Wrong::Malformed(":protocol without CONNECT"));
+        }
         let host = host(word(&self.authority), word(&self.host))?;
-        if method == b"CONNECT" {
+        if method == b"CONNECT" && !is_tunnel {
             // RFC 9113 §8.5: there is nothing to connect to here.
             return Err(if self.scheme.is_some() || self.path.is_some() {
                 Wrong::Malformed("CONNECT with a scheme or a path")
@@ -216,13 +239,14 @@ impl Section {
         }
         let target = word(&self.path).ok_or(Wrong::Malformed("no :path"))?;
         Ok(RequestHead {
-            method,
+            method: if is_tunnel { b"GET" } else { method },
             host,
             target: self.target(method, target)?,
             fields: Fields::new(&self.lines),
             length: self.length,
             expects_continue: self.expects_continue,
             priority: self.priority,
+            is_tunnel,
         })
     }
 
@@ -278,6 +302,8 @@ mod tests {
 
     const GET: &str = ":method: GET\n:scheme: http\n:path: /a?b\n:authority: a.example\n";
 
+    const CONNECT: &str = ":method: CONNECT\n:scheme: http\n:path: /\n:authority: a\n";
+
     fn section(text: &str, is_trailer: bool, limits: Limits) -> Section {
         let mut section = Section::default();
         section.begin(is_trailer, limits);
@@ -327,6 +353,16 @@ mod tests {
     }
 
     #[test]
+    fn an_extended_connect_is_an_upgrade() {
+        let text = format!("{CONNECT}:protocol: websocket\nsec-websocket-version: 13");
+        let mut section = section(&text, false, Limits::default());
+        let head = section.request().expect("it is right");
+        assert_eq!((head.method, head.is_tunnel), (&b"GET"[..], true));
+        assert_eq!(head.fields.get("upgrade"), Some(&b"websocket"[..]));
+        assert!(head.fields.contains("sec-websocket-key"));
+    }
+
+    #[test]
     fn what_is_malformed_is_no_request() {
         for text in [
             "",
@@ -343,6 +379,8 @@ mod tests {
             &format!("{GET}:method: GET"),
             &format!("{GET}:status: 200"),
             &format!("{GET}:protocol: websocket"),
+            &format!("{CONNECT}:protocol: websocket\n:protocol: websocket"),
+            &format!("{CONNECT}:protocol: web\rsocket"),
             &format!("{GET}x: y\n:x: y"),
             &format!("cookie: y\n{GET}"),
             &format!("{GET}X: y"),
@@ -385,6 +423,7 @@ mod tests {
                 400,
             ),
             (":method: CONNECT\n:authority: a:443", 405),
+            (&format!("{CONNECT}:protocol: h2c"), 501),
         ] {
             assert!(
                 matches!(wrong(text), Wrong::Refused(is, _) if is == status),

@@ -9,6 +9,7 @@ use microcache_policy::{FieldsBuf, Time};
 
 use super::flow::{Given, Window};
 use super::priority::Priority;
+use super::tunnel::ToOrigin;
 use crate::lent::Loan;
 use crate::room::Held;
 use crate::session::{Account, Allowance, ContentSender};
@@ -35,7 +36,7 @@ pub(super) struct Stream {
 /// The content of a request, on its way to whoever wants it.
 pub(super) struct Content {
     /// Away while there is no room for more.
-    pub(super) sender: Option<ContentSender>,
+    pub(super) sender: Option<Sink>,
     /// What has come and was not handed on; never more than the stream's window.
     pub(super) buffer: BytesMut,
     pub(super) trailers: Option<FieldsBuf>,
@@ -45,6 +46,14 @@ pub(super) struct Content {
     pub(super) waits: Wait,
     /// Since when the client is waited for.
     pub(super) asked: Option<Time>,
+}
+
+/// Whoever wants the content.
+pub(super) enum Sink {
+    /// The session, for a request.
+    Request(ContentSender),
+    /// The origin's connection, which has become the stream's.
+    Tunnel(ToOrigin),
 }
 
 /// The answer to a request.
@@ -65,8 +74,10 @@ pub(super) struct Sending {
     pub(super) end: End,
     pub(super) account: Account,
     pub(super) stall: Stall,
-    /// When a client that takes little by little is given up, while others want what it holds.
+    /// When a client that takes little by little is given up, while others want what it holds, or a
+    /// tunnel in which nothing moves.
     pub(super) deadline: Option<Time>,
+    pub(super) is_tunnel: bool,
     /// What of the piece is held for this client alone.
     pub(super) is_held: bool,
     /// The source was told that its bytes are taken slowly.

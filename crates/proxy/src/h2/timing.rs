@@ -10,7 +10,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::connection::{Connection, Leaving};
 use super::reason::{Fault, Reason};
-use super::stream::{Sending, Stream};
+use super::stream::{Sending, Sink, Stream};
 
 /// A client that has taken nothing for so long holds its body up.
 const HELD_UP: u64 = 2000;
@@ -94,6 +94,9 @@ impl Connection<'_> {
         let after = |since: Option<Time>, span: Duration| {
             since.map(|since| since.plus(span.as_millis() as u64))
         };
+        if self.leaving == Leaving::Over {
+            return after(self.blocked, timeouts.write);
+        }
         let body = timeouts.body.max(timeouts.head);
         let partial = if self.block.is_some() || self.streams.is_empty() {
             timeouts.head
@@ -124,9 +127,6 @@ impl Connection<'_> {
         };
         if is_late(self.blocked, timeouts.write) {
             return false;
-        }
-        if self.leaving == Leaving::Over {
-            return true;
         }
         if self.stall.deadline().is_some_and(|it| now >= it) {
             self.leave(
@@ -208,6 +208,9 @@ fn held_up_at(sending: &Sending) -> Option<Time> {
 /// waited for.
 fn content_deadline(stream: &Stream) -> Option<Time> {
     let content = stream.content.as_ref()?;
-    let left = content.sender.as_ref()?.allowance.left();
-    Some(content.asked?.plus(left.as_millis() as u64))
+    let Sink::Request(sender) = content.sender.as_ref()? else {
+        return None;
+    };
+    let left = sender.allowance.left().as_millis() as u64;
+    Some(content.asked?.plus(left))
 }

@@ -9,8 +9,8 @@ use futures_util::future::{Abortable, abortable};
 use futures_util::stream::{FuturesUnordered, Stream as _};
 use microcache_engine::{Body, BodyError, Frame};
 
-use super::stream::Wait;
-use crate::session::{Answering, ContentSender, Event};
+use super::stream::{Sink, Wait};
+use crate::session::{Answering, Event};
 
 /// Something that was waited for.
 pub(super) enum Step {
@@ -19,7 +19,7 @@ pub(super) enum Step {
     /// The next of a body.
     Next(Body, Option<Result<Frame, BodyError>>),
     /// There is room for content again, or nobody wants any more.
-    Room(ContentSender, bool),
+    Room(Sink, bool),
     /// It panicked.
     Panicked,
 }

@@ -8,7 +8,7 @@ use crate::support::http2::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, GO_AWAY, HEADERS, Http2, PING, RESET,
     SETTINGS, WINDOW_UPDATE, frame,
 };
-use crate::support::{Gate, Origin, Proxy, Reply, request};
+use crate::support::{Gate, Origin, Proxy, Reply, eventually, request};
 
 const FRESH: &str = "Cache-Control: max-age=1000";
 /// RFC 9113 §7.
@@ -250,6 +250,77 @@ fn content_that_waits_for_a_100_is_sent_when_it_is_wanted() {
     client.send(frame(DATA, END_STREAM, stream, b"content"));
     client.answer(stream).assert_is(200, "taken");
     assert_eq!(origin.wait_for("/", 1).body(), b"content");
+}
+
+#[test]
+fn a_websocket_is_a_stream_among_others() {
+    let (origin, proxy) = start();
+    let switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+                     Upgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\nearly";
+    origin.on("/socket").reply(Reply::raw(switching).echo());
+    origin.on("/no").reply(Reply::new(403).body("no"));
+    origin
+        .on("/")
+        .reply(Reply::new(200).with(FRESH).body("page"));
+    let mut client = Http2::connect(proxy.address());
+    let open = |client: &mut Http2, target| {
+        let fields = [
+            (":method", "CONNECT"),
+            (":protocol", "websocket"),
+            (":scheme", "http"),
+            (":path", target),
+            (":authority", "example.com"),
+            ("sec-websocket-version", "13"),
+        ];
+        let stream = client.stream();
+        client.send(frame(HEADERS, END_HEADERS, stream, &http2::block(&fields)));
+        stream
+    };
+    let socket = open(&mut client, "/socket");
+    let head = client.until(HEADERS);
+    assert_eq!((head.stream, head.flags & END_STREAM), (socket, 0));
+    assert_eq!(client.until(DATA).payload, b"early");
+    for word in ["one", "two"] {
+        client.send(frame(DATA, 0, socket, word.as_bytes()));
+        assert_eq!(client.until(DATA).payload, word.as_bytes());
+        client.get("/").assert_is(200, "page");
+    }
+    let seen = origin.wait_for("/socket", 1);
+    assert_eq!(seen.method, "GET");
+    assert_eq!(seen.field("upgrade"), Some("websocket"));
+    assert_eq!(seen.field("sec-websocket-version"), Some("13"));
+    assert_eq!(seen.field("sec-websocket-key").map(str::len), Some(24));
+    client.send(frame(DATA, END_STREAM, socket, b"end"));
+    let answer = client.answer(socket);
+    answer.assert_is(0, "end");
+    origin.wait_for_close(seen.connection);
+    let refused = open(&mut client, "/no");
+    client.answer(refused).assert_is(403, "no");
+}
+
+#[test]
+fn large_bodies_come_from_files_too() {
+    let (origin, folder) = (Origin::start(), Folder::new());
+    let body = "0123456789".repeat(40_000);
+    origin
+        .on("/")
+        .reply(Reply::new(200).with(FRESH).body(&body));
+    let flags = ["--memory", "1MiB", "--disk", &folder.file("disk")];
+    let proxy = Proxy::start(&origin, &flags);
+    let mut client = Http2::connect(proxy.address());
+    client.get("/").assert_is(200, &body);
+    eventually("the body to be on disk", || {
+        proxy.get("/").is_hit().then_some(())
+    });
+    let streams: Vec<_> = (0..20).map(|_| client.ask("GET", "/", &[])).collect();
+    let mut answers = client.answers(&streams);
+    for stream in streams {
+        let answer = answers.remove(&stream).expect("an answer");
+        answer.assert_is(200, &body);
+        assert!(answer.is_hit());
+    }
+    let part = client.ask("GET", "/", &[("range", "bytes=200000-200004")]);
+    client.answer(part).assert_is(206, "01234");
 }
 
 #[test]

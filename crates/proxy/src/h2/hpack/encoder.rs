@@ -81,7 +81,7 @@ impl Encoder {
 
     /// Adds a field. Its name may have any case; what is sent is in lower case (RFC 9113 §8.2.1).
     pub fn field(&mut self, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-        // A secret of somebody's: nothing that is sent later should be as long as it, or shorter.
+        // RFC 7541 §7.1.3: a secret must not be found out by what becomes shorter after it.
         if name.eq_ignore_ascii_case(b"set-cookie") {
             return literal(out, 0x10, 4, fixed::of_response(name), name, value);
         }
