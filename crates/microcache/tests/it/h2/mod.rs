@@ -305,7 +305,8 @@ fn large_bodies_come_from_files_too() {
     origin
         .on("/")
         .reply(Reply::new(200).with(FRESH).body(&body));
-    let flags = ["--memory", "1MiB", "--disk", &folder.file("disk")];
+    let disk = format!("{},64MiB", folder.file("disk"));
+    let flags = ["--memory", "1MiB", "--disk", &disk];
     let proxy = Proxy::start(&origin, &flags);
     let mut client = Http2::connect(proxy.address());
     client.get("/").assert_is(200, &body);
