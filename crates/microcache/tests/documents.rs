@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use microcache_policy::Detail;
 
-const GUIDE: [&str; 21] = [
+const GUIDE: [&str; 22] = [
     "README.md",
     "SECURITY.md",
     "ARCHITECTURE.md",
@@ -25,6 +25,7 @@ const GUIDE: [&str; 21] = [
     "docs/logs.md",
     "docs/tiers.md",
     "docs/tls.md",
+    "docs/files.md",
     "docs/security.md",
     "docs/real-application.md",
     "docs/bench.md",

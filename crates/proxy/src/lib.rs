@@ -5,6 +5,7 @@ mod connection;
 mod connections;
 mod descriptors;
 mod figures;
+mod files;
 pub mod h1;
 pub mod h2;
 mod handle;

@@ -12,9 +12,10 @@ use microcache_engine::{Engine, Origin, Request, Route, RouteFound, Settings};
 use microcache_store::{MemoryLimits, Tiers};
 use rustls::ServerConfig;
 
-use crate::config::{Cidr, ClientTimeouts, Config};
+use crate::config::{Cidr, ClientTimeouts, Config, GoesTo};
 use crate::descriptors;
 use crate::figures::Figures;
+use crate::files::Files;
 use crate::h1::Limits as HeadLimits;
 use crate::in_force::{InForce, Life};
 use crate::lent::Lent;
@@ -237,7 +238,10 @@ fn routes(
             pass: route.pass,
             collapse: route.collapse,
             max_object: route.max_object.unwrap_or(object),
-            origin: Arc::clone(&origins[route.upstream]),
+            origin: match &route.goes_to {
+                GoesTo::Upstream(number) => Arc::clone(&origins[*number]),
+                GoesTo::Files(root) => Arc::new(Files::new(root.clone())),
+            },
         })
         .collect();
     let config = config.clone();

@@ -9,6 +9,7 @@ mod connections;
 mod dashboard;
 mod explain;
 mod figures;
+mod files;
 mod h2;
 mod log;
 mod log_access;

@@ -24,7 +24,7 @@ impl Codings {
     const PRESENT: u16 = 1 << 15;
 
     /// What a request accepts. A malformed field counts as absent.
-    pub(super) fn accepted(request: Fields<'_>) -> Self {
+    pub fn accepted(request: Fields<'_>) -> Self {
         let Some(members) = read(request, NAME) else {
             return Self::default();
         };
@@ -54,6 +54,11 @@ impl Codings {
             set |= Self::NO_IDENTITY;
         }
         Self(set)
+    }
+
+    /// Whether a coding is one of them.
+    pub fn has(self, coding: &str) -> bool {
+        known(coding.as_bytes()).is_some_and(|bit| self.0 & (1 << bit) != 0)
     }
 
     /// Those that a response has.

@@ -3,16 +3,19 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use microcache_policy::Rules;
+use microcache_policy::rules::Query;
 
 use super::itself::note_itself;
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::options::{
-    ADMIN, GROUP, LOGS, ORIGIN, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts,
-    set_defaults,
+    ADMIN, FILES, GROUP, LOGS, ORIGIN, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS,
+    abouts, set_defaults,
 };
 use super::raw::{self, Table, Value};
+use super::route::{GoesTo, Route};
 use super::settings::{Settings, Written};
 use super::{Admin, ClientTimeouts, Config, Limits, LogConfig, TierConfig, TlsConfig};
+use crate::files::Root;
 use crate::upstream::settings::GroupSettings;
 
 /// What a configuration is made from.
@@ -132,6 +135,7 @@ impl<'a> Draft<'a> {
         set_defaults(LOGS, &mut draft.config.logs);
         set_defaults(TIERS, &mut draft.config);
         set_defaults(RULES, &mut draft.route);
+        set_defaults(FILES, &mut draft.route);
         set_defaults(GROUP, &mut draft.group);
         draft
     }
@@ -223,10 +227,12 @@ impl<'a> Draft<'a> {
             self.config.upstreams.push(origin);
         }
         self.read_upstreams(mistakes);
-        if self.config.upstreams.is_empty() {
+        self.read_routes(mistakes);
+        let routes = &self.config.routes;
+        let has_files = |route: &Route| matches!(route.goes_to, GoesTo::Files(_));
+        if self.config.upstreams.is_empty() && !routes.iter().any(has_files) {
             mistakes.note(no_origin(has_file));
         }
-        self.read_routes(mistakes);
         self.config
     }
 
@@ -281,12 +287,21 @@ impl<'a> Draft<'a> {
     fn add_default_route(&mut self, mistakes: &mut Mistakes) {
         if let Some(upstream) = self.default_group() {
             let mut rest = self.route.route.clone();
-            rest.upstream = upstream;
+            rest.goes_to = GoesTo::Upstream(upstream);
             "default".clone_into(&mut rest.name);
             self.config.routes.push(rest);
         } else if let Some(value) = self.routes.or(self.upstreams) {
-            let what = "no route takes the other requests, and there are several upstream groups";
-            let remedy = "end with a [[routes]] without match, or name one group `origin`";
+            let (what, remedy) = if self.config.upstreams.is_empty() {
+                let what = "no route takes the other requests, and there is no origin";
+                (what, "end with a [[routes]] without match, or add origin")
+            } else {
+                let what =
+                    "no route takes the other requests, and there are several upstream groups";
+                (
+                    what,
+                    "end with a [[routes]] without match, or name one group `origin`",
+                )
+            };
             mistakes.note(Mistake::new(&value.place, what).remedy(remedy));
         }
     }
@@ -302,11 +317,10 @@ impl<'a> Draft<'a> {
         route.route.name = format!("route {number}");
         let before = mistakes.count();
         table.apply(ROUTE, &mut route, mistakes);
+        table.apply(FILES, &mut route, mistakes);
         let matcher_is_good = mistakes.count() == before;
         table.apply(RULES, &mut route, mistakes);
-        if let Some(upstream) = self.upstream_of(&route, value, mistakes) {
-            route.route.upstream = upstream;
-        }
+        self.find_destination(&mut route, value, &table, mistakes);
         self.check_max_object(&route, &table, mistakes);
         check_pass(&route, &table, mistakes);
         check_removed(&route, &table, mistakes);
@@ -319,6 +333,46 @@ impl<'a> Draft<'a> {
         };
         table.refuse_rest(mistakes);
         Some(read)
+    }
+
+    /// A directory, or an upstream group.
+    fn find_destination(
+        &self,
+        route: &mut RouteDraft,
+        value: &Value,
+        table: &Table<'_>,
+        mistakes: &mut Mistakes,
+    ) {
+        if table.get("root").is_none() {
+            for name in ["index", "precompressed"] {
+                if let Some(value) = table.get(name) {
+                    let what = format!("`{name}` says nothing without `root`");
+                    mistakes.note(
+                        Mistake::new(&value.place, what)
+                            .remedy("name the directory: root = \"/var/www/site\""),
+                    );
+                }
+            }
+            if let Some(upstream) = self.upstream_of(route, value, mistakes) {
+                route.route.goes_to = GoesTo::Upstream(upstream);
+            }
+            return;
+        }
+        if let Some((_, place)) = &route.upstream {
+            let what = "`root` and `upstream` exclude each other";
+            mistakes.note(Mistake::new(place, what).remedy("keep the one that is to answer"));
+        }
+        if table.get("key").is_none() {
+            // No file depends on a query: nobody can have the same kept many times over.
+            route.route.rules.key.query = Query::Only(<_>::default());
+        }
+        if let Some(folder) = route.root.take() {
+            route.route.goes_to = GoesTo::Files(Root {
+                folder,
+                index: route.index.clone(),
+                precompressed: route.precompressed,
+            });
+        }
     }
 
     fn upstream_of(

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::option::{About, Form};
 use super::options::{
-    ADMIN, CERTIFICATE, GROUP, HEALTH_CHECK, KEY, LOGS, MATCH, ORIGIN, QUERY, ROUTE, RULES, SERVER,
-    SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
+    ADMIN, CERTIFICATE, FILES, GROUP, HEALTH_CHECK, KEY, LOGS, MATCH, ORIGIN, QUERY, ROUTE, RULES,
+    SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
 };
 
 const WIDTH: usize = 96;
@@ -78,7 +78,9 @@ pub fn sample() -> String {
     );
     out.push_str("#[[routes]]\n");
     settings(&mut out, &abouts(ROUTE));
-    out.push_str("#ttl = \"10s\"\n\n#[[routes]]\n#match = { path = \"/admin/*\" }\n#pass = true\n");
+    out.push_str("#ttl = \"10s\"\n\n#[[routes]]\n#match = { path = \"/static/*\" }\n");
+    settings(&mut out, &abouts(FILES));
+    out.push_str("\n#[[routes]]\n#match = { path = \"/admin/*\" }\n#pass = true\n");
     out
 }
 
@@ -198,6 +200,13 @@ fn of_upstreams_and_routes(out: &mut String) {
         "servers.",
     );
     chapter(out, "`[[routes]]`", ROUTES, &abouts(ROUTE), "routes.");
+    chapter(
+        out,
+        "`[[routes]]` with a directory",
+        "A route may answer from a directory instead of an upstream group, as in `root = \"/var/www/site\"`.",
+        &abouts(FILES),
+        "routes.",
+    );
     chapter(
         out,
         "`match`",

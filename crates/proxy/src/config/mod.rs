@@ -43,7 +43,7 @@ pub use logs::{LogConfig, LogForm, LogLevel, LogPlace};
 pub use mistake::{Report, Told};
 pub use option::{Flag, Takes, flags};
 pub use raw::Plain;
-pub use route::{Condition, Matcher, Route};
+pub use route::{Condition, GoesTo, Matcher, Route};
 pub use settings::{Said, Setting, Settings};
 pub use source::{Source, SourceError};
 pub use suggest::nearest;

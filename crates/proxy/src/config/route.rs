@@ -6,14 +6,15 @@ use microcache_policy::patterns::takes;
 use microcache_policy::{Fields, Rules, cookies, query};
 
 use super::pattern::{Glob, HostPattern};
+use crate::files::Root;
 
 /// What holds for the requests it matches.
 #[derive(Clone, Debug)]
 pub struct Route {
     /// Which requests.
     pub matcher: Matcher,
-    /// Where they go: an index into the configuration's upstreams.
-    pub upstream: usize,
+    /// Where they go.
+    pub goes_to: GoesTo,
     /// How their responses are kept.
     pub rules: Rules,
     /// Everything goes to the origin and nothing is kept.
@@ -26,6 +27,15 @@ pub struct Route {
     pub max_object: Option<u64>,
     /// What reports call it.
     pub name: String,
+}
+
+/// Who answers what the cache cannot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GoesTo {
+    /// The upstream group with this index in the configuration.
+    Upstream(usize),
+    /// A directory.
+    Files(Root),
 }
 
 impl Route {

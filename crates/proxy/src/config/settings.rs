@@ -3,7 +3,9 @@
 
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::option::{About, Unset};
-use super::options::{ADMIN, GROUP, LOGS, ORIGIN, ROUTE, RULES, SERVERS, TIERS, abouts, top_level};
+use super::options::{
+    ADMIN, FILES, GROUP, LOGS, ORIGIN, ROUTE, RULES, SERVERS, TIERS, abouts, top_level,
+};
 use super::raw::{Plain, Value};
 use super::{Config, units};
 
@@ -75,7 +77,9 @@ impl Written<'_> {
         let tables = self.file.entry("routes").map_or(&[][..], Value::items);
         let route = |number: usize| {
             let own = tables.get(number);
-            self.all(&abouts(ROUTE), &own.into_iter().collect::<Vec<_>>())
+            let mine: Vec<_> = own.into_iter().collect();
+            self.all(&abouts(ROUTE), &mine)
+                .chain(self.all(&abouts(FILES), &mine))
                 .chain(self.all(&abouts(RULES), &with(own, top)))
                 .collect()
         };

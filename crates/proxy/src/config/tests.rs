@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use microcache_policy::Separator;
+use microcache_policy::rules::Query;
 
 use super::*;
 
@@ -289,7 +290,8 @@ fn routes_match_in_order_and_inherit() {
     assert_eq!(blog.rules.key.cookies, ["lang"]);
     assert!(blog.rules.cookies_ignored.matches(b"theme"));
     assert!(rest.pass && !css.pass);
-    assert_eq!((css.upstream, blog.upstream, rest.upstream), (0, 1, 0));
+    let goes_to = [css, blog, rest].map(|route| route.goes_to.clone());
+    assert_eq!(goes_to, [0, 1, 0].map(GoesTo::Upstream));
     assert_eq!(config.upstreams[0].max_concurrent, 9);
     assert_eq!(config.upstreams[1].max_concurrent, 2);
     assert!(config.upstreams[0].servers[1].backup);
@@ -346,9 +348,62 @@ fn several_groups_need_a_route_for_the_rest() {
     let config = read(&format!("{route}{rest}")).unwrap();
     let upstream = |host: &[u8]| {
         let number = config.route(&Method::GET, host, b"/");
-        number.map(|number| config.routes[number].upstream)
+        number.map(|number| config.routes[number].goes_to.clone())
     };
-    assert_eq!((upstream(b"a.com"), upstream(b"c.com")), (Some(0), Some(1)));
+    let expected = [0, 1].map(|number| Some(GoesTo::Upstream(number)));
+    assert_eq!([upstream(b"a.com"), upstream(b"c.com")], expected);
+}
+
+#[test]
+fn a_route_may_have_a_directory_instead_of_an_upstream_group() {
+    let folder = std::env::temp_dir();
+    let root = format!("root = {folder:?}");
+    let text = format!("[[routes]]\n{root}\nindex = \"home.html\"\nprecompressed = true\n");
+    let config = read(&text);
+    let expected = GoesTo::Files(crate::files::Root {
+        folder,
+        index: "home.html".to_owned(),
+        precompressed: true,
+    });
+    assert_eq!(config.routes[0].goes_to, expected);
+    // Nobody can have the same file kept under many names, unless somebody says that the query counts.
+    let query = |text: &str| read(text).routes[0].rules.key.query.clone();
+    assert_ne!(query(&text), Query::All);
+    assert_eq!(query(&format!("{text}key = {{}}\n")), Query::All);
+    let refused = |text: &str| {
+        let input = Input {
+            file: Some((FILE, text)),
+            ..Input::default()
+        };
+        Config::read(input).expect_err("a mistake").to_string()
+    };
+    for (text, expected) in [
+        (
+            format!("[[routes]]\n{root}\nmatch = {{ path = \"/a/*\" }}\n"),
+            "no route takes the other requests",
+        ),
+        (
+            format!(
+                "origin = \"http://o\"\n[[routes]]\nmatch = {{ path = \"/a/*\" }}\n{root}\nupstream = \"origin\"\n"
+            ),
+            "exclude each other",
+        ),
+        (
+            "origin = \"http://o\"\n[[routes]]\nindex = \"a.html\"\n".to_owned(),
+            "says nothing without `root`",
+        ),
+        (
+            "[[routes]]\nroot = \"/no/such/directory\"\n".to_owned(),
+            "no directory that can be used",
+        ),
+        (
+            format!("[[routes]]\n{root}\nindex = \"../secret\"\n"),
+            "write the name of a file",
+        ),
+    ] {
+        let report = refused(&text);
+        assert!(report.contains(expected), "{text}: {report}");
+    }
 }
 
 #[test]
@@ -725,7 +780,7 @@ fn the_sample_loads_as_it_is_and_with_every_setting_switched_on() {
         let without = without.join("\n");
         let config = read(&without);
         assert_eq!(config.upstreams.len(), 2);
-        assert_eq!(config.routes.len(), 3);
+        assert_eq!(config.routes.len(), 4);
     }
     for about in options::top_level() {
         let setting = format!("\n{} = ", about.name);

@@ -1,6 +1,7 @@
 //! The tables of options. Each entry is the one place where its option is defined.
 
 mod admin;
+mod files;
 mod group;
 mod logs;
 mod route;
@@ -17,6 +18,7 @@ use super::option::{About, Opt, Unset};
 use super::raw::Value;
 
 pub(super) use admin::ADMIN;
+pub(super) use files::FILES;
 pub(super) use group::{GROUP, HEALTH_CHECK, ORIGIN, SERVER_ENTRY, SERVERS};
 pub(super) use logs::LOGS;
 pub(super) use route::{KEY, MATCH, QUERY, ROUTE, RouteDraft};
@@ -57,7 +59,8 @@ pub(super) fn top_level() -> Vec<About> {
 
 /// Everything that may stand in a route.
 pub(super) fn of_a_route() -> impl Iterator<Item = About> {
-    abouts(ROUTE).into_iter().chain(abouts(RULES))
+    let who = abouts(ROUTE).into_iter().chain(abouts(FILES));
+    who.chain(abouts(RULES))
 }
 
 /// The tables inside a route, by name.

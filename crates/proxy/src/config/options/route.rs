@@ -1,5 +1,7 @@
 //! Options of one route, and of the tables inside it.
 
+use std::path::PathBuf;
+
 use http::Method;
 use microcache_policy::rules::{KeyRules, Rules};
 use microcache_policy::trust::is_rewritten;
@@ -8,7 +10,7 @@ use super::super::mistake::{Mistake, Mistakes, Place};
 use super::super::option::{About, Form, Opt, Unset};
 use super::super::pattern::{Glob, HostPattern};
 use super::super::raw::Value;
-use super::super::route::{Condition, Matcher, Part, Route};
+use super::super::route::{Condition, GoesTo, Matcher, Part, Route};
 use super::rules::{QueryDraft, field_pattern, name_pattern};
 
 /// A route before its upstream is looked up.
@@ -17,6 +19,10 @@ pub(in crate::config) struct RouteDraft {
     pub(in crate::config) route: Route,
     /// The name of its upstream, and where it stands.
     pub(in crate::config) upstream: Option<(String, Place)>,
+    /// The directory that answers instead.
+    pub(in crate::config) root: Option<PathBuf>,
+    pub(in crate::config) index: String,
+    pub(in crate::config) precompressed: bool,
 }
 
 impl RouteDraft {
@@ -25,7 +31,7 @@ impl RouteDraft {
         Self {
             route: Route {
                 matcher: Matcher::default(),
-                upstream: 0,
+                goes_to: GoesTo::Upstream(0),
                 rules: Rules::default(),
                 pass: false,
                 collapse: true,
@@ -34,6 +40,9 @@ impl RouteDraft {
                 name: String::new(),
             },
             upstream: None,
+            root: None,
+            index: String::new(),
+            precompressed: false,
         }
     }
 }

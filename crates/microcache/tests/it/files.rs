@@ -1,0 +1,80 @@
+//! A route that answers from a directory, with no application behind it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::support::{Proxy, eventually};
+
+/// A directory for one test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("microcache-site-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        fs::write(self.0.join(name), content).expect("a file");
+    }
+
+    fn serve(&self, lines: &str) -> Proxy {
+        Proxy::with_config(&format!("[[routes]]\nroot = {:?}\n{lines}\n", self.0))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn files_are_kept_and_looked_at_again_when_they_expire() {
+    let site = Folder::new("kept");
+    site.write("index.html", "old");
+    let proxy = site.serve("ttl = \"50ms\"\nstale_while_revalidate = \"0s\"");
+    let first = proxy.get("/");
+    assert_eq!((first.status, first.text()), (200, "old".to_owned()));
+    assert_eq!(
+        first.field("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    let again = eventually("it expires and is confirmed", || {
+        let again = proxy.get("/");
+        let status = again.field("cache-status").unwrap_or_default().to_owned();
+        status.contains("fwd-status=304").then_some(again)
+    });
+    assert_eq!((again.status, again.text()), (200, "old".to_owned()));
+    site.write("index.html", "new, and longer");
+    eventually("the new one is sent", || {
+        (proxy.get("/").text() == "new, and longer").then_some(())
+    });
+    fs::remove_file(site.0.join("index.html")).expect("it is gone");
+    eventually("it is gone", || {
+        (proxy.get("/").status == 404).then_some(())
+    });
+}
+
+#[test]
+fn a_query_makes_no_other_of_a_file_and_parts_are_cut_from_what_is_kept() {
+    let site = Folder::new("parts");
+    site.write("a.txt", &"0123456789".repeat(50_000));
+    let proxy = site.serve("ttl = \"1h\"");
+    let whole = proxy.get("/a.txt?v=1");
+    assert_eq!((whole.status, whole.text().len()), (200, 500_000));
+    let part = proxy.get_with("/a.txt?v=2", &["Range: bytes=499995-"]);
+    assert_eq!((part.status, part.text()), (206, "56789".to_owned()));
+    assert!(
+        part.field("cache-status")
+            .is_some_and(|status| status.contains("hit"))
+    );
+    let tag = whole.field("etag").expect("it has one").to_owned();
+    let known = proxy.get_with("/a.txt", &[&format!("If-None-Match: {tag}")]);
+    assert_eq!(known.status, 304);
+    assert_eq!(proxy.send("POST", "/a.txt", &[]).status, 405);
+    assert_eq!(proxy.get("/../a.txt").status, 404);
+    assert_eq!(proxy.get("/%2e%2e/%2e%2e/etc/hostname").status, 404);
+}

@@ -1,0 +1,211 @@
+//! What is answered from a directory.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use http::Method;
+use microcache_engine::{Body, OriginError, OriginResponse};
+use microcache_policy::key::split_query;
+use microcache_policy::vary::Codings;
+use microcache_policy::{
+    FieldsBuf, Precondition, RangeVerdict, RequestFacts, Rules, Time, date, precondition, range,
+};
+
+use super::content::content;
+use super::found::{Found, Lies, look, open_root};
+use super::path::named;
+use super::{METHODS, Root, bare};
+
+/// Codings that may lie beside a file, and what their names end with; the first is mostly the smallest.
+const CODINGS: [(&str, &str); 3] = [("br", ".br"), ("zstd", ".zst"), ("gzip", ".gz")];
+
+/// A request for a file.
+pub(super) struct Asked {
+    pub(super) method: Method,
+    pub(super) target: Bytes,
+    pub(super) fields: FieldsBuf,
+    pub(super) now: Time,
+}
+
+/// Answers it. To be called where waiting is allowed.
+pub(super) fn answer(root: &Root, asked: &Asked) -> Result<OriginResponse, OriginError> {
+    if !METHODS.contains(&asked.method) {
+        let mut refused = bare(405);
+        refused.fields.push("Allow", "GET, HEAD");
+        return Ok(refused);
+    }
+    let Some(named) = named(&asked.target) else {
+        return Ok(bare(404));
+    };
+    let folder = root.folder.display();
+    let failed = |error: io::Error| {
+        let what = format!("{folder}/{}: {error}", named.path.display());
+        OriginError::Connect(what.into())
+    };
+    let within = open_root(&root.folder).map_err(failed)?;
+    let path = if named.is_folder {
+        named.path.join(&root.index)
+    } else {
+        named.path.clone()
+    };
+    match look(&within, &path).map_err(failed)? {
+        Lies::File(found) => {
+            let chosen = Chosen::of(root, asked, &within, path, found).map_err(failed)?;
+            chosen.answer(asked).map_err(failed)
+        }
+        Lies::Folder if !named.is_folder => Ok(is_a_folder(&asked.target)),
+        Lies::Folder | Lies::Nothing => Ok(bare(404)),
+        Lies::Forbidden => Ok(bare(403)),
+    }
+}
+
+/// Links inside a folder are relative to it, with its slash.
+fn is_a_folder(target: &[u8]) -> OriginResponse {
+    let (path, _) = split_query(target);
+    let query = &target[path.len()..];
+    let mut moved = bare(301);
+    moved.fields.push("Location", [path, b"/", query].concat());
+    moved
+}
+
+/// The file that answers a request, and how it is coded.
+struct Chosen {
+    found: Found,
+    coding: Option<&'static str>,
+    /// There are others for those who accept other codings.
+    varies: bool,
+    path: PathBuf,
+}
+
+impl Chosen {
+    fn of(
+        root: &Root,
+        asked: &Asked,
+        within: &File,
+        path: PathBuf,
+        found: Found,
+    ) -> io::Result<Self> {
+        let mut chosen = Self {
+            found,
+            coding: None,
+            varies: false,
+            path,
+        };
+        if !root.precompressed {
+            return Ok(chosen);
+        }
+        let accepted = Codings::accepted(asked.fields.fields());
+        for (coding, ending) in CODINGS {
+            let mut beside = chosen.path.clone().into_os_string();
+            beside.push(ending);
+            if let Lies::File(found) = look(within, Path::new(&beside))? {
+                chosen.varies = true;
+                if chosen.coding.is_none() && accepted.has(coding) {
+                    (chosen.found, chosen.coding) = (found, Some(coding));
+                }
+            }
+        }
+        Ok(chosen)
+    }
+
+    fn answer(self, asked: &Asked) -> io::Result<OriginResponse> {
+        let length = self.found.about.len();
+        let now = asked.now;
+        let mut fields = self.fields(now);
+        let facts = RequestFacts::read(
+            &asked.method,
+            asked.fields.fields(),
+            false,
+            &Rules::default(),
+        );
+        let request = asked.fields.fields();
+        match precondition(request, &facts, 200, fields.fields(), now) {
+            Precondition::Send => {}
+            Precondition::NotModified => {
+                let length = Some(length);
+                fields.remove("Accept-Ranges");
+                return Ok(OriginResponse {
+                    fields,
+                    length,
+                    ..bare(304)
+                });
+            }
+            Precondition::Failed => return Ok(bare(412)),
+        }
+        let (status, first, part) = match range(request, &facts, 200, fields.fields(), length, now)
+        {
+            RangeVerdict::Full => (200, 0, length),
+            RangeVerdict::Part { first, last } => {
+                fields.push("Content-Range", format!("bytes {first}-{last}/{length}"));
+                (206, first, last - first + 1)
+            }
+            RangeVerdict::Unsatisfiable => {
+                let mut refused = bare(416);
+                refused
+                    .fields
+                    .push("Content-Range", format!("bytes */{length}"));
+                return Ok(refused);
+            }
+        };
+        let body = if asked.method == Method::HEAD {
+            Body::Empty
+        } else {
+            content(self.found.file, first, part)?
+        };
+        Ok(OriginResponse {
+            status,
+            fields,
+            length: Some(part),
+            body,
+            tunnel: None,
+        })
+    }
+
+    fn fields(&self, now: Time) -> FieldsBuf {
+        let mut fields = FieldsBuf::new();
+        fields.push("Date", date::format(now));
+        fields.push("Content-Type", media_type(&self.path));
+        if let Some(coding) = self.coding {
+            fields.push("Content-Encoding", coding);
+        }
+        if self.varies {
+            fields.push("Vary", "Accept-Encoding");
+        }
+        let modified = modified(&self.found.about);
+        fields.push("Last-Modified", date::format(modified));
+        fields.push("ETag", entity_tag(&self.found.about));
+        fields.push("Accept-Ranges", "bytes");
+        fields
+    }
+}
+
+/// Text is in UTF-8, as it is everywhere now.
+fn media_type(path: &Path) -> String {
+    let kind = mime_guess::from_path(path).first_or_octet_stream();
+    if kind.type_() == "text" && kind.get_param("charset").is_none() {
+        format!("{kind}; charset=utf-8")
+    } else {
+        kind.to_string()
+    }
+}
+
+fn modified(about: &Metadata) -> Time {
+    let seconds = u64::try_from(about.mtime()).unwrap_or(0);
+    Time::from_millis(seconds * 1000)
+}
+
+/// Two states of a file differ in it: what is written in place changes the time, what is put in its place has
+/// another number.
+fn entity_tag(about: &Metadata) -> String {
+    let changed = (about.mtime(), about.mtime_nsec());
+    format!(
+        "\"{:x}-{:x}-{:x}-{:x}\"",
+        about.ino(),
+        about.len(),
+        changed.0,
+        changed.1
+    )
+}

@@ -1,0 +1,67 @@
+//! The content of a file on its way.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use microcache_engine::{Body, BodyError, Frame, Source};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+/// Read at a time; what is not larger is read at once.
+const PIECE: u64 = 128 * 1024;
+
+/// The bytes of a file from `first` on, so many of them. To be called where waiting is allowed.
+pub(super) fn content(file: File, first: u64, length: u64) -> io::Result<Body> {
+    if length == 0 {
+        return Ok(Body::Empty);
+    }
+    if length <= PIECE {
+        return Ok(Body::Full(read(&file, first, length)?));
+    }
+    Ok(Body::Stream(Box::new(Reading {
+        file: Arc::new(file),
+        at: first,
+        end: first.saturating_add(length),
+        under_way: None,
+    })))
+}
+
+fn read(file: &File, at: u64, length: u64) -> io::Result<Bytes> {
+    let mut piece = vec![0; length as usize];
+    file.read_exact_at(&mut piece, at)?;
+    Ok(piece.into())
+}
+
+/// A file that is read piece by piece, as somebody takes them.
+struct Reading {
+    file: Arc<File>,
+    at: u64,
+    end: u64,
+    under_way: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl Source for Reading {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        let length = PIECE.min(self.end - self.at);
+        if length == 0 {
+            return Poll::Ready(None);
+        }
+        let (file, at) = (&self.file, self.at);
+        let under_way = self.under_way.get_or_insert_with(|| {
+            let file = Arc::clone(file);
+            spawn_blocking(move || read(&file, at, length))
+        });
+        let piece = ready!(Pin::new(under_way).poll(cx));
+        self.under_way = None;
+        self.at += length;
+        // It has become shorter, or cannot be read: the client must not take what it has for the whole.
+        let piece = piece.map_err(io::Error::other).flatten();
+        Poll::Ready(Some(
+            piece.map(Frame::Data).map_err(|_| BodyError::Incomplete),
+        ))
+    }
+}

@@ -1,0 +1,129 @@
+//! Which file a target names.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use microcache_policy::key::split_query;
+
+/// What a target names, below the directory.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    /// Without the folder's slash; empty for the directory itself.
+    pub(super) path: PathBuf,
+    /// It is to be a folder.
+    pub(super) is_folder: bool,
+}
+
+/// Reads the path of a target. What no link leads to names nothing: `..` and `.`, empty segments, a slash or a
+/// NUL behind a percent sign, and hidden files but for what is well known (RFC 8615).
+pub(super) fn named(target: &[u8]) -> Option<Named> {
+    let (path, _query) = split_query(target);
+    let path = path.strip_prefix(b"/")?;
+    let (path, is_folder) = match path.strip_suffix(b"/") {
+        Some(path) => (path, true),
+        None => (path, path.is_empty()),
+    };
+    let mut named = PathBuf::new();
+    if path.is_empty() {
+        // "//" would be an empty segment.
+        return (target.first_chunk() != Some(b"//")).then_some(Named {
+            path: named,
+            is_folder,
+        });
+    }
+    for segment in path.split(|&byte| byte == b'/') {
+        let segment = decoded(segment)?;
+        let is_hidden = segment.first() == Some(&b'.') && segment != b".well-known";
+        if segment.is_empty() || is_hidden {
+            return None;
+        }
+        named.push(OsString::from_vec(segment));
+    }
+    Some(Named {
+        path: named,
+        is_folder,
+    })
+}
+
+fn decoded(segment: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let mut out = Vec::with_capacity(segment.len());
+    let mut rest = segment;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        out.push(if byte == b'%' {
+            let ([high, low], after) = rest.split_first_chunk()?;
+            rest = after;
+            (digit(high)? << 4 | digit(low)?) as u8
+        } else {
+            byte
+        });
+    }
+    (!out.contains(&b'/') && !out.contains(&0)).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use std::path::Component;
+
+    use super::*;
+
+    #[test]
+    fn a_target_names_what_its_path_says() {
+        let path =
+            |target: &str| named(target.as_bytes()).map(|named| (named.path, named.is_folder));
+        let file = |name: &str| Some((PathBuf::from(name), false));
+        let folder = |name: &str| Some((PathBuf::from(name), true));
+        assert_eq!(path("/"), folder(""));
+        assert_eq!(path("/?a=/b"), folder(""));
+        assert_eq!(path("/a/b.css?v=1"), file("a/b.css"));
+        assert_eq!(path("/a/"), folder("a"));
+        assert_eq!(path("/a%20b/%C3%A9%2e+"), file("a b/é.+"));
+        assert_eq!(
+            path("/.well-known/security.txt"),
+            file(".well-known/security.txt")
+        );
+        for nothing in [
+            "",
+            "*",
+            "a",
+            "//",
+            "///",
+            "//a",
+            "/a//b",
+            "/a//",
+            "/..",
+            "/../a",
+            "/a/../b",
+            "/a/..",
+            "/.",
+            "/./a",
+            "/%2e%2e/a",
+            "/%2e",
+            "/.%2e/",
+            "/a%2fb",
+            "/a%2F..%2Fb",
+            "/a%00",
+            "/a%",
+            "/a%2",
+            "/a%zz",
+            "/.git/config",
+            "/a/.htaccess",
+            "/%2egit/config",
+            "/.well-known.old/x",
+        ] {
+            assert_eq!(path(nothing), None, "{nothing}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_leads_out(target in "[/.%2eEfF0a]{0,24}") {
+            if let Some(named) = named(target.as_bytes()) {
+                prop_assert!(named.path.components().all(|part| matches!(part, Component::Normal(_))));
+            }
+        }
+    }
+}

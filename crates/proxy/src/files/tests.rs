@@ -1,0 +1,261 @@
+//! A directory that is asked.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use http::Method;
+use microcache_engine::{Frame, OriginError, OriginResponse};
+use microcache_policy::{FieldsBuf, Time};
+
+use super::Root;
+use super::answer::{Asked, answer};
+
+/// A directory beside something that it must not lead to.
+struct Site {
+    outside: PathBuf,
+    root: Root,
+}
+
+impl Site {
+    fn new(name: &str) -> Self {
+        let outside =
+            std::env::temp_dir().join(format!("microcache-files-{name}-{}", std::process::id()));
+        let folder = outside.join("site");
+        fs::create_dir_all(folder.join("blog")).expect("a folder");
+        fs::write(outside.join("secret.txt"), "secret").expect("a file");
+        fs::write(folder.join("index.html"), "<p>home").expect("a file");
+        fs::write(folder.join("blog/index.html"), "<p>blog").expect("a file");
+        fs::write(folder.join("a b.css"), "body {}").expect("a file");
+        fs::write(folder.join(".env"), "PASSWORD=1").expect("a file");
+        let root = Root {
+            folder,
+            index: "index.html".to_owned(),
+            precompressed: false,
+        };
+        Self { outside, root }
+    }
+
+    fn try_ask(
+        &self,
+        method: Method,
+        target: &str,
+        fields: &[(&str, &str)],
+    ) -> Result<OriginResponse, OriginError> {
+        let mut lines = FieldsBuf::new();
+        for (name, value) in fields {
+            lines.push(name, value);
+        }
+        let target = target.as_bytes().to_vec().into();
+        let asked = Asked {
+            method,
+            target,
+            fields: lines,
+            now: Time::from_millis(4_000_000_000_000),
+        };
+        answer(&self.root, &asked)
+    }
+
+    fn ask(&self, target: &str, fields: &[(&str, &str)]) -> OriginResponse {
+        self.try_ask(Method::GET, target, fields)
+            .expect("an answer")
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.outside);
+    }
+}
+
+async fn text(mut response: OriginResponse) -> String {
+    let mut all = Vec::new();
+    while let Some(frame) = response.body.frame().await {
+        if let Ok(Frame::Data(data)) = frame {
+            all.extend_from_slice(&data);
+        }
+    }
+    assert!(
+        response
+            .length
+            .is_none_or(|length| length == all.len() as u64)
+    );
+    String::from_utf8(all).expect("text")
+}
+
+fn field(response: &OriginResponse, name: &str) -> String {
+    let value = response.fields.fields().get(name).unwrap_or_default();
+    String::from_utf8(value.to_vec()).expect("text")
+}
+
+#[tokio::test]
+async fn files_are_answers_and_folders_have_an_index() {
+    let site = Site::new("answers");
+    let home = site.ask("/", &[]);
+    assert_eq!(
+        (home.status, field(&home, "content-type")),
+        (200, "text/html; charset=utf-8".to_owned())
+    );
+    assert_eq!(text(home).await, "<p>home");
+    assert_eq!(text(site.ask("/blog/?page=2", &[])).await, "<p>blog");
+    let css = site.ask("/a%20b.css", &[]);
+    assert_eq!(field(&css, "content-type"), "text/css; charset=utf-8");
+    assert_eq!(text(css).await, "body {}");
+    let moved = site.ask("/blog?page=2", &[]);
+    assert_eq!(
+        (moved.status, field(&moved, "location")),
+        (301, "/blog/?page=2".to_owned())
+    );
+    for nothing in [
+        "/missing",
+        "/index.html/",
+        "/a%20b.css/x",
+        "/..",
+        "/.env",
+        "//blog",
+        "/blog/%2e%2e/.env",
+    ] {
+        assert_eq!(site.ask(nothing, &[]).status, 404, "{nothing}");
+    }
+    let refused = site.try_ask(Method::POST, "/", &[]).expect("an answer");
+    assert_eq!(
+        (refused.status, field(&refused, "allow")),
+        (405, "GET, HEAD".to_owned())
+    );
+    let head = site.try_ask(Method::HEAD, "/", &[]).expect("an answer");
+    assert_eq!((head.status, head.length), (200, Some(7)));
+}
+
+#[tokio::test]
+async fn links_that_stay_inside_are_followed_and_no_others() {
+    let site = Site::new("links");
+    let at = |name: &str| site.root.folder.join(name);
+    symlink("index.html", at("inside.html")).expect("a link");
+    symlink("../secret.txt", at("out.txt")).expect("a link");
+    symlink(site.outside.join("secret.txt"), at("absolute.txt")).expect("a link");
+    symlink("..", at("up")).expect("a link");
+    symlink("round", at("round")).expect("a link");
+    symlink("/proc/self/root", at("magic")).expect("a link");
+    assert_eq!(text(site.ask("/inside.html", &[])).await, "<p>home");
+    for out in [
+        "/out.txt",
+        "/absolute.txt",
+        "/up/secret.txt",
+        "/up/",
+        "/round",
+        "/magic/etc/hostname",
+    ] {
+        assert_eq!(site.ask(out, &[]).status, 404, "{out}");
+    }
+    // A pipe would wait for somebody to write.
+    rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR).expect("a pipe");
+    assert_eq!(site.ask("/pipe", &[]).status, 404);
+    // Another directory in its place is meant from then on.
+    let other = site.outside.join("other");
+    fs::create_dir_all(&other).expect("a folder");
+    fs::write(other.join("index.html"), "<p>new").expect("a file");
+    fs::rename(&site.root.folder, site.outside.join("old")).expect("it moves");
+    assert!(
+        matches!(site.try_ask(Method::GET, "/", &[]), Err(OriginError::Connect(what)) if what.contains("site"))
+    );
+    symlink("other", &site.root.folder).expect("a link");
+    assert_eq!(text(site.ask("/", &[])).await, "<p>new");
+}
+
+#[tokio::test]
+async fn validators_and_ranges_are_kept() {
+    let site = Site::new("validators");
+    let first = site.ask("/", &[]);
+    let (tag, modified) = (field(&first, "etag"), field(&first, "last-modified"));
+    for known in [("If-None-Match", &*tag), ("If-Modified-Since", &*modified)] {
+        let again = site.ask("/", &[known]);
+        assert_eq!(
+            (again.status, field(&again, "etag")),
+            (304, tag.clone()),
+            "{known:?}"
+        );
+    }
+    assert_eq!(site.ask("/", &[("If-None-Match", "\"other\"")]).status, 200);
+    assert_eq!(site.ask("/", &[("If-Match", "\"other\"")]).status, 412);
+    let part = site.ask("/", &[("Range", "bytes=3-5"), ("If-Range", &tag)]);
+    assert_eq!(
+        (part.status, field(&part, "content-range")),
+        (206, "bytes 3-5/7".to_owned())
+    );
+    assert_eq!(text(part).await, "hom");
+    let dated = site.ask("/", &[("Range", "bytes=3-5"), ("If-Range", &modified)]);
+    assert_eq!(dated.status, 206);
+    let whole = site.ask("/", &[("Range", "bytes=3-5"), ("If-Range", "\"other\"")]);
+    assert_eq!(whole.status, 200);
+    let beyond = site.ask("/", &[("Range", "bytes=7-")]);
+    assert_eq!(
+        (beyond.status, field(&beyond, "content-range")),
+        (416, "bytes */7".to_owned())
+    );
+    // Another file of the same size and time is another one.
+    let path = site.root.folder.join("index.html");
+    let time = fs::metadata(&path)
+        .and_then(|about| about.modified())
+        .expect("a time");
+    let new = site.root.folder.join("new");
+    fs::write(&new, "<p>HOME").expect("a file");
+    let file = fs::File::options().write(true).open(&new).expect("a file");
+    file.set_modified(time).expect("a time");
+    fs::rename(&new, &path).expect("it moves");
+    assert_eq!(site.ask("/", &[("If-None-Match", &tag)]).status, 200);
+}
+
+#[tokio::test]
+async fn a_large_file_comes_in_pieces_and_one_that_shrinks_is_broken() {
+    let site = Site::new("large");
+    let path = site.root.folder.join("large.txt");
+    let content = "0123456789".repeat(100_000);
+    fs::write(&path, &content).expect("a file");
+    assert_eq!(text(site.ask("/large.txt", &[])).await, content);
+    let end = site.ask("/large.txt", &[("Range", "bytes=-300001")]);
+    assert_eq!(text(end).await, content[content.len() - 300_001..]);
+    let mut shrinks = site.ask("/large.txt", &[]);
+    assert!(matches!(
+        shrinks.body.frame().await,
+        Some(Ok(Frame::Data(_)))
+    ));
+    let file = fs::File::options().write(true).open(&path).expect("a file");
+    file.set_len(200_000).expect("it is shorter");
+    let rest = async {
+        while let Some(frame) = shrinks.body.frame().await {
+            frame?;
+        }
+        Ok::<_, microcache_engine::BodyError>(())
+    };
+    assert!(rest.await.is_err());
+}
+
+#[tokio::test]
+async fn the_smallest_that_is_accepted_is_sent() {
+    let mut site = Site::new("codings");
+    for ending in ["br", "gz"] {
+        fs::write(
+            site.root.folder.join(format!("index.html.{ending}")),
+            ending,
+        )
+        .expect("a file");
+    }
+    let accept = |coding| [("Accept-Encoding", coding)];
+    assert_eq!(field(&site.ask("/", &accept("br")), "content-encoding"), "");
+    site.root.precompressed = true;
+    for (accepted, coding, content) in [
+        ("gzip, br", "br", "br"),
+        ("gzip, br;q=0", "gzip", "gz"),
+        ("zstd", "", "<p>home"),
+        ("*", "br", "br"),
+        ("identity", "", "<p>home"),
+    ] {
+        let answer = site.ask("/", &accept(accepted));
+        assert_eq!(field(&answer, "content-encoding"), coding, "{accepted}");
+        assert_eq!(field(&answer, "vary"), "Accept-Encoding");
+        assert_eq!(field(&answer, "content-type"), "text/html; charset=utf-8");
+        assert_eq!(text(answer).await, content);
+    }
+    // One that has no others does not vary.
+    assert_eq!(field(&site.ask("/a%20b.css", &accept("br")), "vary"), "");
+}
