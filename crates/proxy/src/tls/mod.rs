@@ -25,7 +25,7 @@ pub(crate) use session::{HELD_BACK, Records, Session};
 pub(crate) use tickets::Tickets;
 
 /// What is spoken on top of TLS, the favourite first (RFC 7301).
-const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// The cryptography of both sides. A key exchange that a later quantum computer cannot undo comes first.
 pub(crate) fn provider() -> Arc<CryptoProvider> {

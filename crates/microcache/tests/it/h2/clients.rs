@@ -4,7 +4,7 @@ use std::io::Read;
 use std::process::{Command, Output, Stdio};
 
 use super::{FRESH, start};
-use crate::support::{Origin, Proxy, Reply, left_out};
+use crate::support::{CertificateFile, Origin, Proxy, Reply, left_out};
 
 /// What the program says, or nothing if it is not there.
 fn run(program: &str, arguments: &[&str]) -> Option<Output> {
@@ -72,6 +72,29 @@ fn curl_downloads_and_uploads() {
         "{output:?}"
     );
     assert!(origin.wait_for("/upload", 1).body() == content.as_bytes());
+}
+
+#[test]
+fn curl_agrees_on_it_by_tls() {
+    let origin = Origin::start();
+    let body = "x".repeat(672_864);
+    origin
+        .on("/large")
+        .reply(Reply::new(200).with(FRESH).body(&body));
+    let certificate = CertificateFile::new(&["example.com"]);
+    let tls = ["--tls", certificate.name(), "--tls-listen", "127.0.0.1:0"];
+    let proxy = Proxy::start(&origin, &tls);
+    let url = format!("https://{}/large", proxy.tls_address());
+    let written = "%{http_version} %{http_code} %{size_download}\n";
+    for (flag, version) in [("--http2", "2"), ("--http1.1", "1.1"), ("--http2", "2")] {
+        let arguments = ["-sSk", flag, "-o", "/dev/null", "-w", written, &url];
+        let Some(output) = run("curl", &arguments) else {
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said, format!("{version} 200 672864\n"), "{output:?}");
+    }
+    assert_eq!(origin.count("/large"), 1);
 }
 
 #[test]
