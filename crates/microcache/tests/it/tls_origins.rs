@@ -184,6 +184,23 @@ fn an_origin_that_cannot_be_believed_is_not_asked() {
     assert_eq!(origin.visits().len(), 1);
 }
 
+/// `openssl req -x509` makes certificates of authorities, and servers are given them.
+#[test]
+fn an_origin_that_vouches_for_itself_is_believed_if_its_certificate_is_named() {
+    let own = CertificateFile::of_an_authority(&["localhost"]);
+    let other = CertificateFile::of_an_authority(&["localhost"]);
+    let origin = SecureOrigin::start(&own, &[]);
+    let flags = ["--origin-ca", own.name()];
+    let proxy = Proxy::before_url(&origin.url("localhost"), &flags);
+    proxy.get("/").assert_is(200, "xx");
+    // Not for another name, and not because another one is named.
+    let proxy = Proxy::before_url(&origin.url("127.0.0.1"), &flags);
+    assert_eq!(proxy.get("/").status, 502);
+    let proxy = Proxy::before_url(&origin.url("localhost"), &["--origin-ca", other.name()]);
+    assert_eq!(proxy.get("/").status, 502);
+    assert_eq!(origin.visits().len(), 1);
+}
+
 #[test]
 fn an_origin_that_asks_who_we_are_is_shown_our_certificate() {
     let (own, ours) = (

@@ -9,6 +9,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 mod tickets;
+mod verifier;
 mod x509;
 
 use std::sync::Arc;

@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::CertificateDer;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::files::{CertificateFiles, Fault, read_chain};
 use super::provider;
+use super::verifier::Verifier;
 
 /// What is spoken on top of TLS.
 const PROTOCOL: &[u8] = b"http/1.1";
@@ -57,7 +59,14 @@ impl OriginTls {
         let versions = builder.with_safe_default_protocol_versions();
         let versions =
             versions.map_err(|error| Fault::new(format!("TLS cannot be spoken: {error}"), ""))?;
-        let builder = versions.with_root_certificates(roots);
+        let authorities = WebPkiServerVerifier::builder_with_provider(roots.into(), provider());
+        let verifier = Verifier {
+            authorities: authorities.build().map_err(|_| self.nobody_vouches())?,
+            named: self.ca.iter().flat_map(|_| made_of.clone()).collect(),
+        };
+        let builder = versions
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
         let mut config = match &self.certificate {
             None => builder.with_no_client_auth(),
             Some(files) => {

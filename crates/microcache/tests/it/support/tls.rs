@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -26,11 +26,23 @@ impl CertificateFile {
         file
     }
 
+    /// One that is an authority's, as `openssl req -x509` makes them.
+    pub(crate) fn of_an_authority(hosts: &[&str]) -> Self {
+        let file = Self::new(hosts);
+        file.make(hosts, 2100, IsCa::Ca(BasicConstraints::Unconstrained));
+        file
+    }
+
     /// Another certificate with another key in its place, until this year.
     pub(crate) fn renew(&self, hosts: &[&str], year: i32) {
+        self.make(hosts, year, IsCa::NoCa);
+    }
+
+    fn make(&self, hosts: &[&str], year: i32, is_ca: IsCa) {
         let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new(hosts).expect("names");
+        params.is_ca = is_ca;
         params.not_before = date_time_ymd(2000, 1, 1);
         params.not_after = date_time_ymd(year, 1, 1);
         let made = params.self_signed(&key).expect("a certificate");
