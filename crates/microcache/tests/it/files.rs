@@ -21,7 +21,8 @@ impl Folder {
     }
 
     fn serve(&self, lines: &str) -> Proxy {
-        Proxy::with_config(&format!("[[routes]]\nroot = {:?}\n{lines}\n", self.0))
+        let root = self.0.display();
+        Proxy::with_config(&format!("[[routes]]\nroot = '{root}'\n{lines}\n"))
     }
 }
 

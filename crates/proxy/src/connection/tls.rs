@@ -119,17 +119,9 @@ impl Tls {
         }
     }
 
-    /// The protocol that was agreed on for what lies on top, if the client has named any.
-    #[expect(dead_code, reason = "HTTP/2 is chosen by it")]
-    pub(crate) fn protocol(&self) -> Option<Vec<u8>> {
-        let state = self.state.lock();
-        state.session.protocol().map(<[u8]>::to_vec)
-    }
-
-    /// What the client was shown.
-    #[expect(dead_code, reason = "HTTP/2 refuses hosts that it is not for")]
-    pub(crate) fn certificate(&self) -> Option<Arc<Certificate>> {
-        self.state.lock().session.certificate().cloned()
+    /// What the client was shown, if it is for the host that it has named.
+    pub(crate) fn certificate_for_host(&self) -> Option<Arc<Certificate>> {
+        self.state.lock().session.certificate_for_host().cloned()
     }
 
     pub(super) const fn socket(&mut self) -> &mut TcpStream {

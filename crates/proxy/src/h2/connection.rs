@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -25,6 +26,7 @@ use super::write;
 use crate::connection::{Activity, Transport};
 use crate::figures;
 use crate::session::Session;
+use crate::tls::Certificate;
 
 /// What a client's connection begins with (RFC 9113 §3.4).
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -44,6 +46,8 @@ thread_local! {
 pub(crate) struct Connection<'a> {
     pub(super) stream: &'a mut Transport,
     pub(super) session: &'a mut Session,
+    /// The certificate that the connection is bound to: requests for hosts that it is not for are misdirected.
+    pub(super) certificate: Option<Arc<Certificate>>,
     /// For those who want to close idle connections.
     pub(super) activity: &'a Activity,
     /// What was read and not yet used; mostly nothing.
@@ -130,8 +134,13 @@ impl<'a> Connection<'a> {
     ) -> Self {
         let now = session.shared.engine.clock.now();
         let write = session.shared.timeouts.write;
+        let certificate = match stream {
+            Transport::Plain(_) => None,
+            Transport::Tls(tls) => tls.certificate_for_host(),
+        };
         let mut connection = Self {
             stream,
+            certificate,
             session,
             activity,
             input,

@@ -56,6 +56,12 @@ impl Connection<'_> {
                 return Ok(());
             }
         };
+        if self.is_misdirected(head.host) {
+            let reason = "this connection is not one to that host: its certificate is for others";
+            let page = self.session.refuse(421, reason, Version::HTTP_2);
+            self.answer_now(id, !ends, head.method == b"HEAD", &page);
+            return Ok(());
+        }
         if ends && head.length.is_some_and(|length| length > 0) {
             return Err(malformed("content that was announced and is not there"));
         }
@@ -73,6 +79,20 @@ impl Connection<'_> {
         };
         self.serve_request(cx, &method, &head, asked);
         Ok(())
+    }
+
+    /// Whether the client takes this connection for one to a host that it is not to (RFC 9110 §7.4). A proxy that is
+    /// trusted knows what it does.
+    fn is_misdirected(&self, host: &[u8]) -> bool {
+        let Some(certificate) = &self.certificate else {
+            return false;
+        };
+        let host = match host.iter().rposition(|&byte| byte == b':') {
+            Some(colon) if host[colon + 1..].iter().all(u8::is_ascii_digit) => &host[..colon],
+            _ => host,
+        };
+        let is_covered = str::from_utf8(host).is_ok_and(|host| certificate.covers(host));
+        !is_covered && !self.session.is_trusted()
     }
 
     fn serve_request(

@@ -114,11 +114,17 @@ impl Session {
     }
 
     /// Has what is in force now hold for the next request. To be called between two of them.
+    #[inline]
     pub(crate) fn catch_up(&mut self) {
         if let Some(newer) = self.shared.newer() {
             self.peer.judge(&newer.trusted_proxies);
             self.shared = newer;
         }
+    }
+
+    /// Whether the client is a proxy that is trusted.
+    pub(crate) const fn is_trusted(&self) -> bool {
+        self.peer.trusted
     }
 
     /// A request of this connection.

@@ -10,12 +10,20 @@ use rustls::sign::CertifiedKey;
 
 thread_local! {
     /// What the handshake that this thread is in the middle of has chosen: rustls does not tell the session.
-    static CHOSEN: RefCell<Option<Arc<Certificate>>> = const { RefCell::new(None) };
+    static CHOSEN: RefCell<Option<Shown>> = const { RefCell::new(None) };
 }
 
 /// What was chosen in the handshake that this thread has just looked at.
-pub(super) fn take_chosen() -> Option<Arc<Certificate>> {
+pub(super) fn take_chosen() -> Option<Shown> {
     CHOSEN.take()
+}
+
+/// What a client is shown.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    pub(super) certificate: Arc<Certificate>,
+    /// It is for the host that the client has named.
+    pub(super) is_for_it: bool,
 }
 
 /// A certificate with its key.
@@ -27,13 +35,12 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// Whether it is for this host, which is in lower case and without a port.
-    #[cfg_attr(not(test), expect(dead_code, reason = "HTTP/2 asks for it"))]
+    /// Whether it is for this host, which is without a port.
     pub(crate) fn covers(&self, host: &str) -> bool {
         let parent = host.split_once('.').map(|(_, parent)| parent);
         self.names.iter().any(|name| match name.strip_prefix("*.") {
-            Some(suffix) => parent == Some(suffix),
-            None => name == host,
+            Some(suffix) => parent.is_some_and(|parent| parent.eq_ignore_ascii_case(suffix)),
+            None => name.eq_ignore_ascii_case(host),
         })
     }
 }
@@ -88,7 +95,10 @@ impl Certificates {
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let chosen = self.choose(hello.server_name(), hello.signature_schemes())?;
-        CHOSEN.set(Some(Arc::clone(chosen)));
+        CHOSEN.set(Some(Shown {
+            certificate: Arc::clone(chosen),
+            is_for_it: hello.server_name().is_some_and(|host| chosen.covers(host)),
+        }));
         Some(Arc::clone(&chosen.key))
     }
 }

@@ -13,7 +13,7 @@ use rustls::unbuffered::{
 };
 use rustls::{Error, ProtocolVersion, ServerConfig};
 
-use super::certificates::{self, Certificate};
+use super::certificates::{self, Certificate, Shown};
 
 /// The most plaintext in one record, RFC 8446 §5.1.
 const RECORD: usize = 16 * 1024;
@@ -40,7 +40,7 @@ pub(crate) struct Session {
     has_failed: bool,
     said_goodbye: bool,
     /// What the client is shown.
-    certificate: Option<Arc<Certificate>>,
+    shown: Option<Shown>,
 }
 
 /// Room for encrypted records. Every thread has one.
@@ -84,7 +84,7 @@ impl Session {
             has_ended: false,
             has_failed: false,
             said_goodbye: false,
-            certificate: None,
+            shown: None,
         })
     }
 
@@ -97,19 +97,21 @@ impl Session {
         self.has_ended
     }
 
-    /// The protocol that was agreed on, if the client has named any.
-    pub(crate) fn protocol(&self) -> Option<&[u8]> {
-        self.rustls.alpn_protocol()
-    }
-
     /// Whether the client can use what comes before its own next word: since TLS 1.3 it has nothing to wait for.
     pub(crate) fn may_answer_first(&self) -> bool {
         self.rustls.protocol_version() == Some(ProtocolVersion::TLSv1_3)
     }
 
     /// What the client is shown, once it has asked.
+    #[cfg(test)]
     pub(crate) fn certificate(&self) -> Option<&Arc<Certificate>> {
-        self.certificate.as_ref()
+        self.shown.as_ref().map(|shown| &shown.certificate)
+    }
+
+    /// The same, if it is for the host that the client has named.
+    pub(crate) fn certificate_for_host(&self) -> Option<&Arc<Certificate>> {
+        let shown = self.shown.as_ref().filter(|shown| shown.is_for_it);
+        shown.map(|shown| &shown.certificate)
     }
 
     /// Puts the records that are not complete yet at the front of a buffer, where what comes is to follow.
@@ -162,8 +164,8 @@ impl Session {
         if received.is_err() {
             self.fail();
         }
-        if self.certificate.is_none() {
-            self.certificate = certificates::take_chosen();
+        if self.shown.is_none() {
+            self.shown = certificates::take_chosen();
         }
         let rest = &records[used.min(records.len())..];
         self.incoming = match rest {

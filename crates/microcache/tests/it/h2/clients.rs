@@ -98,6 +98,63 @@ fn curl_agrees_on_it_by_tls() {
 }
 
 #[test]
+fn a_connection_is_for_the_hosts_of_its_certificate_and_says_that_tls_stays() {
+    let origin = Origin::start();
+    origin
+        .on("/")
+        .reply(Reply::new(200).with(FRESH).body("page"));
+    let certificate = CertificateFile::new(&["a.example", "*.b.example"]);
+    let policy = "max-age=60";
+    let flags = ["--tls", certificate.name(), "--tls-listen", "127.0.0.1:0"];
+    let strict = ["--strict-transport-security", policy];
+    let proxy = Proxy::start(&origin, &[&flags[..], &strict].concat());
+    let address = proxy.tls_address();
+    let ask = |name: &str, host: &str| {
+        let port = address.port();
+        let (url, to) = (
+            format!("https://{name}:{port}/"),
+            format!("{name}:{port}:127.0.0.1"),
+        );
+        let host = format!("Host: {host}");
+        let arguments = [
+            "-sSk",
+            "--http2",
+            "-D",
+            "-",
+            "--resolve",
+            &to,
+            "-H",
+            &host,
+            &url,
+        ];
+        run("curl", &arguments).map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    for (name, host, status) in [
+        ("a.example", "a.example", 200),
+        ("a.example", "A.Example:8443", 200),
+        ("a.example", "x.b.example", 200),
+        ("x.b.example", "a.example", 200),
+        ("a.example", "b.example", 421),
+        ("a.example", "other.example", 421),
+        ("a.example", "127.0.0.1", 421),
+        // Whoever has accepted a certificate for another host may go on.
+        ("other.example", "b.example", 200),
+    ] {
+        let Some(said) = ask(name, host) else {
+            return;
+        };
+        assert!(
+            said.starts_with(&format!("HTTP/2 {status} ")),
+            "{name}, {host}: {said}"
+        );
+        assert!(
+            said.contains(&format!("strict-transport-security: {policy}")),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn nghttp_asks_for_many_at_once_and_h2load_for_more() {
     let (origin, _proxy, url) = site();
     origin
