@@ -36,6 +36,8 @@ pub(super) struct Fleet {
     untold: Mutex<VecDeque<Rule>>,
     /// Who tells the others has it.
     telling: tokio::sync::Mutex<()>,
+    /// Who reads the log has it: what was read earlier is taken in earlier.
+    reading: tokio::sync::Mutex<()>,
     /// Why the log was not reached when it was last tried.
     trouble: Mutex<Option<TierError>>,
     /// There is something in the log that ought to be read.
@@ -148,10 +150,21 @@ impl Cache {
         let Some(log) = self.tiers.log().map(Arc::clone) else {
             return Ok(false);
         };
+        let _others_wait = self.fleet.reading.lock().await;
         let page = self.read_on(&*log).await?;
         let has_more = page.has_more;
         self.take_in(page);
         Ok(has_more)
+    }
+
+    /// Reads on until these rules have their places in the log: what is asked for from then on is known by all
+    /// to be newer. Where that fails, what is asked for before they are read is asked for once more by others.
+    pub(super) async fn learn_places(&self, rules: &[Rule]) {
+        while !rules.iter().all(|rule| self.rules.is_placed(rule.id)) {
+            let Ok(true) = self.catch_up().await else {
+                return;
+            };
+        }
     }
 
     async fn read_on(&self, log: &dyn SharedTier) -> Result<LogPage, TierError> {

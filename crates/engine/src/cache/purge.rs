@@ -89,6 +89,7 @@ impl Cache {
             return self.write_down(rules).await.map_err(NotWritten::Journal);
         }
         let Err(error) = self.tell().await else {
+            self.learn_places(rules).await;
             return Ok(());
         };
         // What is not told is more than what is not written.

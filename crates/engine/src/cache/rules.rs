@@ -142,6 +142,13 @@ impl Rules {
         }
     }
 
+    /// Whether the rule of this id has its place in the log, or needs none because it is not remembered.
+    pub(super) fn is_placed(&self, id: u64) -> bool {
+        let books = self.books.read();
+        let live = books.numbers.get(&id).and_then(|it| books.live.get(it));
+        live.is_none_or(|live| live.position.is_some())
+    }
+
     /// Nothing that lies behind memory is good for anything until the log has been read.
     pub(super) fn wait_for_log(&self) {
         self.waits_for_log.store(true, Ordering::Release);
