@@ -155,10 +155,12 @@ fn clients_that_take_nothing_of_what_was_stored_hold_little() {
         })
         .collect();
     proxy.settle();
-    let resident = proxy.resident();
     let each = 128 << 10;
     let bound = (64 << 20) + (16 << 20) + CLIENTS as u64 * each + BASE;
-    assert!(resident <= bound, "{} MiB", resident >> 20);
+    // On a busy machine some of what was fetched is still on its way into memory.
+    eventually("they hold little", || {
+        (proxy.resident() <= bound).then_some(())
+    });
     drop(clients);
 }
 
