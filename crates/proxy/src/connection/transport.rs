@@ -42,11 +42,6 @@ impl Transport {
     }
 
     /// Reads what is there; nothing at the end.
-    #[expect(
-        clippy::inline_always,
-        reason = "a hit over HTTP/1 pays for the call, whoever else calls it"
-    )]
-    #[inline(always)]
     pub(crate) fn poll_recv(
         &self,
         cx: &mut Context<'_>,
@@ -54,17 +49,18 @@ impl Transport {
     ) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(socket) => socket::poll_recv(socket, cx, buffer),
-            Self::Tls(tls) => receive(tls, cx, buffer),
+            Self::Tls(tls) => {
+                let (room, mut filled) = (buffer.len(), 0);
+                tls.poll_receive(cx, room, |plain| {
+                    buffer[filled..filled + plain.len()].copy_from_slice(plain);
+                    filled += plain.len();
+                })
+            }
         }
     }
 
     /// Takes as much as can be sent now. What was taken may still be held back, see
     /// [`Self::holds_back`].
-    #[expect(
-        clippy::inline_always,
-        reason = "a hit over HTTP/1 pays for the call, whoever else calls it"
-    )]
-    #[inline(always)]
     pub(crate) fn poll_send(
         &self,
         cx: &mut Context<'_>,
@@ -110,14 +106,6 @@ impl Transport {
             Self::Tls(tls) => (ReadHalf::Tls(tls), WriteHalf::Tls(tls)),
         }
     }
-}
-
-fn receive(tls: &Tls, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-    let (room, mut filled) = (buffer.len(), 0);
-    tls.poll_receive(cx, room, |plain| {
-        buffer[filled..filled + plain.len()].copy_from_slice(plain);
-        filled += plain.len();
-    })
 }
 
 impl ReadHalf<'_> {

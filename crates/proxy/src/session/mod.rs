@@ -148,11 +148,6 @@ impl Session {
     ///
     /// The reply is put where it is to be read from: to hand it on by value is a good part of what a
     /// hit costs. Says which route it was.
-    #[expect(
-        clippy::inline_always,
-        reason = "a hit over HTTP/1 pays for the call, whoever else calls it"
-    )]
-    #[inline(always)]
     pub(crate) fn serve(
         &self,
         request: &Request<'_>,
@@ -338,11 +333,6 @@ impl Session {
     }
 
     /// The request was answered, and with that it is over. Says whether it is wanted how long that took.
-    #[expect(
-        clippy::inline_always,
-        reason = "a hit over HTTP/1 pays for the call, whoever else calls it"
-    )]
-    #[inline(always)]
     pub(crate) fn finished(
         &self,
         route: RouteId,
