@@ -148,7 +148,8 @@ impl Connection {
                 Next::Send(output, after) => {
                     let loan = self.session.shared.lent.lend(output.holds());
                     let (stall, in_all) = loan.patience(self.session.shared.timeouts.write);
-                    let sending = output.send(&mut self.stream, stall);
+                    let mut writer = self.stream.writer();
+                    let sending = output.send(&mut writer, stall);
                     let sent = match in_all {
                         None => sending.await.is_ok(),
                         Some(in_all) => matches!(timeout(in_all, sending).await, Ok(Ok(()))),
@@ -162,7 +163,7 @@ impl Connection {
                 Next::Refuse(bad, head_only) => {
                     let output = Output::bytes(self.refuse(bad, head_only));
                     let write = self.session.shared.timeouts.write;
-                    let _ = output.send(&mut self.stream, write).await;
+                    let _ = output.send(&mut self.stream.writer(), write).await;
                     false
                 }
             };
@@ -189,7 +190,7 @@ impl Connection {
             Ok(Err(NoSession::PlainHttp)) => {
                 tls.answer_bare(&self.refuse(BadRequest::NOT_TLS, false));
                 let _ = Output::default()
-                    .send(&mut self.stream, timeouts.write)
+                    .send(&mut self.stream.writer(), timeouts.write)
                     .await;
                 false
             }
@@ -295,7 +296,7 @@ impl Connection {
         const PATIENCE: Duration = Duration::from_secs(2);
         const MOST: usize = 1024 * 1024;
         let discard = async {
-            self.stream.shutdown().await?;
+            self.stream.writer().shutdown().await?;
             let mut rest = vec![0; 16 * 1024];
             let mut read = 0;
             while read < MOST {

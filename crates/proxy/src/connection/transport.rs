@@ -96,6 +96,11 @@ impl Transport {
         }
     }
 
+    /// The half that is written to, for those who wait until it is taken.
+    pub(crate) fn writer(&mut self) -> WriteHalf<'_> {
+        self.split().1
+    }
+
     /// Both halves, for those who read while they write.
     pub(crate) fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
         match self {
@@ -125,48 +130,6 @@ impl WriteHalf<'_> {
         match self {
             Self::Plain(writer) => Some(writer.as_ref()),
             Self::Tls(_) => None,
-        }
-    }
-}
-
-impl AsyncWrite for Transport {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_write(cx, bytes),
-            Self::Tls(tls) => tls.poll_send(cx, &[IoSlice::new(bytes)]),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
-            Self::Tls(tls) => tls.poll_send(cx, pieces),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_flush(cx),
-            Self::Tls(tls) => tls.poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
-            Self::Tls(tls) => tls.poll_shutdown(cx),
         }
     }
 }

@@ -21,10 +21,10 @@ impl Connection {
         let one_ended = AtomicBool::new(false);
         let sent = AtomicU64::new(tunnel.early.len() as u64);
         let both = async {
-            self.stream.write_all(&tunnel.early).await?;
-            self.stream.flush().await?;
+            let (from_client, mut to_client) = self.stream.split();
+            to_client.write_all(&tunnel.early).await?;
+            to_client.flush().await?;
             tunnel.io.write_all(&early).await?;
-            let (from_client, to_client) = self.stream.split();
             let (from_origin, to_origin) = split(tunnel.io);
             tokio::try_join!(
                 one_way(from_client, to_origin, &one_ended),

@@ -66,7 +66,7 @@ impl Out {
         self.bytes.clear();
         self.gone = 0;
         if stream.holds_back() {
-            ready!(Pin::new(stream).poll_flush(cx))?;
+            ready!(Pin::new(&mut stream.writer()).poll_flush(cx))?;
         }
         Poll::Ready(Ok(any))
     }
