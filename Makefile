@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb image test h2spec test-dashboard test-packages test-valkey shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench compare-purges tools
+.PHONY: build install uninstall deb image test h2spec pebble test-dashboard test-packages test-valkey shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-tls compare-idle compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench compare-purges tools
 
 build:
 	cargo build --release --locked
@@ -31,11 +31,12 @@ image: tools build
 
 # The tiers are tested against real servers, and the ring of memcached servers against another client of it. What this machine does not
 # let a test try, it adds to a list, which stands at the end.
-test: PACKAGES = curl:curl nghttp:nghttp2-client go:golang-go memcached:memcached /usr/lib/python3/dist-packages/pylibmc:python3-pylibmc redis-server:redis-server unshare:util-linux mount:mount tmux:tmux openssl:openssl
+test: PACKAGES = curl:curl nghttp:nghttp2-client /usr/sbin/nghttpd:nghttp2-server go:golang-go memcached:memcached /usr/lib/python3/dist-packages/pylibmc:python3-pylibmc redis-server:redis-server unshare:util-linux mount:mount tmux:tmux openssl:openssl testssl:testssl.sh javac:default-jdk-headless chromium:chromium /usr/lib/python3/dist-packages/httpx:python3-httpx /usr/lib/python3/dist-packages/h2:python3-h2
 test: tools shuttle
 	@list=$$(mktemp) && export LEFT_OUT="$$list" && done=0; \
 	$(MAKE) --no-print-directory h2spec || echo "left out: h2spec, which could not be built" >>"$$list"; \
-	H2SPEC="$$PWD/target/h2spec" cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
+	$(MAKE) --no-print-directory pebble || echo "left out: pebble, which could not be built" >>"$$list"; \
+	H2SPEC="$$PWD/target/h2spec" PEBBLE="$$PWD/target/pebble" CHALLTESTSRV="$$PWD/target/pebble-challtestsrv" cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
 	if [ $$done != 0 ]; then :; elif command -v valkey-server >/dev/null; then $(MAKE) --no-print-directory test-valkey || done=$$?; \
 	else echo "left out: the tests with Valkey (make test-valkey; Debian has it from version 13 on)" >>"$$list"; fi; \
 	$(MAKE) --no-print-directory test-dashboard BUILT=yes || done=$$?; \
@@ -46,6 +47,12 @@ test: tools shuttle
 h2spec: PACKAGES = go:golang-go
 h2spec: tools
 	cd crates/microcache/tests/h2spec && GOTOOLCHAIN=local go build -o "$(CURDIR)/target/h2spec" github.com/summerwind/h2spec/cmd/h2spec
+
+# An authority for certificates, and what finds names for it, from the same registry.
+pebble: PACKAGES = go:golang-go
+pebble: tools
+	cd crates/microcache/tests/pebble && for program in pebble pebble-challtestsrv; do \
+		GOTOOLCHAIN=local go build -o "$(CURDIR)/target/$$program" github.com/letsencrypt/pebble/v2/cmd/$$program || exit 1; done
 
 # The packages, made of a program that was built, installed into a copy of this machine, started and removed.
 test-packages: PACKAGES = dpkg-shlibdeps:dpkg-dev systemd-analyze:systemd lintian:lintian buildah:buildah strace:strace groff:groff pgrep:procps
@@ -77,7 +84,7 @@ lint: tools deny
 	cargo clippy --manifest-path fuzz/Cargo.toml --no-default-features --target-dir target/fuzz -- -D warnings
 	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c
 	for script in packaging/install packaging/debian/build packaging/image/build packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm; do sh -n $$script || exit 1; done
-	for script in packaging/test compare/hit compare/w1 compare/w2 compare/w3 compare/w4 compare/w5 compare/bench compare/purges; do python3 $$script --help >/dev/null || exit 1; done
+	for script in packaging/test compare/hit compare/tls compare/idle compare/w1 compare/w2 compare/w3 compare/w4 compare/w5 compare/bench compare/purges; do python3 $$script --help >/dev/null || exit 1; done
 
 # Licences, sources and duplicates of the dependencies, after deny.toml. Installing cargo-deny takes minutes, so it is not installed here.
 deny:
@@ -100,7 +107,7 @@ bench-instructions: tools
 	crates/engine/benches/record docs/benchmarks/instructions.md
 
 # Everything side by side, in under two hours: make compare ARGS=--write
-compare: compare-hit compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench compare-purges
+compare: compare-hit compare-tls compare-idle compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench compare-purges
 
 # A look at everything in two minutes, beside building: few rounds, few peers, and simulated applications.
 compare-quick:
@@ -114,6 +121,12 @@ compare-hit:
 	compare/hit $(ARGS)
 
 # WordPress, a Java application, a large document, memcached that fails, up to 10,000 connections, and purges, each with its options in ARGS as well.
+compare-tls:
+	compare/tls $(ARGS)
+
+compare-idle:
+	compare/idle $(ARGS)
+
 compare-purges:
 	compare/purges $(ARGS)
 

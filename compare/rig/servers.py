@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import tempfile
 import time
@@ -13,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from rig import machine
+from rig import machine, tls
 from rig.errors import RigError
 from rig.process import START_LIMIT_SECONDS, Process
 
@@ -45,9 +46,9 @@ VARNISH_SILENT = ",".join(f"-{record}" for record in (
 class Server:
     """One running server."""
 
-    def __init__(self, name, process, port):
-        self.name, self.process, self.port = name, process, port
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, name, process, port, secure=False):
+        self.name, self.process, self.port, self.secure = name, process, port, secure
+        self.url = f"{'https' if secure else 'http'}://127.0.0.1:{port}"
 
     def get(self, path, method="GET"):
         """The body that one request gets, on a connection of its own."""
@@ -55,7 +56,11 @@ class Server:
 
     def answer(self, path, method="GET"):
         """The same with the Cache-Status that comes with it, if any."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
+        if self.secure:
+            # The certificate is made for the run, and nobody's.
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS, context=ssl._create_unverified_context())
+        else:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
             connection.request(method, path)
             response = connection.getresponse()
@@ -80,6 +85,7 @@ class Rig:
         self.file_limit = machine.raise_file_limit(connections + OTHER_FILES)
         self.microcache = self.origin = None
         self.stale_seconds = STALE_SECONDS
+        self.secure = False
         self.commands = {}
         self.stack = ExitStack()
 
@@ -108,6 +114,11 @@ class Rig:
                 raise RigError(f"port {port} is not free ({error.strerror}); is another run still going?") from error
         return port
 
+    def speak_tls(self):
+        """Has the contenders speak TLS from now on, and everything that uses OpenSSL offer and take the same."""
+        os.environ["OPENSSL_CONF"] = str(tls.make_certificate(self.directory))
+        self.secure = True
+
     def origin_requests(self):
         return int(self.origin.get("/count"))
 
@@ -118,7 +129,7 @@ class Rig:
             text = text.replace(str(self.microcache), "target/release/microcache")
         self.commands.setdefault(name, text)
 
-    def start(self, stack, name, cores, command_for, limit=START_LIMIT_SECONDS):
+    def start(self, stack, name, cores, command_for, limit=START_LIMIT_SECONDS, secure=False):
         """Starts a server that lives as long as `stack`, in a directory and on a port of its own."""
         port, home = self.port(), Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory))
         home.chmod(0o755)
@@ -126,14 +137,14 @@ class Rig:
         self.note(name, command)
         process = stack.enter_context(Process(name, command, cores, home / "log"))
         process.wait_for_port(port, limit)
-        return Server(name, process, port)
+        return Server(name, process, port, secure)
 
     @contextmanager
     def running(self, names, threads, cores, contenders=None):
         """Starts the named contenders, gives them as a list, and stops them at the end of the block."""
         contenders = contenders or CONTENDERS
         with ExitStack() as stack:
-            yield [self.start(stack, name, cores, partial(contenders[name], self, stack, threads=threads)) for name in names]
+            yield [self.start(stack, name, cores, partial(contenders[name], self, stack, threads=threads), secure=self.secure) for name in names]
 
     def check(self, server, path):
         """The same body as the origin's, and once it has been asked for, an answer without the origin."""
@@ -179,14 +190,31 @@ def floor(rig, _stack, _home, port, threads):
 
 
 def microcache(rig, _stack, _home, port, threads):
-    return [rig.microcache, "--admin", "off", "--listen", f"127.0.0.1:{port}", "--threads", threads, "--memory", "1GiB", rig.origin.url]
+    return [rig.microcache, "--admin", "off", *microcache_address(rig, port), "--threads", threads, "--memory", "1GiB", rig.origin.url]
+
+
+def microcache_address(rig, port):
+    """Where it listens; what it has to be told besides if that is for TLS."""
+    if not rig.secure:
+        return ["--listen", f"127.0.0.1:{port}"]
+    return ["--listen", f"127.0.0.1:{rig.port()}", "--tls-listen", f"127.0.0.1:{port}",
+            "--tls", f"{rig.directory}/certificate.pem,{rig.directory}/key.pem"]
+
+
+def nginx_tls(rig):
+    """The words of its templates that are about TLS."""
+    if not rig.secure:
+        return {"protocols": "", "secrets": ""}
+    secrets = f"ssl_certificate {rig.directory}/certificate.pem; ssl_certificate_key {rig.directory}/key.pem; ssl_protocols TLSv1.2 TLSv1.3;"
+    return {"protocols": " ssl http2", "secrets": secrets}
 
 
 def nginx(rig, stack, home, port, threads, collapsing=NGINX_COLLAPSING, beside=None):
     cache = Path(tempfile.mkdtemp(prefix="compare-nginx-", dir=beside or machine.fast_directory(home)))
     stack.callback(shutil.rmtree, cache, ignore_errors=True)
     path = configured("nginx.conf", home, user=getpass.getuser(), threads=threads, dir=home, cache=cache, origin=rig.origin.port,
-                      port=port, collapsing=collapsing, files=rig.file_limit, open_files=min(150_000, rig.file_limit - rig.connections - OTHER_FILES))
+                      port=port, collapsing=collapsing, **nginx_tls(rig), files=rig.file_limit,
+                      open_files=min(150_000, rig.file_limit - rig.connections - OTHER_FILES))
     return ["nginx", "-p", home, "-c", path]
 
 
@@ -211,7 +239,8 @@ def apache(rig, stack, home, port, threads):
 
 def haproxy(rig, _stack, home, port, threads, rules=""):
     return ["haproxy", "-db", "-f", configured("haproxy.cfg", home, threads=threads, port=port, origin=rig.origin.port, rules=rules,
-                                                    connections=rig.connections + OTHER_FILES)]
+                                        secrets=f" ssl crt {rig.directory}/both.pem alpn h2,http/1.1" if rig.secure else "",
+                                        connections=rig.connections + OTHER_FILES)]
 
 
 def waited(server):
@@ -238,7 +267,8 @@ VERSIONS = {
     "microcache": ["git", "describe", "--always", "--dirty"], "nginx": ["nginx", "-v"], "haproxy": ["haproxy", "-v"],
     "varnish": ["varnishd", "-V"], "apache": ["apache2", "-v"], "wrk": ["wrk", "-v"], "gcc": ["gcc", "--version"], "rustc": ["rustc", "--version"],
     "siege": ["siege", "--version"], "java": ["java", "-version"], "ab": ["ab", "-V"], "php": ["php", "-v"],
-    "mariadb": ["mariadbd", "--version"], "memcached": ["memcached", "-V"]}
+    "mariadb": ["mariadbd", "--version"], "memcached": ["memcached", "-V"],
+    "h2o": ["h2o", "--version"], "h2load": ["h2load", "--version"], "openssl": ["openssl", "version"]}
 
 
 def version(name):

@@ -36,9 +36,9 @@ WAIT_STEP_SECONDS = 0.1
 class WordPress(Application):
     """It counts by the lines of its web server's log."""
 
-    def __init__(self, server, log):
+    def __init__(self, server, log, site):
         super().__init__(server)
-        self.log, self.counted = log, 0
+        self.log, self.site, self.counted = log, site, 0
 
     def counts(self):
         status = self.get("/_origin/status").decode()
@@ -50,6 +50,12 @@ class WordPress(Application):
 
     def lines(self):
         return self.log.read_bytes().count(b"\n")
+
+    def change_every_second(self):
+        """From now on the front page is another one every second."""
+        plugins = self.site / "wp-content/mu-plugins"
+        plugins.mkdir(exist_ok=True)
+        shutil.copy(COMPARE / "wordpress/changing.php", plugins)
 
 
 def wordpress(rig, cores):
@@ -66,7 +72,7 @@ def wordpress(rig, cores):
         "nginx", "-p", own, "-c", configured(own, "nginx.conf", user=getpass.getuser(), dir=own, log=log, port=port, site=home / "site",
                                              socket=home / "php.sock")])
     install(server)
-    return WordPress(server, log)
+    return WordPress(server, log, home / "site")
 
 
 def database(rig, home, cores):

@@ -34,6 +34,7 @@ fuzz_target!(|input: Input| {
         fwd_status,
         ttl,
         detail: detail.map(|index| one_of(Detail::ALL, index)),
+        coding: None,
     };
     let mut written = Vec::new();
     status.write(&mut written);

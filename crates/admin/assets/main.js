@@ -51,6 +51,7 @@ function show() {
   panels.showFetches(stats);
   panels.showStores(stats);
   panels.showHealth(stats);
+  panels.showCertificates(stats);
   panels.showRoutes(stats);
   panels.showServers(stats);
   panels.showProcess(stats);

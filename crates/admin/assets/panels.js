@@ -91,6 +91,15 @@ export function showFetches(stats) {
   say(empty, queued ? `${count(queued)} ${many(queued, "request waits", "requests wait")} for a place at the origin.` : idle);
 }
 
+/** What compression spares clients, by coding. */
+function compressed(told) {
+  const sent = Object.entries(told.sent).filter(([, answers]) => answers > 0);
+  const facts = sent.map(([coding, answers]) => `${count(answers)} ${coding}`);
+  if (told.refused) facts.push(`${count(told.refused)} left out`);
+  const amount = `${bytes(told.bytes_saved)} less to send`;
+  return { key: "compression", name: "Compression", amount, facts: facts.join(" · "), troubles: "" };
+}
+
 /** A place where responses lie: how full it is, and what else is to be said of it. */
 function store(name, bytesHeld, capacity, facts, troubles) {
   return { key: name, name, bytesHeld, capacity, facts: facts.join(" · "), troubles: troubles.join(" · ") };
@@ -107,6 +116,7 @@ export function showStores(stats) {
     if (failed) facts.push(`${count(failed)} failed`);
     stores.push(store(tier.name, tier.bytes, tier.capacity, facts, tier.degraded));
   }
+  if (stats.compression.answers) stores.push(compressed(stats.compression));
   const create = () =>
     make("div", { class: "store" },
       make("div", { class: "head" }, make("b"), make("span")),
@@ -116,7 +126,7 @@ export function showStores(stats) {
   list(id("stores"), stores, create, (element, one) => {
     const [head, meter, facts, troubles] = element.children;
     say(head.children[0], one.name);
-    say(head.children[1], one.capacity ? `${bytes(one.bytesHeld)} of ${bytes(one.capacity)}` : bytes(one.bytesHeld));
+    say(head.children[1], one.amount ?? (one.capacity ? `${bytes(one.bytesHeld)} of ${bytes(one.capacity)}` : bytes(one.bytesHeld)));
     meter.hidden = !one.capacity;
     if (one.capacity) {
       meter.max = one.capacity;
@@ -145,6 +155,23 @@ export function showHealth(stats) {
     say(state, server.up ? "up" : "down");
     say(name, address(server));
     say(value, `${count(server.active)} active, ${count(server.failures)} failed`);
+  });
+}
+
+/** Certificates by the hosts that they are for: what is wrong with one, or until when it holds. */
+export function showCertificates(stats) {
+  const certificates = stats.certificates.map((one) => ({ key: one.names.join(" "), ...one }));
+  id("certificates-title").hidden = certificates.length === 0;
+  const create = () =>
+    make("li", {}, make("span", { class: "state" }), make("span", { class: "name" }), make("span", { class: "value" }));
+  list(id("certificates"), certificates, create, (element, one) => {
+    const [state, name, value] = element.children;
+    state.classList.toggle("down", one.state !== "valid" && one.state !== "ordering");
+    say(state, one.state);
+    say(name, one.key);
+    const until = one.expires ? `until ${new Date(one.expires * 1000).toISOString().slice(0, 10)}` : "none yet";
+    say(value, one.trouble ?? until);
+    value.title = one.trouble ?? "";
   });
 }
 

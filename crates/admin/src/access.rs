@@ -5,9 +5,7 @@
 //! `Origin`, by `Sec-Fetch-Site`, and by a `Host` that is a name, which anybody's name server may have
 //! led here.
 
-use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::extract::{Extension, Request, State};
@@ -15,74 +13,10 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use subtle::ConstantTimeEq;
+use microcache_proxy::Token;
 
 use crate::interface::Interface;
 use crate::problem::Problem;
-
-/// The shortest secret. A shorter one could be guessed.
-const SHORTEST: usize = 16;
-/// The longest.
-const LONGEST: usize = 1024;
-
-/// A secret that requests have to carry.
-#[derive(Clone)]
-pub struct Token(Arc<[u8]>);
-
-/// Why a secret cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TokenError {
-    /// The file cannot be read.
-    #[error("cannot read admin_token_file {}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        error: std::io::Error,
-    },
-    /// There is no secret in it.
-    #[error(
-        "the first line of admin_token_file {} has to be a secret of {SHORTEST} to {LONGEST} visible ASCII \
-         characters (such as `openssl rand -hex 32` prints)", path.display()
-    )]
-    Unsuitable {
-        /// The file.
-        path: PathBuf,
-    },
-}
-
-impl Token {
-    /// The first line of a file.
-    pub fn read(path: &Path) -> Result<Self, TokenError> {
-        let text = fs::read(path).map_err(|error| TokenError::Unreadable {
-            path: path.to_owned(),
-            error,
-        })?;
-        let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
-        let secret = line.trim_ascii();
-        let is_suitable =
-            (SHORTEST..=LONGEST).contains(&secret.len()) && secret.iter().all(u8::is_ascii_graphic);
-        if !is_suitable {
-            return Err(TokenError::Unsuitable {
-                path: path.to_owned(),
-            });
-        }
-        Ok(Self(secret.into()))
-    }
-
-    /// Whether a request carries it. How long this takes tells nothing about it but its length.
-    fn is_in(&self, fields: &HeaderMap) -> bool {
-        let Some(value) = fields.get(AUTHORIZATION).map(HeaderValue::as_bytes) else {
-            return false;
-        };
-        let Some((scheme, secret)) = value.split_at_checked(SCHEME.len()) else {
-            return false;
-        };
-        scheme.eq_ignore_ascii_case(SCHEME) && bool::from(secret.trim_ascii().ct_eq(&self.0))
-    }
-}
-
-const SCHEME: &[u8] = b"Bearer ";
 
 /// Lets those through who may use the interface.
 pub(crate) async fn check(
@@ -93,7 +27,7 @@ pub(crate) async fn check(
 ) -> Result<Response, Problem> {
     let fields = request.headers();
     let allowed = match &interface.token {
-        Some(token) if token.is_in(fields) => Ok(()),
+        Some(token) if carries(fields, token) => Ok(()),
         Some(_) => Err(Problem::new(
             StatusCode::UNAUTHORIZED,
             "the request does not carry the secret of `admin_token_file`",
@@ -103,6 +37,11 @@ pub(crate) async fn check(
     };
     interface.count_refused(allowed)?;
     Ok(next.run(request).await)
+}
+
+fn carries(fields: &HeaderMap, token: &Token) -> bool {
+    let said = fields.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    said.is_some_and(|said| token.is_in(said))
 }
 
 /// Lets those through who may have the page itself. It is the same for everybody and tells nothing, and
@@ -309,24 +248,5 @@ mod tests {
         assert!(opened("127.0.0.1", "127.0.0.1:8081"));
         assert!(!opened("127.0.0.1", "evil.example:8081"));
         assert!(!opened("192.0.2.1", "127.0.0.1:8081"));
-    }
-
-    #[test]
-    fn a_secret_is_compared_whole() {
-        let token = Token(b"0123456789abcdef".as_slice().into());
-        let carries = |value| token.is_in(&fields(&[("authorization", value)]));
-        assert!(carries("Bearer 0123456789abcdef"));
-        assert!(carries("bearer  0123456789abcdef"));
-        for wrong in [
-            "Bearer 0123456789abcde",
-            "Bearer 0123456789abcdef0",
-            "Bearer ",
-            "",
-            "Basic 0123456789abcdef",
-            "0123456789abcdef",
-        ] {
-            assert!(!carries(wrong), "{wrong}");
-        }
-        assert!(!token.is_in(&HeaderMap::new()));
     }
 }

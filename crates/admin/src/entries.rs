@@ -76,7 +76,8 @@ pub(crate) async fn entries(
     let (entries, next) = match asked.tier {
         Tier::Memory => {
             let after = asked.after.as_deref().map(|after| {
-                from_hex(after)
+                hex::decode(after)
+                    .ok()
                     .and_then(|bytes| microcache_engine::cache::entries::Cursor::decode(&bytes))
                     .ok_or_else(bad_cursor)
             });
@@ -85,11 +86,16 @@ pub(crate) async fn entries(
                 .cache
                 .entries(&wanted, asked.order.into(), after.as_ref(), limit)
                 .await;
-            (page.entries, page.next.map(|next| hex(&next.encode())))
+            (
+                page.entries,
+                page.next.map(|next| hex::encode(next.encode())),
+            )
         }
         Tier::Disk => {
             let after = asked.after.as_deref().map(|after| {
-                let bytes = from_hex(after).and_then(|bytes| bytes.try_into().ok());
+                let bytes = hex::decode(after)
+                    .ok()
+                    .and_then(|bytes| bytes.try_into().ok());
                 bytes.map(EntryId::from_bytes).ok_or_else(bad_cursor)
             });
             let page = engine
@@ -103,7 +109,10 @@ pub(crate) async fn entries(
                         "GET /v1/stats says what it is up to",
                     )
                 })?;
-            (page.entries, page.next.map(|next| hex(&next.to_bytes())))
+            (
+                page.entries,
+                page.next.map(|next| hex::encode(next.to_bytes())),
+            )
         }
     };
     let told: Vec<_> = entries.iter().map(entry).collect();
@@ -206,23 +215,4 @@ pub(crate) fn location(key: &[u8]) -> Option<String> {
         text(host),
         text(&target)
     ))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from_digit(u32::from(value), 16);
-    let digits = bytes
-        .iter()
-        .flat_map(|&byte| [digit(byte >> 4), digit(byte & 15)]);
-    digits.flatten().collect()
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
-        return None;
-    };
-    pairs
-        .iter()
-        .map(|&[high, low]| Some((digit(high)? * 16 + digit(low)?) as u8))
-        .collect()
 }

@@ -7,11 +7,14 @@ use axum::extract::State;
 use http::StatusCode;
 use serde::Serialize;
 
+use crate::certificates;
 use crate::interface::Interface;
 
 #[derive(Serialize)]
 pub(crate) struct Health {
     status: &'static str,
+    /// What somebody should look at, though all is served.
+    warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -22,8 +25,11 @@ pub(crate) struct Readiness {
 }
 
 /// It answers, so it lives.
-pub(crate) async fn health() -> Json<Health> {
-    Json(Health { status: "ok" })
+pub(crate) async fn health(State(interface): State<Arc<Interface>>) -> Json<Health> {
+    Json(Health {
+        status: "ok",
+        warnings: certificates::warnings(&interface.handle),
+    })
 }
 
 /// It takes requests: it is not about to end. That an origin is down does not count: stored responses

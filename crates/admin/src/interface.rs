@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use microcache_proxy::Handle;
+use microcache_proxy::{Handle, Token};
 
-use crate::access::Token;
 use crate::live::Live;
 use crate::windows::Windows;
 

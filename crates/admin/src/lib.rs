@@ -5,6 +5,7 @@
 
 mod access;
 mod api;
+mod certificates;
 mod configuration;
 mod dashboard;
 mod entries;
@@ -17,10 +18,10 @@ mod metrics;
 mod named;
 mod problem;
 mod purges;
+mod push;
 mod server;
 mod stats;
 mod top;
 mod windows;
 
-pub use access::{Token, TokenError};
 pub use server::Admin;

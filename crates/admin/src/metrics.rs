@@ -5,11 +5,14 @@ use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use microcache_engine::Outcome;
+use microcache_policy::{Coding, SentCoding};
 use microcache_proxy::FiguresSnapshot;
 use microcache_proxy::upstream::ServerSnapshot;
 
+use crate::certificates;
 use crate::exposition::{Exposition, OF_HITS, OF_ORIGINS};
 use crate::interface::Interface;
+use crate::push;
 
 /// The type of Prometheus's text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -45,10 +48,14 @@ fn exposition(interface: &Interface) -> String {
     fetches(&mut out, interface, &figures);
     routes(&mut out, &figures);
     memory(&mut out, interface);
+    compression(&mut out, interface);
     tiers(&mut out, interface);
     origins(&mut out, &figures);
     upstreams(&mut out, interface);
     connections(&mut out, interface);
+    refused(&mut out, interface, &figures);
+    certificates::expose(&mut out, handle);
+    push::expose(&mut out, handle);
     traces(&mut out, interface);
     out.into_text()
 }
@@ -208,6 +215,70 @@ fn memory(out: &mut Exposition, interface: &Interface) {
         "Purges that may still have something to do.",
     )
     .sample(&[], interface.handle.engine().cache.live_rules());
+}
+
+fn compression(out: &mut Exposition, interface: &Interface) {
+    let stats = interface.handle.engine().cache.compression_stats();
+    out.counter(
+        "microcache_compressed_answers_total",
+        "Answers that were sent compressed.",
+    )
+    .sample(&[], stats.answers);
+    out.counter(
+        "microcache_compressed_answers_by_coding_total",
+        "The same by coding.",
+    );
+    for (coding, sent) in SentCoding::ALL.into_iter().zip(stats.sent) {
+        out.sample(&[("coding", coding.as_str())], sent);
+    }
+    out.counter(
+        "microcache_compression_saved_bytes_total",
+        "Bytes by which they were smaller than what is stored.",
+    )
+    .sample(&[], stats.saved);
+    out.counter(
+        "microcache_compressed_bodies_total",
+        "Stored bodies that were compressed.",
+    );
+    let made = || Coding::ALL.into_iter().zip(stats.made);
+    for (coding, made) in made() {
+        out.sample(&[("coding", coding.as_str())], made.bodies);
+    }
+    out.counter(
+        "microcache_compression_bytes_total",
+        "Their bytes before and after.",
+    );
+    for (coding, made) in made() {
+        for (side, bytes) in [("in", made.bytes_in), ("out", made.bytes_out)] {
+            out.sample(&[("coding", coding.as_str()), ("side", side)], bytes);
+        }
+    }
+    out.counter(
+        "microcache_compression_not_kept_total",
+        "Bodies that were asked for and not compressed, or not kept: `useless` (hardly smaller), `dropped` (purged or replaced meanwhile, or no room), `refused` (too many waited).",
+    );
+    for (why, count) in [
+        ("useless", stats.useless),
+        ("dropped", stats.dropped),
+        ("refused", stats.refused),
+    ] {
+        out.sample(&[("why", why)], count);
+    }
+    out.counter(
+        "microcache_compression_deltas_total",
+        "By what bodies differ from versions that clients have: so many were made.",
+    )
+    .sample(&[], stats.deltas);
+    out.gauge(
+        "microcache_compression_waiting",
+        "Bodies that wait to be compressed.",
+    )
+    .sample(&[], stats.waiting);
+    out.counter(
+        "microcache_compression_cpu_seconds_total",
+        "The processor's time that compression has taken.",
+    )
+    .sample(&[], stats.cpu.as_secs_f64());
 }
 
 fn tiers(out: &mut Exposition, interface: &Interface) {
@@ -377,6 +448,22 @@ fn traces(out: &mut Exposition, interface: &Interface) {
     ] {
         out.sample(&[("result", result)], count.load(Ordering::Relaxed));
     }
+}
+
+/// What a limit has kept out.
+fn refused(out: &mut Exposition, interface: &Interface, figures: &FiguresSnapshot) {
+    out.counter(
+        "microcache_refused_total",
+        "Connections and requests that were refused because a limit says so, by its reason.",
+    );
+    for (why, count) in &figures.refused {
+        out.sample(&[("reason", why.as_str())], *count);
+    }
+    out.counter(
+        "microcache_rates_forgotten_total",
+        "Clients of whom was forgotten how much they have asked, while it would still have mattered: see max_rate_keys.",
+    )
+    .sample(&[], interface.handle.rates_forgotten());
 }
 
 fn connections(out: &mut Exposition, interface: &Interface) {

@@ -17,14 +17,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use microcache_proxy::Handle;
+use microcache_proxy::{Handle, Token};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use crate::access::Token;
 use crate::api;
 use crate::interface::Interface;
 use crate::live::{self, Cut, Live};

@@ -6,17 +6,20 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use microcache_engine::Outcome;
 use microcache_engine::cache::Cache;
 use microcache_engine::flight::UnderWay;
+use microcache_engine::{MadeStats, Outcome};
+use microcache_policy::{Coding, SentCoding};
 use microcache_proxy::upstream::{GroupSnapshot, ServerSnapshot};
 use microcache_proxy::{
     FiguresSnapshot, Handle, Latencies, OriginSnapshot, RouteSnapshot, TierReport, TraceCounts,
 };
 use serde_json::{Map, Value, json};
 
+use crate::certificates;
 use crate::entries::location;
 use crate::interface::Interface;
+use crate::push;
 
 /// The most fetches that are named.
 const FETCHES: usize = 20;
@@ -47,9 +50,12 @@ pub(crate) fn told(interface: &Interface) -> Value {
         "fetches": fetches(handle),
         "routes": figures.routes.iter().map(route).collect::<Vec<_>>(),
         "memory": memory(handle),
+        "compression": compression(handle),
         "tiers": engine.cache.tier_reports().iter().map(tier).collect::<Vec<_>>(),
         "upstreams": upstreams(handle, &figures),
         "connections": connections(handle),
+        "certificates": certificates::told(handle),
+        "push": push::told(handle),
         "purges": purges(&engine.cache),
         "admin": { "refused": interface.refused.load(Ordering::Relaxed) },
         "traces": handle.traces().map(|traces| spans(traces.counts())),
@@ -139,6 +145,37 @@ fn memory(handle: &Handle) -> Value {
         "capacity": memory.capacity,
         "evicted": memory.evicted,
         "refused": memory.refused,
+    })
+}
+
+fn compression(handle: &Handle) -> Value {
+    let stats = handle.engine().cache.compression_stats();
+    let made = |(coding, made): (Coding, MadeStats)| {
+        let told = json!({
+            "bodies": made.bodies,
+            "bytes_in": made.bytes_in,
+            "bytes_out": made.bytes_out,
+        });
+        (coding.as_str().to_owned(), told)
+    };
+    let made: Map<_, _> = Coding::ALL.into_iter().zip(stats.made).map(made).collect();
+    let sent = |(coding, sent): (SentCoding, u64)| (coding.as_str().to_owned(), json!(sent));
+    let sent: Map<_, _> = SentCoding::ALL
+        .into_iter()
+        .zip(stats.sent)
+        .map(sent)
+        .collect();
+    json!({
+        "answers": stats.answers,
+        "sent": sent,
+        "bytes_saved": stats.saved,
+        "made": made,
+        "useless": stats.useless,
+        "dropped": stats.dropped,
+        "refused": stats.refused,
+        "deltas": stats.deltas,
+        "waiting": stats.waiting,
+        "cpu_seconds": stats.cpu.as_secs_f64(),
     })
 }
 

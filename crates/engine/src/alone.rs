@@ -69,7 +69,11 @@ impl Engine {
         let mut outgoing = std::mem::take(&mut incoming.outgoing);
         let fills = key.is_some() && !asks_for_less(outgoing.fields());
         if fills {
-            (outgoing, _) = fill_fields(&outgoing, None, &route.rules);
+            let client = std::mem::take(&mut outgoing);
+            (outgoing, _) = fill_fields(&client, None, &route.rules);
+            if is_for_one(route, &why) {
+                vary::accept_as(&mut outgoing, client.fields());
+            }
         }
         let request = request(&mut incoming, outgoing, route.id);
         // From now on a purge of the key is noticed.
@@ -119,7 +123,8 @@ impl Engine {
             if let Some(stored) = stored {
                 self.update_from_head(lone, why, incoming, &stored, &response, times);
             }
-        } else if !(is_refusal(response.status) && stored.is_some())
+        } else if !(is_refusal(response.status) && stored.is_some()
+            || is_for_one(route, why) && response.fields.fields().contains("content-encoding"))
             && let Ok(keepable) =
                 judge(self, route, lone.key(), facts, &response, request_time, now)
             && let Some(leader) = lone.lead()
@@ -211,6 +216,12 @@ impl Engine {
         let same_vary = named != Vary::Any && self.cache.vary_of(key, named.names()) == stored.vary;
         response.status == 200 && stored.status == 200 && comparable && same_vary
     }
+}
+
+/// Whether the answer is hardly ever for everyone, on a route that compresses what is. Then the origin is asked
+/// for the codings of its client, and what is encoded for him is not kept for the others.
+fn is_for_one(route: &Route, why: &WhyAsked) -> bool {
+    route.rules.compress.is_on() && !why.facts.is_head() && why.detail != Some(Detail::CollapseOff)
 }
 
 fn request(incoming: &mut Incoming, fields: FieldsBuf, route: RouteId) -> OriginRequest {

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::cache::flight::{Failure, Leader, Progress, Role, Shareable};
+use crate::encoded::Said;
 use crate::failure::NoResponse;
 use crate::lead::Fetch;
 use crate::message::{Incoming, Response};
@@ -21,7 +22,7 @@ use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::{Reusable, passed_on};
 use crate::serve::{
-    Alone, Engine, Question, Refresh, Served, Together, Wanted, WhyAsked, answer_from,
+    Alone, Engine, Look, Question, Refresh, Served, Together, Wanted, WhyAsked, answer_from,
 };
 use crate::stale::{Waited, Wish};
 use crate::verdict::{Failed, Verdict};
@@ -221,7 +222,7 @@ impl Engine {
                 incoming: Arc::new(incoming),
                 asker: None,
             };
-            tokio::spawn(Arc::clone(self).lead(leader, fetch));
+            self.spawn_lead(leader, fetch);
         }
     }
 
@@ -260,8 +261,14 @@ impl Engine {
             incoming: Arc::clone(incoming),
             asker: Some(asker),
         };
-        tokio::spawn(Arc::clone(self).lead(leader, fetch));
+        self.spawn_lead(leader, fetch);
         verdict
+    }
+
+    /// A fetch is large, with all that it may wait for in it. Boxed, it is not moved on its way into the
+    /// runtime and out of it.
+    fn spawn_lead(self: &Arc<Self>, leader: Leader, fetch: Fetch) {
+        tokio::spawn(Box::pin(Arc::clone(self).lead(leader, fetch)));
     }
 
     /// What the one gets who has led a fetch; `None` if it asks again by itself.
@@ -285,12 +292,12 @@ impl Engine {
             Verdict::Confirmed(hit) => {
                 cache_status.fwd_status = Some(304);
                 cache_status.stored = true;
-                self.confirmed(&hit, incoming, &facts, cache_status)
+                self.confirmed(&hit, question, incoming, cache_status)
             }
             Verdict::ConfirmedForOne(hit, why) => {
                 cache_status.fwd_status = Some(304);
                 cache_status.detail = Some(why);
-                self.confirmed(&hit, incoming, &facts, cache_status)
+                self.confirmed(&hit, question, incoming, cache_status)
             }
             Verdict::Found(hit, tier) => self.found(hit, tier, incoming, &facts),
             Verdict::Private(origin, why) | Verdict::Refused(origin, why) => {
@@ -320,19 +327,30 @@ impl Engine {
     fn confirmed(
         &self,
         hit: &Hit,
+        question: &Together,
         incoming: &Incoming,
-        facts: &RequestFacts,
         cache_status: CacheStatus,
     ) -> Response {
-        let now = self.clock.now();
-        let fields = incoming.fields.fields();
-        Reusable::stored(hit.clone()).respond(
-            fields,
-            facts,
-            now,
-            cache_status,
-            Outcome::Revalidated,
-        )
+        let WhyAsked { route, facts, .. } = question.why;
+        let (request, now) = (incoming.as_request(), self.clock.now());
+        let outcome = Outcome::Revalidated;
+        let hit = hit.clone();
+        // Nobody has asked for more of it otherwise.
+        if hit.known_encoded().is_some() {
+            let look = Look {
+                route,
+                key: &question.wanted.key,
+                request: &request,
+                view: &request.origin_view(self.rules(route)),
+                facts: &facts,
+            };
+            let said = Said {
+                cache_status,
+                outcome,
+            };
+            return self.answer_encoded(&look, hit, now, said);
+        }
+        Reusable::stored(hit).respond(request.fields, &facts, now, cache_status, outcome)
     }
 
     /// The answer from a response that was found behind memory.
@@ -375,7 +393,7 @@ impl Engine {
         let response = match answer {
             Shareable::Confirmed(hit) => {
                 cache_status.fwd_status = Some(304);
-                self.confirmed(hit, incoming, &facts, cache_status)
+                self.confirmed(hit, question, incoming, cache_status)
             }
             Shareable::Found(hit, tier) => self.found(hit.clone(), *tier, incoming, &facts),
             Shareable::Filling(filling) => {

@@ -28,6 +28,9 @@ pub enum BodyError {
     /// Nothing came for too long.
     #[error("the body stalled")]
     Timeout,
+    /// It is longer than it may be.
+    #[error("the body is too large")]
+    TooLarge,
     /// The framing was broken.
     #[error("malformed body: {0}")]
     Malformed(&'static str),

@@ -8,13 +8,16 @@ use http::Method;
 use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::reuse::{Reuse, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
-use microcache_policy::{Detail, FieldBlock, Lifetime, RequestFacts, Rules, Time, VaryNames};
-use microcache_store::{Hit, Object, Stored};
+use microcache_policy::{
+    AsStored, Detail, FieldBlock, Lifetime, RequestFacts, Rules, SentCoding, Time, VaryNames,
+};
+use microcache_store::{Encoded, Hit, Object, Stored};
 
 use bytes::Bytes;
 
 use crate::cache::Known;
 use crate::cache::flight::UnderWay;
+use crate::encoded::unsuited;
 use crate::failure::NoResponse;
 use crate::lead::fill_fields;
 use crate::message::{Incoming, Request, Response};
@@ -49,6 +52,19 @@ pub struct Explained {
     pub remembered: Option<Detail>,
     /// What is stored under its key: all that memory has, and what the nearest tier has for it.
     pub variants: Vec<Variant>,
+    /// How it would be sent what lies in memory, if that is the answer and its route compresses.
+    pub compression: Option<Result<Compressed, AsStored>>,
+}
+
+/// How an answer is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compressed {
+    /// In this coding.
+    pub coding: SentCoding,
+    /// Bytes of what is stored.
+    pub before: u64,
+    /// Bytes of what is sent.
+    pub after: u64,
 }
 
 /// What becomes of a request.
@@ -179,6 +195,7 @@ impl Engine {
             joins: None,
             remembered: None,
             variants: Vec::new(),
+            compression: None,
         };
         let together = match way_of(route, found.bypass, &facts) {
             Way::Pass(forward, detail) => {
@@ -188,6 +205,17 @@ impl Engine {
             Way::Alone => false,
             Way::Together => true,
         };
+        if route.answers_at_once {
+            explained.decision = match route.origin.at_hand(request.target) {
+                Some(hit) => Decision::Stored {
+                    reuse: Reuse::Fresh,
+                    tier: None,
+                    ttl: hit.lifetime.ttl(now),
+                },
+                None => Decision::Pass(Forward::UriMiss, None),
+            };
+            return explained;
+        }
         let view = request.origin_view(&route.rules);
         let known = self.cache.look_up(&explained.key, &view, now);
         explained.variants = self.variants(&explained.key, &known);
@@ -206,6 +234,9 @@ impl Engine {
                     .await
             }
         };
+        if let (Known::Response(hit), Decision::Stored { tier: None, .. }) = (&known, decision) {
+            explained.compression = self.compression(&look, hit);
+        }
         explained.decision = decision;
         explained.joins = behind.joins;
         explained.remembered = behind.remembered;
@@ -228,6 +259,25 @@ impl Engine {
             Use::Stale => Ok(stored(Reuse::Stale)),
             Use::None(forward) => Err(forward),
         }
+    }
+
+    /// How a stored response would be sent. Nothing is made of it.
+    fn compression(&self, look: &Look<'_>, hit: &Hit) -> Option<Result<Compressed, AsStored>> {
+        let rules = self.rules(look.route);
+        if !rules.compress.is_on() {
+            return None;
+        }
+        if let Some(why) = unsuited(rules, hit) {
+            return Some(Err(why));
+        }
+        let none = Encoded::of(Arc::default());
+        let encoded = hit.known_encoded().unwrap_or(&none);
+        let sent = self.choice(look, hit, encoded).sent;
+        Some(sent.map(|(coding, body)| Compressed {
+            coding,
+            before: hit.body.len(),
+            after: body.len() as u64,
+        }))
     }
 
     /// What becomes of a request that memory has no answer for.

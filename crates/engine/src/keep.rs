@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use microcache_policy::compression;
 use microcache_policy::vary::{self, Selection, VaryNames};
 use microcache_policy::{
     CacheKind, CacheStatus, Detail, FieldBlock, Fields, FieldsBuf, Lifetime, OriginView,
@@ -20,6 +21,7 @@ use tokio::time::{Instant, timeout};
 use crate::body::{Body, BodyError, Frame};
 use crate::cache::flight::{Filling, Leader};
 use crate::cache::{Cache, ChangeKind, tag_numbers};
+use crate::encoded::{confirmed, named_by_origin, note_compression, with_encodings_of};
 use crate::fill::{Fill, FillReader, Pushed, Unwanted};
 use crate::message::{Incoming, Response};
 use crate::origin::OriginResponse;
@@ -93,6 +95,13 @@ impl Engine {
             fill,
         };
         response.fields.remove("age");
+        let noted = filling.fields.fields();
+        if let Some(dictionary) = noted.get("use-as-dictionary") {
+            response.fields.set("Use-As-Dictionary", dictionary);
+        }
+        if compression::varies_on_codings(noted) {
+            compression::note_vary(&mut response.fields, route.rules.compress.dictionaries);
+        }
         let copy = LeadersCopy {
             filling: Arc::new(filling),
             reader,
@@ -234,10 +243,14 @@ impl Engine {
         match whole.keeping {
             Keeping::Nothing => filling.fill.finish(end),
             Keeping::InMemory => {
+                let before = self.cache.to_be_replaced(&route.rules, key, &request);
                 let stored = with_body(filling.fill.collect());
+                let room = self.cache.largest_in_memory();
+                let stored = with_encodings_of(&route.rules, stored, before.as_ref(), room);
                 let kind = ChangeKind::Stored;
                 self.cache.commit(&leader, stored, &request, claimed, kind);
                 filling.fill.finish(end);
+                self.make_again(&route.rules, key, before.as_ref(), &request);
             }
             Keeping::Spool(spool) => {
                 // Who looks for it from now on waits for what is about to be there.
@@ -319,12 +332,22 @@ pub(crate) fn judge(
     }
     let read = ResponseFacts::read(response.fields.fields(), &route.rules);
     match storable(facts, response.status, &read, request_time, now) {
-        Storable::Yes(lifetime) => Ok(Keepable {
-            fields: fields_to_store(&read),
-            lifetime,
-            tags: tags_of(key, &read),
-            named: read.into_vary().names(),
-        }),
+        Storable::Yes(lifetime) => {
+            let mut fields = fields_to_store(&read);
+            note_compression(
+                &route.rules,
+                key,
+                response.status,
+                &mut fields,
+                response.length,
+            );
+            Ok(Keepable {
+                fields,
+                lifetime,
+                tags: tags_of(key, &read),
+                named: read.into_vary().names(),
+            })
+        }
         Storable::No(why) => Err(why.detail()),
     }
 }
@@ -341,12 +364,22 @@ impl Engine {
         request: &OriginView<'_>,
         began: Time,
     ) -> Stored {
-        let read = ResponseFacts::read(fields.fields(), request.rules);
+        let rules = request.rules;
+        let read = ResponseFacts::read(fields.fields(), rules);
         let tags = tags_of(key, &read);
-        let vary = self.cache.vary_of(key, read.into_vary().names());
+        let named = named_by_origin(rules, read.into_vary().names(), &stored.vary);
+        let vary = self.cache.vary_of(key, named);
         let mut selection = Selection::new();
         vary::select(&vary, request, &mut selection);
-        Stored::new(
+        let mut fields = fields.clone();
+        note_compression(
+            rules,
+            key,
+            stored.status,
+            &mut fields,
+            Some(stored.body.len()),
+        );
+        let renewed = Stored::new(
             stored.status,
             fields.fields(),
             stored.body.clone(),
@@ -354,8 +387,8 @@ impl Engine {
             vary,
             &selection,
             began,
-        )
-        .with_tags(tags)
+        );
+        confirmed(rules, renewed.with_tags(tags), stored)
     }
 }
 

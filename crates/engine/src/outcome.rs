@@ -17,13 +17,15 @@ pub enum Outcome {
     Pass,
     /// Answered with an error of our own.
     Error,
+    /// Not let through: its client asks too fast.
+    Limited,
     /// Not answered: the client left before.
     Left,
 }
 
 impl Outcome {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Hit,
         Self::Stale,
         Self::Revalidated,
@@ -31,6 +33,7 @@ impl Outcome {
         Self::Collapsed,
         Self::Pass,
         Self::Error,
+        Self::Limited,
         Self::Left,
     ];
 
@@ -44,6 +47,7 @@ impl Outcome {
             Self::Collapsed => "collapsed",
             Self::Pass => "pass",
             Self::Error => "error",
+            Self::Limited => "limited",
             Self::Left => "left",
         }
     }

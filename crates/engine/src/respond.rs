@@ -1,5 +1,6 @@
 //! From a response that may be reused to the answer this client gets: preconditions, ranges, HEAD.
 
+use bytes::Bytes;
 use microcache_policy::range::{RangeVerdict, range};
 use microcache_policy::status::CacheStatus;
 use microcache_policy::validate::{Precondition, not_modified_keeps, precondition};
@@ -26,6 +27,7 @@ pub(crate) struct Reusable<'a> {
 
 enum Content {
     Stored(Hit),
+    Encoded(Bytes),
     Arriving(FillReader),
 }
 
@@ -37,6 +39,17 @@ impl<'a> Reusable<'a> {
             lifetime: hit.lifetime,
             length: Some(hit.body.len()),
             content: Content::Stored(hit),
+        }
+    }
+
+    /// A stored response with its body in a coding, and the head that goes with that.
+    pub(crate) fn encoded(hit: &Hit, head: &'a FieldBlock, body: Bytes) -> Self {
+        Self {
+            status: hit.status,
+            fields: Some(head),
+            lifetime: hit.lifetime,
+            length: Some(body.len() as u64),
+            content: Content::Encoded(body),
         }
     }
 
@@ -119,7 +132,7 @@ impl<'a> Reusable<'a> {
                     Some(hit.fields.clone())
                 }
                 Content::Stored(_) => None,
-                Content::Arriving(_) => self.fields.cloned(),
+                Content::Encoded(_) | Content::Arriving(_) => self.fields.cloned(),
             };
         }
         if !facts.is_head() {
@@ -132,7 +145,7 @@ impl<'a> Reusable<'a> {
         match (&self.content, self.fields) {
             (_, Some(fields)) => fields.fields(),
             (Content::Stored(hit), None) => hit.fields(),
-            (Content::Arriving(_), None) => Fields::default(),
+            (Content::Encoded(_) | Content::Arriving(_), None) => Fields::default(),
         }
     }
 }
@@ -150,6 +163,10 @@ impl Content {
                 }
                 (None, ..) => Body::Stored(hit),
             },
+            (Self::Encoded(bytes), None) => Body::Full(bytes),
+            (Self::Encoded(bytes), Some((first, last))) => {
+                Body::Full(bytes.slice(first as usize..=last as usize))
+            }
             (Self::Arriving(reader), None) => Body::Fill(reader),
             (Self::Arriving(reader), Some((first, last))) => Body::Fill(reader.slice(first, last)),
         }

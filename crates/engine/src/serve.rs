@@ -17,6 +17,7 @@ use microcache_store::{Hit, Key, MemoryLimits, Tiers};
 use crate::cache::flight::{Failure, FlightLimits};
 use crate::cache::{Cache, Known, Scope};
 use crate::clock::Clock;
+use crate::encoded::Said;
 use crate::failure::NoResponse;
 use crate::fill::Budget;
 use crate::message::{Request, Response};
@@ -34,6 +35,8 @@ pub struct Route {
     pub rules: Rules,
     /// Nothing on this route is looked up or stored.
     pub pass: bool,
+    /// The origin has its answers at hand, and nothing is looked up or stored anywhere else.
+    pub answers_at_once: bool,
     /// Simultaneous misses of the same are one request to the origin.
     pub collapse: bool,
     /// The largest body that is stored.
@@ -80,6 +83,8 @@ pub struct Settings {
     pub stale_wait: Millis,
     /// How long a request waits for somebody else's fetch.
     pub wait_timeout: Millis,
+    /// Bodies that wait to be compressed.
+    pub compress_queue: usize,
 }
 
 /// The cache: policy, store and origins put together.
@@ -239,6 +244,13 @@ impl Engine {
             Way::Together => true,
         };
 
+        if route.answers_at_once {
+            return match route.origin.at_hand(request.target) {
+                Some(hit) => Served::Now(answer(hit, request, &facts, now, Outcome::Hit)),
+                None => pass(Forward::UriMiss, None),
+            };
+        }
+
         // 2. The key, and what is known about it.
         let key = key_of(request, &route.rules);
         let view = request.origin_view(&route.rules);
@@ -247,11 +259,21 @@ impl Engine {
         // 3. May the stored response be used?
         let (known, forward) = match known {
             Known::Response(hit) => match self.use_of(&hit, &key, &view, &facts, now) {
-                Use::Fresh => {
+                Use::Fresh if !route.rules.compress.is_on() => {
                     return Served::Now(answer(hit, request, &facts, now, Outcome::Hit));
                 }
-                Use::Stale => {
-                    return self.serve_stale(hit, &key, found.route, request, &facts, now);
+                usable @ (Use::Fresh | Use::Stale) => {
+                    let look = Look {
+                        route: found.route,
+                        key: &key,
+                        request,
+                        view: &view,
+                        facts: &facts,
+                    };
+                    return match usable {
+                        Use::Stale => self.serve_stale(hit, &look, now),
+                        _ => Served::Now(self.answer_on(&look, hit, now, Outcome::Hit)),
+                    };
                 }
                 Use::None(forward) => (Known::Response(hit), forward),
             },
@@ -349,31 +371,42 @@ impl Engine {
     }
 
     /// The stale copy; and if nobody has been asked to renew it lately, the caller is.
-    fn serve_stale(
-        &self,
-        hit: Hit,
-        key: &[u8],
-        route: usize,
-        request: &Request<'_>,
-        facts: &RequestFacts,
-        now: Time,
-    ) -> Served {
+    fn serve_stale(&self, hit: Hit, look: &Look<'_>, now: Time) -> Served {
         if !hit.claim_refresh(now, self.settings.refresh_pause) {
-            return Served::Now(answer(hit, request, facts, now, Outcome::Stale));
+            return Served::Now(self.answer_on(look, hit, now, Outcome::Stale));
         }
-        let view = request.origin_view(&self.routes[route].rules);
         let wanted = Wanted {
-            key: key.into(),
-            selection: hit.object().selection(&view),
+            key: look.key.into(),
+            selection: hit.object().selection(look.view),
             stored: Some(hit.clone()),
         };
-        let response = answer(hit, request, facts, now, Outcome::Stale);
+        let response = self.answer_on(look, hit, now, Outcome::Stale);
         let refresh = Refresh {
-            route,
-            facts: *facts,
+            route: look.route,
+            facts: *look.facts,
             wanted,
         };
         Served::NowAndRefresh(response, refresh)
+    }
+
+    /// The answer from a stored response, as its route sends it.
+    pub(crate) fn answer_on(
+        &self,
+        look: &Look<'_>,
+        hit: Hit,
+        now: Time,
+        outcome: Outcome,
+    ) -> Response {
+        if !self.rules(look.route).compress.is_on() {
+            return answer(hit, look.request, look.facts, now, outcome);
+        }
+        hit.count_use();
+        let cache_status = status_of(&hit, now);
+        let said = Said {
+            cache_status,
+            outcome,
+        };
+        self.answer_encoded(look, hit, now, said)
     }
 
     /// Why a request should not wait for somebody else's fetch of the same.
@@ -530,12 +563,17 @@ pub(crate) fn answer(
     outcome: Outcome,
 ) -> Response {
     hit.count_use();
-    let cache_status = CacheStatus {
+    let cache_status = status_of(&hit, now);
+    Reusable::stored(hit).respond(request.fields, facts, now, cache_status, outcome)
+}
+
+/// What `Cache-Status` says of an answer from what is stored.
+fn status_of(hit: &Hit, now: Time) -> CacheStatus {
+    CacheStatus {
         hit: true,
         ttl: Some(hit.lifetime.ttl(now).div_euclid(1000)),
         ..CacheStatus::default()
-    };
-    Reusable::stored(hit).respond(request.fields, facts, now, cache_status, outcome)
+    }
 }
 
 /// The answer from a stored response that was found behind memory, in the tier of this name.

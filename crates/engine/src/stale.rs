@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::message::{Incoming, Response};
 use crate::outcome::Outcome;
-use crate::serve::{Engine, answer};
+use crate::serve::{Engine, Look};
 
 /// Where a stale copy may be, and for whom.
 #[derive(Clone, Copy)]
@@ -93,7 +93,14 @@ impl Engine {
 
     fn stand_in(&self, hit: Hit, wish: &Wish<'_>, why: Detail) -> Response {
         let (request, now) = (wish.incoming.as_request(), self.clock.now());
-        let mut response = answer(hit, &request, wish.facts, now, Outcome::Stale);
+        let look = Look {
+            route: wish.route,
+            key: wish.key,
+            request: &request,
+            view: &request.origin_view(self.rules(wish.route)),
+            facts: wish.facts,
+        };
+        let mut response = self.answer_on(&look, hit, now, Outcome::Stale);
         response.cache_status.detail = Some(why);
         response
     }

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use microcache_bench::origin::{COUNTERS, Totals};
 use microcache_policy::Scheme;
-use microcache_proxy::config::{Config, Route, TierConfig, units};
+use microcache_proxy::config::{Config, Prefix, PushConfig, Route, TierConfig, units};
 use microcache_proxy::upstream::settings::{GroupSettings, ServerSettings};
 use microcache_proxy::{Summary, TierReport};
+
+use crate::acme;
 
 /// Where it listens, what it fronts, what rule is in force, what `operators` reach, and how to see that it
 /// works.
@@ -40,6 +42,9 @@ pub(crate) fn started(
     if !tiers.is_empty() {
         let _ = writeln!(out, "  behind  {}", tiers.join(", then "));
     }
+    if config.push.is_on() {
+        let _ = writeln!(out, "  push    {}", documents(&config.push));
+    }
     if let Some((last, others)) = config.routes.split_last() {
         if !others.is_empty() {
             let _ = writeln!(
@@ -50,6 +55,9 @@ pub(crate) fn started(
         }
         let _ = writeln!(out, "  rule    {}", rule(last));
     }
+    if config.acme.is_on() {
+        let _ = writeln!(out, "  acme    {}", acme::summary(&config.acme));
+    }
     let _ = writeln!(out, "  admin   {operators}");
     if let Some(&(_, address)) = addresses.first() {
         let _ = writeln!(
@@ -59,6 +67,23 @@ pub(crate) fn started(
         );
     }
     out
+}
+
+/// Where documents are, where they are kept, and whether anybody may change them.
+fn documents(push: &PushConfig) -> String {
+    let prefixes: Vec<&str> = push.prefixes.iter().map(Prefix::as_str).collect();
+    let kept = match &push.directory {
+        Some(directory) => format!("kept in {}", directory.display()),
+        None => "which end with the process".to_owned(),
+    };
+    let publishers = match push.token {
+        Some(_) => "",
+        None => "; nobody may publish without push_token_file",
+    };
+    format!(
+        "documents under {}, {kept}{publishers}",
+        prefixes.join(", ")
+    )
 }
 
 /// What was done.

@@ -1,5 +1,6 @@
 //! The command line: `microcache http://localhost:3000`.
 
+mod acme;
 mod banner;
 mod bench;
 mod cli;
@@ -20,6 +21,7 @@ use microcache_proxy::config::{Config, Report, Source, SourceError};
 use microcache_proxy::{Inherited, Notices, Server, ServerError};
 use tikv_jemallocator::Jemalloc;
 
+use acme::Acme;
 use cli::{Job, Message};
 use logs::Logs;
 use operators::Operators;
@@ -107,9 +109,14 @@ fn serve_with(
 ) -> Result<ExitCode, ServerError> {
     let notices = Notices::default();
     logs.listen(&notices);
+    let acme = Acme::new(&notices);
+    let looks_after = acme.clone();
     let mut server = Server::bind(config.clone(), notices.clone(), inherited)?
         .reloads_from(source)
-        .on_stage(service::tell);
+        .on_stage(move |stage| {
+            service::tell(stage);
+            looks_after.on_stage(stage);
+        });
     if let Some(reopen) = logs.reopening() {
         server = server.on_reopen(reopen);
     }
@@ -129,6 +136,7 @@ fn serve_with(
     let server = server.start()?;
     let started = banner::started(config, server.addresses(), &admin.summary());
     logs.banner("started", &started);
+    acme.begin(server.handle());
     admin.start(server.handle())?;
     let Some(summary) = server.run()? else {
         return Ok(INTERRUPTED.into());

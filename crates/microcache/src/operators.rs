@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use microcache_admin::{Admin, Token};
+use microcache_admin::Admin;
 use microcache_proxy::config;
-use microcache_proxy::{Handle, Inherited, ServerError};
+use microcache_proxy::{Handle, Inherited, ServerError, Token};
 
 /// What became of the address for operators.
 pub(crate) enum Operators {
@@ -25,7 +25,9 @@ pub(crate) fn bind(wanted: &config::Admin, inherited: &mut Inherited) -> Result<
     let Some(address) = wanted.address else {
         return Ok(Operators::Off);
     };
-    let token = wanted.token_file.as_deref().map(Token::read).transpose();
+    let token = wanted.token_file.as_deref();
+    let token = token.map(|path| Token::read(path, "admin_token_file"));
+    let token = token.transpose();
     let token = token.map_err(|error| error.to_string())?;
     let bound = match inherited.take_admin(address) {
         Some(listener) => Admin::on(listener, token),

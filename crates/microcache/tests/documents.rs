@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use microcache_policy::Detail;
 
-const GUIDE: [&str; 22] = [
+const GUIDE: [&str; 25] = [
     "README.md",
     "SECURITY.md",
     "ARCHITECTURE.md",
@@ -20,12 +20,15 @@ const GUIDE: [&str; 22] = [
     "docs/api.md",
     "docs/explain.md",
     "docs/caching-rules.md",
+    "docs/compression.md",
     "docs/dashboard.md",
     "docs/operations.md",
     "docs/logs.md",
     "docs/tiers.md",
     "docs/tls.md",
+    "docs/acme.md",
     "docs/files.md",
+    "docs/push.md",
     "docs/security.md",
     "docs/real-application.md",
     "docs/bench.md",

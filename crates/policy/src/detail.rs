@@ -54,6 +54,8 @@ details! {
     Loop = "loop",
     /// It could not be read.
     BadRequest = "bad-request",
+    /// Its client, or whatever else its route counts by, asks faster than that lets through.
+    RateLimited = "rate-limited",
 
     // Its way.
 

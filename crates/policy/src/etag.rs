@@ -22,6 +22,11 @@ impl<'a> EntityTag<'a> {
         self.weak
     }
 
+    /// What stands between its quotes.
+    pub const fn opaque(self) -> &'a [u8] {
+        self.opaque
+    }
+
     /// Both strong and the same.
     pub fn strong_eq(self, other: Self) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque

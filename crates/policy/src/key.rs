@@ -260,6 +260,14 @@ pub fn without_default_port(scheme: Scheme, host: &[u8]) -> &[u8] {
     before.strip_suffix(b":").unwrap_or(host)
 }
 
+/// A host without its port. A colon inside the brackets of an address is not one before a port.
+pub fn without_port(host: &[u8]) -> &[u8] {
+    match memchr::memrchr(b':', host) {
+        Some(colon) if !host[colon..].contains(&b']') => &host[..colon],
+        _ => host,
+    }
+}
+
 /// Divides a target at its first `?`.
 pub fn split_query(path_and_query: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memchr(b'?', path_and_query) {

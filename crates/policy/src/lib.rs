@@ -3,9 +3,11 @@
 //! Fields and the time go in, a verdict comes out. Nothing here reads a clock, does I/O, or
 //! allocates on the way to a hit.
 
+pub mod compression;
 pub mod cookies;
 pub mod date;
 pub mod detail;
+pub mod dictionaries;
 pub mod etag;
 pub mod explain;
 pub mod field_block;
@@ -54,7 +56,9 @@ mod safe_rules;
 #[cfg(test)]
 mod testing;
 
+pub use compression::{AsStored, Coding, Compress, SentCoding, Unsuited, Wanted};
 pub use detail::Detail;
+pub use dictionaries::DictionaryCoding;
 pub use explain::{Account, Explanation, SaidBy, WindowBy};
 pub use field_block::FieldBlock;
 pub use fields::{Fields, FieldsBuf};

@@ -43,6 +43,10 @@ impl OriginView<'_> {
     }
 
     pub(crate) fn fate(&self, name: &str) -> Fate {
+        if name == "accept-encoding" && self.rules.compress.is_on() {
+            // Everybody's is written anew, and says the same.
+            return Fate::Removed;
+        }
         fate(name.as_bytes(), self.vouched, &self.rules.request)
     }
 

@@ -169,6 +169,13 @@ impl RequestFacts {
         self
     }
 
+    /// The same of a request whose `Range` is not heeded.
+    #[must_use]
+    pub const fn without_range(mut self) -> Self {
+        self.range = None;
+        self
+    }
+
     /// How the request goes through the cache.
     pub const fn handling(&self) -> Handling {
         match self.handling {

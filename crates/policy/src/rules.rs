@@ -1,5 +1,6 @@
 //! What the operator says for a route, where HTTP leaves room.
 
+use crate::compression::Compress;
 use crate::patterns::{FieldPatterns, Patterns};
 use crate::sharing::Seal;
 use crate::tags::Separator;
@@ -64,6 +65,8 @@ pub struct Rules {
     pub reload: Reload,
     /// What makes up the key beside scheme, host, path and query.
     pub key: KeyRules,
+    /// What is sent compressed. Where anything is, the origin is asked for what is not encoded.
+    pub compress: Compress,
 }
 
 impl Default for Rules {
@@ -91,6 +94,7 @@ impl Default for Rules {
             languages: Vec::new(),
             reload: Reload::default(),
             key: KeyRules::default(),
+            compress: Compress::default(),
         }
     }
 }

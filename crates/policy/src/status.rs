@@ -1,5 +1,6 @@
 //! The `Cache-Status` field (RFC 9211): what the cache did for this response, and why.
 
+use crate::compression::SentCoding;
 use crate::detail::Detail;
 
 /// The name under which this cache reports.
@@ -61,6 +62,8 @@ pub struct CacheStatus {
     pub collapsed: bool,
     /// What else there is to say.
     pub detail: Option<Detail>,
+    /// The coding that it is sent in, if that was made here. Not written: `Content-Encoding` says it.
+    pub coding: Option<SentCoding>,
 }
 
 impl CacheStatus {

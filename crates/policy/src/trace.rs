@@ -5,8 +5,6 @@
 //! is the `tracestate` beside it (Trace Context §4.3): the application then begins a trace of its own.
 //! Where this proxy takes part, the application's spans have one of its spans as their parent.
 
-use std::fmt::Write;
-
 use crate::Fields;
 
 /// The trace that a request belongs to already.
@@ -44,18 +42,8 @@ impl Span {
 
     /// What a request says that is sent for it (Trace Context §3.2): this trace is kept.
     pub fn traceparent(&self) -> String {
-        format!("00-{}-{}-01", hex(&self.trace), hex(&self.id))
+        format!("00-{}-{}-01", hex::encode(self.trace), hex::encode(self.id))
     }
-}
-
-/// The name of a trace or of a span, as it is written.
-pub fn hex(name: &[u8]) -> String {
-    let mut out = String::with_capacity(2 * name.len());
-    for byte in name {
-        // Writing to a string does not fail.
-        let _ = write!(out, "{byte:02x}");
-    }
-    out
 }
 
 /// The trace that a request belongs to, if it says so as it should.
@@ -75,17 +63,8 @@ pub fn trace_parent(request: Fields<'_>) -> Option<TraceParent> {
 
 /// Reads hexadecimal digits, two for each byte.
 fn bytes<const LENGTH: usize>(digits: &[u8]) -> Option<[u8; LENGTH]> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
     let mut bytes = [0; LENGTH];
-    let (pairs, []) = digits.as_chunks::<2>() else {
-        return None;
-    };
-    if pairs.len() != LENGTH {
-        return None;
-    }
-    for (byte, &[high, low]) in bytes.iter_mut().zip(pairs) {
-        *byte = (digit(high)? * 16 + digit(low)?) as u8;
-    }
+    hex::decode_to_slice(digits, &mut bytes).ok()?;
     Some(bytes)
 }
 
@@ -167,8 +146,11 @@ mod tests {
         let block = format!("traceparent: {VALID}\r\n");
         let parent = trace_parent(Fields::new(block.as_bytes())).expect("it is valid");
         assert!(parent.is_sampled);
-        assert_eq!(hex(&parent.trace), "4bf92f3577b34da6a3ce929d0e0e4736");
-        assert_eq!(hex(&parent.parent), "00f067aa0ba902b7");
+        assert_eq!(
+            hex::encode(parent.trace),
+            "4bf92f3577b34da6a3ce929d0e0e4736"
+        );
+        assert_eq!(hex::encode(parent.parent), "00f067aa0ba902b7");
         let span = Span {
             trace: parent.trace,
             id: [1; 8],

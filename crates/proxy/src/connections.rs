@@ -1,7 +1,6 @@
 //! The connections of one thread: who they are, and how they end when the server does.
 
 use std::future::{Future, pending};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use crate::connection::{Activity, Doing};
+use crate::network::Network;
 
 /// How long a connection that has never had a request is waited for once the server is told to
 /// stop: the first one may be on its way.
@@ -29,13 +29,12 @@ pub(crate) struct Connections {
 struct Seat {
     task: AbortHandle,
     activity: Arc<Activity>,
-    address: IpAddr,
 }
 
 /// A connection that waits for a request.
 pub(crate) struct Idle {
     /// Who is at the other end.
-    pub(crate) address: IpAddr,
+    pub(crate) network: Network,
     /// Since when it waits.
     pub(crate) since: Time,
     /// Whether it has had a request before.
@@ -60,7 +59,6 @@ impl Connections {
     pub(crate) fn spawn(
         self: &Arc<Self>,
         activity: Arc<Activity>,
-        address: IpAddr,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
         let mut open = self.open.lock();
@@ -76,16 +74,16 @@ impl Connections {
         vacant.insert(Seat {
             task: task.abort_handle(),
             activity,
-            address,
         });
     }
 
-    /// Calls `see` with the address of each, and with those that wait for a request.
-    pub(crate) fn each(&self, mut see: impl FnMut(IpAddr, Option<Idle>)) {
+    /// Calls `see` with whose each is, and with those that wait for a request.
+    pub(crate) fn each(&self, mut see: impl FnMut(Network, Option<Idle>)) {
         for (_, seat) in self.open.lock().iter() {
+            let network = seat.activity.network();
             let idle = match seat.activity.doing() {
                 Doing::Idle { since, answered } => Some(Idle {
-                    address: seat.address,
+                    network,
                     since,
                     answered,
                     task: seat.task.clone(),
@@ -93,7 +91,7 @@ impl Connections {
                 }),
                 Doing::Busy | Doing::Endless => None,
             };
-            see(seat.address, idle);
+            see(network, idle);
         }
     }
 

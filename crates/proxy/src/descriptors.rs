@@ -4,6 +4,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
+use crate::connection::COPIES;
 
 /// Kept back from clients: for listeners and the system.
 const RESERVED: u64 = 64;
@@ -23,7 +24,9 @@ pub(crate) fn for_clients(config: &Config) -> usize {
         .map(|group| group.max_concurrent)
         .sum();
     let files = config.tiers.disk.as_ref().map_or(0, |_| for_files());
-    let reserved = RESERVED.saturating_add(origin.saturating_add(files) as u64);
+    let copies = config.threads.saturating_mul(COPIES);
+    let others = origin.saturating_add(copies).saturating_add(files);
+    let reserved = RESERVED.saturating_add(others as u64);
     let left = all.saturating_sub(reserved).max(all / 2).max(1);
     usize::try_from(left)
         .unwrap_or(usize::MAX)

@@ -5,15 +5,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use microcache_engine::Engine;
+use microcache_push::{Push, PushStats};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Config;
 use crate::figures::{FiguresSnapshot, Measure, RecentError, TopUrls};
 use crate::handover::admin_label;
 use crate::in_force::{InForce, Life};
+use crate::rates::Rates;
 use crate::reload::{Asked, NotReloaded, Reloaded};
 use crate::room::Taken;
 use crate::session::explaining::{self, Imagined, Outlook, Refused};
+use crate::tls::{CertificateReport, Issued};
 use crate::traces::Traces;
 use crate::upgrade::NotUpgraded;
 use crate::upstream::GroupSnapshot;
@@ -45,6 +48,16 @@ impl Handle {
     /// The cache, with the routes that are in force.
     pub fn engine(&self) -> Arc<Engine> {
         Arc::clone(&self.in_force().shared.engine)
+    }
+
+    /// Documents that are put here, where there are any.
+    pub(crate) fn push(&self) -> Option<Arc<Push>> {
+        self.in_force().shared.push.clone()
+    }
+
+    /// How documents do, where there are any.
+    pub fn push_stats(&self) -> Option<PushStats> {
+        self.push().map(|push| push.stats())
     }
 
     /// What it was told to do, last.
@@ -88,6 +101,21 @@ impl Handle {
     /// What became of the spans of requests that are traced, if any are.
     pub fn traces(&self) -> Option<Arc<Traces>> {
         self.in_force().shared.figures.traces().map(Arc::clone)
+    }
+
+    /// Those of whom was forgotten how much they have asked, while it would still have mattered.
+    pub fn rates_forgotten(&self) -> u64 {
+        let shared = self.in_force().shared;
+        shared.rates.as_deref().map_or(0, Rates::forgotten)
+    }
+
+    /// The certificates that clients may be shown.
+    pub fn certificates(&self) -> Vec<CertificateReport> {
+        let config = self.config();
+        let issued = Issued::of_this_process();
+        let names = config.acme.names.iter();
+        let read = config.tls.read.iter().cloned();
+        read.chain(names.map(|name| issued.report(name))).collect()
     }
 
     /// What clients have taken of the room there is for them.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use microcache_engine::Origin;
+use microcache_push::Push;
 use microcache_store::Tiers;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -53,6 +54,7 @@ impl InForce {
     pub(crate) fn start(
         config: &Config,
         tiers: Tiers,
+        push: Option<Arc<Push>>,
         notices: Notices,
     ) -> (Shared, Arc<[Arc<Group>]>) {
         let figures = Arc::default();
@@ -61,7 +63,7 @@ impl InForce {
             .iter()
             .map(|settings| Group::start(settings.clone(), notices.clone(), &figures))
             .collect();
-        let shared = Shared::before(&origins(&groups), config, tiers, notices, figures);
+        let shared = Shared::before((&origins(&groups), push), config, tiers, notices, figures);
         (shared, groups)
     }
 

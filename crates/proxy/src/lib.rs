@@ -1,5 +1,6 @@
 //! The server around the engine: configuration, listeners, client connections, upstreams.
 
+mod addresses;
 pub mod config;
 mod connection;
 mod connections;
@@ -13,7 +14,11 @@ mod handover;
 mod in_force;
 mod lent;
 mod listener;
+mod network;
+mod newcomer;
 mod notices;
+pub mod proxy_protocol;
+mod rates;
 mod reload;
 mod room;
 mod server;
@@ -29,17 +34,18 @@ mod watch;
 
 pub use figures::{
     Amount, ErrorKind, FiguresSnapshot, KeptLatencies, Latencies, Measure, OriginSnapshot,
-    RecentError, RouteSnapshot, SAMPLED_ONE_IN, TopUrl, TopUrls,
+    RecentError, Refusal, RouteSnapshot, SAMPLED_ONE_IN, TopUrl, TopUrls,
 };
 pub use handle::Handle;
 pub use handover::Inherited;
+pub use microcache_push::{PushStats, Token, TokenError};
 pub use microcache_store::TierReport;
 pub use notices::{Kind, Notices};
 pub use reload::{NotReloaded, Reloaded, Stage};
 pub use room::Taken;
 pub use server::{Server, ServerError, Started, Summary};
-pub use session::explaining::{Fetched, Imagined, Outlook, Read, Refused};
+pub use session::explaining::{Fetched, Imagined, Outlook, Rated, Read, Refused};
 pub use session::{FinalResponse, Finished, Traced};
-pub use tls::{CertificateFiles, OriginTls};
+pub use tls::{CertificateFiles, CertificateReport, Expected, Issue, Issued, OriginTls, Standing};
 pub use traces::{OriginSpan, TraceCounts, Traces, by_chance, shown_path};
 pub use upgrade::NotUpgraded;

@@ -13,9 +13,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::connection::{Activity, Connection, Transport};
 use crate::connections::Connections;
-use crate::session::Session;
+use crate::newcomer::{serve, serve_late};
 use crate::shared::Shared;
 
 /// A socket that listens, and how clients reach it.
@@ -88,23 +87,17 @@ pub(crate) async fn accept(
         match accepted {
             Ok((stream, peer)) => {
                 shared = shared.latest();
+                let from = (peer.ip(), scheme);
                 let place = tokio::select! {
                     biased;
                     place = shared.room.place(&shared.engine.clock) => place,
                     () = &mut stop => {
-                        serve_late(stream, (peer, scheme), &shared, &connections);
+                        serve_late(stream, from, &shared, &connections);
                         break;
                     }
                 };
                 let Some(place) = place else { return };
-                let activity = Arc::new(Activity::new(shared.engine.clock.now()));
-                let known = Arc::clone(&activity);
-                let Some(transport) = carried(stream, scheme, &shared) else {
-                    continue;
-                };
-                let session = Session::new(Arc::clone(&shared), peer, scheme);
-                let connection = Connection::new(transport, session, activity, place);
-                connections.spawn(known, peer.ip(), connection.serve());
+                serve(stream, from, place, &shared, &connections);
             }
             Err(error) if is_exhaustion(&error) => {
                 shared.room.make_room(shared.engine.clock.now());
@@ -132,7 +125,7 @@ pub(crate) async fn accept(
             drop(open);
         }
         for (stream, peer) in queued {
-            serve_late(stream, (peer, scheme), &shared, &connections);
+            serve_late(stream, (peer.ip(), scheme), &shared, &connections);
         }
         if listener.is_some() {
             sleep(NO_DESCRIPTOR_PAUSE).await;
@@ -156,38 +149,6 @@ fn queued(listener: &TcpListener) -> (Vec<(TcpStream, SocketAddr)>, bool) {
         Some((TcpStream::from_std(stream).ok()?, peer))
     });
     (usable.collect(), exhausted)
-}
-
-/// For a connection that may have to wait for its place while nothing more is accepted.
-fn serve_late(
-    stream: TcpStream,
-    (peer, scheme): (SocketAddr, Scheme),
-    shared: &Arc<Shared>,
-    connections: &Arc<Connections>,
-) {
-    let activity = Arc::new(Activity::standing());
-    let (shared, known) = (Arc::clone(shared), Arc::clone(&activity));
-    connections.spawn(known, peer.ip(), async move {
-        let clock = shared.engine.clock;
-        if let Some(place) = shared.room.place(&clock).await {
-            activity.seated(clock.now());
-            let Some(transport) = carried(stream, scheme, &shared) else {
-                return;
-            };
-            let session = Session::new(shared, peer, scheme);
-            Connection::new(transport, session, activity, place)
-                .serve()
-                .await;
-        }
-    });
-}
-
-/// What carries a connection. Nothing does where TLS is to be spoken and cannot be, which no configuration allows.
-fn carried(stream: TcpStream, scheme: Scheme, shared: &Shared) -> Option<Transport> {
-    match scheme {
-        Scheme::Http => Some(Transport::Plain(stream)),
-        Scheme::Https => Transport::tls(stream, Arc::clone(shared.tls.as_ref()?)).ok(),
-    }
 }
 
 fn is_exhaustion(error: &io::Error) -> bool {

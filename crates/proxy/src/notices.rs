@@ -68,10 +68,18 @@ pub enum Kind {
     TierUp,
     /// The queue before a group of servers is full.
     Busy,
+    /// A server does not speak HTTP/2, which is wanted.
+    NoHttp2,
     /// There is no room for another connection or tunnel.
     NoRoom,
+    /// Somebody wants more than a limit lets through.
+    Refused,
     /// A collector takes no spans.
     Traces,
+    /// A certificate was got from an authority.
+    Certificate,
+    /// A certificate could not be got from an authority.
+    NoCertificate,
 }
 
 impl Kind {
@@ -101,8 +109,12 @@ impl Kind {
             Self::TierDown => "tier-down",
             Self::TierUp => "tier-up",
             Self::Busy => "upstream-busy",
+            Self::NoHttp2 => "no-http2",
             Self::NoRoom => "no-room",
+            Self::Refused => "refused",
             Self::Traces => "traces",
+            Self::Certificate => "certificate",
+            Self::NoCertificate => "no-certificate",
         }
     }
 
@@ -116,7 +128,8 @@ impl Kind {
             | Self::PurgesLost
             | Self::Down
             | Self::Unwell
-            | Self::TierDown => {
+            | Self::TierDown
+            | Self::NoCertificate => {
                 tracing::error!(target: TARGET, kind, about, more, "{line}");
             }
             Self::DiskTooSmall
@@ -126,7 +139,9 @@ impl Kind {
             | Self::Unresolved
             | Self::Failure(_)
             | Self::Busy
+            | Self::NoHttp2
             | Self::NoRoom
+            | Self::Refused
             | Self::Traces => tracing::warn!(target: TARGET, kind, about, more, "{line}"),
             Self::Server
             | Self::Reloaded
@@ -136,6 +151,7 @@ impl Kind {
             | Self::Answers
             | Self::Up
             | Self::Well
+            | Self::Certificate
             | Self::TierUp => tracing::info!(target: TARGET, kind, about, more, "{line}"),
         }
     }

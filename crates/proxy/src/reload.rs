@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,15 +108,17 @@ impl Reloader {
 
     /// Does what it is asked for, for as long as it is polled.
     pub(crate) async fn keep_reloading(mut self, handle: &Handle) {
-        let mut file = Watched::new(self.source.file.as_deref());
+        let mut files = Watched::default();
+        files.look_at(self.files(handle));
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = self.hang_up.recv() => {
-                    file.forget();
+                    files.forget();
                     // Whoever sends a signal reads the log.
                     let _ = self.reload(handle, "SIGHUP").await;
+                    files.look_at(self.files(handle));
                 }
                 _ = self.user_2.recv() => {
                     let _ = self.upgrade(handle).await;
@@ -124,20 +126,29 @@ impl Reloader {
                 // Who does not wait for the answer any more reads the log.
                 Some(asked) = self.asked.recv() => match asked {
                     Asked::Reload(asked) => {
-                        file.forget();
+                        files.forget();
                         let _ = asked.send(self.reload(handle, "asked for").await);
+                        files.look_at(self.files(handle));
                     }
                     Asked::Upgrade(asked) => {
                         let _ = asked.send(self.upgrade(handle).await);
                     }
                 },
                 _ = ticks.tick() => {
-                    if file.has_changed() && handle.config().reload_on_change {
-                        let _ = self.reload(handle, "the file has changed").await;
+                    if files.have_changed() && handle.config().reload_on_change {
+                        let _ = self.reload(handle, "a file has changed").await;
+                        files.look_at(self.files(handle));
                     }
                 }
             }
         }
+    }
+
+    /// The configuration, and what it names of which there is a new one now and then.
+    fn files(&self, handle: &Handle) -> Vec<PathBuf> {
+        let config = handle.config();
+        let named = config.tls.files().map(Path::to_owned);
+        self.source.file.iter().cloned().chain(named).collect()
     }
 
     async fn upgrade(&self, handle: &Handle) -> Result<u32, NotUpgraded> {
@@ -263,54 +274,59 @@ impl NotReloaded {
     }
 }
 
-/// A file that is looked at now and then. It has changed when it is another than it was, and has been
-/// for two looks: whoever writes it may not have been done at the first.
-struct Watched<'a> {
-    path: Option<&'a Path>,
-    known: Option<Stamp>,
-    latest: Option<Stamp>,
+/// Files that are looked at now and then. They have changed when one is another than it was, and all have been the same
+/// for two looks: whoever writes them may not have been done at the first, with one file or with the next.
+#[derive(Default)]
+struct Watched {
+    files: Vec<PathBuf>,
+    known: Vec<Option<Stamp>>,
+    latest: Vec<Option<Stamp>>,
 }
 
 /// What of a file is another when its content is.
 type Stamp = (u64, u64, u64, i64, i64);
 
-impl<'a> Watched<'a> {
-    fn new(path: Option<&'a Path>) -> Self {
-        let mut watched = Self {
-            path,
-            known: None,
-            latest: None,
-        };
-        watched.forget();
-        watched
+impl Watched {
+    /// Looks at these from now on. One that is new among them is known as it is now.
+    fn look_at(&mut self, files: Vec<PathBuf>) {
+        let known = files.iter().map(|file| {
+            let at = self.files.iter().position(|known| known == file);
+            at.map_or_else(|| stamp(file), |at| self.known[at])
+        });
+        self.known = known.collect();
+        self.latest.clone_from(&self.known);
+        self.files = files;
     }
 
-    /// As it is now, it is known.
+    /// As they are now, they are known.
     fn forget(&mut self) {
-        self.known = self.stamp();
-        self.latest = self.known;
+        self.known = self.files.iter().map(|file| stamp(file)).collect();
+        self.latest.clone_from(&self.known);
     }
 
-    fn has_changed(&mut self) -> bool {
-        let now = self.stamp();
-        let is_settled = now.is_some() && now == std::mem::replace(&mut self.latest, now);
-        let has_changed = is_settled && now != self.known;
-        if has_changed {
+    fn have_changed(&mut self) -> bool {
+        // One that is not there for a moment is about to be another.
+        let looks = self.files.iter().zip(&self.known);
+        let now: Vec<_> = looks.map(|(file, known)| stamp(file).or(*known)).collect();
+        let is_settled = now == self.latest;
+        self.latest.clone_from(&now);
+        let have_changed = is_settled && now != self.known;
+        if have_changed {
             self.known = now;
         }
-        has_changed
+        have_changed
     }
+}
 
-    fn stamp(&self) -> Option<Stamp> {
-        let file = std::fs::metadata(self.path?).ok()?;
-        Some((
-            file.dev(),
-            file.ino(),
-            file.size(),
-            file.mtime(),
-            file.mtime_nsec(),
-        ))
-    }
+fn stamp(file: &Path) -> Option<Stamp> {
+    let file = std::fs::metadata(file).ok()?;
+    Some((
+        file.dev(),
+        file.ino(),
+        file.size(),
+        file.mtime(),
+        file.mtime_nsec(),
+    ))
 }
 
 #[cfg(test)]
@@ -320,15 +336,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_has_changed_when_it_has_stayed_another_for_two_looks() {
+    fn files_have_changed_when_all_have_stayed_the_same_for_two_looks() {
         let directory =
             std::env::temp_dir().join(format!("microcache-watch-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
-        let (path, other) = (directory.join("a.toml"), directory.join("b.toml"));
+        let [path, other, key] = ["a.toml", "b.toml", "key"].map(|name| directory.join(name));
         fs::write(&path, "1").unwrap();
-        let mut file = Watched::new(Some(&path));
+        fs::write(&key, "1").unwrap();
+        let mut files = Watched::default();
+        files.look_at(vec![path.clone(), key.clone()]);
         let mut looks = |expected: [bool; 3]| {
-            assert_eq!([(); 3].map(|()| file.has_changed()), expected);
+            assert_eq!([(); 3].map(|()| files.have_changed()), expected);
         };
         looks([false; 3]);
         fs::write(&path, "12").unwrap();
@@ -338,6 +356,17 @@ mod tests {
         looks([false; 3]);
         fs::write(&path, "34").unwrap();
         looks([false, true, false]);
+        // Whoever renews two files does so one after the other.
+        fs::write(&path, "567").unwrap();
+        assert!(!files.have_changed());
+        fs::write(&key, "567").unwrap();
+        assert_eq!([(); 3].map(|()| files.have_changed()), [false, true, false]);
+        fs::write(&key, "8").unwrap();
+        files.look_at(vec![key.clone(), other.clone()]);
+        assert_eq!([(); 3].map(|()| files.have_changed()), [false, true, false]);
+        fs::write(&key, "90").unwrap();
+        files.forget();
+        assert_eq!([(); 3].map(|()| files.have_changed()), [false; 3]);
         fs::remove_dir_all(&directory).unwrap();
     }
 }

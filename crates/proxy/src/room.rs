@@ -7,7 +7,6 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,7 +18,11 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::addresses::{Addresses, Guest};
+use crate::config::Config;
 use crate::connections::{Connections, Idle};
+use crate::descriptors;
+use crate::network::Network;
 use crate::notices::{Kind, Notices};
 
 /// An address gives one of so many of its connections at a time, so that looking for them is not
@@ -36,16 +39,59 @@ const DESCRIPTOR_WAIT: Duration = Duration::from_secs(1);
 const LARGEST_PAGE: u64 = 1024 * 1024;
 /// Tunnels and event streams may be one in so many of all descriptors, and take twice that.
 const TUNNELS_SHARE: usize = 4;
+/// An address may have nine in ten of all connections, so that something is left for others, and as many as these in
+/// any case: behind one address there may be a whole country.
+const ADDRESS_SHARE: (usize, usize) = (9, 10);
+const ADDRESS_LEAST: usize = 1024;
 
 /// The descriptors that clients may take.
 pub(crate) struct Room {
     connections: Seats,
     descriptors: Seats,
     tunnels: Seats,
+    addresses: Arc<Addresses>,
     threads: Mutex<Vec<Arc<Connections>>>,
     accepted: AtomicU64,
     dismissed: AtomicU64,
     notices: Notices,
+}
+
+/// What there is room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    descriptors: usize,
+    connections: usize,
+    tunnels: usize,
+    per_address: usize,
+}
+
+impl Bounds {
+    /// What a configuration leaves room for.
+    pub(crate) fn of(config: &Config) -> Self {
+        let limits = &config.limits;
+        let descriptors = descriptors::for_clients(config);
+        let bounds = Self::new(descriptors, limits.max_connections, limits.max_tunnels);
+        match limits.max_connections_per_address {
+            Some(per_address) => Self {
+                per_address,
+                ..bounds
+            },
+            None => bounds,
+        }
+    }
+
+    /// So many descriptors, within bounds on what they are for.
+    fn new(descriptors: usize, max_connections: Option<usize>, max_tunnels: Option<usize>) -> Self {
+        let connections = max_connections.unwrap_or(descriptors).min(descriptors);
+        let tunnels = max_tunnels.unwrap_or((descriptors / TUNNELS_SHARE).max(1));
+        let (part, of) = ADDRESS_SHARE;
+        Self {
+            descriptors,
+            connections,
+            tunnels: tunnels.min(descriptors),
+            per_address: (connections / of).saturating_mul(part).max(ADDRESS_LEAST),
+        }
+    }
 }
 
 /// So many of something, of which there may come to be more or fewer.
@@ -120,6 +166,19 @@ pub struct Taken {
 pub(crate) struct Place {
     _connection: OwnedSemaphorePermit,
     _descriptor: OwnedSemaphorePermit,
+    /// Once it is known whose it is, unless his connections are not counted.
+    _guest: Option<Guest>,
+}
+
+impl Place {
+    /// It counts as one of this client's connections.
+    #[must_use]
+    pub(crate) fn of(self, guest: Option<Guest>) -> Self {
+        Self {
+            _guest: guest,
+            ..self
+        }
+    }
 }
 
 /// What a response holds beside its client's place, as long as it goes on.
@@ -145,18 +204,12 @@ pub(crate) enum Need {
 pub(crate) struct TooMany;
 
 impl Room {
-    /// With so many descriptors, within bounds on what they are for.
-    pub(crate) fn new(
-        descriptors: usize,
-        max_connections: Option<usize>,
-        max_tunnels: Option<usize>,
-        notices: Notices,
-    ) -> Self {
-        let (connections, tunnels) = shares(descriptors, max_connections, max_tunnels);
+    pub(crate) fn new(bounds: Bounds, notices: Notices) -> Self {
         Self {
-            connections: Seats::new(connections),
-            descriptors: Seats::new(descriptors),
-            tunnels: Seats::new(tunnels),
+            connections: Seats::new(bounds.connections),
+            descriptors: Seats::new(bounds.descriptors),
+            tunnels: Seats::new(bounds.tunnels),
+            addresses: Arc::new(Addresses::new(bounds.per_address)),
             threads: Mutex::default(),
             accepted: AtomicU64::new(0),
             dismissed: AtomicU64::new(0),
@@ -165,16 +218,11 @@ impl Room {
     }
 
     /// Other bounds from now on. Nobody who has a place loses it.
-    pub(crate) fn rebound(
-        &self,
-        descriptors: usize,
-        max_connections: Option<usize>,
-        max_tunnels: Option<usize>,
-    ) {
-        let (connections, tunnels) = shares(descriptors, max_connections, max_tunnels);
-        self.connections.rebound(connections);
-        self.descriptors.rebound(descriptors);
-        self.tunnels.rebound(tunnels);
+    pub(crate) fn rebound(&self, bounds: Bounds) {
+        self.connections.rebound(bounds.connections);
+        self.descriptors.rebound(bounds.descriptors);
+        self.tunnels.rebound(bounds.tunnels);
+        self.addresses.rebound(bounds.per_address);
     }
 
     /// What clients have taken.
@@ -212,6 +260,7 @@ impl Room {
             Some(Place {
                 _connection: self.connections.take().await?,
                 _descriptor: self.descriptors.take().await?,
+                _guest: None,
             })
         });
         loop {
@@ -226,7 +275,31 @@ impl Room {
         Some(Place {
             _connection: self.connections.try_take()?,
             _descriptor: self.descriptors.try_take()?,
+            _guest: None,
         })
+    }
+
+    /// One of the connections that a client may have. If he has as many, those of his that wait for a request give way.
+    pub(crate) fn guest(&self, network: Network, now: Time) -> Option<Guest> {
+        let make_room = || {
+            let mut idle: Vec<Idle> = Vec::new();
+            let mut count: usize = 0;
+            for connections in self.threads.lock().iter() {
+                connections.each(|one, waits| {
+                    if one == network {
+                        count += 1;
+                        idle.extend(waits);
+                    }
+                });
+            }
+            self.dismiss(idle, count.div_ceil(SHARE), now)
+        };
+        self.addresses.admit(network, now, make_room)
+    }
+
+    /// How many connections a client may have.
+    pub(crate) fn per_address(&self) -> usize {
+        self.addresses.most()
     }
 
     /// Takes what a response needs beside its client's place.
@@ -267,41 +340,35 @@ impl Room {
 
     /// Closes connections that wait for a request. Says how many.
     pub(crate) fn make_room(&self, now: Time) -> usize {
-        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        let mut counts: HashMap<Network, usize> = HashMap::new();
         let mut idle: Vec<Idle> = Vec::new();
         for connections in self.threads.lock().iter() {
-            connections.each(|address, waits| {
-                *counts.entry(network(address)).or_default() += 1;
+            connections.each(|network, waits| {
+                *counts.entry(network).or_default() += 1;
                 idle.extend(waits);
             });
         }
-        let count = |idle: &Idle| counts.get(&network(idle.address)).copied().unwrap_or(0);
+        let count = |idle: &Idle| counts.get(&idle.network).copied().unwrap_or(0);
         let busiest = idle
             .iter()
             .max_by_key(|idle| (count(idle), Reverse(idle.since)));
         let Some(busiest) = busiest else {
             return 0;
         };
-        let (from, share) = (network(busiest.address), count(busiest).div_ceil(SHARE));
+        let (from, share) = (busiest.network, count(busiest).div_ceil(SHARE));
         // If its connections are all too new, they will not be for long; nobody else pays for them.
-        let may_go = |idle: &Idle| idle.answered || now.since(idle.since) >= GIVES_WAY_AFTER;
-        idle.retain(|idle| network(idle.address) == from && may_go(idle));
+        idle.retain(|idle| idle.network == from);
+        self.dismiss(idle, share, now)
+    }
+
+    /// Closes as many of these as may go, those first that have waited longest. Says how many.
+    fn dismiss(&self, mut idle: Vec<Idle>, share: usize, now: Time) -> usize {
+        idle.retain(|idle| idle.answered || now.since(idle.since) >= GIVES_WAY_AFTER);
         idle.sort_unstable_by_key(|idle| idle.since);
         let closed = idle.iter().filter(|idle| idle.close()).take(share).count();
         self.dismissed.fetch_add(closed as u64, Ordering::Relaxed);
         closed
     }
-}
-
-/// How many connections, and tunnels among them, may take so many descriptors.
-fn shares(
-    descriptors: usize,
-    max_connections: Option<usize>,
-    max_tunnels: Option<usize>,
-) -> (usize, usize) {
-    let connections = max_connections.unwrap_or(descriptors);
-    let tunnels = max_tunnels.unwrap_or((descriptors / TUNNELS_SHARE).max(1));
-    (connections.min(descriptors), tunnels.min(descriptors))
 }
 
 impl Need {
@@ -327,17 +394,6 @@ impl Need {
     }
 }
 
-/// Whom an address stands for: who has one IPv6 address mostly has all of a /64.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => {
-            let bits = v6.to_bits() >> 64 << 64;
-            IpAddr::V6(Ipv6Addr::from_bits(bits))
-        }
-        v4 @ IpAddr::V4(_) => v4,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::pending;
@@ -357,14 +413,23 @@ mod tests {
     }
     use State::{Answered, Busy, New};
 
+    fn room(bounds: Bounds) -> Room {
+        Room::new(bounds, Notices::default())
+    }
+
+    fn network(address: &str) -> Network {
+        Network::of(address.parse().expect("an address"))
+    }
+
     /// Connections of one thread: address, since when, and what they do.
     async fn check(all: &[(&str, u64, State)], dismissed: Option<usize>) {
-        let room = Room::new(all.len(), None, None, Notices::default());
+        let room = room(Bounds::new(all.len(), None, None));
         let connections = Arc::new(Connections::default());
         room.add(&connections);
         let mut activities = Vec::new();
         for &(address, since, state) in all {
-            let activity = Arc::new(Activity::new(Time::from_millis(since)));
+            let network = network(address);
+            let activity = Arc::new(Activity::new(Time::from_millis(since), network));
             assert!(state == New || activity.begin());
             if state == Answered {
                 activity.end(Time::from_millis(since));
@@ -375,7 +440,7 @@ mod tests {
                 let _place = place;
                 pending::<()>().await;
             };
-            connections.spawn(Arc::clone(&activity), address.parse().unwrap(), work);
+            connections.spawn(Arc::clone(&activity), work);
             activities.push(activity);
         }
         assert_eq!(room.make_room(NOW), usize::from(dismissed.is_some()));
@@ -424,16 +489,16 @@ mod tests {
 
     #[tokio::test]
     async fn who_has_a_place_keeps_it_when_there_come_to_be_fewer() {
-        let room = Room::new(4, None, None, Notices::default());
+        let room = room(Bounds::new(4, None, None));
         let mut places: Vec<_> = (0..4).map_while(|_| room.free_place()).collect();
-        room.rebound(4, Some(2), None);
+        room.rebound(Bounds::new(4, Some(2), None));
         assert_eq!(places.len(), 4);
         for left in [3, 2, 1] {
             places.pop();
             yield_now().await;
             assert_eq!(room.free_place().is_some(), left < 2, "{left} are left");
         }
-        room.rebound(4, Some(3), None);
+        room.rebound(Bounds::new(4, Some(3), None));
         places.extend((0..4).map_while(|_| room.free_place()));
         assert_eq!(places.len(), 3);
         assert_eq!(room.taken().max_connections, 3);
@@ -441,7 +506,7 @@ mod tests {
 
     #[tokio::test]
     async fn tunnels_are_bounded_and_take_two_descriptors() {
-        let room = Room::new(4, Some(3), Some(2), Notices::default());
+        let room = room(Bounds::new(4, Some(3), Some(2)));
         let one = room.free_place().unwrap();
         let first = room.hold_tunnel(NOW).await.unwrap();
         let other = room.free_place().unwrap();
@@ -453,5 +518,56 @@ mod tests {
         drop((one, other));
         let places: Vec<_> = (0..4).map_while(|_| room.free_place()).collect();
         assert_eq!(places.len(), 3, "as many as may be connected");
+    }
+
+    #[tokio::test]
+    async fn who_has_as_many_as_he_may_gives_up_those_that_wait() {
+        let room = room(Bounds {
+            per_address: 2,
+            ..Bounds::new(8, None, None)
+        });
+        let connections = Arc::new(Connections::default());
+        room.add(&connections);
+        let mut activities = Vec::new();
+        for (address, state) in [
+            ("10.0.0.1", Busy),
+            ("10.0.0.1", Answered),
+            ("10.0.0.2", New),
+        ] {
+            let network = network(address);
+            let place = room.free_place().expect("a place");
+            let guest = room.guest(network, NOW).expect("one of two");
+            let activity = Arc::new(Activity::new(Time::from_millis(1), network));
+            assert!(state == New || activity.begin());
+            if state == Answered {
+                activity.end(Time::from_millis(1));
+            }
+            connections.spawn(Arc::clone(&activity), async move {
+                let _place = place.of(Some(guest));
+                pending::<()>().await;
+            });
+            activities.push(activity);
+        }
+        let third = room.guest(network("10.0.0.1"), NOW);
+        assert!(
+            third.is_some() && !activities[1].begin(),
+            "the idle one leaves"
+        );
+        assert!(activities[2].begin(), "nobody else does");
+        yield_now().await;
+        assert!(
+            room.guest(network("10.0.0.1"), NOW).is_none(),
+            "none is idle"
+        );
+        assert!(room.guest(network("10.0.0.2"), NOW).is_some());
+        drop(third);
+        assert!(room.guest(network("10.0.0.1"), NOW).is_some());
+    }
+
+    #[test]
+    fn an_address_leaves_room_for_others() {
+        let bounds = Bounds::new(20_000, None, None);
+        assert_eq!((bounds.connections, bounds.per_address), (20_000, 18_000));
+        assert_eq!(Bounds::new(100, None, None).per_address, ADDRESS_LEAST);
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use microcache_engine::Outcome;
 use microcache_policy::Scheme;
+use microcache_push::{JournalError, Push};
 use microcache_store::TierReport;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -46,6 +47,9 @@ pub enum ServerError {
         "a socket that listens on {0} was handed over at the start, which is neither in `listen` nor in `admin` (name it in `listen`, or take it out of the .socket unit)"
     )]
     Unwanted(String),
+    /// Documents cannot be kept.
+    #[error("{0}")]
+    Push(#[from] JournalError),
     /// A tier cannot be used.
     #[error("{0}")]
     Tier(#[from] TierStartError),
@@ -274,14 +278,17 @@ impl Server {
             .map_err(ServerError::Thread)?;
         let _tasks_go_there = runtime.enter();
         let signals = Signals::listen(self.on_reopen.take()).map_err(ServerError::Thread)?;
-        if self.config.tiers.disk.is_some() {
+        let keeps_documents = self.config.push.is_on() && self.config.push.directory.is_some();
+        if self.config.tiers.disk.is_some() || keeps_documents {
             let asked = self.inherited.ask_for_disk();
             asked.map_err(TierStartError::Handover)?;
         }
         let tiers = tiers::start(&self.config, runtime.handle(), &self.notices);
         let tiers = runtime.block_on(tiers);
         let tiers = tiers.inspect_err(|error| self.inherited.failed(&error.to_string()))?;
-        let (mut shared, groups) = InForce::start(&self.config, tiers, self.notices);
+        let push = start_push(&self.config);
+        let push = push.inspect_err(|error| self.inherited.failed(&error.to_string()))?;
+        let (mut shared, groups) = InForce::start(&self.config, tiers, push, self.notices);
         shared.on_finished = self.on_finished;
         if let Some(traces) = self.traces {
             shared.figures.trace(traces);
@@ -311,6 +318,14 @@ impl Server {
             runtime,
         })
     }
+}
+
+/// Takes up the documents that were kept.
+fn start_push(config: &Config) -> Result<Option<Arc<Push>>, JournalError> {
+    let push = &config.push;
+    push.is_on()
+        .then(|| Push::start(push.settings(), push.token.clone()).map(Arc::new))
+        .transpose()
 }
 
 impl Started {

@@ -3,25 +3,28 @@
 //! A reload makes another one, and a connection takes that up between two requests: what was read of
 //! a request is never held against rules that came after it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::serve::FindRoute;
-use microcache_engine::{Engine, Origin, Request, Route, RouteFound, Settings};
+use microcache_engine::{BodyError, Engine, Origin, Request, Route, RouteFound, Settings};
+use microcache_push::{Push, Watch};
 use microcache_store::{MemoryLimits, Tiers};
 use rustls::ServerConfig;
 
-use crate::config::{Cidr, ClientTimeouts, Config, GoesTo};
-use crate::descriptors;
-use crate::figures::Figures;
+use crate::config::{Cidr, ClientTimeouts, Config, GoesTo, Http2Limits};
+use crate::figures::{Figures, Refusal};
 use crate::files::Files;
 use crate::h1::Limits as HeadLimits;
 use crate::in_force::{InForce, Life};
 use crate::lent::Lent;
-use crate::notices::Notices;
-use crate::room::Room;
+use crate::notices::{Kind, Notices};
+use crate::rates::Rates;
+use crate::room::{Bounds, Room};
 use crate::session::{OnFinished, Pseudonym, Strangers};
+use crate::tls::Issued;
 
 /// The largest share of the memory that one response may take.
 const LARGEST_SHARE: u64 = 16;
@@ -36,12 +39,22 @@ const WAIT_TIMEOUT: u64 = 90_000;
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
+    /// Documents that are put here, where there are any.
+    pub(crate) push: Option<Arc<Push>>,
     pub(crate) head_limits: HeadLimits,
     pub(crate) timeouts: ClientTimeouts,
     pub(crate) idle_millis: u64,
     pub(crate) trusted_proxies: Vec<Cidr>,
+    /// Who says first whom he passes a connection on for.
+    proxy_protocol: Vec<Cidr>,
     /// Who may purge the way plugins do.
     pub(crate) purge_from: Vec<Cidr>,
+    /// The largest body that requests may have, by the number of their route.
+    pub(crate) max_bodies: Box<[u64]>,
+    /// Requests that one connection may have.
+    pub(crate) requests_per_connection: u64,
+    /// The same at a time, and how many it may give up, by HTTP/2.
+    pub(crate) http2: Http2Limits,
     /// Stands in where an HTTP/1.0 client names no host.
     pub(crate) default_host: String,
     /// What TLS sessions with clients begin with, where it is spoken.
@@ -50,9 +63,15 @@ pub(crate) struct Shared {
     pub(crate) strict: Option<String>,
     /// The port that requests are sent to that did not come by TLS.
     pub(crate) secure_port: Option<u16>,
+    /// What authorities are answered who want to see that names are ours, where certificates are got from them.
+    pub(crate) issued: Option<Arc<Issued>>,
+    /// Something comes before the cache is asked: one of the two.
+    pub(crate) looks_first: bool,
     pub(crate) pseudonym: Arc<Pseudonym>,
     pub(crate) room: Arc<Room>,
     pub(crate) lent: Lent,
+    /// What routes let through; `None` where none lets through less than there is.
+    pub(crate) rates: Option<Box<Rates>>,
     pub(crate) notices: Notices,
     pub(crate) figures: Arc<Figures>,
     /// Who has said that the visitor came by TLS, and was not believed.
@@ -65,35 +84,39 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// For requests to these origins, one for each upstream group.
+    /// For requests to these origins, one for each upstream group, and to documents.
     pub(crate) fn before(
-        origins: &[Arc<dyn Origin>],
+        (origins, push): (&[Arc<dyn Origin>], Option<Arc<Push>>),
         config: &Config,
         tiers: Tiers,
         notices: Notices,
         figures: Arc<Figures>,
     ) -> Self {
         let object = (config.memory / LARGEST_SHARE).max(tiers.largest());
-        let (routes, find) = routes(config, origins, object, &figures);
+        let behind = (origins, push.as_ref());
+        let (routes, find) = routes(config, behind, object, &figures);
         Self {
+            push,
             engine: Arc::new(Engine::new(settings(config), routes, find, tiers)),
             head_limits: head_limits(config),
             timeouts: config.timeouts,
             idle_millis: config.timeouts.idle.as_millis() as u64,
             trusted_proxies: config.trusted_proxies.clone(),
+            proxy_protocol: config.proxy_protocol.clone(),
+            max_bodies: max_bodies(config),
+            requests_per_connection: config.limits.requests_per_connection.unwrap_or(u64::MAX),
+            http2: config.limits.http2,
             purge_from: config.purge_from.clone(),
             default_host: default_host(config),
             tls: config.tls.ready.clone(),
             strict: config.tls.strict.clone(),
             secure_port: config.tls.secure_port(),
+            issued: issued(config),
+            looks_first: config.tls.secure_port().is_some() || config.acme.is_on(),
             pseudonym: Arc::new(Pseudonym::new()),
-            room: Arc::new(Room::new(
-                descriptors::for_clients(config),
-                config.limits.max_connections,
-                config.limits.max_tunnels,
-                notices.clone(),
-            )),
+            room: Arc::new(Room::new(Bounds::of(config), notices.clone())),
             lent: Lent::new(fill_memory(config), slow_reader_timeout(config)),
+            rates: Rates::of(config, |name| figures.route(name), None),
             notices,
             figures,
             strangers: Arc::default(),
@@ -106,28 +129,40 @@ impl Shared {
     /// The same cache, connections and room with another configuration, before these origins.
     pub(crate) fn renewed(&self, origins: &[Arc<dyn Origin>], config: &Config) -> Self {
         let object = (config.memory / LARGEST_SHARE).max(self.engine.cache.largest_behind());
-        let (routes, find) = routes(config, origins, object, &self.figures);
-        self.room.rebound(
-            descriptors::for_clients(config),
-            config.limits.max_connections,
-            config.limits.max_tunnels,
-        );
+        let behind = (origins, self.push.as_ref());
+        let (routes, find) = routes(config, behind, object, &self.figures);
+        self.room.rebound(Bounds::of(config));
+        if let Some(push) = &self.push {
+            push.renew_token(config.push.token.clone());
+        }
         Self {
+            push: self.push.clone(),
             engine: Arc::new(self.engine.reconfigured(settings(config), routes, find)),
             head_limits: head_limits(config),
             timeouts: config.timeouts,
             idle_millis: config.timeouts.idle.as_millis() as u64,
             trusted_proxies: config.trusted_proxies.clone(),
+            proxy_protocol: config.proxy_protocol.clone(),
+            max_bodies: max_bodies(config),
+            requests_per_connection: config.limits.requests_per_connection.unwrap_or(u64::MAX),
+            http2: config.limits.http2,
             purge_from: config.purge_from.clone(),
             default_host: default_host(config),
             tls: config.tls.ready.clone(),
             strict: config.tls.strict.clone(),
             secure_port: config.tls.secure_port(),
+            issued: issued(config),
+            looks_first: config.tls.secure_port().is_some() || config.acme.is_on(),
             pseudonym: Arc::clone(&self.pseudonym),
             room: Arc::clone(&self.room),
             lent: self
                 .lent
                 .renewed(fill_memory(config), slow_reader_timeout(config)),
+            rates: Rates::of(
+                config,
+                |name| self.figures.route(name),
+                self.rates.as_deref(),
+            ),
             notices: self.notices.clone(),
             figures: Arc::clone(&self.figures),
             strangers: Arc::clone(&self.strangers),
@@ -135,6 +170,28 @@ impl Shared {
             life: Arc::clone(&self.life),
             generation: self.generation + 1,
         }
+    }
+
+    /// Whether connections from there begin with the PROXY protocol.
+    pub(crate) fn expects_introduction(&self, peer: IpAddr) -> bool {
+        let mut blocks = self.proxy_protocol.iter();
+        blocks.any(|block| block.contains(peer))
+    }
+
+    /// A request of somebody at this address was refused for its body, if it was for a limit.
+    pub(crate) fn refused_body(&self, why: BodyError, address: &str) {
+        let (limit, names) = match why {
+            BodyError::TooLarge => (Refusal::Body, "max_body_size"),
+            BodyError::Timeout => (Refusal::BodyLate, "client_body_timeout, client_body_rate"),
+            _ => return,
+        };
+        self.refused(limit, format!("{address}: {why} ({names})"));
+    }
+
+    /// Something was refused because a limit says so.
+    pub(crate) fn refused(&self, why: Refusal, line: impl Into<String>) {
+        self.figures.refused.count(why);
+        self.notices.say(Kind::Refused, why.as_str(), line);
     }
 
     /// What has come into force since, if something has.
@@ -162,12 +219,23 @@ impl Shared {
     }
 }
 
+fn max_bodies(config: &Config) -> Box<[u64]> {
+    let routes = config.routes.iter();
+    routes
+        .map(|route| route.max_body.unwrap_or(u64::MAX))
+        .collect()
+}
+
 fn head_limits(config: &Config) -> HeadLimits {
     HeadLimits {
         head: config.limits.head_bytes,
         target: config.limits.target_bytes,
         fields: config.limits.fields,
     }
+}
+
+fn issued(config: &Config) -> Option<Arc<Issued>> {
+    config.acme.is_on().then(Issued::of_this_process)
 }
 
 fn slow_reader_timeout(config: &Config) -> Duration {
@@ -217,6 +285,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
         refresh_pause: REFRESH_PAUSE,
         stale_wait: config.stale_wait,
         wait_timeout: WAIT_TIMEOUT,
+        compress_queue: config.limits.compress_queue,
     }
 }
 
@@ -224,7 +293,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
 /// bytes are kept only where a route says so.
 fn routes(
     config: &Config,
-    origins: &[Arc<dyn Origin>],
+    (origins, push): (&[Arc<dyn Origin>], Option<&Arc<Push>>),
     object: u64,
     figures: &Figures,
 ) -> (Vec<Route>, FindRoute) {
@@ -237,10 +306,13 @@ fn routes(
             rules: route.rules.clone(),
             pass: route.pass,
             collapse: route.collapse,
+            answers_at_once: route.goes_to == GoesTo::Push,
             max_object: route.max_object.unwrap_or(object),
             origin: match &route.goes_to {
                 GoesTo::Upstream(number) => Arc::clone(&origins[*number]),
                 GoesTo::Files(root) => Arc::new(Files::new(root.clone())),
+                GoesTo::Push => documents(push),
+                GoesTo::Watch => watch(config, push),
             },
         })
         .collect();
@@ -255,4 +327,16 @@ fn routes(
         }
     };
     (routes, Box::new(find))
+}
+
+/// There are documents where a route goes to them: the configuration says both at once.
+const NO_DOCUMENTS: &str = "a route goes to documents, and there are none";
+
+fn documents(push: Option<&Arc<Push>>) -> Arc<dyn Origin> {
+    Arc::clone(push.expect(NO_DOCUMENTS)) as Arc<dyn Origin>
+}
+
+fn watch(config: &Config, push: Option<&Arc<Push>>) -> Arc<dyn Origin> {
+    let push = Arc::clone(push.expect(NO_DOCUMENTS));
+    Arc::new(Watch::new(push, config.push.prefixes.clone()))
 }

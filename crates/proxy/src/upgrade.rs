@@ -132,10 +132,16 @@ async fn blocking<T: Send + 'static>(
 async fn give_up_disk(handle: &Handle) -> Result<(), TierError> {
     let engine = handle.engine();
     let _ = timeout(SETTLE, engine.cache.settle()).await;
+    if let Some(push) = handle.push() {
+        push.give_up().await;
+    }
     engine.cache.give_up_local().await
 }
 
 fn take_back_disk(handle: &Handle) {
+    if let Some(push) = handle.push() {
+        push.take_back();
+    }
     if let Err(error) = handle.engine().cache.take_back_local() {
         let line =
             format!("disk: it cannot be taken back ({error}), and is done without until a restart");

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use rustix::io::{ReadWriteFlags, preadv2};
 
 use crate::encoding::checksum;
 
@@ -176,6 +177,17 @@ impl FileBody {
         } else {
             Err(damaged())
         }
+    }
+
+    /// Up to `room` bytes from there on, of a body that has been checked, as far as the system has them in memory.
+    pub fn read_at_hand(&self, at: u64, room: usize) -> Option<Bytes> {
+        let (file, offset) = self.verified()?;
+        let left = self.len.checked_sub(at)?;
+        let mut bytes = vec![0; room.min(usize::try_from(left).unwrap_or(usize::MAX))];
+        let mut pieces = [io::IoSliceMut::new(&mut bytes)];
+        let read = preadv2(file, &mut pieces, offset + at, ReadWriteFlags::NOWAIT).ok()?;
+        bytes.truncate(read);
+        (read > 0).then(|| bytes.into())
     }
 
     /// Notes that every block has been read and was right, or has just been written.

@@ -3,6 +3,7 @@
 pub mod content;
 pub mod disk;
 pub mod encoding;
+pub mod encodings;
 mod key_notes;
 pub mod memcached;
 pub mod memory;
@@ -16,6 +17,7 @@ pub mod tiers;
 
 pub use content::{Content, FileBody};
 pub use encoding::Varies;
+pub use encodings::{Base, Encoded, Encodings, Making, Task, Version};
 pub use key_notes::Learnt;
 pub use memcached::{Memcached, MemcachedSettings};
 pub use memory::{Hit, Key, Memory, MemoryLimits, MemoryStats, Object, Revision, TooLarge};

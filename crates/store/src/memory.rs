@@ -4,15 +4,17 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use foldhash::fast::RandomState;
 use microcache_policy::vary::{self, Selection, VaryNames};
-use microcache_policy::{Detail, OriginView, Time};
+use microcache_policy::{Detail, DictionaryCoding, OriginView, Time};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use smallvec::SmallVec;
 
 use crate::content::{Content, FileBody};
+use crate::encodings::{Base, Encodings, Making};
 use crate::key_notes::{KeyNotes, Learnt, Selects};
 use crate::stored::Stored;
 
@@ -265,7 +267,7 @@ impl Memory {
         request: &OriginView<'_>,
         now: Time,
     ) -> Result<Hit, TooLarge> {
-        if (key.len() + stored.heap_size()) as u64 > self.limits.object {
+        if (key.len() + stored.own_size()) as u64 > self.limits.object {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Err(TooLarge);
         }
@@ -303,8 +305,7 @@ impl Memory {
     /// Lets go of variants until one more of this size may come: those that nobody has asked for
     /// again first, so that requests of all sorts do not push out what is in use.
     fn make_room(&self, variants: &mut SmallVec<[Stored; 1]>, size: usize) {
-        // An object that is heavier than a shard would be dropped without a word.
-        let bound = self.limits.object * (Self::LARGEST_PER_SHARD - 1);
+        let bound = self.largest_key();
         let weight = |all: &[Stored]| all.iter().map(Stored::heap_size).sum::<usize>() + size;
         let most = self.variants.load(Ordering::Relaxed).max(1);
         while variants.len() >= most || weight(variants) as u64 > bound {
@@ -319,6 +320,65 @@ impl Memory {
             };
             variants.remove(at);
         }
+    }
+
+    /// The most that the responses of one key may take: what is heavier than a shard would be dropped without
+    /// a word.
+    fn largest_key(&self) -> u64 {
+        self.limits.object * (Self::LARGEST_PER_SHARD - 1)
+    }
+
+    /// The body that something is made of, if it is still there.
+    pub fn body_of(&self, key: &[u8], encodings: &Arc<Encodings>) -> Option<Bytes> {
+        let object = self.cache.peek(key)?;
+        let mut variants = object.variants.iter();
+        let one = variants.find(|one| has(one, encodings))?;
+        one.body.bytes().cloned()
+    }
+
+    /// Keeps what was made of a body with the response that has it. Not if that is not there any more: what
+    /// has come in its place has another body; and not if there is no room for it. It is counted as the
+    /// response's.
+    pub fn attach(
+        &self,
+        key: &Key,
+        encodings: &Arc<Encodings>,
+        making: Making,
+        body: Bytes,
+    ) -> bool {
+        self.attach_with(key, encodings, body.len(), || encodings.put(making, body))
+    }
+
+    /// The same with what differs from one of its bases.
+    pub fn attach_difference(
+        &self,
+        key: &Key,
+        encodings: &Arc<Encodings>,
+        base: &Base,
+        coding: DictionaryCoding,
+        bytes: Bytes,
+    ) -> bool {
+        self.attach_with(key, encodings, bytes.len(), || base.put(coding, bytes))
+    }
+
+    fn attach_with(
+        &self,
+        key: &Key,
+        encodings: &Arc<Encodings>,
+        size: usize,
+        put: impl FnOnce(),
+    ) -> bool {
+        let mut is_kept = false;
+        self.change(key, |_, variants| {
+            let weight: usize = variants.iter().map(Stored::heap_size).sum();
+            let fits = (weight + size) as u64 <= self.largest_key();
+            is_kept = fits && variants.iter().any(|one| has(one, encodings));
+            if is_kept {
+                put();
+            }
+            is_kept
+        });
+        is_kept
     }
 
     /// A response held like one in memory, before it is.
@@ -461,6 +521,12 @@ impl Memory {
         let hash = std::hash::BuildHasher::hash_one(&self.hasher, key);
         self.turns[hash as usize % Self::TURNS].lock()
     }
+}
+
+/// Whether these are what its body is in other codings.
+fn has(stored: &Stored, encodings: &Arc<Encodings>) -> bool {
+    let known = stored.known_encoded();
+    known.is_some_and(|known| Arc::ptr_eq(known.bodies(), encodings))
 }
 
 #[derive(Clone, Debug)]

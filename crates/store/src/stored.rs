@@ -8,6 +8,7 @@ use microcache_policy::vary::VaryNames;
 use microcache_policy::{FieldBlock, Fields, Lifetime, Millis, Rules, Time};
 
 use crate::content::Content;
+use crate::encodings::{Encoded, Place};
 use crate::key_notes::Learnt;
 use crate::tags::TagNumbers;
 
@@ -38,6 +39,7 @@ pub struct Stored {
     /// How often it was the answer, about: two that count at the same moment count one.
     uses: AtomicU32,
     refresh: Refresh,
+    encodings: Place,
     /// When it was last used, in units of [`Stored::TICK`]; 0 if never.
     used: AtomicU32,
 }
@@ -98,6 +100,7 @@ impl Stored {
             purges_checked: AtomicU64::new(0),
             uses: AtomicU32::new(0),
             refresh: Refresh::default(),
+            encodings: Place::default(),
             used: AtomicU32::new(0),
         }
     }
@@ -171,8 +174,28 @@ impl Stored {
             purges_checked: AtomicU64::new(self.purges_checked()),
             uses: AtomicU32::new(self.uses()),
             refresh: Refresh::default(),
+            encodings: self.encodings.clone(),
             used: AtomicU32::new(self.last_use()),
         }
+    }
+
+    /// The same, whose body others have made something of already, if anything may be made of it.
+    #[must_use]
+    pub fn with_encodings(self, encoded: Option<Encoded>) -> Self {
+        Self {
+            encodings: Place::of(encoded),
+            ..self
+        }
+    }
+
+    /// It in other codings. Whoever asks first says whether there may be any.
+    pub fn encoded(&self, may_be: impl FnOnce(&Self) -> bool) -> Option<&Encoded> {
+        self.encodings.get_or(|| may_be(self))
+    }
+
+    /// The same, if anybody has asked for it.
+    pub fn known_encoded(&self) -> Option<&Encoded> {
+        self.encodings.known()
     }
 
     /// The same, with all that is going on about it.
@@ -231,6 +254,11 @@ impl Stored {
 
     /// The bytes this response owns, beside the struct itself.
     pub fn heap_size(&self) -> usize {
+        self.own_size() + self.encodings.heap_size(self.fields().as_block().len())
+    }
+
+    /// The same without what was made of its body.
+    pub(crate) fn own_size(&self) -> usize {
         self.fields().as_block().len()
             + self.selection.len()
             + self.body.heap_size()

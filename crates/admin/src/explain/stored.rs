@@ -1,8 +1,10 @@
 //! What is stored, and why: on whose word, for how long, for whom.
 
 use microcache_engine::cache::variant_number;
-use microcache_engine::{Explained, Variant};
-use microcache_policy::{Account, Millis, ResponseFacts, SaidBy, TagKind, Time, WindowBy, vary};
+use microcache_engine::{Compressed, Explained, Variant};
+use microcache_policy::{
+    Account, AsStored, Millis, ResponseFacts, SaidBy, SentCoding, TagKind, Time, WindowBy, vary,
+};
 use serde_json::{Value, json};
 
 use super::words::{Step, listed, span, text};
@@ -196,6 +198,35 @@ fn otherwise(one: &Variant, account: &Account) -> Option<Step> {
         "it has neither `ETag` nor `Last-Modified`, so that it is always sent again"
     };
     Some(Step::new(what, validator).by("RFC 5861 §4"))
+}
+
+/// In which coding it is sent.
+pub(super) fn compression(compression: Result<Compressed, AsStored>) -> Step {
+    let Compressed {
+        coding,
+        before,
+        after,
+    } = match compression {
+        Ok(compressed) => compressed,
+        Err(why) => {
+            return Step::of(
+                "it is sent as it is stored, not compressed",
+                why.explanation(),
+            );
+        }
+    };
+    let name = coding.as_str();
+    let what = format!("it is sent as `{name}`: {after} B in the place of {before} B");
+    match coding {
+        SentCoding::Plain(_) => {
+            Step::new(what, "the request accepts it, and it has been made").by("RFC 9110 §12.5.3")
+        }
+        SentCoding::Difference(_) => Step::new(
+            what,
+            "the client has a version of it, and what differs from that has been made",
+        )
+        .by("RFC 9842 §2.2"),
+    }
 }
 
 /// For whom it is.

@@ -21,7 +21,10 @@ pub(super) fn told(outlook: &Outlook) -> Value {
     }
     let is_kept = fetched.as_ref().is_none_or(|answer| answer.stored.is_ok());
     match selected.filter(|_| is_kept) {
-        Some(one) => steps.extend(stored::steps(one, explained)),
+        Some(one) => {
+            steps.extend(stored::steps(one, explained));
+            steps.extend(explained.compression.map(stored::compression));
+        }
         None if fetched.is_none() && is_open(outlook) => steps.push(unknown()),
         None => {}
     }

@@ -2,7 +2,7 @@
 
 use microcache_engine::{Decision, Explained};
 use microcache_policy::{Detail, Explanation, Fields, Forward, Handling, Reuse, Why, cookies, key};
-use microcache_proxy::{Outlook, Read};
+use microcache_proxy::{Outlook, Rated, Read};
 use serde_json::{Value, json};
 
 use super::told::others_wait;
@@ -18,6 +18,7 @@ pub(super) fn steps(outlook: &Outlook) -> Vec<Step> {
         format!("it takes the route `{}`", explained.route_name),
         "that is the first route that takes its host, path and method",
     )];
+    steps.extend(outlook.rated.as_ref().map(rated));
     if let Some(own) = outlook.own {
         steps.push(Step::of(
             "it is answered here and goes no further",
@@ -48,6 +49,22 @@ pub(super) fn steps(outlook: &Outlook) -> Vec<Step> {
         steps.push(Step::of("it is answered 504", told));
     }
     steps
+}
+
+/// What its route lets through.
+fn rated(rated: &Rated) -> Step {
+    let Rated {
+        quota, by, left, ..
+    } = rated;
+    let of = if rated.only_misses {
+        "requests that are not answered from memory"
+    } else {
+        "requests"
+    };
+    Step::new(
+        format!("its route lets through {quota}, and {left} more of this one now"),
+        format!("`rate` counts {of} by {by}"),
+    )
 }
 
 /// Why it waits for nobody else's answer; and why the last one could not be shared, if that is remembered.

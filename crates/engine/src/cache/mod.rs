@@ -58,6 +58,7 @@ use microcache_store::{Key, Memory, MemoryLimits, MemoryStats, TierError, TierRe
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
+use crate::compress::{CompressionStats, Compressor};
 use changes::Changes;
 use fleet::Fleet;
 use flight::{FlightLimits, Flights, UnderWay};
@@ -78,7 +79,8 @@ pub(crate) use rule::tag_numbers;
 
 /// What is stored, where it lies, who is bringing more of it, and what was purged.
 pub struct Cache {
-    memory: Memory,
+    pub(crate) memory: Memory,
+    pub(crate) compressor: Compressor,
     tiers: Tiers,
     flights: Arc<Flights>,
     purges: Purges,
@@ -101,6 +103,7 @@ impl Cache {
         let rules = Arc::<Rules>::default();
         Self {
             memory: Memory::new(memory),
+            compressor: Compressor::new(),
             tiers,
             flights: Flights::new(flights, Arc::clone(&rules)),
             purges: Purges::default(),
@@ -129,6 +132,11 @@ impl Cache {
     /// What memory holds and has done.
     pub fn memory_stats(&self) -> MemoryStats {
         self.memory.stats()
+    }
+
+    /// What was compressed so far.
+    pub fn compression_stats(&self) -> CompressionStats {
+        self.compressor.stats()
     }
 
     /// Fetches under way that others can wait for.

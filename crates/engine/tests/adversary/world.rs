@@ -233,6 +233,7 @@ fn engine(world: &Arc<World>) -> Arc<Engine> {
         ..support::settings()
     };
     let route = Route {
+        answers_at_once: false,
         max_object: LARGEST as u64,
         ..support::route(Arc::clone(world) as Arc<_>, Rules::default())
     };

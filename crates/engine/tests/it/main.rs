@@ -2,6 +2,7 @@
 #![cfg(not(shuttle))]
 
 mod asking;
+mod compression;
 mod large;
 mod once;
 mod private;

@@ -206,6 +206,8 @@ fn a_purge_of_one_variant_leaves_the_others_in_memory_and_on_the_disk() {
         }
         world.engine.cache.settle().await;
         world.purge_in("de", Strength::Hard).await;
+        // After a restart, what was asked for in the millisecond of a purge counts as purged.
+        sleep(Duration::from_millis(2)).await;
         assert_eq!(world.get_in("de").await, ("4".into(), false));
         assert_eq!(world.get_in("en").await, ("2".into(), true));
         world.engine.cache.settle().await;

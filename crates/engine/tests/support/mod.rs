@@ -34,6 +34,7 @@ pub(crate) fn settings() -> Settings {
         refresh_pause: 1_000,
         stale_wait: 2_000,
         wait_timeout: 60_000,
+        compress_queue: 64,
     }
 }
 
@@ -45,6 +46,7 @@ pub(crate) fn route(origin: Arc<dyn Origin>, rules: Rules) -> Route {
         rules,
         pass: false,
         collapse: true,
+        answers_at_once: false,
         max_object: 1 << 30,
         origin,
     }

@@ -29,6 +29,8 @@ struct Facts<'a> {
     total_millis: u64,
     /// The `Cache-Status` member.
     cache_status: Option<Vec<u8>>,
+    /// The coding that was made here.
+    coding: Option<&'static str>,
     /// The share of such requests that get a line, if not all do.
     sample: Option<f64>,
 }
@@ -65,6 +67,7 @@ impl AccessLog {
                 answer.cache_status.write(&mut value);
                 value
             }),
+            coding: answer.and_then(|answer| Some(answer.cache_status.coding?.as_str())),
             sample,
         };
         match self.config.logs.access_form {
@@ -118,6 +121,7 @@ impl AccessLog {
         for (name, value) in [
             (" route=", facts.route.map(str::as_bytes)),
             (" cache_status=", facts.cache_status.as_deref()),
+            (" coding=", facts.coding.map(str::as_bytes)),
             (" forwarded_for=", forwarded_for(finished)),
         ] {
             if let Some(value) = value {
@@ -170,6 +174,7 @@ impl AccessLog {
                 ",\"detail\":",
                 detail.map(|detail| detail.as_str().as_bytes()),
             ),
+            (",\"coding\":", facts.coding.map(str::as_bytes)),
             (",\"referer\":", self.field(finished, "Referer")),
             (",\"user_agent\":", self.field(finished, "User-Agent")),
             (",\"forwarded_for\":", forwarded_for(finished)),

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use microcache_engine::Outcome;
+use microcache_policy::{Time, date};
 use serde_json::Value;
 
 /// The purges that were made, a line each, and what each has hit, where that is known.
@@ -69,6 +70,10 @@ pub(super) fn stats(told: &Value) -> String {
         row(&mut out, "route", &of_route(route));
     }
     row(&mut out, "memory", &of_memory(&told["memory"]));
+    if number(&told["compression"]["answers"]) > 0 {
+        let parts = of_compression(&told["compression"]);
+        row(&mut out, "compressed", &parts);
+    }
     for tier in list(&told["tiers"]) {
         row(
             &mut out,
@@ -83,6 +88,9 @@ pub(super) fn stats(told: &Value) -> String {
         }
     }
     row(&mut out, "clients", &of_clients(&told["connections"]));
+    for certificate in list(&told["certificates"]) {
+        row(&mut out, "tls", &of_certificate(certificate));
+    }
     out
 }
 
@@ -189,12 +197,45 @@ fn of_memory(memory: &Value) -> Vec<String> {
     ]
 }
 
+fn of_compression(compression: &Value) -> Vec<String> {
+    let sent = compression["sent"].as_object().into_iter().flatten();
+    let sent = sent.filter(|(_, count)| number(count) > 0);
+    let sent: Vec<_> = sent
+        .map(|(coding, count)| format!("{} {coding}", number(count)))
+        .collect();
+    vec![
+        format!("{} answers", number(&compression["answers"])),
+        sent.join(", "),
+        format!("{} less", size(number(&compression["bytes_saved"]))),
+        format!("{} wait", number(&compression["waiting"])),
+        format!("{} left out", number(&compression["refused"])),
+    ]
+}
+
 fn of_clients(connections: &Value) -> Vec<String> {
     vec![
         format!("{} connections", number(&connections["open"])),
         format!("{} of them idle", number(&connections["idle"])),
         format!("{} tunnels and streams", number(&connections["tunnels"])),
     ]
+}
+
+/// For whom it is, how it stands with it, and until when it holds.
+fn of_certificate(certificate: &Value) -> Vec<String> {
+    let names = list(&certificate["names"]).iter();
+    let names: Vec<&str> = names.filter_map(Value::as_str).collect();
+    let mut parts = vec![
+        names.join(" "),
+        certificate["state"].as_str().unwrap_or_default().to_owned(),
+    ];
+    for (name, words) in [("expires", "holds until"), ("next", "next order")] {
+        if let Some(at) = certificate[name].as_u64() {
+            let at = date::format(Time::from_secs(at));
+            parts.push(format!("{words} {}", String::from_utf8_lossy(&at)));
+        }
+    }
+    parts.extend(certificate["trouble"].as_str().map(str::to_owned));
+    parts
 }
 
 fn of_tier(tier: &Value) -> Vec<String> {

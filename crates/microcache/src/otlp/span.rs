@@ -6,7 +6,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use microcache_policy::Time;
-use microcache_policy::trace::{Span, hex};
+use microcache_policy::trace::Span;
 use microcache_proxy::config::Config;
 use microcache_proxy::{Finished, OriginSpan, shown_path};
 use serde_json::{Value, json};
@@ -93,8 +93,8 @@ fn encoded(
     failed: Option<&str>,
 ) -> String {
     let mut told = json!({
-        "traceId": hex(&span.trace),
-        "spanId": hex(&span.id),
+        "traceId": hex::encode(span.trace),
+        "spanId": hex::encode(span.id),
         "name": name,
         "kind": kind,
         // Numbers of 64 bits are text in this encoding.
@@ -103,7 +103,7 @@ fn encoded(
         "attributes": attributes,
     });
     if let Some(parent) = span.parent {
-        told["parentSpanId"] = json!(hex(&parent));
+        told["parentSpanId"] = json!(hex::encode(parent));
     }
     if let Some(why) = failed {
         told["status"] = json!({"code": ERROR, "message": why});

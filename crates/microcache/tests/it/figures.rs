@@ -358,7 +358,8 @@ fn every_metric_that_is_documented_or_drawn_is_there_and_every_one_is_documented
     let disk = format!("{},10MiB", directory.display());
     // Nobody is there, and nothing is traced: there are numbers of it all the same.
     let traced = ["--otlp", "http://127.0.0.1:9", "--otlp-sample", "0"];
-    let flags = [&["--disk", &disk], &traced[..]].concat();
+    let documents = ["--push", "/live/", "--push-directory", "none"];
+    let flags = [&["--disk", &disk], &traced[..], &documents].concat();
     let (proxy, admin) = Proxy::operated(&origin, &flags);
     let text = metrics(&Operator::at(admin));
     let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));

@@ -380,11 +380,10 @@ fn a_signal_and_a_changed_file_reload_too() {
     server.proxy.get("/").assert_is(200, "1");
     server.proxy.get("/").assert_hit();
     server.write("ttl = \"11m\"\nreload_on_change = true\n");
-    server.wait_for_line("configuration reloaded (the file has changed); changed: ttl");
+    server.wait_for_line("configuration reloaded (a file has changed); changed: ttl");
     server.write("ttl = 5\n");
-    server.wait_for_line(
-        "configuration not reloaded (the file has changed), the one in force stays: ",
-    );
+    server
+        .wait_for_line("configuration not reloaded (a file has changed), the one in force stays: ");
     server.write("ttl = \"12m\"\n");
     eventually("the file to be read", || {
         let config = json(&server.ask("GET", "/v1/config"));

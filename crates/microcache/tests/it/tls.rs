@@ -389,6 +389,21 @@ fn trusting_first(site: &Site) -> Arc<ClientConfig> {
 }
 
 #[test]
+fn a_renewed_certificate_is_taken_without_being_told() {
+    let origin = Origin::start();
+    page(&origin, "/", b"page");
+    let site = Site::start(&origin, &["--reload-on-change"]);
+    let mut before = site.connect();
+    before.get("/").assert_is(200, "page");
+    site.certificate.renew(&[HOST], 2099);
+    let renewed = trusting(&[&site.certificate]);
+    eventually("the new one to be shown", || {
+        Client::connect_by_tls(site.proxy.tls_address(), &renewed, HOST).ok()
+    });
+    before.get("/").assert_hit();
+}
+
+#[test]
 fn clients_are_shown_the_certificate_for_the_host_that_they_name() {
     let origin = Origin::start();
     page(&origin, "/", b"page");

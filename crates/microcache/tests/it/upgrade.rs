@@ -199,6 +199,63 @@ fn the_disk_goes_along_and_a_purge_holds_over_it() {
 }
 
 #[test]
+fn documents_go_along_and_who_watches_them_goes_on() {
+    const SECRET: &str = "a-secret-that-is-long-enough";
+    let origin = Origin::start();
+    let folder = std::env::temp_dir().join(format!("microcache-pushed-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a directory");
+    let token = folder.join("token");
+    fs::write(&token, SECRET).expect("a file");
+    let (token, kept) = (token.display().to_string(), folder.join("documents"));
+    let kept = kept.display().to_string();
+    let flags = [
+        "--push",
+        "/live/",
+        "--push-token-file",
+        &token,
+        "--push-directory",
+        &kept,
+    ];
+    let mut line = Line::start(&origin, &flags);
+    // What comes to the process before the last is to be sent again, and was not done.
+    let put = |line: &Line, body: &str| {
+        let authorization = format!("Authorization: Bearer {SECRET}");
+        let length = format!("Content-Length: {}", body.len());
+        eventually("a document", || {
+            let mut client = line.proxy.connect();
+            client.send(request("PUT", "/live/x", &[&authorization, &length]));
+            client.send(body);
+            let response = client.response();
+            if response.status == 503 {
+                assert_eq!(response.field("retry-after"), Some("1"));
+                return None;
+            }
+            let tag = response.field("etag").expect("an entity tag");
+            Some(tag.trim_matches('"').to_owned())
+        })
+    };
+    let seen = put(&line, "1");
+    line.upgrade();
+    line.proxy.get("/live/x").assert_is(200, "1");
+    put(&line, "2");
+    line.proxy.get("/live/x").assert_is(200, "2");
+    let seen = format!("Last-Event-ID: {seen}");
+    let mut back = line
+        .proxy
+        .ask_with("/live/x", &["Accept: text/event-stream", &seen]);
+    back.head();
+    let mut events = String::new();
+    while !events.ends_with("event: put\ndata: 2\n\n") {
+        events += &back.chunk();
+    }
+    assert!(!events.contains("reset"), "{events}");
+    drop(back);
+    line.wait_for_others();
+    drop(line);
+    fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[test]
 fn a_process_that_cannot_serve_changes_nothing() {
     let origin = Origin::start();
     page(&origin, "/");

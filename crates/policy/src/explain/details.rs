@@ -22,6 +22,7 @@ impl Detail {
             Self::Purge => PURGE,
             Self::Loop => LOOP,
             Self::BadRequest => BAD_REQUEST,
+            Self::RateLimited => RATE_LIMITED,
             Self::Refused => REFUSED,
             Self::HitForMiss => HIT_FOR_MISS,
             Self::CollapseOff => COLLAPSE_OFF,
@@ -91,6 +92,11 @@ const BAD_REQUEST: Explanation =
     Explanation::of("it is no proper HTTP and is refused before anybody looks at it")
         .by("RFC 9112 §3")
         .unless("send it as the RFC has it");
+
+const RATE_LIMITED: Explanation =
+    Explanation::of("as many requests as the route lets through in a while have been made")
+        .by("RFC 6585 §4")
+        .unless("wait as long as `Retry-After` says, or raise `rate` or `burst` of the route");
 
 const REFUSED: Explanation = Explanation::of(
             "the origin refused the client (4xx, but for 404 and 410), which says nothing of what others get",

@@ -4,6 +4,7 @@
 //! An explanation is a function of the decision itself and of nothing else, so that it cannot say anything
 //! but what was decided. [`Account`] says the same of a response: on whose word it is kept, and for how long.
 
+mod compression;
 mod details;
 mod response;
 

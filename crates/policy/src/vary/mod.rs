@@ -2,7 +2,7 @@
 
 mod codings;
 mod languages;
-mod weighted;
+pub(crate) mod weighted;
 
 use smallvec::SmallVec;
 
@@ -262,10 +262,18 @@ pub fn note_codings(
     }
 }
 
+/// Makes a request say of codings what another one does, as every request that is sent on says it.
+pub fn accept_as(request: &mut FieldsBuf, other: Fields<'_>) {
+    Codings::accepted(other).write(request);
+}
+
 /// Makes a request that fills say what [`select`] reads in it and no more: what the origin answers
 /// then depends on nothing but the selection.
 pub fn normalise(request: &mut FieldsBuf, rules: &Rules) {
-    if request.fields().contains(codings::NAME) {
+    if rules.compress.is_on() {
+        // What is not encoded is compressed here, for each as he likes it.
+        request.set("Accept-Encoding", "identity");
+    } else if request.fields().contains(codings::NAME) {
         Codings::accepted(request.fields()).write(request);
     }
     languages::normalise(request, rules);

@@ -7,16 +7,16 @@ use crate::syntax::is_token;
 
 /// One member, with its weight in thousandths.
 #[derive(Clone, Copy)]
-pub(super) struct Weighted<'a> {
-    pub(super) token: &'a [u8],
-    pub(super) weight: u16,
+pub(crate) struct Weighted<'a> {
+    pub(crate) token: &'a [u8],
+    pub(crate) weight: u16,
 }
 
 /// A field with more members is no honest one; it counts as malformed.
-pub(super) const MAX_MEMBERS: usize = 64;
+pub(crate) const MAX_MEMBERS: usize = 64;
 
 /// The members over all lines of a field; `None` if it is absent, or if one is malformed.
-pub(super) fn read<'a>(request: Fields<'a>, name: &str) -> Option<SmallVec<[Weighted<'a>; 16]>> {
+pub(crate) fn read<'a>(request: Fields<'a>, name: &str) -> Option<SmallVec<[Weighted<'a>; 16]>> {
     let mut members = SmallVec::new();
     let mut present = false;
     for line in request.all(name) {

@@ -8,13 +8,15 @@ use microcache_policy::rules::Query;
 use super::itself::note_itself;
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::options::{
-    ADMIN, FILES, GROUP, LOGS, ORIGIN, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS,
-    abouts, set_defaults,
+    ACME, ADMIN, ASKING, COMPRESSION, FILES, GROUP, LIMITS, LOGS, ORIGIN, PUSH, ROUTE, RULES,
+    RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts, check_compression, set_defaults,
 };
 use super::raw::{self, Table, Value};
 use super::route::{GoesTo, Route};
 use super::settings::{Settings, Written};
-use super::{Admin, ClientTimeouts, Config, Limits, LogConfig, TierConfig, TlsConfig};
+use super::{
+    AcmeConfig, Admin, ClientTimeouts, Config, Limits, LogConfig, PushConfig, TierConfig, TlsConfig,
+};
 use crate::files::Root;
 use crate::upstream::settings::GroupSettings;
 
@@ -44,6 +46,11 @@ impl Config {
         for table in &tables {
             draft.read(table, &mut mistakes);
         }
+        let says = |name: &'static str| tables.iter().any(|table| table.get(name).is_some());
+        let Config {
+            listen, tls, acme, ..
+        } = &mut draft.config;
+        acme.settle(listen, tls, says);
         // The last one who names the origin is obeyed.
         if let Some(origin) = tables.iter().rev().find_map(|table| table.get("origin")) {
             let listen = draft.everywhere();
@@ -56,8 +63,16 @@ impl Config {
             command_line: &command_line,
         };
         for table in &tables {
-            let Config { listen, tls, .. } = &mut draft.config;
-            tls.settle(listen, table, &mut mistakes);
+            let Config {
+                listen,
+                tls,
+                acme,
+                push,
+                ..
+            } = &mut draft.config;
+            tls.settle(listen, acme, table, &mut mistakes);
+            acme.check(table, &mut mistakes);
+            push.check(table, &mut mistakes);
         }
         for table in tables {
             draft.check_sizes(&table, &mut mistakes);
@@ -76,6 +91,8 @@ impl Config {
     }
 }
 
+/// Where clients connect when nothing is said.
+const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 /// Where operators connect when nothing is said, if it is free.
 const ADMIN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
 
@@ -99,8 +116,9 @@ impl<'a> Draft<'a> {
     fn new() -> Self {
         let mut draft = Self {
             config: Config {
-                listen: Vec::new(),
+                listen: vec![ADDRESS],
                 tls: TlsConfig::default(),
+                acme: AcmeConfig::default(),
                 admin: Admin {
                     address: Some(ADMIN_ADDRESS),
                     ..Admin::default()
@@ -115,8 +133,10 @@ impl<'a> Draft<'a> {
                 limits: Limits::default(),
                 timeouts: ClientTimeouts::default(),
                 trusted_proxies: Vec::new(),
+                proxy_protocol: Vec::new(),
                 purge_from: Vec::new(),
                 tiers: TierConfig::default(),
+                push: PushConfig::default(),
                 logs: LogConfig::default(),
                 warnings: Report::default(),
                 reload_on_change: false,
@@ -131,10 +151,15 @@ impl<'a> Draft<'a> {
             names_an_origin: false,
         };
         set_defaults(SERVER, &mut draft.config);
+        set_defaults(LIMITS, &mut draft.config);
         set_defaults(TLS, &mut draft.config.tls);
+        set_defaults(ACME, &mut draft.config.acme);
         set_defaults(LOGS, &mut draft.config.logs);
         set_defaults(TIERS, &mut draft.config);
+        set_defaults(PUSH, &mut draft.config.push);
         set_defaults(RULES, &mut draft.route);
+        set_defaults(ASKING, &mut draft.route);
+        set_defaults(COMPRESSION, &mut draft.route);
         set_defaults(FILES, &mut draft.route);
         set_defaults(GROUP, &mut draft.group);
         draft
@@ -143,11 +168,16 @@ impl<'a> Draft<'a> {
     /// Reads the top of one source.
     fn read(&mut self, table: &Table<'a>, mistakes: &mut Mistakes) {
         table.apply(SERVER, &mut self.config, mistakes);
+        table.apply(LIMITS, &mut self.config, mistakes);
         table.apply(TLS, &mut self.config.tls, mistakes);
+        table.apply(ACME, &mut self.config.acme, mistakes);
         table.apply(LOGS, &mut self.config.logs, mistakes);
         table.apply(ADMIN, &mut self.config.admin, mistakes);
         table.apply(TIERS, &mut self.config, mistakes);
+        table.apply(PUSH, &mut self.config.push, mistakes);
         table.apply(RULES, &mut self.route, mistakes);
+        table.apply(ASKING, &mut self.route, mistakes);
+        table.apply(COMPRESSION, &mut self.route, mistakes);
         table.apply(GROUP, &mut self.group, mistakes);
         table.apply(ORIGIN, &mut self.origin.servers, mistakes);
         self.names_an_origin |= table.get("origin").is_some();
@@ -160,7 +190,7 @@ impl<'a> Draft<'a> {
         [&self.config.listen[..], &self.config.tls.listen].concat()
     }
 
-    fn check_sizes(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
+    fn check_sizes(&mut self, table: &Table<'_>, mistakes: &mut Mistakes) {
         let limits = &self.config.limits;
         if limits.target_bytes > limits.head_bytes {
             let value = table.get("max_target_size").or(table.get("max_head_size"));
@@ -172,6 +202,7 @@ impl<'a> Draft<'a> {
         }
         self.check_max_object(&self.route, table, mistakes);
         check_removed(&self.route, table, mistakes);
+        check_compression(&mut self.route, table, mistakes);
     }
 
     /// One tier decides who of all processes asks the origin, and only that one could be filled.
@@ -276,7 +307,9 @@ impl<'a> Draft<'a> {
                 read.push(route);
             }
         }
-        self.config.routes = read.into_iter().map(|read| read.route.route).collect();
+        self.config.routes = self.config.push.routes();
+        let read = read.into_iter().map(|read| read.route.route);
+        self.config.routes.extend(read);
         let routes = &self.config.routes;
         if !routes.iter().any(|route| route.matcher.is_everything()) {
             self.add_default_route(mistakes);
@@ -320,10 +353,14 @@ impl<'a> Draft<'a> {
         table.apply(FILES, &mut route, mistakes);
         let matcher_is_good = mistakes.count() == before;
         table.apply(RULES, &mut route, mistakes);
+        table.apply(ASKING, &mut route, mistakes);
+        table.apply(COMPRESSION, &mut route, mistakes);
         self.find_destination(&mut route, value, &table, mistakes);
+        check_rate(&route, &table, mistakes);
         self.check_max_object(&route, &table, mistakes);
         check_pass(&route, &table, mistakes);
         check_removed(&route, &table, mistakes);
+        check_compression(&mut route, &table, mistakes);
         let place_of = |name| table.get(name).map_or(&value.place, |v| &v.place).clone();
         let read = ReadRoute {
             match_place: place_of("match"),
@@ -459,12 +496,25 @@ impl ReadRoute {
     }
 }
 
+/// How requests are counted means nothing where they are not.
+fn check_rate(draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes) {
+    if draft.route.rate.quota.is_some() {
+        return;
+    }
+    for name in ["burst", "rate_by", "rate_of"] {
+        if let Some(value) = table.get(name) {
+            let what = format!("`{name}` says nothing without `rate`");
+            mistakes.note(Mistake::new(&value.place, what).remedy("add rate = \"10/s\""));
+        }
+    }
+}
+
 /// What a route says about keeping responses means nothing when it keeps none.
 fn check_pass(draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes) {
     if !draft.route.pass {
         return;
     }
-    for about in abouts(RULES) {
+    for about in abouts(RULES).into_iter().chain(abouts(COMPRESSION)) {
         if let Some(value) = table.get(about.name).filter(|_| about.name != "pass") {
             let what = format!(
                 "`{}` has no effect: the route passes everything",

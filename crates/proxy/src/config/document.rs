@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::option::{About, Form};
 use super::options::{
-    ADMIN, CERTIFICATE, FILES, GROUP, HEALTH_CHECK, KEY, LOGS, MATCH, ORIGIN, QUERY, ROUTE, RULES,
-    SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
+    ACME, ADMIN, ASKING, CERTIFICATE, COMPRESSION, FILES, GROUP, HEALTH_CHECK, KEY, LIMITS, LOGS,
+    MATCH, ORIGIN, PUSH, QUERY, ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
 };
 
 const WIDTH: usize = 96;
@@ -29,10 +29,22 @@ pub fn sample() -> String {
     settings(&mut out, &abouts(SERVER));
     section(
         &mut out,
+        "Limits for clients",
+        "What they may take, and how long they are waited for.",
+    );
+    settings(&mut out, &abouts(LIMITS));
+    section(
+        &mut out,
         "TLS",
         "Certificates, and where clients connect by TLS.",
     );
     settings(&mut out, &abouts(TLS));
+    section(
+        &mut out,
+        "Certificates from an authority",
+        "Got and renewed by themselves (ACME).",
+    );
+    settings(&mut out, &abouts(ACME));
     section(
         &mut out,
         "Operators",
@@ -53,10 +65,28 @@ pub fn sample() -> String {
     settings(&mut out, &abouts(TIERS));
     section(
         &mut out,
+        "Documents",
+        "What is put here, and told to those who watch it.",
+    );
+    settings(&mut out, &abouts(PUSH));
+    section(
+        &mut out,
         "How responses are kept",
         "For all routes; a route may say otherwise.",
     );
     settings(&mut out, &abouts(RULES));
+    section(
+        &mut out,
+        "Limits for requests",
+        "For all routes; a route may say otherwise.",
+    );
+    settings(&mut out, &abouts(ASKING));
+    section(
+        &mut out,
+        "Compression",
+        "For all routes; a route may say otherwise.",
+    );
+    settings(&mut out, &abouts(COMPRESSION));
     section(
         &mut out,
         "Upstream groups",
@@ -110,6 +140,14 @@ fn of_the_server(out: &mut String) {
     );
     chapter(
         out,
+        "Limits for clients",
+        "At the top of the file, and flags. What clients may take, and how long they are waited for. What happens at each bound stands in \
+         [operations](operations.md#what-happens-at-each-bound).",
+        &abouts(LIMITS),
+        "",
+    );
+    chapter(
+        out,
         "TLS",
         "At the top of the file, and flags. Certificates, and where clients connect by TLS, see [tls](tls.md).",
         &abouts(TLS),
@@ -121,6 +159,13 @@ fn of_the_server(out: &mut String) {
         "A certificate is `\"CERTIFICATE,KEY\"`, or a table.",
         &abouts(CERTIFICATE),
         "tls.",
+    );
+    chapter(
+        out,
+        "Certificates from an authority",
+        "At the top of the file, and flags. They are got and renewed by themselves, see [acme](acme.md).",
+        &abouts(ACME),
+        "",
     );
     chapter(
         out,
@@ -143,6 +188,13 @@ fn of_the_server(out: &mut String) {
         &abouts(TIERS),
         "",
     );
+    chapter(
+        out,
+        "Documents",
+        "At the top of the file, and flags. What is put here, and told to those who watch it, see [push](push.md).",
+        &abouts(PUSH),
+        "",
+    );
 }
 
 fn of_responses(out: &mut String) {
@@ -152,6 +204,13 @@ fn of_responses(out: &mut String) {
         "At the top of the file and flags, for all routes; in `[[routes]]`, for one. What a route says replaces \
          what the top says.",
         &abouts(RULES),
+        "",
+    );
+    chapter(
+        out,
+        "Compression",
+        "At the top of the file and flags, for all routes; in `[[routes]]`, for one. See [compression](compression.md).",
+        &abouts(COMPRESSION),
         "",
     );
     chapter(
@@ -167,6 +226,13 @@ fn of_responses(out: &mut String) {
         "Which query parameters count.",
         &abouts(QUERY),
         "key.query.",
+    );
+    chapter(
+        out,
+        "Limits for requests",
+        "At the top of the file and flags, for all routes; in `[[routes]]`, for one.",
+        &abouts(ASKING),
+        "",
     );
 }
 
@@ -233,8 +299,8 @@ a flag takes several with commas between them, and may be repeated.
 ";
 
 const ROUTES: &str = "\
-The first route that matches wins. A route takes the options below and any of those under *How responses are kept*. What
-no route takes goes to `origin`, or to the only group there is, under the rules at the top.
+The first route that matches wins. A route takes the options below and any of those under *How responses are kept*,
+*Limits for requests* and *Compression*. What no route takes goes to `origin`, or to the only group there is, under the rules at the top.
 
 ```toml
 [[routes]]

@@ -5,6 +5,7 @@
 //! is one entry in one of the tables under [`options`]: its name, form, default, help and the
 //! function that sets it. Help, sample and reference are printed from these tables.
 
+mod acme;
 mod cidr;
 mod convert;
 mod document;
@@ -15,6 +16,8 @@ mod option;
 mod options;
 mod origin_url;
 mod pattern;
+mod push;
+mod rate;
 mod raw;
 mod route;
 mod secrets;
@@ -36,12 +39,16 @@ use microcache_store::memcached::{PageKey, ServerAddress};
 
 use crate::upstream::settings::GroupSettings;
 
+pub use acme::{AcmeConfig, Binding};
 pub use cidr::Cidr;
 pub use convert::Input;
 pub use document::{reference, sample};
 pub use logs::{LogConfig, LogForm, LogLevel, LogPlace};
+pub use microcache_push::Prefix;
 pub use mistake::{Report, Told};
 pub use option::{Flag, Takes, flags};
+pub use push::PushConfig;
+pub use rate::{Quota, Rate, RateBy, RateOf};
 pub use raw::Plain;
 pub use route::{Condition, GoesTo, Matcher, Route};
 pub use settings::{Said, Setting, Settings};
@@ -56,6 +63,8 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// TLS with clients.
     pub tls: TlsConfig,
+    /// Certificates from an authority.
+    pub acme: AcmeConfig,
     /// Where operators connect.
     pub admin: Admin,
     /// How many threads serve, each with a runtime of its own.
@@ -78,10 +87,14 @@ pub struct Config {
     pub timeouts: ClientTimeouts,
     /// Peers whose `X-Forwarded-*` and `Forwarded` are believed.
     pub trusted_proxies: Vec<Cidr>,
+    /// Peers whose connections begin with the PROXY protocol; nobody else's may.
+    pub proxy_protocol: Vec<Cidr>,
     /// Who may purge by `PURGE` and `BAN` where visitors connect; nobody if it is empty.
     pub purge_from: Vec<Cidr>,
     /// What lies behind memory.
     pub tiers: TierConfig,
+    /// Documents that are put here.
+    pub push: PushConfig,
     /// What is written down.
     pub logs: LogConfig,
     /// What was written on purpose, perhaps, and is dangerous.
@@ -156,6 +169,12 @@ pub struct Limits {
     pub fields: usize,
     /// The most client connections at a time; without it, what file descriptors allow.
     pub max_connections: Option<usize>,
+    /// The most of them of one address; without it, nearly all.
+    pub max_connections_per_address: Option<usize>,
+    /// The most requests on one connection; without it, any number.
+    pub requests_per_connection: Option<u64>,
+    /// Bounds on what one connection may take by HTTP/2.
+    pub http2: Http2Limits,
     /// The most tunnels and event streams at a time; without it, a share of the descriptors.
     pub max_tunnels: Option<usize>,
     /// The most requests that wait for one fetch; the next one goes to the origin by itself.
@@ -164,12 +183,25 @@ pub struct Limits {
     pub max_fetches: usize,
     /// The most variants of one url that are kept.
     pub max_variants: usize,
+    /// How many clients, or whatever else `rate` counts by, are remembered.
+    pub max_rate_keys: usize,
+    /// The most bodies that wait to be compressed.
+    pub compress_queue: usize,
     /// How long a body may take to arrive and still be shared and stored.
     pub fill_timeout: Millis,
     /// What bodies on their way may take; without it, a share of the memory.
     pub fill_memory: Option<u64>,
     /// How long one client may keep others waiting for a body that they share.
     pub slow_reader_timeout: Millis,
+}
+
+/// Bounds on what one connection may take by HTTP/2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Http2Limits {
+    /// The most requests at a time.
+    pub streams: usize,
+    /// How many of them may be given up at once; a tenth of it again in each second.
+    pub resets: usize,
 }
 
 /// How long slow clients are waited for.

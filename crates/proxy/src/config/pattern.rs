@@ -1,6 +1,7 @@
 //! Patterns for hosts and paths.
 
 use microcache_policy::glob;
+use microcache_policy::key::without_port;
 
 /// A pattern for paths: text, and `*` for any run of bytes, also of none and also over `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,20 @@ impl Glob {
         Ok(Self {
             text: text.to_owned(),
         })
+    }
+
+    /// All paths that begin so.
+    pub(super) fn beginning_with(prefix: &str) -> Self {
+        Self {
+            text: format!("{prefix}*"),
+        }
+    }
+
+    /// This path alone, which has no star in it.
+    pub(super) fn exactly(path: &str) -> Self {
+        Self {
+            text: path.to_owned(),
+        }
     }
 
     /// Whether the pattern takes the whole of `path`.
@@ -131,14 +146,6 @@ impl HostPattern {
     /// Whether it takes every host that `other` takes; see [`Glob::covers`].
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.matches(other.text.as_bytes())
-    }
-}
-
-/// A host without its port. A colon inside the brackets of an address is not one before a port.
-fn without_port(host: &[u8]) -> &[u8] {
-    match memchr::memrchr(b':', host) {
-        Some(colon) if !host[colon..].contains(&b']') => &host[..colon],
-        _ => host,
     }
 }
 

@@ -6,6 +6,7 @@ use microcache_policy::patterns::takes;
 use microcache_policy::{Fields, Rules, cookies, query};
 
 use super::pattern::{Glob, HostPattern};
+use super::rate::Rate;
 use crate::files::Root;
 
 /// What holds for the requests it matches.
@@ -25,6 +26,10 @@ pub struct Route {
     pub bypass: Vec<Condition>,
     /// The largest body that is kept, in bytes; without it, a sixteenth of the memory.
     pub max_object: Option<u64>,
+    /// The largest body that requests may have, in bytes; without it, any.
+    pub max_body: Option<u64>,
+    /// What of them is let through.
+    pub rate: Rate,
     /// What reports call it.
     pub name: String,
 }
@@ -36,6 +41,10 @@ pub enum GoesTo {
     Upstream(usize),
     /// A directory.
     Files(Root),
+    /// Documents that are put here.
+    Push,
+    /// What tells of their changes.
+    Watch,
 }
 
 impl Route {

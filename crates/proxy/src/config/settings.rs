@@ -4,7 +4,8 @@
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::option::{About, Unset};
 use super::options::{
-    ADMIN, FILES, GROUP, LOGS, ORIGIN, ROUTE, RULES, SERVERS, TIERS, abouts, top_level,
+    ADMIN, ASKING, COMPRESSION, FILES, GROUP, LOGS, ORIGIN, PUSH, ROUTE, RULES, SERVERS, TIERS,
+    abouts, top_level,
 };
 use super::raw::{Plain, Value};
 use super::{Config, units};
@@ -81,6 +82,8 @@ impl Written<'_> {
             self.all(&abouts(ROUTE), &mine)
                 .chain(self.all(&abouts(FILES), &mine))
                 .chain(self.all(&abouts(RULES), &with(own, top)))
+                .chain(self.all(&abouts(ASKING), &with(own, top)))
+                .chain(self.all(&abouts(COMPRESSION), &with(own, top)))
                 .collect()
         };
         let names = config.upstreams.iter().map(|group| &group.name);
@@ -204,14 +207,24 @@ impl Config {
     /// something, nothing of it may.
     pub fn needs_restart_for(&self, new: &Self) -> Option<Report> {
         let mut mistakes = Mistakes::default();
-        let fixed: [(bool, Vec<&str>); 7] = [
-            (self.listen != new.listen, vec!["listen"]),
-            (self.tls.listen != new.tls.listen, vec!["tls", "tls_listen"]),
+        // Where clients connect when nothing is said of that.
+        let follows: &[&str] = if self.acme.is_on() == new.acme.is_on() {
+            &["tls_listen"]
+        } else {
+            &["tls_listen", "acme"]
+        };
+        let fixed: [(bool, Vec<&str>); 8] = [
+            (self.listen != new.listen, [&["listen"], follows].concat()),
+            (
+                self.tls.listen != new.tls.listen,
+                [&["tls"], follows].concat(),
+            ),
             (self.threads != new.threads, vec!["threads"]),
             (self.memory != new.memory, vec!["memory"]),
             (self.admin != new.admin, names(&abouts(ADMIN))),
             (self.logs != new.logs, names(&abouts(LOGS))),
             (self.tiers != new.tiers, names(&abouts(TIERS))),
+            (self.push.needs_restart_for(&new.push), names(&abouts(PUSH))),
         ];
         let named = |name: &str| {
             let mut differing = fixed.iter().filter(|(differs, _)| *differs);

@@ -5,7 +5,7 @@ use strsim::osa_distance;
 /// The name closest to what was written, if any is close enough to be meant.
 pub fn nearest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let written = written.to_ascii_lowercase().replace('-', "_");
-    let allowed = written.len().div_ceil(3).min(3);
+    let allowed = written.chars().count().div_ceil(3).min(3);
     names
         .into_iter()
         // Letters changed, put in, taken out, or swapped with their neighbour.
@@ -28,6 +28,7 @@ mod tests {
         assert_eq!(nearest("max-object", names), Some("max_object"));
         assert_eq!(nearest("stale_on_error", names), Some("stale_if_error"));
         assert_eq!(nearest("colour", names), None);
+        assert_eq!(nearest("größe", ["rate"]), None);
         assert_eq!(nearest("", names), None);
     }
 }

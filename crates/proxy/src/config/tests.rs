@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use http::Method;
-use microcache_policy::Separator;
 use microcache_policy::rules::Query;
+use microcache_policy::{Coding, Separator};
 
 use super::*;
 
@@ -223,6 +223,68 @@ fn bad_flags_are_named() {
 }
 
 #[test]
+fn with_names_for_certificates_clients_connect_where_authorities_look_unless_it_is_said_otherwise()
+{
+    let of = |text: &str| {
+        let config = read(&format!("origin = \"http://a\"\n{text}"));
+        let ports = |all: &[SocketAddr]| all.iter().map(SocketAddr::port).collect::<Vec<_>>();
+        let tls = &config.tls;
+        (ports(&config.listen), ports(&tls.listen), tls.secure_port())
+    };
+    let (all, none) = (vec![80], Vec::new());
+    assert_eq!(
+        of("acme = \"a.example\""),
+        (all.clone(), vec![443], Some(443))
+    );
+    let said = "acme = \"a.example\"\nredirect_http = false";
+    assert_eq!(of(said), (all, vec![443], None));
+    let said = "acme = \"a.example\"\nlisten = \"127.0.0.1:81\"";
+    assert_eq!(of(said), (vec![81], vec![443], None));
+    let said = "acme = \"a.example\"\ntls_listen = \"127.0.0.1:444\"";
+    assert_eq!(of(said), (vec![8080], vec![444], None));
+    assert_eq!(of("tls = \"a.pem\""), (vec![8080], vec![8443], None));
+    assert_eq!(of(""), (vec![8080], none, None));
+    let names = "acme = [\"Shop.Example.\", \"xn--bcher-kva.example\"]";
+    let read = read(&format!("origin = \"http://a\"\n{names}"));
+    assert_eq!(read.acme.names, ["shop.example", "xn--bcher-kva.example"]);
+    assert!(read.acme.directory.starts_with("https://acme-v02."));
+}
+
+#[test]
+fn names_and_authorities_that_cannot_be_used_are_refused() {
+    check(
+        "acme = [\"*.a.example\", \"192.0.2.1\", \"b\u{fc}cher.example\", \"a_b\", \"http://a\", \"a.example\", \"A.example\"]\n\
+         acme_email = \"me\"\nacme_directory = \"http://ca.example/dir\"\nacme_storage = \"acme\"",
+        &[
+            "1:9: cannot use \"*.a.example\"",
+            "= a certificate with `*.` is given only to who can change the name's DNS: name each host, or get it elsewhere and name its files as `tls`",
+            "1:24: cannot use \"192.0.2.1\"",
+            "= name a host, not an address",
+            "1:37: cannot use \"b\u{fc}cher.example\"",
+            "= write it as DNS has it, with `xn--`",
+            "1:55: cannot use \"a_b\"",
+            "= write a host's name alone, such as example.org",
+            "1:62: cannot use \"http://a\"",
+            "= write a host's name alone, such as example.org",
+            "1:87: a.example is listed twice",
+            "2:14: cannot use \"me\"",
+            "= write one address, such as me@example.org",
+            "3:18: cannot use \"http://ca.example/dir\"",
+            "= write the url of its directory, such as https://acme-v02.api.letsencrypt.org/directory",
+            "4:16: cannot use \"acme\"",
+            "= write the whole path, from / on",
+        ],
+    );
+    check(
+        "acme_email = \"me@a.example\"",
+        &[
+            "1:14: `acme_email` has no effect without names",
+            "= say which as `acme`",
+        ],
+    );
+}
+
+#[test]
 fn without_an_origin_it_says_what_to_write() {
     let report = Config::read(Input::default()).unwrap_err().to_string();
     assert_eq!(
@@ -352,6 +414,21 @@ fn several_groups_need_a_route_for_the_rest() {
     };
     let expected = [0, 1].map(|number| Some(GoesTo::Upstream(number)));
     assert_eq!([upstream(b"a.com"), upstream(b"c.com")], expected);
+}
+
+#[test]
+fn a_route_compresses_as_the_top_says_unless_it_sends_what_was_compressed_before() {
+    let folder = std::env::temp_dir();
+    let text = format!(
+        "compress = [\"br\", \"gzip\", \"br\"]\ncompress_min = \"2KiB\"\norigin = \"http://a\"\n\
+         [[routes]]\nmatch = {{ path = \"/a\" }}\ncompress = []\n\
+         [[routes]]\nmatch = {{ path = \"/b\" }}\nroot = {folder:?}\nprecompressed = true\n"
+    );
+    let config = read(&text);
+    let compress = |number: usize| &config.routes[number].rules.compress;
+    assert!(!compress(0).is_on() && !compress(1).is_on());
+    assert_eq!(compress(2).codings, [Coding::Brotli, Coding::Gzip]);
+    assert_eq!(compress(0).smallest, 2048);
 }
 
 #[test]
@@ -534,6 +611,33 @@ fn impossible_values() {
         &[
             "1:14: `max_object` is more than a quarter of `memory`",
             "= give it more memory, or keep smaller objects only",
+        ],
+    );
+    check(
+        "compress = [\"gzip\", \"deflate\"]",
+        &["1:21: expected one of \"zstd\", \"br\", \"gzip\", not \"deflate\""],
+    );
+    check(
+        "compress_types = [\"text/html; charset=utf-8\", \"html\"]",
+        &[
+            "1:19: cannot use \"text/html; charset=utf-8\"",
+            "= write a media type, such as \"text/html\" or \"text/*\"",
+            "1:47: cannot use \"html\"",
+            "= write a media type, such as \"text/html\" or \"text/*\"",
+        ],
+    );
+    check(
+        "dictionaries = true",
+        &[
+            "1:16: `dictionaries` says nothing without `compress`",
+            "= add compress = [\"zstd\", \"br\", \"gzip\"], for those who have no version yet",
+        ],
+    );
+    check(
+        "compress_min = \"1MiB\"\ncompress_max = \"1KiB\"",
+        &[
+            "1:16: `compress_min` is more than `compress_max`",
+            "= nothing would be compressed",
         ],
     );
     check(
@@ -780,7 +884,8 @@ fn the_sample_loads_as_it_is_and_with_every_setting_switched_on() {
         let without = without.join("\n");
         let config = read(&without);
         assert_eq!(config.upstreams.len(), 2);
-        assert_eq!(config.routes.len(), 4);
+        // Two of them are those of documents.
+        assert_eq!(config.routes.len(), 6);
     }
     for about in options::top_level() {
         let setting = format!("\n{} = ", about.name);
@@ -803,10 +908,21 @@ fn every_example_and_default_is_read_by_its_option() {
         let is_about_tls = options::abouts(options::TLS)[1..]
             .iter()
             .any(|tls| tls.name == about.name);
-        let certificate = if is_about_tls { "tls = \"a.pem\"" } else { "" };
+        let is_about_acme = options::abouts(options::ACME)[1..]
+            .iter()
+            .any(|acme| acme.name == about.name);
+        let is_about_push = options::abouts(options::PUSH)[1..]
+            .iter()
+            .any(|push| push.name == about.name);
+        let needed = match (is_about_tls, is_about_acme, is_about_push) {
+            (true, ..) => "tls = \"a.pem\"",
+            (_, true, _) => "acme = \"a.example\"",
+            (.., true) => "push = \"/live/\"",
+            _ => "",
+        };
         for value in values {
             read(&format!(
-                "origin = \"http://a\"\n{certificate}\n{} = {value}\n",
+                "origin = \"http://a\"\n{needed}\n{} = {value}\n",
                 about.name
             ));
         }

@@ -1,16 +1,16 @@
 //! TLS with clients: what was said of it, and what the files hold that were named.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::ServerConfig;
 
-use super::Config;
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::raw::Table;
-use crate::tls::{self, CertificateFiles, Certificates, Fault, Tickets};
+use super::{AcmeConfig, Config};
+use crate::tls::{self, CertificateFiles, CertificateReport, Certificates, Fault, Issued, Tickets};
 
 /// Where clients connect by TLS when nothing is said.
 const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
@@ -30,12 +30,24 @@ pub struct TlsConfig {
     pub(crate) strict: Option<String>,
     /// What sessions begin with, once the files were read.
     pub(crate) ready: Option<Arc<ServerConfig>>,
+    /// What the files are for that were read, and until when.
+    pub(crate) read: Vec<CertificateReport>,
 }
 
 impl TlsConfig {
     /// Whether there is any.
     pub const fn is_on(&self) -> bool {
-        !self.certificates.is_empty()
+        !self.listen.is_empty()
+    }
+
+    /// Every file that it names.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        let certificates = self.certificates.iter().flat_map(|(files, _)| {
+            let others = [&files.key, &files.ocsp].into_iter().flatten();
+            std::iter::once(&files.certificate).chain(others)
+        });
+        let tickets = self.ticket_keys.iter().map(|(file, _)| file);
+        certificates.chain(tickets).map(PathBuf::as_path)
     }
 
     /// The port that those are sent to who come without TLS.
@@ -48,10 +60,11 @@ impl TlsConfig {
     pub(super) fn settle(
         &mut self,
         listen: &[SocketAddr],
+        acme: &AcmeConfig,
         table: &Table<'_>,
         mistakes: &mut Mistakes,
     ) {
-        if self.is_on() {
+        if !self.certificates.is_empty() || acme.is_on() {
             if self.listen.is_empty() && table.get("tls_listen").is_none() {
                 self.listen.push(ADDRESS);
             }
@@ -73,13 +86,17 @@ impl TlsConfig {
             "strict_transport_security",
             "tls_ticket_keys",
         ];
-        if table.get("tls").is_some() {
+        if table.get("tls").or(table.get("acme")).is_some() {
             return;
         }
+        self.listen.clear();
         for name in names {
             if let Some(value) = table.get(name) {
                 let what = format!("`{name}` has no effect without a certificate");
-                mistakes.note(Mistake::new(&value.place, what).remedy("name one as `tls`"));
+                mistakes.note(
+                    Mistake::new(&value.place, what)
+                        .remedy("name one as `tls`, or a host as `acme`"),
+                );
             }
         }
     }
@@ -90,6 +107,8 @@ impl Config {
     pub(super) fn with_files(mut self) -> Result<Self, Report> {
         let mut mistakes = Mistakes::default();
         self.read_for_origins(&mut mistakes);
+        self.acme.read_files(&mut mistakes);
+        self.push.read_files(&mut mistakes);
         if self.tls.is_on() {
             self.read_for_clients(&mut mistakes);
         }
@@ -102,12 +121,17 @@ impl Config {
     fn read_for_clients(&mut self, mistakes: &mut Mistakes) {
         let certificates = self.read_certificates(mistakes);
         let tickets = self.tls.tickets(mistakes);
-        match tls::for_clients(Arc::new(Certificates::new(&certificates)), tickets) {
+        let is_on = self.acme.is_on();
+        let issued = is_on.then(|| (Issued::of_this_process(), self.acme.names.clone()));
+        self.tls.read = certificates.iter().map(|one| one.report()).collect();
+        let certificates = Arc::new(Certificates::new(&certificates, issued));
+        match tls::for_clients(certificates, tickets, is_on) {
             Ok(ready) => self.tls.ready = Some(ready),
             Err(error) => {
-                let place = &self.tls.certificates[0].1;
+                let named = self.tls.certificates.first().map(|(_, place)| place);
+                let place = named.or(self.acme.place.as_ref());
                 let what = format!("TLS cannot be spoken: {error}");
-                mistakes.note(Mistake::new(place, what));
+                mistakes.note(Mistake::new(place.unwrap_or(&Place::Urls), what));
             }
         }
     }
@@ -168,12 +192,12 @@ impl TlsConfig {
     }
 }
 
-fn at(place: &Place, fault: Fault) -> Mistake {
+pub(super) fn at(place: &Place, fault: Fault) -> Mistake {
     Mistake::new(place, fault.what).remedy(fault.remedy)
 }
 
 /// Seconds since 1970.
-fn unix_time() -> i64 {
+pub(super) fn unix_time() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default().as_secs().cast_signed()
 }

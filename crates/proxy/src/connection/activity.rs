@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use microcache_policy::Time;
 
+use crate::network::Network;
+
 /// A request is under way.
 const BUSY: u64 = u64::MAX;
 /// A tunnel or an event stream, which has no end of its own.
@@ -16,7 +18,11 @@ const ANSWERED: u64 = 1;
 /// What a connection is doing. The connection itself and whoever wants its place both change it, so
 /// that none is taken away from under a request.
 #[derive(Debug)]
-pub(crate) struct Activity(AtomicU64);
+pub(crate) struct Activity {
+    state: AtomicU64,
+    /// Whom it is a connection of. Behind a proxy that is known only when that has said so.
+    network: AtomicU64,
+}
 
 /// What others see of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,18 +41,34 @@ pub(crate) enum Doing {
 }
 
 impl Activity {
-    /// Of a connection that was accepted now.
-    pub(crate) fn new(now: Time) -> Self {
-        Self(AtomicU64::new(now.as_millis() << 1))
+    /// Of a connection that was accepted now, from there.
+    pub(crate) fn new(now: Time, network: Network) -> Self {
+        Self {
+            state: AtomicU64::new(now.as_millis() << 1),
+            network: AtomicU64::new(network.bits()),
+        }
     }
 
     /// Of a connection that still waits for a place.
-    pub(crate) const fn standing() -> Self {
-        Self(AtomicU64::new(BUSY))
+    pub(crate) const fn standing(network: Network) -> Self {
+        Self {
+            state: AtomicU64::new(BUSY),
+            network: AtomicU64::new(network.bits()),
+        }
+    }
+
+    /// Whom it is a connection of.
+    pub(crate) fn network(&self) -> Network {
+        Network::from_bits(self.network.load(Ordering::Relaxed))
+    }
+
+    /// It is somebody else's than it seemed.
+    pub(crate) fn belongs_to(&self, network: Network) {
+        self.network.store(network.bits(), Ordering::Relaxed);
     }
 
     pub(crate) fn doing(&self) -> Doing {
-        match self.0.load(Ordering::SeqCst) {
+        match self.state.load(Ordering::SeqCst) {
             BUSY | LEAVING => Doing::Busy,
             ENDLESS => Doing::Endless,
             idle => Doing::Idle {
@@ -66,35 +88,24 @@ impl Activity {
         self.change(BUSY)
     }
 
-    /// Whether it had an answer, or has a request.
-    pub(crate) fn has_answered(&self) -> bool {
-        !matches!(
-            self.doing(),
-            Doing::Idle {
-                answered: false,
-                ..
-            }
-        )
-    }
-
     /// Another request has begun beside others.
     pub(crate) fn goes_on(&self) {
-        self.0.store(BUSY, Ordering::SeqCst);
+        self.state.store(BUSY, Ordering::SeqCst);
     }
 
     /// The request that began has no end of its own.
     pub(crate) fn has_no_end(&self) {
-        self.0.store(ENDLESS, Ordering::SeqCst);
+        self.state.store(ENDLESS, Ordering::SeqCst);
     }
 
     /// The time without a place, in which no request can begin, is over.
     pub(crate) fn seated(&self, now: Time) {
-        self.0.store(now.as_millis() << 1, Ordering::SeqCst);
+        self.state.store(now.as_millis() << 1, Ordering::SeqCst);
     }
 
     /// The request that began has been answered.
     pub(crate) fn end(&self, now: Time) {
-        self.0
+        self.state
             .store(now.as_millis() << 1 | ANSWERED, Ordering::SeqCst);
     }
 
@@ -105,10 +116,10 @@ impl Activity {
 
     /// Only from one of the idle states, which nobody else may have changed meanwhile.
     fn change(&self, to: u64) -> bool {
-        let from = self.0.load(Ordering::SeqCst);
+        let from = self.state.load(Ordering::SeqCst);
         from < LEAVING
             && self
-                .0
+                .state
                 .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
                 .is_ok()
     }
@@ -120,7 +131,8 @@ mod tests {
 
     #[test]
     fn who_has_a_request_is_not_dismissed_and_who_is_dismissed_gets_none() {
-        let activity = Activity::new(Time::from_millis(5));
+        let network = |last| Network::of(std::net::IpAddr::from([10, 0, 0, last]));
+        let activity = Activity::new(Time::from_millis(5), network(1));
         let idle = |since, answered| Doing::Idle {
             since: Time::from_millis(since),
             answered,
@@ -139,5 +151,8 @@ mod tests {
         assert!(!activity.dismiss());
         assert!(!activity.begin());
         assert!(!activity.answered(Time::from_millis(8)));
+        assert_eq!(activity.network(), network(1));
+        activity.belongs_to(network(2));
+        assert_eq!(activity.network(), network(2));
     }
 }

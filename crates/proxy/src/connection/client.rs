@@ -12,14 +12,12 @@ use tokio::time::timeout;
 
 use super::COPY;
 use super::file;
-use super::head::{
-    Asked, Ending, be_strict, ending, is_bodiless, whole, write_head, write_interim,
-};
+use super::head::{Asked, Ending, be_strict, ending, whole, write_head, write_interim};
 use super::send::Output;
 use super::transport::WriteHalf;
 use super::watch::Watch;
 use crate::h1::encode;
-use crate::session::{Account, Answered, Answering, Event, pages};
+use crate::session::{Account, Answered, Answering, Event, is_bodiless, pages};
 
 /// Room for what a response head has beside its fields.
 const HEAD_ROOM: usize = 256;
@@ -59,10 +57,6 @@ impl<'a> Client<'a> {
         watch: &'a Watch,
         strict: Option<&'a str>,
     ) -> Self {
-        let strict = match writer {
-            WriteHalf::Plain(_) => None,
-            WriteHalf::Tls(_) => strict,
-        };
         Self {
             writer,
             asked,
@@ -114,7 +108,7 @@ impl<'a> Client<'a> {
         now: Time,
     ) -> std::io::Result<Ended> {
         let ending = ending(&response, self.asked);
-        let mut ended = is_bodiless(&response, self.asked);
+        let mut ended = is_bodiless(response.status, self.asked.head_only);
         let small = match &response.body {
             Body::Full(whole) if whole.len() <= COPY && !ended => whole.clone(),
             _ => Bytes::new(),

@@ -41,7 +41,7 @@ impl Connection {
                 pending.asked,
                 timeouts.write,
                 &watch,
-                shared.strict.as_deref(),
+                self.session.strict(),
             );
             if client.send(pending.unsent).await.is_err() {
                 return false;

@@ -5,9 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use microcache_engine::FileReader;
-use rustix::fs::sendfile;
 use rustix::io::{ReadWriteFlags, preadv2};
-use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -15,7 +13,7 @@ use super::client::{Client, Ended};
 use super::exchange::ReadSide;
 use super::send::Output;
 use super::watch::Watch;
-use super::{Connection, FileAnswer};
+use super::{Connection, FileAnswer, socket};
 
 /// Sent at a time, after a look whether it can be without waiting for the disk.
 const WINDOW: u64 = 1024 * 1024;
@@ -35,13 +33,7 @@ impl Connection {
         let (reader, writer) = self.stream.split();
         let timeouts = shared.timeouts;
         let watch = Watch::default();
-        let mut client = Client::new(
-            writer,
-            asked,
-            timeouts.write,
-            &watch,
-            shared.strict.as_deref(),
-        );
+        let mut client = Client::new(writer, asked, timeouts.write, &watch, self.session.strict());
         let reading = ReadSide {
             reader,
             watch: &watch,
@@ -79,13 +71,9 @@ pub(super) async fn send(
         std::mem::take(head).send_before_more(stream, stall).await?;
         let mut at = start;
         while at < start + window {
-            let left = (start + window - at) as usize;
-            let sent = stream.try_io(Interest::WRITABLE, || {
-                Ok(sendfile(stream, file, Some(&mut at), left)?)
-            });
-            match sent {
+            match socket::try_send_file(stream, file, at, start + window) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => {}
+                Ok(sent) => at += sent as u64,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     timeout(stall, stream.writable()).await??;
                 }

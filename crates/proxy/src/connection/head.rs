@@ -4,6 +4,8 @@ use bytes::Bytes;
 use http::{StatusCode, Version};
 use microcache_engine::{Body, Interim, Response};
 
+use crate::session::{STRICT, is_bodiless, never_has_content, strict_unless_said};
+
 /// How the end of a response body is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
@@ -34,19 +36,9 @@ impl Asked {
     }
 }
 
-/// Whether no body follows this response's head.
-pub(crate) fn is_bodiless(response: &Response, asked: Asked) -> bool {
-    asked.head_only || never_has_body(response.status)
-}
-
-/// RFC 9112 §6.3: these end with their head, whatever it says.
-fn never_has_body(status: u16) -> bool {
-    matches!(status, 100..=199 | 204 | 304)
-}
-
 /// How the end of this response's body will be marked.
 pub(crate) fn ending(response: &Response, asked: Asked) -> Ending {
-    if is_bodiless(response, asked) || response.length.is_some() {
+    if is_bodiless(response.status, asked.head_only) || response.length.is_some() {
         Ending::Counted
     } else if asked.http10 {
         Ending::Close
@@ -70,7 +62,7 @@ pub(crate) fn write_head(out: &mut Vec<u8>, response: &Response, asked: Asked, e
     if ending == Ending::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     } else if let Some(length) = response.length
-        && !never_has_body(response.status)
+        && !never_has_content(response.status)
     {
         out.extend_from_slice(b"Content-Length: ");
         write_number(out, length);
@@ -86,16 +78,12 @@ pub(crate) fn write_head(out: &mut Vec<u8>, response: &Response, asked: Asked, e
     out.extend_from_slice(b"\r\n");
 }
 
-/// Has the client come by TLS only from now on, in a head that was written last (RFC 6797 §7.1). What the application says of it
-/// counts.
+/// Has the client come by TLS only from now on, in a head that was written last.
 pub(crate) fn be_strict(out: &mut Vec<u8>, response: &Response, policy: Option<&str>) {
-    const NAME: &str = "Strict-Transport-Security";
-    if let Some(policy) = policy
-        && response.fields().get(NAME).is_none()
-    {
+    if let Some(policy) = strict_unless_said(policy, response) {
         // Before the empty line.
         out.truncate(out.len() - 2);
-        for piece in [NAME, ": ", policy, "\r\n\r\n"] {
+        for piece in [STRICT, ": ", policy, "\r\n\r\n"] {
             out.extend_from_slice(piece.as_bytes());
         }
     }

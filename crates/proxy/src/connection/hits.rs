@@ -12,10 +12,11 @@ use microcache_policy::{Time, upgrade};
 use super::head::{Asked, Ending, be_strict, ending, write_head};
 use super::pending::Pending;
 use super::send::{self, Output};
-use super::{AfterSend, COPY, Connection, FileAnswer, Next, Transport};
+use super::{AfterSend, COPY, Connection, FileAnswer, Next};
 use crate::figures;
 use crate::h1::{BadRequest, Framing, RequestHead, Target, parse_request, split_target};
 use crate::h2;
+use crate::proxy_protocol;
 use crate::session::{Head, Reply};
 
 /// Answers to pipelined requests are collected up to this size before they are written.
@@ -50,12 +51,17 @@ impl Connection {
             match &parse_request(&input[used..], &self.session.shared.head_limits) {
                 Ok(None) => break,
                 Err(bad) => match self.is_http2(&input[used..], used) {
+                    None if self.is_introduction(input) => {
+                        self.session.refuse_introduction();
+                        next = Some(Next::Close);
+                    }
                     None => next = Some(Next::Refuse(*bad, is_head(&input[used..]))),
                     Some(true) => next = Some(Next::Http2),
                     Some(false) => break,
                 },
                 Ok(Some((head, length))) => {
                     used += length;
+                    self.requests += 1;
                     self.patience.deadline = now.plus(self.session.shared.idle_millis);
                     next = self.serve_head(cx, head, now, out, &mut timed);
                 }
@@ -88,9 +94,14 @@ impl Connection {
     /// (RFC 9113 §3.3); `Some(false)` while it may become one. Behind requests it is none: somebody else
     /// may have put it there.
     fn is_http2(&self, input: &[u8], behind: usize) -> Option<bool> {
-        let is_first = behind == 0 && !self.activity.has_answered();
+        let is_first = behind == 0 && self.requests == 0;
         let is_begun = h2::PREFACE.starts_with(&input[..input.len().min(h2::PREFACE.len())]);
         (is_first && is_begun).then_some(input.len() >= h2::PREFACE.len())
+    }
+
+    /// Whether a connection begins as one of the PROXY protocol does, where nobody may use it.
+    fn is_introduction(&self, input: &[u8]) -> bool {
+        self.requests == 0 && proxy_protocol::is_begun(input)
     }
 
     fn serve_head(
@@ -118,10 +129,12 @@ impl Connection {
             has_body,
             upgrade: head.upgrade && upgrade::is_asked_for(head.fields),
         });
+        let shared = &self.session.shared;
+        let is_last = shared.is_draining() || self.requests >= shared.requests_per_connection;
         let mut asked = Asked {
             head_only: method == Method::HEAD,
             http10: head.http10,
-            keep_alive: head.keep_alive && !self.session.shared.is_draining(),
+            keep_alive: head.keep_alive && !is_last,
         };
         let mut reply = None;
         let route = self.session.serve(&request, now, &mut reply);
@@ -183,9 +196,7 @@ impl Connection {
         let ending = ending(response, asked);
         debug_assert_eq!(ending, Ending::Counted, "a stored body has a length");
         write_head(out, response, asked, ending);
-        if let Transport::Tls(_) = self.stream {
-            be_strict(out, response, self.session.shared.strict.as_deref());
-        }
+        be_strict(out, response, self.session.strict());
         let after = if asked.keep_alive {
             AfterSend::Continue
         } else {

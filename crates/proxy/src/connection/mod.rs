@@ -10,6 +10,8 @@ mod exchange;
 mod file;
 mod head;
 mod hits;
+mod introduction;
+mod lent_pages;
 mod patience;
 mod pending;
 mod request_body;
@@ -42,6 +44,8 @@ use crate::session::{Account, Session};
 pub(crate) use activity::{Activity, Doing};
 use head::{Asked, LAST, whole};
 use hits::is_head;
+pub(crate) use introduction::{NotIntroduced, introduced};
+pub(crate) use lent_pages::COPIES;
 use patience::Patience;
 use pending::Pending;
 use send::Output;
@@ -68,6 +72,8 @@ pub(crate) struct Connection {
     /// What was read and not yet used; mostly nothing.
     input: BytesMut,
     patience: Patience,
+    /// Requests that it had.
+    requests: u64,
     /// One of the connections that may be open at a time.
     _place: Place,
 }
@@ -123,6 +129,7 @@ impl Connection {
             activity,
             input: BytesMut::new(),
             patience: Patience::new(now, idle),
+            requests: 0,
             session,
             _place: place,
         }
@@ -183,9 +190,15 @@ impl Connection {
         };
         let timeouts = self.session.shared.timeouts;
         match timeout(timeouts.head, tls.handshake()).await {
+            // No request comes on it, and none would be answered (RFC 8737 §3).
+            Ok(Ok(())) if tls.is_challenge() => false,
             Ok(Ok(())) => {
                 self.expect_more();
                 true
+            }
+            Ok(Err(NoSession::Introduction)) => {
+                self.session.refuse_introduction();
+                false
             }
             Ok(Err(NoSession::PlainHttp)) => {
                 tls.answer_bare(&self.refuse(BadRequest::NOT_TLS, false));
@@ -198,7 +211,10 @@ impl Connection {
                 self.session.tell_no_session(&error);
                 false
             }
-            Err(_) => false,
+            Err(_) => {
+                self.session.tell_late_session();
+                false
+            }
         }
     }
 

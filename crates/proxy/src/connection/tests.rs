@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::{Activity, Connection, Transport};
 use crate::config::{Config, Input};
 use crate::notices::Notices;
-use crate::session::Session;
+use crate::session::{Caller, Session};
 use crate::shared::Shared;
 
 /// Answers everything but what it panics at.
@@ -61,7 +61,7 @@ async fn start() -> SocketAddr {
         ..Input::default()
     });
     let shared = Arc::new(Shared::before(
-        &[Arc::new(Faulty)],
+        (&[Arc::new(Faulty)], None),
         &config.unwrap(),
         Tiers::default(),
         Notices::default(),
@@ -74,8 +74,9 @@ async fn start() -> SocketAddr {
             let (stream, peer) = listener.accept().await.unwrap();
             let clock = shared.engine.clock;
             let place = shared.room.place(&clock).await.unwrap();
-            let activity = Arc::new(Activity::new(clock.now()));
-            let session = Session::new(Arc::clone(&shared), peer, Scheme::Http);
+            let caller = Caller::at(peer.ip());
+            let activity = Arc::new(Activity::new(clock.now(), caller.network()));
+            let session = Session::new(Arc::clone(&shared), caller, Scheme::Http);
             let connection = Connection::new(Transport::Plain(stream), session, activity, place);
             tokio::spawn(connection.serve());
         }

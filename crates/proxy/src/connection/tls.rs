@@ -17,6 +17,7 @@ use rustls::ServerConfig;
 use tokio::net::TcpStream;
 
 use super::socket;
+use crate::proxy_protocol;
 use crate::tls::{Certificate, HELD_BACK, Records, Session};
 
 /// Read at a time. The longest record is smaller.
@@ -49,6 +50,8 @@ struct State {
 pub(crate) enum NoSession {
     /// The client speaks HTTP without TLS.
     PlainHttp,
+    /// It speaks the PROXY protocol.
+    Introduction,
     /// It has gone, or offers nothing that can be agreed on. It has been told.
     Failed(io::Error),
 }
@@ -101,9 +104,11 @@ impl Tls {
                     return Poll::Ready(Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()));
                 };
                 // The records of TLS begin with a small number, and requests with a method.
-                let is_http = !*has_begun && records[0].is_ascii_uppercase();
-                *has_begun = true;
-                if is_http {
+                let is_first = !std::mem::replace(has_begun, true);
+                if is_first && proxy_protocol::is_begun(&records[..length]) {
+                    return Poll::Ready(Err(NoSession::Introduction));
+                }
+                if is_first && records[0].is_ascii_uppercase() {
                     return Poll::Ready(Err(NoSession::PlainHttp));
                 }
                 let taken = session.receive(&mut records[..length], |plain| {
@@ -117,6 +122,11 @@ impl Tls {
                 return Poll::Ready(Err(failed));
             }
         }
+    }
+
+    /// Whether this is an authority that wants to see that a name is ours. It has seen all that there is.
+    pub(crate) fn is_challenge(&self) -> bool {
+        self.state.lock().session.is_challenge()
     }
 
     /// What the client was shown, if it is for the host that it has named.

@@ -8,6 +8,7 @@
 mod asked;
 mod errors;
 mod histogram;
+mod refused;
 mod sample;
 mod snapshot;
 mod table;
@@ -29,6 +30,8 @@ use errors::Errors;
 pub use errors::{ErrorKind, RecentError};
 use histogram::Histogram;
 pub use histogram::{KeptLatencies, Latencies};
+pub use refused::Refusal;
+use refused::Refused;
 pub(crate) use sample::is_next;
 pub use snapshot::{FiguresSnapshot, OriginSnapshot, RouteSnapshot};
 use threads::{PerThread, Writer};
@@ -55,6 +58,8 @@ pub(crate) struct Figures {
     routes: Names,
     upstreams: Names,
     errors: Mutex<Errors>,
+    /// What was refused because a limit says so.
+    pub(crate) refused: Refused,
     clock: Clock,
     /// Spans, where requests are traced.
     traces: OnceLock<Arc<Traces>>,
@@ -121,6 +126,7 @@ impl Default for Figures {
             routes: Names::new(),
             upstreams: Names::new(),
             errors: Mutex::default(),
+            refused: Refused::default(),
             clock: Clock::start(),
             traces: OnceLock::new(),
         }

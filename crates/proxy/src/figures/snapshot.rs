@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use microcache_engine::Outcome;
 
-use super::{Figures, Latencies, Names, OUTCOMES, OriginFigures};
+use super::{Figures, Latencies, Names, OUTCOMES, OriginFigures, Refusal};
 
 /// All figures since the start.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +16,8 @@ pub struct FiguresSnapshot {
     pub no_route: RouteSnapshot,
     /// What each upstream group did, by name.
     pub upstreams: Vec<(String, OriginSnapshot)>,
+    /// How often something was refused because a limit says so, by reason.
+    pub refused: Vec<(Refusal, u64)>,
 }
 
 /// The figures of a route.
@@ -83,6 +85,7 @@ impl Figures {
                 .collect(),
             no_route,
             upstreams: origins(&self.upstreams),
+            refused: self.refused.all(),
         }
     }
 

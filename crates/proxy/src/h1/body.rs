@@ -107,7 +107,7 @@ impl Decoder {
                     }
                 },
                 BodyState::Trailers => {
-                    let Some(trailers) = trailers(buf)? else {
+                    let Some(trailers) = read_trailers(buf)? else {
                         return Ok(Decoded::NeedMore);
                     };
                     self.state = BodyState::End;
@@ -191,7 +191,7 @@ fn take(buf: &mut BytesMut, limit: u64) -> Bytes {
 }
 
 /// The trailer section, up to and with its empty line.
-fn trailers(buf: &mut BytesMut) -> Result<Option<FieldsBuf>, &'static str> {
+pub(crate) fn read_trailers(buf: &mut BytesMut) -> Result<Option<FieldsBuf>, &'static str> {
     let mut kept = FieldsBuf::new();
     let mut at = 0;
     loop {

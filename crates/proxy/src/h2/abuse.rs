@@ -12,8 +12,6 @@ pub(crate) struct Rate {
     pub(crate) per_second: u32,
 }
 
-/// Requests that are given up before they are answered (CVE-2023-44487).
-pub(crate) const RESETS: Rate = rate(200, 20);
 /// Streams that have to be ended here because a rule was broken (CVE-2025-8671).
 pub(crate) const STREAM_ERRORS: Rate = rate(100, 5);
 /// PING frames.
@@ -105,10 +103,13 @@ pub(crate) struct Budgets {
     pub(crate) noise: Budget,
 }
 
-impl Default for Budgets {
-    fn default() -> Self {
+impl Budgets {
+    /// With so many requests that may be given up before they are answered (CVE-2023-44487).
+    pub(crate) fn new(resets: usize) -> Self {
+        let at_once = u32::try_from(resets).unwrap_or(u32::MAX);
+        let resets = rate(at_once, at_once / 10);
         Self {
-            resets: Budget::new(RESETS),
+            resets: Budget::new(resets),
             stream_errors: Budget::new(STREAM_ERRORS),
             pings: Budget::new(PINGS),
             settings: Budget::new(SETTINGS),
@@ -118,9 +119,7 @@ impl Default for Budgets {
             noise: Budget::new(NOISE),
         }
     }
-}
 
-impl Budgets {
     /// Content was sent, which the client has to make room for again.
     pub(crate) fn sent_data(&mut self) {
         self.window_updates.earn(UPDATES_FOR_DATA);

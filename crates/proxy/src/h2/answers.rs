@@ -7,14 +7,13 @@ use microcache_engine::{Body, BodyError, Frame, Response};
 
 use super::connection::Connection;
 use super::frame::MAX_PAYLOAD;
-use super::head::is_bodiless;
 use super::reason::Reason;
 use super::stream::{Answer, End, Sending, Sink, Wait};
 use super::tunnel::agreed;
 use super::waiting::Step;
 use super::write;
 use crate::room::Held;
-use crate::session::{Account, Answered, Answering, Event, pages};
+use crate::session::{Account, Answered, Answering, Event, is_bodiless, pages};
 
 /// What a connection may hold of bodies that are read for it alone: the streams together, while each
 /// waits for its turn. Beyond it nothing more is read.

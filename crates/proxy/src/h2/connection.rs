@@ -30,8 +30,6 @@ use crate::tls::Certificate;
 
 /// What a client's connection begins with (RFC 9113 §3.4).
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Streams that a client may have open at a time.
-pub(super) const MAX_STREAMS: usize = 128;
 /// What all requests of a connection may send that nobody has taken yet. Each of them may send
 /// [`INITIAL`] of it.
 const CONNECTION_WINDOW: u32 = 256 * 1024;
@@ -66,6 +64,10 @@ pub(crate) struct Connection<'a> {
     pub(super) streams: Streams,
     pub(super) block: Option<Block>,
     pub(super) budgets: Budgets,
+    /// Streams that the client may have open at a time, as it was told.
+    pub(super) max_streams: usize,
+    /// Requests that it has had.
+    pub(super) requests: u64,
     pub(super) waiting: Waiting,
     /// What is held of bodies that are read for this connection alone, in bytes.
     pub(super) held: usize,
@@ -134,6 +136,7 @@ impl<'a> Connection<'a> {
     ) -> Self {
         let now = session.shared.engine.clock.now();
         let write = session.shared.timeouts.write;
+        let http2 = session.shared.http2;
         let certificate = match stream {
             Transport::Plain(_) => None,
             Transport::Tls(tls) => tls.certificate_for_host(),
@@ -154,7 +157,9 @@ impl<'a> Connection<'a> {
             given: Given::new(CONNECTION_WINDOW),
             streams: Streams::default(),
             block: None,
-            budgets: Budgets::default(),
+            budgets: Budgets::new(http2.resets),
+            max_streams: http2.streams,
+            requests: 0,
             waiting: Waiting::default(),
             held: 0,
             is_hungry: false,
@@ -174,7 +179,7 @@ impl<'a> Connection<'a> {
     fn greet(&mut self) {
         let out = &mut self.out.bytes;
         let settings = [
-            (id::MAX_CONCURRENT_STREAMS, MAX_STREAMS as u32),
+            (id::MAX_CONCURRENT_STREAMS, self.max_streams as u32),
             (
                 id::MAX_HEADER_LIST_SIZE,
                 self.session.shared.head_limits.head as u32,

@@ -2,6 +2,7 @@
 //! through it was taken, so that nothing piles up here.
 
 use std::task::Context;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use microcache_engine::{BodyError, Frame};
@@ -9,7 +10,6 @@ use microcache_policy::FieldsBuf;
 
 use super::connection::Connection;
 use super::reason::{Fault, Reason};
-use super::receive::span;
 use super::stream::{Content, Sink, Wait};
 use super::waiting::Step;
 use super::write;
@@ -57,7 +57,7 @@ impl Connection<'_> {
             if let (Some(asked), Some(Sink::Request(sender))) =
                 (content.asked.take(), &mut content.sender)
             {
-                let waited = span(now.since(asked));
+                let waited = Duration::from_millis(now.since(asked));
                 sender.allowance.received(data.len(), waited);
             }
             // Padding is nobody's.
@@ -133,7 +133,7 @@ impl Connection<'_> {
         let Some(content) = self.streams.get(id).and_then(|it| it.content.as_mut()) else {
             return;
         };
-        let sender = match content.sender.take() {
+        let mut sender = match content.sender.take() {
             Some(Sink::Request(sender)) => sender,
             Some(Sink::Tunnel(io)) if content.buffer.is_empty() && !content.is_complete => {
                 content.sender = Some(Sink::Tunnel(io));

@@ -6,35 +6,17 @@ use microcache_policy::Fields;
 use super::connection::Connection;
 use super::hpack::Encoder;
 use super::write;
-use crate::connection::Transport;
-
-/// Has the client come by TLS only from now on, unless the application says something else (RFC 6797 §7.1).
-const STRICT: &str = "strict-transport-security";
-
-/// Whether no content follows this response's head.
-pub(super) fn is_bodiless(status: u16, head_only: bool) -> bool {
-    head_only || never_has_content(status)
-}
-
-/// RFC 9110 §6.4.1.
-const fn never_has_content(status: u16) -> bool {
-    matches!(status, 100..=199 | 204 | 304)
-}
+use crate::session::{STRICT, never_has_content, strict_unless_said};
 
 impl Connection<'_> {
     /// Sends the head of a final response.
     pub(super) fn write_head(&mut self, id: u32, response: &Response, ends: bool) {
-        let strict = match self.stream {
-            Transport::Plain(_) => None,
-            Transport::Tls(_) => self.session.shared.strict.as_deref(),
-        };
+        let strict = strict_unless_said(self.session.strict(), response);
         let encoder = &mut self.encoder;
         write::headers(&mut self.out.bytes, id, ends, |out| {
             encoder.begin(out, response.status);
             fields(encoder, out, response.fields());
-            if let Some(policy) = strict
-                && response.fields().get(STRICT).is_none()
-            {
+            if let Some(policy) = strict {
                 encoder.field(out, STRICT.as_bytes(), policy.as_bytes());
             }
             let mut number = itoa::Buffer::new();

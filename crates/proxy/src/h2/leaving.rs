@@ -7,6 +7,7 @@ use super::connection::{Connection, Leaving};
 use super::reason::Reason;
 use super::write;
 use crate::connections::FIRST_REQUEST;
+use crate::figures::Refusal;
 
 /// The answer to it shows that the client has read what was sent before.
 const LAST_CALL: [u8; 8] = *b"lastcall";
@@ -18,6 +19,9 @@ impl Connection<'_> {
     pub(super) fn leave(&mut self, reason: Reason, what: &'static str) {
         if self.leaving == Leaving::Over {
             return;
+        }
+        if reason == Reason::EnhanceYourCalm {
+            self.session.tell_refused(Refusal::Http2, what);
         }
         let last = self.streams.last();
         write::go_away(&mut self.out.bytes, last, reason, what);

@@ -2,10 +2,9 @@
 
 use std::cell::Cell;
 use std::task::Context;
-use std::time::Duration;
 
 use super::abuse::{BLOCK_FRAMES, TINY};
-use super::connection::{Begun, Block, Connection, Leaving, MAX_STREAMS};
+use super::connection::{Begun, Block, Connection, Leaving};
 use super::frame::Frame;
 use super::hpack::Scratch;
 use super::priority::Priority;
@@ -13,6 +12,7 @@ use super::reason::{Fault, Reason};
 use super::section::{Section, Wrong};
 use super::streams::Past;
 use super::write;
+use crate::figures::Refusal;
 
 thread_local! {
     static SECTION: Cell<Option<Box<(Section, Scratch)>>> = const { Cell::new(None) };
@@ -260,9 +260,17 @@ impl Connection<'_> {
             return self.noise();
         }
         self.streams.open(id)?;
-        if self.streams.len() >= MAX_STREAMS {
+        if self.streams.len() >= self.max_streams {
             let what = "more streams than allowed";
+            self.session.tell_refused(
+                Refusal::Http2Stream,
+                "more streams at a time than http2_max_streams",
+            );
             return Err(Fault::Stream(id, Reason::RefusedStream, what));
+        }
+        self.requests += 1;
+        if self.requests >= self.session.shared.requests_per_connection {
+            self.last_call();
         }
         self.take_request(cx, id, ends, section)
     }
@@ -289,9 +297,4 @@ impl Connection<'_> {
         })?;
         self.end_content(cx, id, Some(trailers))
     }
-}
-
-/// So many milliseconds.
-pub(super) const fn span(millis: u64) -> Duration {
-    Duration::from_millis(millis)
 }

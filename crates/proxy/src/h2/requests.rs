@@ -4,11 +4,11 @@ use std::task::Context;
 
 use http::{Method, Version};
 use microcache_engine::{Body, Response};
+use microcache_policy::key::without_port;
 
 use super::abuse::LEAST_TAKEN;
 use super::connection::Connection;
 use super::flow::{Given, INITIAL, Window};
-use super::head::is_bodiless;
 use super::out::BATCH;
 use super::priority::Priority;
 use super::reason::{Fault, Reason};
@@ -16,7 +16,7 @@ use super::section::{RequestHead, Section, Wrong};
 use super::stream::{Answer, Content, Stall, Stream, Wait};
 use super::waiting::Step;
 use super::write;
-use crate::session::{Announced, Head, Reply, Unanswered};
+use crate::session::{Announced, Head, Reply, Unanswered, is_bodiless};
 
 /// What of a request is needed when it is answered.
 #[derive(Clone, Copy)]
@@ -87,11 +87,8 @@ impl Connection<'_> {
         let Some(certificate) = &self.certificate else {
             return false;
         };
-        let host = match host.iter().rposition(|&byte| byte == b':') {
-            Some(colon) if host[colon + 1..].iter().all(u8::is_ascii_digit) => &host[..colon],
-            _ => host,
-        };
-        let is_covered = str::from_utf8(host).is_ok_and(|host| certificate.covers(host));
+        let is_covered =
+            str::from_utf8(without_port(host)).is_ok_and(|host| certificate.covers(host));
         !is_covered && !self.session.is_trusted()
     }
 
@@ -245,9 +242,11 @@ impl Connection<'_> {
         }
     }
 
-    /// A connection on which nothing comes to an end by itself is one that may be ended.
+    /// A connection on which nothing comes to an end by itself is one that may be ended. One without streams is idle, and has said
+    /// so.
     pub(super) fn tell_endless(&mut self) {
-        if self.streams.iter().all(|(_, stream)| stream.is_endless) {
+        let is_idle = self.streams.is_empty();
+        if !is_idle && self.streams.iter().all(|(_, stream)| stream.is_endless) {
             self.activity.has_no_end();
         }
     }

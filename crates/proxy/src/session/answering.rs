@@ -6,12 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use microcache_engine::{BoxFuture, Interim, Interims, NoResponse, Response};
+use microcache_engine::{BoxFuture, Failure, Interim, Interims, NoResponse, OriginError, Response};
 use tokio::sync::oneshot;
 
 use super::content::Expectation;
 use super::finished::Account;
 use super::pages;
+use crate::figures::Refusal;
 use crate::room::{Held, Need, TooMany};
 use crate::shared::Shared;
 
@@ -100,7 +101,13 @@ impl Answering {
         let Ok(answer) = answer else {
             return Poll::Ready(Ok(pages::panicked(engine.clock.now())));
         };
-        let page = |failed| pages::failed(&failed, engine.clock.now());
+        let page = |failed: NoResponse| {
+            if let Failure::Origin(OriginError::RequestBody(why)) = failed.cause {
+                let address = self.account.address().unwrap_or_default();
+                self.shared.refused_body(why, address);
+            }
+            pages::failed(&failed, engine.clock.now())
+        };
         answer.map(|answer| Ok(answer.unwrap_or_else(page)))
     }
 
@@ -112,6 +119,7 @@ impl Answering {
         let held = self.shared.room.hold(need, now).await;
         let is_endless = need == Need::Tunnel && held.is_ok();
         let held = held.unwrap_or_else(|TooMany| {
+            self.shared.figures.refused.count(Refusal::Tunnel);
             response = pages::too_many_streams(now);
             Held::default()
         });

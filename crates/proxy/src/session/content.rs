@@ -58,8 +58,10 @@ pub(crate) struct Sender {
     go: Option<oneshot::Receiver<()>>,
     /// How long the client is waited for.
     pub(crate) allowance: Allowance,
+    /// Bytes that may still come.
+    room: u64,
     /// What the origin does not see, also behind the content.
-    rules: RequestRules,
+    rules: Box<RequestRules>,
 }
 
 /// The hold on content that is only sent when wanted.
@@ -68,9 +70,10 @@ pub(super) struct Expectation {
     pub(super) go: oneshot::Sender<()>,
 }
 
-/// The two ends, and the client's expectation if it has one.
+/// The two ends of content of so many bytes at most, and the client's expectation if it has one.
 pub(super) fn channel(
     announced: Announced,
+    most: u64,
     allowance: Allowance,
     rules: &RequestRules,
 ) -> (Body, Sender, Option<Expectation>) {
@@ -92,11 +95,12 @@ pub(super) fn channel(
         steps: sender,
         go: go_receiver,
         allowance,
-        rules: RequestRules {
+        room: most,
+        rules: Box::new(RequestRules {
             // A trailer has no say on who asks for what, whoever may have one in the head.
             kept_fields: FieldPatterns::default(),
             ..rules.clone()
-        },
+        }),
     };
     (body, sender, expectation)
 }
@@ -113,8 +117,14 @@ impl Sender {
         self.steps.reserve().await.is_ok()
     }
 
-    /// Sends a frame, after [`Self::ready`], and says whether it is the last.
-    pub(crate) fn send(&self, mut frame: Frame, is_last: bool) {
+    /// Sends a frame, after [`Self::ready`], and says whether it is the last. One that is too much is the end.
+    pub(crate) fn send(&mut self, mut frame: Frame, is_last: bool) {
+        if let Frame::Data(data) = &frame {
+            match self.room.checked_sub(data.len() as u64) {
+                Some(room) => self.room = room,
+                None => return self.step(Err(BodyError::TooLarge), true),
+            }
+        }
         if let Frame::Trailers(trailers) = &mut frame {
             trailers.retain(|name, _| fate(name, false, &self.rules) == Fate::Travels);
         }
@@ -195,7 +205,8 @@ mod tests {
             expects_continue: false,
         };
         let allowance = Allowance::new(SECOND, 0);
-        let (mut body, sender, _) = channel(announced, allowance, &RequestRules::default());
+        let rules = RequestRules::default();
+        let (mut body, sender, _) = channel(announced, 8, allowance, &rules);
         let receive = async {
             let mut whole = Vec::new();
             loop {
@@ -238,6 +249,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn content_that_is_too_long_ends_where_it_is() {
+        let whole = arrived(async |mut sender| {
+            for _ in 0..2 {
+                assert!(sender.ready().await);
+                sender.send(data(b"abcd"), false);
+            }
+            assert!(sender.ready().await);
+            sender.end();
+        });
+        assert_eq!(whole.await, (b"abcdabcd".to_vec(), None));
+        let long = arrived(async |mut sender| {
+            for piece in [&b"abcd"[..], b"efghi"] {
+                assert!(sender.ready().await);
+                sender.send(data(piece), false);
+            }
+        });
+        assert_eq!(long.await, (b"abcd".to_vec(), Some(BodyError::TooLarge)));
+    }
+
+    #[tokio::test]
     async fn what_the_origin_must_not_see_does_not_travel_behind_the_content_either() {
         let trailers = arrived(async |mut sender| {
             let block = Fields::new(b"X-Sum: 1\r\nX-Forwarded-For: 6.6.6.6\r\n");
@@ -255,7 +286,7 @@ mod tests {
         };
         let rules = RequestRules::default();
         let (mut body, mut sender, expectation) =
-            channel(announced, Allowance::new(SECOND, 0), &rules);
+            channel(announced, 8, Allowance::new(SECOND, 0), &rules);
         let expectation = expectation.expect("it was announced");
         let face = async {
             assert!(sender.ready().await, "it was told to go on");
@@ -269,7 +300,7 @@ mod tests {
         assert!(matches!(frame, Some(Ok(Frame::Data(_)))), "{frame:?}");
         // Nobody wants it: the client is not told to go on.
         let (_body, mut sender, expectation) =
-            channel(announced, Allowance::new(SECOND, 0), &rules);
+            channel(announced, 8, Allowance::new(SECOND, 0), &rules);
         drop(expectation);
         assert!(!sender.ready().await);
     }

@@ -3,7 +3,7 @@
 //! They are read by the parser of real ones, so that what is refused there is refused here, and they take
 //! the way of those: only that nothing is counted, told or logged.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use microcache_policy::key::normal_host;
 use microcache_policy::{CacheStatus, Detail, FieldBlock, Fields, Scheme, Time, upgrade};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Head, OwnedHead, Session, last_hop, pages};
-use crate::config::Cidr;
+use super::{Caller, Head, OwnedHead, Session, last_hop, pages};
+use crate::config::{Cidr, RateOf};
 use crate::h1::{BadRequest, Framing, Target, parse_request, split_target};
 use crate::shared::Shared;
 
@@ -41,6 +41,8 @@ pub struct Outlook {
     pub explained: Explained,
     /// Why it is answered here nevertheless, if it is.
     pub own: Option<Detail>,
+    /// What its route lets through, if not all.
+    pub rated: Option<Rated>,
     /// What the origin has said, if it was asked.
     pub fetched: Option<Fetched>,
 }
@@ -79,6 +81,19 @@ pub struct Fetched {
     pub is_whole: bool,
 }
 
+/// What a route lets through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rated {
+    /// So many in such a while.
+    pub quota: String,
+    /// Whom they are counted for, as the option has it.
+    pub by: String,
+    /// Those alone for which the origin is asked.
+    pub only_misses: bool,
+    /// So many more would be let through now.
+    pub left: u64,
+}
+
 /// Why a request would not be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
@@ -98,7 +113,8 @@ pub(crate) async fn explain(
     let (session, read) = imagined.read(&shared)?;
     let engine = &shared.engine;
     let mut explained = engine.explain(&session.request(read.head())).await;
-    let own = session.answers_itself(&read, &explained);
+    let rated = session.rated(&read, &explained);
+    let own = session.answers_itself(&read, &explained, rated.as_ref());
     let mut fetched = None;
     if ask && own.is_none() {
         fetched = Some(session.fetch(&read, &explained).await);
@@ -108,6 +124,7 @@ pub(crate) async fn explain(
         request: read,
         explained,
         own,
+        rated,
         fetched,
     })
 }
@@ -130,8 +147,8 @@ impl Imagined {
             Some(_) if self.is_secure => (Scheme::Https, &[][..]),
             _ => (Scheme::Http, &shared.trusted_proxies[..]),
         };
-        let address = SocketAddr::new(self.sender(terminators), 0);
-        let session = Session::new(Arc::clone(shared), address, scheme);
+        let caller = Caller::at(self.sender(terminators));
+        let session = Session::new(Arc::clone(shared), caller, scheme);
         let read = session.read(self).map_err(|bad| Refused {
             status: bad.status(),
             reason: bad.reason(),
@@ -179,22 +196,48 @@ impl Session {
 
     /// Why a request is answered here, whatever the engine makes of it: the same as
     /// [`Self::beyond_hits`] and what follows it.
-    fn answers_itself(&self, read: &Read, explained: &Explained) -> Option<Detail> {
+    fn answers_itself(
+        &self,
+        read: &Read,
+        explained: &Explained,
+        rated: Option<&Rated>,
+    ) -> Option<Detail> {
         let request = self.request(read.head());
         let decision = explained.decision;
         let asks = matches!(decision, Decision::Pass(..) | Decision::Ask { .. });
-        if decision.is_hit() {
+        let is_purge = self.shared.takes_for_purge(&request);
+        let used_up = rated.filter(|rated| rated.left == 0 && !is_purge);
+        if used_up.is_some_and(|rated| !rated.only_misses) {
+            Some(Detail::RateLimited)
+        } else if decision.is_hit() {
             None
         } else if self.shared.pseudonym.is_in(request.fields) {
             Some(Detail::Loop)
-        } else if asks && self.shared.takes_for_purge(&request) {
+        } else if asks && is_purge {
             Some(Detail::Purge)
         } else if asks {
             let answer = last_hop::answer(&request, explained.now);
-            answer.and_then(|answer| answer.cache_status.detail)
+            let own = answer.and_then(|answer| answer.cache_status.detail);
+            own.or(used_up.map(|_| Detail::RateLimited))
         } else {
             None
         }
+    }
+
+    /// What the route of a request lets through. It is looked at, and none of it is used up.
+    fn rated(&self, read: &Read, explained: &Explained) -> Option<Rated> {
+        let rates = self.shared.rates.as_deref()?;
+        let limit = rates.any_limit(explained.route())?;
+        let request = self.request(read.head());
+        let client = self
+            .peer
+            .client(request.fields, &self.shared.trusted_proxies);
+        Some(Rated {
+            quota: limit.quota.to_string(),
+            by: limit.by.to_string(),
+            only_misses: limit.of() == RateOf::Misses,
+            left: rates.left(limit, &request, client, explained.now),
+        })
     }
 
     /// Has the origin asked, and takes its answer to the end if it is stored.

@@ -161,6 +161,11 @@ impl Account {
         })))
     }
 
+    /// The address of the client.
+    pub(super) fn address(&self) -> Option<&str> {
+        self.0.as_ref().map(|open| open.peer.address())
+    }
+
     /// The span of the request, if it is traced.
     pub(super) fn span(&self) -> Option<Span> {
         self.0.as_ref()?.span

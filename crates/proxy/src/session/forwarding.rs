@@ -12,11 +12,53 @@ use microcache_policy::{
 };
 use parking_lot::Mutex;
 
+use super::purging::address;
 use crate::config::Cidr;
+use crate::network::Network;
+
+/// Whose a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// His address. That of a client behind a proxy that speaks the PROXY protocol may be unknown.
+    address: Option<IpAddr>,
+    /// That proxy's.
+    through: Option<IpAddr>,
+}
+
+impl Caller {
+    /// Whoever has connected.
+    pub(crate) const fn at(address: IpAddr) -> Self {
+        Self {
+            address: Some(address),
+            through: None,
+        }
+    }
+
+    /// Whom a proxy at this address has connected for.
+    pub(crate) const fn through(proxy: IpAddr, address: Option<IpAddr>) -> Self {
+        Self {
+            address,
+            through: Some(proxy),
+        }
+    }
+
+    /// Whom he is counted as. All of whom a proxy knows nothing are one.
+    pub(crate) fn network(&self) -> Network {
+        let known = self.address.or(self.through);
+        known.map_or(Network::from_bits(0), Network::of)
+    }
+
+    /// Whether he is at an address in one of these blocks.
+    pub(crate) fn is_in(&self, blocks: &[Cidr]) -> bool {
+        let is_in = |address| blocks.iter().any(|range| range.contains(address));
+        self.address.is_some_and(is_in)
+    }
+}
 
 /// Who is at the other end of a connection, and how he reached us.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
+    caller: Caller,
     /// His address, as it is written in every request that goes on.
     text: Arc<str>,
     is_v6: bool,
@@ -26,20 +68,47 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(address: IpAddr, scheme: Scheme, trusted: &[Cidr]) -> Self {
-        let address = address.to_canonical();
+    pub(crate) fn new(caller: Caller, scheme: Scheme, trusted: &[Cidr]) -> Self {
+        let address = caller.address.map(|address| address.to_canonical());
+        // RFC 7239 §6.3 has the same word.
+        let text = address.map_or_else(|| "unknown".to_owned(), |address| address.to_string());
         Self {
-            text: address.to_string().into(),
-            is_v6: address.is_ipv6(),
-            trusted: trusted.iter().any(|range| range.contains(address)),
+            caller,
+            text: text.into(),
+            is_v6: address.is_some_and(|address| address.is_ipv6()),
+            trusted: caller.is_in(trusted),
             scheme,
         }
     }
 
     /// Decides anew whether he is believed.
     pub(crate) fn judge(&mut self, trusted: &[Cidr]) {
-        let address: Option<IpAddr> = self.text.parse().ok();
-        self.trusted = address.is_some_and(|it| trusted.iter().any(|range| range.contains(it)));
+        self.trusted = self.caller.is_in(trusted);
+    }
+
+    /// Whom a request is from: whoever is at the other end, or whom he has asked for if he is trusted. Of those whom he
+    /// names, the last who is not trusted as well has named the others, who may be anybody.
+    pub(crate) fn client(&self, request: Fields<'_>, trusted: &[Cidr]) -> Network {
+        let mut known = self.caller.network();
+        if !self.trusted {
+            return known;
+        }
+        let named: Vec<_> = request.members("x-forwarded-for").collect();
+        for member in named.into_iter().rev() {
+            let Some(address) = address(member) else {
+                break;
+            };
+            known = Network::of(address);
+            if !trusted.iter().any(|block| block.contains(address)) {
+                break;
+            }
+        }
+        known
+    }
+
+    /// The proxy that has said who he is, by the PROXY protocol.
+    pub(crate) const fn through(&self) -> Option<IpAddr> {
+        self.caller.through
     }
 
     pub(crate) fn address(&self) -> &str {
@@ -197,6 +266,60 @@ fn appended(known: Fields<'_>, name: &str, last: Vec<u8>) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    fn at(address: &str) -> Caller {
+        Caller::at(address.parse().expect("an address"))
+    }
+
+    #[test]
+    fn a_request_is_from_the_last_whom_nobody_has_to_believe() {
+        let trusted: Vec<Cidr> = vec!["10.0.0.0/8".parse().expect("a block")];
+        let client = |peer: &str, field: &str| {
+            let peer = Peer::new(at(peer), Scheme::Http, &trusted);
+            let fields = format!("X-Forwarded-For: {field}\r\n");
+            peer.client(Fields::new(fields.as_bytes()), &trusted)
+                .to_string()
+        };
+        assert_eq!(client("192.0.2.7", "6.6.6.6"), "192.0.2.7");
+        assert_eq!(client("10.0.0.1", "192.0.2.7"), "192.0.2.7");
+        assert_eq!(client("10.0.0.1", "6.6.6.6, 192.0.2.7"), "192.0.2.7");
+        assert_eq!(client("10.0.0.1", "192.0.2.7, 10.0.0.2"), "192.0.2.7");
+        assert_eq!(client("10.0.0.1", "[2001:db8::7]:4711"), "2001:db8::/64");
+        assert_eq!(client("10.0.0.1", "6.6.6.6, nonsense"), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", "nonsense, 10.0.0.2"), "10.0.0.2");
+        assert_eq!(client("10.0.0.1", ""), "10.0.0.1");
+    }
+
+    #[test]
+    fn what_a_proxy_says_of_its_client_is_who_the_client_is() {
+        let trusted: Vec<Cidr> = vec!["10.0.0.0/8".parse().expect("a block")];
+        let proxy = "10.0.0.1".parse().expect("an address");
+        let fields = |address: Option<&str>| {
+            let address = address.map(|address| address.parse().expect("an address"));
+            let caller = Caller::through(proxy, address);
+            let mut peer = Peer::new(caller, Scheme::Http, &trusted);
+            peer.judge(&trusted);
+            let said = Fields::new(b"X-Forwarded-For: 6.6.6.6\r\n");
+            let rules = RequestRules::default();
+            let fields = outgoing(&Method::GET, said, false, b"h", &peer, &rules);
+            let get =
+                |name| String::from_utf8_lossy(fields.fields().get(name).unwrap()).into_owned();
+            (peer.trusted, get("x-forwarded-for"), get("forwarded"))
+        };
+        let told = |trusted, address: &str, node: &str| {
+            let element = format!("{node};host=\"h\";proto=http");
+            (trusted, address.to_owned(), element)
+        };
+        let client = told(false, "192.0.2.7", "for=192.0.2.7");
+        assert_eq!(fields(Some("192.0.2.7")), client);
+        // Another proxy of the operator's, which adds to what it was told.
+        let (trusted, address, _) = fields(Some("10.0.0.2"));
+        assert_eq!((trusted, &*address), (true, "6.6.6.6, 10.0.0.2"));
+        // Of whom nothing is known, nothing is believed.
+        assert_eq!(fields(None), told(false, "unknown", "for=unknown"));
+        let unknown = Caller::through(proxy, None);
+        assert_eq!(unknown.network(), Caller::at(proxy).network());
+    }
+
     fn check(block: &str, peer: &str, trusted: &[&str], expected: &[&str]) {
         check_with(&RequestRules::default(), block, peer, trusted, expected);
     }
@@ -215,7 +338,7 @@ mod tests {
             request,
             false,
             b"h",
-            &Peer::new(peer.parse().unwrap(), Scheme::Http, &trusted),
+            &Peer::new(at(peer), Scheme::Http, &trusted),
             rules,
         );
         let lines: Vec<_> = std::str::from_utf8(fields.fields().as_block())
@@ -243,7 +366,7 @@ mod tests {
 
     #[test]
     fn the_origin_is_told_how_the_client_reached_us() {
-        let peer = Peer::new("10.0.0.1".parse().unwrap(), Scheme::Https, &[]);
+        let peer = Peer::new(at("10.0.0.1"), Scheme::Https, &[]);
         let rules = RequestRules::default();
         let fields = outgoing(&Method::GET, Fields::default(), false, b"h", &peer, &rules);
         let fields = fields.fields();
@@ -312,7 +435,7 @@ mod tests {
         let trusted = ["10.0.0.0/8".parse().unwrap()];
         let strangers = Strangers::default();
         let notice = |address: &str, block: &str| {
-            let peer = Peer::new(address.parse().unwrap(), Scheme::Http, &trusted);
+            let peer = Peer::new(at(address), Scheme::Http, &trusted);
             strangers.notice(Fields::new(block.as_bytes()), &peer)
         };
         for block in [

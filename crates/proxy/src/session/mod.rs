@@ -9,27 +9,29 @@ mod content;
 pub(crate) mod explaining;
 mod finished;
 mod forwarding;
+mod heads;
 mod last_hop;
 pub(crate) mod pages;
 mod pseudonym;
 mod purging;
+mod rates;
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Version};
 use microcache_engine::{
-    Body, ClientConnection, Incoming, Interims, Outcome, Question, Refresh, Request, Response,
-    RouteId, Served,
+    Body, BodyError, BoxFuture, ClientConnection, Incoming, Interims, NoResponse, Outcome,
+    Question, Refresh, Request, Response, RouteId, Served,
 };
 use microcache_policy::key::normal_host;
 use microcache_policy::{FieldBlock, Fields, RequestRules, Scheme, Span, Time};
 
-use crate::figures::{AtOnce, Named};
+use crate::config::RateOf;
+use crate::figures::{AtOnce, Named, Refusal};
 use crate::notices::{Kind, TARGET};
 use crate::shared::Shared;
 use crate::traces::Traces;
@@ -38,7 +40,8 @@ pub(crate) use content::{Allowance, Announced, Sender as ContentSender};
 pub(crate) use finished::{Account, OnFinished};
 pub use finished::{FinalResponse, Finished, Traced};
 use forwarding::outgoing;
-pub(crate) use forwarding::{Peer, Strangers};
+pub(crate) use forwarding::{Caller, Peer, Strangers};
+pub(crate) use heads::{STRICT, is_bodiless, never_has_content, strict_unless_said};
 pub(crate) use pseudonym::Pseudonym;
 use purging::Purge;
 
@@ -104,10 +107,10 @@ enum Wanted {
 }
 
 impl Session {
-    /// For a connection from this address, on which requests come by this scheme.
-    pub(crate) fn new(shared: Arc<Shared>, address: SocketAddr, scheme: Scheme) -> Self {
+    /// For a connection of this client, on which requests come by this scheme.
+    pub(crate) fn new(shared: Arc<Shared>, caller: Caller, scheme: Scheme) -> Self {
         Self {
-            peer: Peer::new(address.ip(), scheme, &shared.trusted_proxies),
+            peer: Peer::new(caller, scheme, &shared.trusted_proxies),
             client: None,
             shared,
         }
@@ -154,10 +157,10 @@ impl Session {
         now: Time,
         reply: &mut Option<Reply>,
     ) -> RouteId {
-        if self.shared.secure_port.is_some()
-            && let Some(elsewhere) = self.elsewhere(request, now)
+        if self.shared.looks_first
+            && let Some(answer) = self.before_all_else(request, now)
         {
-            *reply = Some(Reply::Now(elsewhere));
+            *reply = Some(Reply::Now(answer));
             return RouteId::default();
         }
         let engine = &self.shared.engine;
@@ -166,6 +169,10 @@ impl Session {
         let served = catch_unwind(AssertUnwindSafe(|| {
             let found = engine.find(request);
             route = engine.id_of(found);
+            if let Some(page) = self.beyond_rate(found.route, RateOf::Requests, request, now) {
+                *reply = Some(Reply::Now(page));
+                return;
+            }
             *reply = Some(match engine.serve_on(found, request, now) {
                 Served::Now(response) if response.outcome == Outcome::Hit => Reply::Now(response),
                 served => self.beyond_hits(served, route, request, now),
@@ -175,6 +182,22 @@ impl Session {
             *reply = Some(Reply::Now(pages::panicked(now)));
         }
         route
+    }
+
+    /// The answer to a request that has nothing to do with the application.
+    fn before_all_else(&self, request: &Request<'_>, now: Time) -> Option<Response> {
+        self.challenge(request, now)
+            .or_else(|| self.elsewhere(request, now))
+    }
+
+    /// The answer to an authority that wants to see that a name is ours. What nobody is about to ask for is the application's.
+    fn challenge(&self, request: &Request<'_>, now: Time) -> Option<Response> {
+        let issued = self.shared.issued.as_ref()?;
+        if !matches!(*request.method, Method::GET | Method::HEAD) {
+            return None;
+        }
+        let answer = issued.answer_at(request.target)?;
+        Some(pages::challenge(answer, now))
     }
 
     /// The answer to a request that is to come by TLS.
@@ -194,9 +217,15 @@ impl Session {
 
     /// A client and this server could not agree on a session.
     pub(crate) fn tell_no_session(&self, why: &std::io::Error) {
+        self.shared.figures.refused.count(Refusal::Handshake);
         // Whoever looks for open ports makes many of these.
         let address = self.peer.address();
         tracing::debug!(target: TARGET, kind = "handshake", about = address, "{address}: no TLS session: {why}");
+    }
+
+    /// They have not come to an end with it in time.
+    pub(crate) fn tell_late_session(&self) {
+        self.shared.figures.refused.count(Refusal::HandshakeLate);
     }
 
     /// What is owed to a request before the origin is asked about it.
@@ -237,10 +266,12 @@ impl Session {
                 began: now,
             }))
         };
-        let answer = match self.shared.purge_asked(request, now) {
+        let through = self.peer.through();
+        let answer = match self.shared.purge_asked(request, through, now) {
             Some(Ok(purge)) => return later(Wanted::Purge(purge)),
             Some(Err(refused)) => Some(refused),
-            None => last_hop::answer(request, now),
+            None => last_hop::answer(request, now)
+                .or_else(|| self.beyond_rate(question.route(), RateOf::Misses, request, now)),
         };
         match answer {
             Some(response) => Reply::Now(response),
@@ -248,10 +279,35 @@ impl Session {
         }
     }
 
+    /// Something of a connection by HTTP/2 was refused, because there was too much of it.
+    pub(crate) fn tell_refused(&self, why: Refusal, what: &str) {
+        let line = format!("{}, by HTTP/2: {what}", self.peer.address());
+        self.shared.refused(why, line);
+    }
+
+    /// A connection begins with the PROXY protocol where it must not: nothing of it is believed, and it ends.
+    pub(crate) fn refuse_introduction(&self) {
+        let address = self.peer.address();
+        let line = format!(
+            "{address} begins with the PROXY protocol, and is not in `proxy_protocol`: its connections are closed"
+        );
+        self.shared.refused(Refusal::ProxyUntrusted, line);
+    }
+
     /// The page for a request that cannot be read.
     pub(crate) fn refuse(&self, status: u16, reason: &str, version: Version) -> Response {
         let now = self.shared.engine.clock.now();
         let page = pages::refused(status, reason, now);
+        let limit = match status {
+            408 => Some(Refusal::HeadLate),
+            414 => Some(Refusal::Target),
+            431 => Some(Refusal::Head),
+            _ => None,
+        };
+        if let Some(limit) = limit {
+            let line = format!("{} was answered {status}: {reason}", self.peer.address());
+            self.shared.refused(limit, line);
+        }
         let figures = &self.shared.figures;
         figures.count(RouteId::default(), page.outcome);
         figures.sent(RouteId::default(), page.length.unwrap_or_default());
@@ -281,6 +337,15 @@ impl Session {
             Wanted::Origin(question) => question,
             Wanted::Purge(purge) => return self.purge(purge, account, announced),
         };
+        let most = self.shared.max_bodies[question.route()];
+        let is_too_large = |announced: Announced| announced.length.is_some_and(|it| it > most);
+        if announced.is_some_and(is_too_large) {
+            let page = pages::too_large(self.shared.engine.clock.now());
+            self.shared
+                .refused_body(BodyError::TooLarge, self.peer.address());
+            let answer = Box::pin(std::future::ready(Ok(page)));
+            return self.without_content(answer, account, announced);
+        }
         account.waits();
         let engine = &self.shared.engine;
         let rules = &engine.rules(question.route()).request;
@@ -289,7 +354,8 @@ impl Session {
             Some(announced) => {
                 let timeouts = &self.shared.timeouts;
                 let allowance = Allowance::new(timeouts.body, timeouts.body_rate);
-                let (body, sender, expectation) = content::channel(announced, allowance, rules);
+                let (body, sender, expectation) =
+                    content::channel(announced, most, allowance, rules);
                 (body, Some(sender), expectation)
             }
         };
@@ -306,10 +372,27 @@ impl Session {
         (answering, sender)
     }
 
-    /// Carries a purge out. Nobody wants its content: that is not read, and so the connection's last.
+    /// Carries a purge out.
     fn purge(
         &self,
         purge: Purge,
+        account: Account,
+        announced: Option<Announced>,
+    ) -> (Answering, Option<ContentSender>) {
+        let answer = purge.carry_out(Arc::clone(&self.shared.engine));
+        let life = Arc::clone(&self.shared.life);
+        let answer = Box::pin(async move {
+            let answer = answer.await;
+            life.is_alone().await;
+            Ok(answer)
+        });
+        self.without_content(answer, account, announced)
+    }
+
+    /// For an answer that needs nothing of what the request announces: that is not read, and so the connection's last.
+    fn without_content(
+        &self,
+        answer: BoxFuture<'static, Result<Response, NoResponse>>,
         account: Account,
         announced: Option<Announced>,
     ) -> (Answering, Option<ContentSender>) {
@@ -317,17 +400,10 @@ impl Session {
         let sender = announced.map(|announced| {
             let allowance = Allowance::new(timeouts.body, timeouts.body_rate);
             let (_unread, sender, _) =
-                content::channel(announced, allowance, &RequestRules::default());
+                content::channel(announced, 0, allowance, &RequestRules::default());
             sender
         });
         let shared = Arc::clone(&self.shared);
-        let answer = purge.carry_out(Arc::clone(&shared.engine));
-        let life = Arc::clone(&shared.life);
-        let answer = Box::pin(async move {
-            let answer = answer.await;
-            life.is_alone().await;
-            Ok(answer)
-        });
         let answering = Answering::new(answer, Interims::default(), None, shared, account);
         (answering, sender)
     }

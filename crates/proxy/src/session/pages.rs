@@ -2,7 +2,11 @@
 
 use bytes::Bytes;
 use microcache_engine::{Body, BodyError, Failure, NoResponse, OriginError, Outcome, Response};
+use microcache_policy::key::without_port;
 use microcache_policy::{CacheStatus, Detail, FieldsBuf, Time, date};
+
+use crate::rates::Limit;
+use crate::rates::pace::TooEarly;
 
 /// The engine was not asked, or gave no answer.
 fn page(status: u16, text: &str, detail: Detail, now: Time) -> Response {
@@ -20,8 +24,7 @@ pub(crate) fn refused(status: u16, reason: &str, now: Time) -> Response {
 
 /// To a request that is to come by TLS, at this port (RFC 9110 §15.4.9). Whoever names no host is shown no way.
 pub(crate) fn elsewhere(host: &[u8], target: &[u8], port: u16, now: Time) -> Response {
-    let host = std::str::from_utf8(host).unwrap_or_default();
-    let (bare, _) = split_port(host);
+    let bare = std::str::from_utf8(without_port(host)).unwrap_or_default();
     if bare.is_empty() || !target.starts_with(b"/") {
         return refused(400, "requests are taken by TLS only", now);
     }
@@ -44,12 +47,15 @@ pub(crate) fn elsewhere(host: &[u8], target: &[u8], port: u16, now: Time) -> Res
     }
 }
 
-/// A host without its port.
-fn split_port(host: &str) -> (&str, Option<&str>) {
-    match host.rsplit_once(':') {
-        // The colons of an IPv6 address stand in brackets.
-        Some((bare, port)) if !port.ends_with(']') => (bare, Some(port)),
-        _ => (host, None),
+/// To an authority that wants to see that a name is ours (RFC 8555 §8.3): this, and nothing behind it.
+pub(crate) fn challenge(answer: String, now: Time) -> Response {
+    let body = Bytes::from(answer);
+    let page = plain(200, "", CacheStatus::default(), now);
+    Response {
+        length: Some(body.len() as u64),
+        body: Body::Full(body),
+        outcome: Outcome::Pass,
+        ..page
     }
 }
 
@@ -70,6 +76,44 @@ pub(crate) fn purged(told: &str, now: Time) -> Response {
 /// To one that is not.
 pub(crate) fn not_purged(status: u16, reason: &str, now: Time) -> Response {
     page(status, reason, Detail::Purge, now)
+}
+
+/// To a request that comes too early (draft-ietf-httpapi-ratelimit-headers-11). The name of the policy is no name of the configuration.
+pub(crate) fn too_many(limit: &Limit, early: TooEarly, now: Time) -> Response {
+    let seconds = early.by.div_ceil(1_000_000);
+    let (policy, quota) = (limit.by.policy(), limit.quota);
+    let more = [
+        ("Retry-After", seconds.to_string()),
+        (
+            "RateLimit-Policy",
+            format!("\"{policy}\";q={};w={}", quota.count, quota.seconds),
+        ),
+        ("RateLimit", format!("\"{policy}\";r=0;t={seconds}")),
+    ];
+    let text = "There were too many requests. Please try again in a moment.";
+    Response {
+        outcome: Outcome::Limited,
+        ..with(page(429, text, Detail::RateLimited, now), &more)
+    }
+}
+
+/// The same page with more fields.
+fn with(page: Response, more: &[(&str, String)]) -> Response {
+    let mut fields = FieldsBuf::new();
+    fields.extend_if(page.fields(), |_, _| true);
+    for (name, value) in more {
+        fields.push(name, value);
+    }
+    Response {
+        fields: Some(fields.into()),
+        ..page
+    }
+}
+
+/// To a request that says that its body is larger than it may be.
+pub(crate) fn too_large(now: Time) -> Response {
+    let text = "The request body is too large.";
+    page(413, text, Detail::RequestBody, now)
 }
 
 /// To a request that ran into a fault of ours. The panic itself is in the log.
@@ -109,6 +153,9 @@ pub(crate) fn failed(failed: &NoResponse, now: Time) -> Response {
         Failure::Origin(OriginError::Timeout) => (504, "The application did not answer in time."),
         Failure::Origin(OriginError::RequestBody(BodyError::Timeout)) => {
             (408, "The request body did not arrive in time.")
+        }
+        Failure::Origin(OriginError::RequestBody(BodyError::TooLarge)) => {
+            (413, "The request body is too large.")
         }
         Failure::Origin(OriginError::RequestBody(_)) => (400, "The request body was malformed."),
         Failure::Status(_) | Failure::Origin(_) => {

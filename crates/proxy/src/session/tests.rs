@@ -75,7 +75,7 @@ impl World {
         let config = config.expect("the configuration is right");
         let origin = Arc::new(Echo::default());
         let mut shared = Shared::before(
-            &[Arc::clone(&origin) as Arc<dyn Origin>],
+            (&[Arc::clone(&origin) as Arc<dyn Origin>], None),
             &config,
             Tiers::default(),
             Notices::default(),
@@ -94,11 +94,11 @@ impl World {
 
     /// One session for each scheme.
     fn sessions(self) -> (Session, Session, Arc<Echo>, Arc<Mutex<Vec<String>>>) {
-        let address = "192.0.2.1:1234".parse().expect("an address");
+        let caller = Caller::at("192.0.2.1".parse().expect("an address"));
         let shared = Arc::new(self.shared);
         (
-            Session::new(Arc::clone(&shared), address, Scheme::Http),
-            Session::new(shared, address, Scheme::Https),
+            Session::new(Arc::clone(&shared), caller, Scheme::Http),
+            Session::new(shared, caller, Scheme::Https),
             self.origin,
             self.over,
         )
@@ -195,7 +195,7 @@ async fn every_request_is_over_once() {
     assert_eq!(lines, expected);
     let figures = session.shared.figures.snapshot();
     let outcomes = Outcome::ALL.map(|outcome| figures.of(outcome));
-    assert_eq!(outcomes, [1, 0, 0, 1, 0, 1, 2, 1], "each once");
+    assert_eq!(outcomes, [1, 0, 0, 1, 0, 1, 2, 0, 1], "each once");
     let (all, routed) = (figures.requests(), figures.routes[0].requests());
     assert_eq!((all, routed), (6, 5), "one could not be read");
     assert_eq!(figures.bytes(), 39 + 37 + 9);

@@ -8,6 +8,8 @@ use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
+use super::issued::{CertificateReport, Issued};
+
 thread_local! {
     /// What the handshake that this thread is in the middle of has chosen: rustls does not tell the session.
     static CHOSEN: RefCell<Option<Shown>> = const { RefCell::new(None) };
@@ -32,9 +34,20 @@ pub(crate) struct Certificate {
     pub(super) key: Arc<CertifiedKey>,
     /// The hosts that it is for, in lower case; `*.` stands for one label.
     pub(super) names: Vec<String>,
+    /// Until when it holds, in seconds since 1970.
+    pub(super) not_after: i64,
 }
 
 impl Certificate {
+    /// What those are told who watch.
+    pub(crate) fn report(&self) -> CertificateReport {
+        CertificateReport {
+            names: self.names.clone(),
+            expires: Some(self.not_after),
+            standing: None,
+        }
+    }
+
     /// Whether it is for this host, which is without a port.
     pub(crate) fn covers(&self, host: &str) -> bool {
         let parent = host.split_once('.').map(|(_, parent)| parent);
@@ -53,11 +66,17 @@ pub(crate) struct Certificates {
     /// By name; those with a `*.` by what follows it.
     exact: HashMap<String, Vec<Arc<Certificate>>>,
     wildcard: HashMap<String, Vec<Arc<Certificate>>>,
+    /// Those that an authority has issued, and for which names they are to be shown.
+    issued: Option<(Arc<Issued>, Vec<String>)>,
 }
 
 impl Certificates {
     /// The first one is the default. Of those for one name the first that a client can use is taken, so that there may be one for each kind of key.
-    pub(crate) fn new(all: &[Arc<Certificate>]) -> Self {
+    /// Those that are issued come behind files for the same name, and before those with a `*.`.
+    pub(crate) fn new(
+        all: &[Arc<Certificate>],
+        issued: Option<(Arc<Issued>, Vec<String>)>,
+    ) -> Self {
         let mut exact: HashMap<String, Vec<_>> = HashMap::new();
         let mut wildcard: HashMap<String, Vec<_>> = HashMap::new();
         for certificate in all {
@@ -76,27 +95,63 @@ impl Certificates {
             default: all.iter().filter(like_first).cloned().collect(),
             exact,
             wildcard,
+            issued,
         }
     }
 
-    fn choose(&self, host: Option<&str>, schemes: &[SignatureScheme]) -> Option<&Arc<Certificate>> {
+    fn choose(&self, host: Option<&str>, schemes: &[SignatureScheme]) -> Option<Arc<Certificate>> {
         let host = host.map(str::to_ascii_lowercase);
-        let own = host.as_deref().and_then(|host| {
-            let parent = || host.split_once('.').map(|(_, parent)| parent);
-            let exact = self.exact.get(host);
-            exact.or_else(|| self.wildcard.get(parent()?))
-        });
-        let candidates = own.unwrap_or(&self.default);
         let usable = |one: &&Arc<Certificate>| one.key.key.choose_scheme(schemes).is_some();
-        candidates.iter().find(usable)
+        if let Some(host) = host.as_deref() {
+            let parent = || host.split_once('.').map(|(_, parent)| parent);
+            if let Some(exact) = self.exact.get(host) {
+                return exact.iter().find(usable).cloned();
+            }
+            if let Some(issued) = self.issued_for(host) {
+                return Some(issued).filter(|one| usable(&one));
+            }
+            if let Some(like_it) = parent().and_then(|parent| self.wildcard.get(parent)) {
+                return like_it.iter().find(usable).cloned();
+            }
+        }
+        let default = self.default.iter().find(usable).cloned();
+        default.or_else(|| {
+            let (issued, names) = self.issued.as_ref()?;
+            let first = names.iter().find_map(|name| issued.certificate(name));
+            first.filter(|one| usable(&one))
+        })
     }
+
+    fn issued_for(&self, host: &str) -> Option<Arc<Certificate>> {
+        let (issued, names) = self.issued.as_ref()?;
+        let wanted = names.iter().any(|name| name == host);
+        wanted.then(|| issued.certificate(host)).flatten()
+    }
+
+    /// What an authority is shown that wants to see that a name is ours (RFC 8737): `None` if somebody else asks, who is shown nothing.
+    fn challenge(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let (issued, _) = self.issued.as_ref()?;
+        // It offers nothing else (RFC 8737 §3).
+        let is_alone = hello.alpn()?.count() == 1;
+        issued.handshake(hello.server_name()?).filter(|_| is_alone)
+    }
+}
+
+/// Whether a client offers the protocol of challenges, and none that requests could come by.
+fn is_challenge(hello: &ClientHello<'_>) -> bool {
+    let offers = || hello.alpn().into_iter().flatten();
+    offers().any(|offer| offer == super::CHALLENGE)
+        && !offers().any(|offer| super::PROTOCOLS.contains(&offer))
 }
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        if is_challenge(&hello) {
+            return self.challenge(&hello);
+        }
         let chosen = self.choose(hello.server_name(), hello.signature_schemes())?;
         CHOSEN.set(Some(Shown {
-            certificate: Arc::clone(chosen),
+            certificate: Arc::clone(&chosen),
             is_for_it: hello.server_name().is_some_and(|host| chosen.covers(host)),
         }));
         Some(Arc::clone(&chosen.key))

@@ -99,6 +99,7 @@ impl CertificateFiles {
         Ok(Certificate {
             key: Arc::new(key),
             names: facts.names,
+            not_after: facts.not_after.unix(),
         })
     }
 
@@ -200,6 +201,42 @@ pub(crate) fn read_secrets(file: &Path) -> Result<Vec<Vec<u8>>, Fault> {
         return Err(Fault::new(what, remedy));
     }
     Ok(secrets)
+}
+
+/// The key by which an authority knows a customer, as it gives it: in base64, of either alphabet.
+pub(crate) fn read_eab_key(file: &Path) -> Result<Vec<u8>, Fault> {
+    let bytes = read(file)?;
+    let key = decoded(bytes.trim_ascii()).filter(|key| !key.is_empty());
+    key.ok_or_else(|| {
+        Fault::new(
+            format!("{} holds no key in base64", file.display()),
+            "copy the key as the authority shows it, and nothing else",
+        )
+    })
+}
+
+/// RFC 4648 §4 and §5; what pads is left out.
+fn decoded(digits: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let (mut bits, mut length) = (0u32, 0);
+    let end = digits.iter().rposition(|&digit| digit != b'=');
+    for &digit in &digits[..end.map_or(0, |last| last + 1)] {
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        length += 6;
+        if length >= 8 {
+            length -= 8;
+            out.push((bits >> length) as u8);
+        }
+    }
+    Some(out)
 }
 
 /// What to warn of where every user of the machine may read what is secret.

@@ -4,6 +4,7 @@
 
 mod certificates;
 mod files;
+mod issued;
 mod origins;
 mod session;
 #[cfg(test)]
@@ -20,13 +21,18 @@ use rustls::{Error, ServerConfig};
 
 pub(crate) use certificates::{Certificate, Certificates};
 pub use files::CertificateFiles;
-pub(crate) use files::{Fault, exposed, read_secrets};
+pub(crate) use files::{Fault, exposed, read_eab_key, read_secrets};
+pub use issued::{CertificateReport, Expected, Issue, Issued, Standing};
+pub(crate) use origins::HTTP2;
 pub use origins::OriginTls;
 pub(crate) use session::{HELD_BACK, Records, Session};
 pub(crate) use tickets::Tickets;
 
 /// What is spoken on top of TLS, the favourite first (RFC 7301).
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// What an authority offers alone that wants to see that a name is ours (RFC 8737).
+const CHALLENGE: &[u8] = b"acme-tls/1";
 
 /// The cryptography of both sides. A key exchange that a later quantum computer cannot undo comes first.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
@@ -44,6 +50,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 pub(crate) fn for_clients(
     certificates: Arc<Certificates>,
     tickets: Arc<Tickets>,
+    takes_challenges: bool,
 ) -> Result<Arc<ServerConfig>, Error> {
     let builder = ServerConfig::builder_with_provider(provider());
     let mut config = builder
@@ -51,6 +58,9 @@ pub(crate) fn for_clients(
         .with_no_client_auth()
         .with_cert_resolver(certificates);
     config.alpn_protocols = PROTOCOLS.iter().map(|name| name.to_vec()).collect();
+    if takes_challenges {
+        config.alpn_protocols.push(CHALLENGE.to_vec());
+    }
     // Clients keep their sessions themselves, as tickets.
     config.ticketer = tickets;
     config.session_storage = Arc::new(NoServerSessionStorage {});

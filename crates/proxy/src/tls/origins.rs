@@ -13,7 +13,9 @@ use super::provider;
 use super::verifier::Verifier;
 
 /// What is spoken on top of TLS.
-const PROTOCOL: &[u8] = b"http/1.1";
+const HTTP1: &[u8] = b"http/1.1";
+/// What may be spoken there in its place, where that is wanted (RFC 9113 §3.1).
+pub(crate) const HTTP2: &[u8] = b"h2";
 
 /// TLS with the servers of a group whose urls begin with `https`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +44,15 @@ impl PartialEq for Ready {
 }
 
 impl Eq for Ready {}
+
+impl Ready {
+    /// The same for sessions on which HTTP/2 is offered too.
+    pub(crate) fn offering_http2(&self) -> ClientConfig {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
+        config
+    }
+}
 
 impl OriginTls {
     /// Reads the files that are named, or what the system has.
@@ -75,7 +86,7 @@ impl OriginTls {
                 builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own.key)))
             }
         };
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        config.alpn_protocols = vec![HTTP1.to_vec()];
         Ok(Ready {
             config: Arc::new(config),
             made_of,

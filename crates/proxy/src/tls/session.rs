@@ -102,6 +102,11 @@ impl Session {
         self.rustls.protocol_version() == Some(ProtocolVersion::TLSv1_3)
     }
 
+    /// Whether this is an authority that wants to see that a name is ours, and nothing else.
+    pub(crate) fn is_challenge(&self) -> bool {
+        self.rustls.alpn_protocol() == Some(super::CHALLENGE)
+    }
+
     /// What the client is shown, once it has asked.
     #[cfg(test)]
     pub(crate) fn certificate(&self) -> Option<&Arc<Certificate>> {

@@ -5,7 +5,10 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, date_time_ymd};
+use rcgen::{
+    CertificateParams, CustomExtension, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519,
+    date_time_ymd,
+};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
@@ -57,8 +60,8 @@ fn certificate(files: &Files, names: &[&str], key: &KeyPair) -> Arc<Certificate>
 
 fn server(files: &Files, names: &[&str]) -> Arc<ServerConfig> {
     let one = certificate(files, names, &KeyPair::generate().unwrap());
-    let certificates = Arc::new(Certificates::new(&[one]));
-    for_clients(certificates, Tickets::of_this_process()).unwrap()
+    let certificates = Arc::new(Certificates::new(&[one], None));
+    for_clients(certificates, Tickets::of_this_process(), false).unwrap()
 }
 
 /// Believes everything: what is shown is for the test to judge.
@@ -340,8 +343,8 @@ fn clients_are_shown_the_certificate_for_the_host_that_they_name_and_can_use() {
         certificate(&files, &["*.a.example"], &p256()),
         certificate(&files, &["x.a.example"], &p256()),
     ];
-    let certificates = Arc::new(Certificates::new(&all));
-    let server = for_clients(certificates, Tickets::of_this_process()).unwrap();
+    let certificates = Arc::new(Certificates::new(&all, None));
+    let server = for_clients(certificates, Tickets::of_this_process(), false).unwrap();
     let p256_only = &[SignatureScheme::ECDSA_NISTP256_SHA256][..];
     for (host, schemes, expected) in [
         ("a.example", ALL, Some(1)),
@@ -370,6 +373,149 @@ fn clients_are_shown_the_certificate_for_the_host_that_they_name_and_can_use() {
     }
     assert!(all[3].covers("y.a.example") && !all[3].covers("a.example"));
     assert!(!all[3].covers("x.y.a.example") && all[1].covers("b.example"));
+}
+
+/// The certificate of a name and its key, as an authority and we would have them.
+fn issued(names: &[&str], key: &KeyPair, until: i32) -> String {
+    let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.not_before = date_time_ymd(2025, 1, 2);
+    params.not_after = date_time_ymd(until, 1, 1);
+    let made = params.self_signed(key).unwrap();
+    format!("{}{}", made.pem(), key.serialize_pem())
+}
+
+#[test]
+fn what_an_authority_has_issued_comes_behind_files_and_before_those_for_many_hosts() {
+    let files = Files::new("issued");
+    let key = || KeyPair::generate().unwrap();
+    let file = certificate(&files, &["a.example"], &key());
+    let many = certificate(&files, &["*.example"], &key());
+    let table = Arc::<Issued>::default();
+    for name in ["a.example", "b.example", "gone.example"] {
+        let issue = Issue::read(&issued(&[name], &key(), 2030), name, NOW).unwrap();
+        table.show(name, &issue);
+    }
+    let names = ["none", "a", "b"].map(|name| format!("{name}.example"));
+    let wanted = Some((Arc::clone(&table), names.to_vec()));
+    let serve = |all: &[Arc<Certificate>]| {
+        let certificates = Arc::new(Certificates::new(all, wanted.clone()));
+        for_clients(certificates, Tickets::of_this_process(), true).unwrap()
+    };
+    let both = serve(&[Arc::clone(&file), many.clone()]);
+    let alone = serve(&[]);
+    let own = |name: &str| table.certificate(name).unwrap();
+    for (server, host, expected) in [
+        (&both, "a.example", Some(file.clone())),
+        (&both, "B.example", Some(own("b.example"))),
+        (&both, "none.example", Some(many.clone())),
+        (&both, "other", Some(file)),
+        (&alone, "b.example", Some(own("b.example"))),
+        (&alone, "other", Some(own("a.example"))),
+        // It is not wanted any more.
+        (&both, "gone.example", Some(many)),
+        (&alone, "gone.example", Some(own("a.example"))),
+    ] {
+        let config = Arc::new(client(&TLS13, ALL));
+        let mut client = connect(&config, host);
+        let mut session = Session::new(Arc::clone(server)).unwrap();
+        exchange(&mut client, &mut session, 4096).unwrap();
+        let shown = session.certificate().unwrap();
+        let expected: Arc<Certificate> = expected.unwrap();
+        assert!(Arc::ptr_eq(shown, &expected), "{host}");
+    }
+    table.keep_only(&[]);
+    let config = Arc::new(client(&TLS13, ALL));
+    let mut session = Session::new(alone).unwrap();
+    let refused = exchange(&mut connect(&config, "b.example"), &mut session, 4096);
+    assert!(refused.is_err(), "there is none at all");
+}
+
+#[test]
+fn challenges_are_answered_as_long_as_they_are_under_way_and_to_nobody_else() {
+    let table = Arc::<Issued>::default();
+    let key = KeyPair::generate().unwrap();
+    let good = issued(&["a.example"], &key, 2030);
+    table.show("a.example", &Issue::read(&good, "a.example", NOW).unwrap());
+    let wanted = Some((Arc::clone(&table), vec!["a.example".to_owned()]));
+    let certificates = Arc::new(Certificates::new(&[], wanted));
+    let server = for_clients(certificates, Tickets::of_this_process(), true).unwrap();
+    let shake = |host: &str, offers: &[&[u8]]| {
+        let mut config = client(&TLS13, ALL);
+        config.alpn_protocols = offers.iter().map(|&offer| offer.to_vec()).collect();
+        let mut client = connect(&Arc::new(config), host);
+        let mut session = Session::new(Arc::clone(&server)).unwrap();
+        let agreed = exchange(&mut client, &mut session, 4096);
+        agreed.ok().map(|_| session.is_challenge())
+    };
+    let alone: &[&[u8]] = &[CHALLENGE];
+    assert_eq!(shake("a.example", alone), None);
+    let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(&[7; 32])];
+    let shown = params.self_signed(&key).unwrap().der().to_vec();
+    let under_way = table.shake_hands("a.example", shown, key.serialize_der());
+    assert_eq!(shake("A.example", alone), Some(true));
+    assert_eq!(shake("b.example", alone), None);
+    assert_eq!(shake("a.example", &[b"http/1.1"]), Some(false));
+    assert_eq!(shake("a.example", &[CHALLENGE, b"h2"]), Some(false));
+    assert_eq!(shake("a.example", &[CHALLENGE, b"other"]), None);
+    drop(under_way);
+    assert_eq!(shake("a.example", alone), None);
+    let target = b"/.well-known/acme-challenge/token";
+    assert_eq!(table.answer_at(target), None);
+    let under_way = table.answer("token", "token.print");
+    assert_eq!(table.answer_at(target).as_deref(), Some("token.print"));
+    for other in [
+        &b"/.well-known/acme-challenge/"[..],
+        b"/.well-known/acme-challenge/token/",
+        b"/.well-known/acme-challenge/token?x",
+        b"/.well-known/acme-challenge/TOKEN",
+        b"/.well-known/acme-challenge/\xff",
+        b"/token",
+    ] {
+        assert_eq!(table.answer_at(other), None);
+    }
+    drop(under_way);
+    assert_eq!(table.answer_at(target), None);
+}
+
+#[test]
+fn what_is_issued_is_held_against_what_was_asked_for() {
+    let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let good = issued(&["a.example", "b.example"], &key, 2030);
+    let read = Issue::read(&good, "a.example", NOW).unwrap();
+    assert_eq!(
+        (read.not_before, read.not_after),
+        (1_735_776_000, 1_893_456_000)
+    );
+    let why = |pem: &str, name: &str, now: i64| Issue::read(pem, name, now).err().unwrap();
+    let told = why(&good, "c.example", NOW);
+    assert_eq!(told, "the certificate is for \"a.example, b.example\"");
+    let told = why(&good, "a.example", read.not_after);
+    assert_eq!(told, "the certificate expired on 2030-01-01");
+    let told = why(&good, "a.example", read.not_before - 1);
+    assert!(told.contains("holds from 2025-01-02 on only"), "{told}");
+    let chain = good.split_once("-----BEGIN PRIVATE").unwrap().0;
+    assert_eq!(why(chain, "a.example", NOW), "there is no private key");
+    let mixed = format!("{chain}{}", other.serialize_pem());
+    assert_eq!(
+        why(&mixed, "a.example", NOW),
+        "the certificate is for another key"
+    );
+    assert_eq!(why("", "a.example", NOW), "there is no certificate in it");
+    let many = chain.repeat(11);
+    assert!(why(&many, "a.example", NOW).contains("more than 10"));
+}
+
+#[test]
+fn keys_of_customers_are_read_in_both_alphabets() {
+    let files = Files::new("eab");
+    let read = |text: &str| read_eab_key(&files.write("key", text)).ok();
+    assert_eq!(read("-_8=\n").as_deref(), Some(&[0xfb, 0xff][..]));
+    assert_eq!(read("+/8").as_deref(), Some(&[0xfb, 0xff][..]));
+    assert_eq!(read("aGVsbG8"), Some(b"hello".to_vec()));
+    assert_eq!(read("a b"), None);
+    assert_eq!(read(""), None);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! what bounds the harm of a stolen key (RFC 8446 §8.1, RFC 5077 §5.5). The keys outlive a reload and are handed to the
 //! process that takes this one's place. Processes that are given the same secrets derive the same keys from them.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -85,7 +85,7 @@ impl Tickets {
     pub(crate) fn handover(&self) -> Option<String> {
         self.keys()?;
         let keys = self.keys.lock();
-        let seeds = keys.seeds.iter().map(|seed| hex(seed));
+        let seeds = keys.seeds.iter().map(hex::encode);
         let seeds: Vec<String> = seeds.collect();
         (!seeds.is_empty()).then(|| format!("{} {}", keys.period, seeds.join(" ")))
     }
@@ -94,7 +94,7 @@ impl Tickets {
     pub(crate) fn take_up(&self, handed: &str) {
         let mut words = handed.split(' ');
         let period = words.next().and_then(|period| period.parse().ok());
-        let seeds: Option<Vec<Seed>> = words.map(unhex).collect();
+        let seeds: Option<Vec<Seed>> = words.map(seed_of).collect();
         if let (Source::Own, Some(period), Some(seeds)) = (&self.source, period, seeds) {
             let open = seeds.iter().filter_map(Key::of).collect();
             *self.keys.lock() = Keys {
@@ -217,23 +217,9 @@ fn unix_time() -> u64 {
     since.unwrap_or_default().as_secs()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in bytes {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
-}
-
-fn unhex(text: &str) -> Option<Seed> {
+fn seed_of(digits: &str) -> Option<Seed> {
     let mut seed = [0; SEED];
-    if text.len() != 2 * SEED {
-        return None;
-    }
-    for (at, byte) in seed.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
-    }
+    hex::decode_to_slice(digits, &mut seed).ok()?;
     Some(seed)
 }
 

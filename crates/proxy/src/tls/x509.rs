@@ -14,8 +14,12 @@ const GENERALIZED_TIME: u8 = 0x18;
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 const DNS_NAME: u8 = 0x82;
+const INTEGER: u8 = 0x02;
+const KEY_ID: u8 = 0x80;
 /// 2.5.29.17, `subjectAltName`.
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
+/// 2.5.29.35, `authorityKeyIdentifier`.
+const AUTHORITY_KEY: &[u8] = &[0x55, 0x1d, 0x23];
 
 /// What is read of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +28,10 @@ pub(super) struct Facts {
     pub(super) not_after: Moment,
     /// The names of hosts, in lower case; `*.` stands for one label.
     pub(super) names: Vec<String>,
+    /// The number that its authority has given it, as it is encoded.
+    pub(super) serial: Vec<u8>,
+    /// By which the authority's key is known; empty if it does not say.
+    pub(super) authority_key: Vec<u8>,
 }
 
 /// A time in a certificate.
@@ -41,19 +49,25 @@ impl Facts {
         let mut certificate = Der(Der(certificate).take(SEQUENCE)?);
         let mut fields = Der(certificate.take(SEQUENCE)?);
         fields.skip_if(VERSION);
-        // Serial number, algorithm, issuer.
-        fields.next()?;
+        let serial = fields.take(INTEGER)?.to_vec();
+        // Algorithm, issuer.
         fields.take(SEQUENCE)?;
         fields.take(SEQUENCE)?;
         let mut validity = Der(fields.take(SEQUENCE)?);
         let not_before = Moment::read(&mut validity)?;
         let not_after = Moment::read(&mut validity)?;
-        let mut names = Vec::new();
+        let (mut names, mut authority_key) = (Vec::new(), Vec::new());
         while let Some((tag, value)) = fields.next() {
             if tag == EXTENSIONS {
                 let mut extensions = Der(Der(value).take(SEQUENCE)?);
                 while let Some(extension) = extensions.take(SEQUENCE) {
-                    names.extend(alternative_names(extension));
+                    match opened(extension) {
+                        (Some(ALTERNATIVE_NAMES), listed) => names.extend(host_names(listed)),
+                        (Some(AUTHORITY_KEY), mut about) => {
+                            authority_key = about.take(KEY_ID).unwrap_or_default().to_vec();
+                        }
+                        _ => {}
+                    }
                 }
             }
         }
@@ -61,21 +75,25 @@ impl Facts {
             not_before,
             not_after,
             names,
+            serial,
+            authority_key,
         })
     }
 }
 
-/// The names of hosts in an extension; none if it is another.
-fn alternative_names(extension: &[u8]) -> Vec<String> {
+/// What an extension is, and the list in it.
+fn opened(extension: &[u8]) -> (Option<&[u8]>, Der<'_>) {
     let mut extension = Der(extension);
-    if extension.take(OBJECT) != Some(ALTERNATIVE_NAMES) {
-        return Vec::new();
-    }
+    let what = extension.take(OBJECT);
     extension.skip_if(BOOLEAN);
     let listed = extension
         .take(OCTETS)
         .and_then(|all| Der(all).take(SEQUENCE));
-    let mut listed = Der(listed.unwrap_or_default());
+    (what, Der(listed.unwrap_or_default()))
+}
+
+/// The names of hosts among alternative names.
+fn host_names(mut listed: Der<'_>) -> Vec<String> {
     let mut names = Vec::new();
     while let Some((tag, name)) = listed.next() {
         if let (DNS_NAME, Ok(name)) = (tag, std::str::from_utf8(name)) {

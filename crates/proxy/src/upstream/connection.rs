@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use microcache_engine::origin::Tunnel;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::runtime::{Handle, Id};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -60,6 +61,14 @@ impl Connection {
     pub(super) fn rest(&mut self) {
         if !self.buf.try_reclaim(READ_MIN) {
             self.buf = BytesMut::new();
+        }
+    }
+
+    /// Nothing but its bytes from now on, beginning with those that were read.
+    pub(super) fn into_tunnel(mut self) -> Tunnel {
+        Tunnel {
+            early: self.buf.split().freeze(),
+            io: Box::new(self.stream),
         }
     }
 

@@ -13,13 +13,13 @@ use microcache_policy::{Fields, FieldsBuf, hop, is_challenged};
 
 use super::connection::Connection;
 use super::upload::{Sending, Upload};
-use crate::h1::{Framing, Limits, parse_response};
+use crate::h1::{self, Framing, Limits, parse_response};
 
 /// The 1xx responses to one request; each may put the deadline off.
-const MAX_INTERIM: usize = 32;
+pub(super) const MAX_INTERIM: usize = 32;
 
 /// Applications are trusted with larger heads than clients: some set a cookie for every module.
-const ANSWER_LIMITS: Limits = Limits {
+pub(super) const ANSWER_LIMITS: Limits = Limits {
     head: 128 * 1024,
     target: 0,
     fields: 1000,
@@ -28,8 +28,8 @@ const ANSWER_LIMITS: Limits = Limits {
 /// What an answer is to be understood by.
 #[derive(Debug)]
 pub(super) struct Question {
-    to_head: bool,
-    upgrade: bool,
+    pub(super) to_head: bool,
+    pub(super) upgrade: bool,
     interim: Option<Interims>,
 }
 
@@ -39,6 +39,16 @@ impl Question {
             to_head: request.method == Method::HEAD,
             upgrade: request.upgrade,
             interim: request.interim.take(),
+        }
+    }
+
+    /// Tells whoever wants to know of a 1xx response.
+    pub(super) fn tell(&self, answer: ResponseHead) {
+        if let Some(interims) = &self.interim {
+            interims.push(Interim {
+                status: answer.status,
+                fields: answer.fields,
+            });
         }
     }
 }
@@ -72,6 +82,7 @@ pub(super) async fn exchange(
     question: &Question,
     silence: Duration,
 ) -> Result<ResponseHead, Broken> {
+    upload.begin_http1();
     for interim_before in 0..=MAX_INTERIM {
         connection.timer.restart(silence);
         let head = poll_fn(|cx| poll_head(cx, connection, upload, question, silence)).await;
@@ -83,14 +94,7 @@ pub(super) async fn exchange(
             100 => upload.proceed(),
             101 if question.upgrade && upload.is_complete() => return Ok(answer),
             101 => return Err(malformed("switched protocols unasked")),
-            102..=199 => {
-                if let Some(interims) = &question.interim {
-                    interims.push(Interim {
-                        status: answer.status,
-                        fields: answer.fields,
-                    });
-                }
-            }
+            102..=199 => question.tell(answer),
             _ => {
                 upload.answered();
                 return Ok(answer);
@@ -118,7 +122,7 @@ fn poll_head(
         return Poll::Ready(Ok(answer));
     }
     let sent = upload.sent();
-    let sending = upload.poll(cx, connection)?;
+    let sending = upload.poll_http1(cx, connection)?;
     if upload.sent() > sent {
         connection.timer.restart(silence);
     }
@@ -153,22 +157,29 @@ fn take_head(
     let Some((head, taken)) = parsed else {
         return Ok(None);
     };
-    let mut fields = kept(head.fields);
-    if head.status == 101 {
-        for protocol in head.fields.all("upgrade") {
-            fields.push("Upgrade", protocol);
-        }
-    }
-    let answer = ResponseHead {
-        status: head.status,
-        fields,
-        framing: head.framing,
-        length: head.length,
-        keep_alive: head.keep_alive,
-        challenged: is_challenged(head.fields),
-    };
+    let answer = ResponseHead::of(&head);
     connection.buf.advance(taken);
     Ok(Some(answer))
+}
+
+impl ResponseHead {
+    /// What goes on of a head that was read.
+    pub(super) fn of(head: &h1::ResponseHead<'_>) -> Self {
+        let mut fields = kept(head.fields);
+        if head.status == 101 {
+            for protocol in head.fields.all("upgrade") {
+                fields.push("Upgrade", protocol);
+            }
+        }
+        Self {
+            status: head.status,
+            fields,
+            framing: head.framing,
+            length: head.length,
+            keep_alive: head.keep_alive,
+            challenged: is_challenged(head.fields),
+        }
+    }
 }
 
 /// The fields that go on: neither those of this connection, nor the length, which is told apart.

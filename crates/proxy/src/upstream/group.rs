@@ -1,44 +1,31 @@
 //! An upstream group: from a request to the answer of one of its servers.
 
-use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use microcache_engine::body::Body;
-use microcache_engine::origin::{
-    BoxFuture, Origin, OriginError, OriginRequest, OriginResponse, Tunnel,
-};
+use microcache_engine::origin::{BoxFuture, Origin, OriginError, OriginRequest, OriginResponse};
 use microcache_policy::is_event_stream;
 use parking_lot::Mutex;
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, timeout};
-use tokio_rustls::TlsConnector;
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::ahead::{Arrived, Bounds, Room, read_ahead};
-use super::balance::{Balance, Standing};
-use super::connection::Connection;
+use super::ask::{Asking, Carrier};
+use super::balance::{Balance, Standing, Turn};
 use super::exchange::{Question, ResponseHead, exchange};
 use super::health;
+use super::http2::{self, Connections};
 use super::owner::{Asker, KeptConnection, Owner};
-use super::pool::Pool;
 use super::queue::{Full, Permit, Queue, QueueBounds};
-use super::resolve::Endpoints;
-use super::response::{Exchange, ResponseBody};
+use super::response::{Exchange, Stay};
+use super::server::Server;
 use super::settings::{GroupSettings, ServerSettings};
-use super::transport::Transport;
 use super::upload::Upload;
 use crate::figures::{AskedOrigin, Figures, GroupFigures};
-use crate::h1::{Decoder, Framing};
 use crate::notices::{Kind, Notices, TARGET};
-use crate::tls::OriginTls;
-
-/// Requests that cannot be sent twice only go on connections that were in use this recently: what
-/// meets a connection that the server is closing is lost.
-const UNREPEATABLE_IDLE: Duration = Duration::from_secs(1);
 
 /// A named group of servers that can answer the same requests. Shared by all threads.
 #[derive(Debug)]
@@ -55,18 +42,6 @@ pub struct Group {
     figures: GroupFigures,
     /// Look-ups, checks and sweeps; they end with the group, or when another one takes its place.
     upkeep: Mutex<JoinSet<()>>,
-}
-
-/// One server of a group.
-#[derive(Debug)]
-pub(super) struct Server {
-    pub(super) settings: ServerSettings,
-    pub(super) endpoints: Endpoints,
-    /// What it is sent as `Host`, if that is not what the client has sent.
-    pub(super) host: Option<String>,
-    /// How TLS is spoken with it, and the name that its certificate is for.
-    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    pub(super) idle: Pool,
 }
 
 /// The state of a group, for a dashboard.
@@ -128,15 +103,7 @@ impl Group {
         notices: Notices,
         figures: GroupFigures,
     ) -> Arc<Self> {
-        let server = |server: &ServerSettings| {
-            Arc::new(Server {
-                settings: server.clone(),
-                endpoints: Endpoints::new(&server.host, server.port),
-                host: settings.host.clone(),
-                tls: session_with(&settings.tls, server),
-                idle: Pool::new(settings.max_idle, settings.idle_timeout),
-            })
-        };
+        let server = |server: &_| Arc::new(Server::new(&settings, server, &notices));
         let servers: Vec<_> = settings.servers.iter().map(server).collect();
         Arc::new(Self {
             queue,
@@ -156,6 +123,7 @@ impl Group {
         self.upkeep.lock().abort_all();
         for server in &self.servers {
             server.idle.close();
+            server.http2.iter().for_each(Connections::close);
         }
     }
 
@@ -184,7 +152,7 @@ impl Group {
                 .map(|(server, standing)| ServerSnapshot {
                     settings: server.settings.clone(),
                     standing,
-                    idle: server.idle.len(),
+                    idle: server.unused(),
                 })
                 .collect(),
         }
@@ -217,7 +185,7 @@ impl Group {
                 .ask_own(own, request, permit, upload, question, counted)
                 .await;
         }
-        let asker = Asker::of(&mut request);
+        let asker = Asker::of(request.client.take(), upload.fields());
         let repeatable = request.method.is_idempotent();
         let mut tried = Vec::new();
         let mut unreached = OriginError::Down;
@@ -227,29 +195,19 @@ impl Group {
                 counted.sent(now);
             }
             let server = &self.servers[turn.index];
-            let pooled = if asker.signs_in {
-                None
-            } else {
-                self.pooled(server, repeatable, now)
+            let asking = Asking {
+                settings: &self.settings,
+                server,
+                question: &question,
+                repeatable,
+                alone: asker.signs_in,
             };
-            match self
-                .ask_server(server, pooled, &mut upload, &question, repeatable)
-                .await
-            {
-                Ok((connection, answer)) => {
-                    let took = counted.as_ref().map(|it| it.answered(answer.status));
-                    turn.answered(answer.status, took.unwrap_or_default());
-                    let exchange = Exchange {
-                        connection,
-                        upload,
-                        keep_alive: answer.keep_alive,
-                        owner: asker.owner(answer.challenged, &self.settings.name, &self.seats),
-                        server: Arc::clone(server),
-                        turn,
-                        asked: counted.take(),
-                        permit: Some(permit),
-                    };
-                    return self.deliver(exchange, answer);
+            match asking.ask(&mut upload).await {
+                Ok((carrier, answer)) => {
+                    let stay = Self::stay(turn, counted, permit, &answer);
+                    let challenged = answer.challenged;
+                    let owner = || asker.owner(challenged, &self.settings.name, &self.seats);
+                    return self.deliver(carrier, upload, stay, server, owner, answer);
                 }
                 Err(error @ OriginError::Connect(_)) => {
                     now = Instant::now();
@@ -323,19 +281,11 @@ impl Group {
         }
         match exchange(&mut connection, &mut upload, &question, silence).await {
             Ok(answer) => {
-                let took = counted.as_ref().map(|it| it.answered(answer.status));
-                turn.answered(answer.status, took.unwrap_or_default());
-                let exchange = Exchange {
-                    connection,
-                    upload,
-                    keep_alive: answer.keep_alive,
-                    owner: Owner::Client(client, self.settings.name.as_str().into(), seat),
-                    server,
-                    turn,
-                    asked: counted.take(),
-                    permit: Some(permit),
-                };
-                self.deliver(exchange, answer)
+                let stay = Self::stay(turn, counted, permit, &answer);
+                let name = self.settings.name.as_str();
+                let owner = || Owner::Client(client, name.into(), seat);
+                let carrier = Carrier::Http1(connection);
+                self.deliver(carrier, upload, stay, &server, owner, answer)
             }
             // That it closes a connection which nobody used is no failure of the server.
             Err(broken) => {
@@ -384,52 +334,30 @@ impl Group {
         OriginError::Busy
     }
 
-    /// An unused connection to a server, if there is one that can be trusted with the request.
-    fn pooled(&self, server: &Server, repeatable: bool, now: Instant) -> Option<Connection> {
-        let limit = if repeatable {
-            self.settings.idle_timeout
-        } else {
-            UNREPEATABLE_IDLE
-        };
-        server.idle.take(limit, now)
-    }
-
-    /// One server's answer; `Connect` if it cannot even be asked.
-    async fn ask_server(
-        &self,
-        server: &Server,
-        pooled: Option<Connection>,
-        upload: &mut Upload,
-        question: &Question,
-        repeatable: bool,
-    ) -> Result<(Connection, ResponseHead), OriginError> {
-        let silence = self.settings.first_byte_timeout;
-        if let Some(mut connection) = pooled {
-            match exchange(&mut connection, upload, question, silence).await {
-                Ok(answer) => return Ok((connection, answer)),
-                // The server closed it while it was unused, or in the same moment.
-                Err(broken)
-                    if broken.error == OriginError::Disconnected
-                        && !broken.answered
-                        && upload.can_rewind()
-                        && (repeatable || upload.sent() == 0) =>
-                {
-                    upload.rewind();
-                }
-                Err(broken) => return Err(broken.error),
-            }
+    /// The answer has begun: from now on it is that which has a place.
+    fn stay(
+        mut turn: Turn,
+        counted: &mut Option<AskedOrigin>,
+        permit: Permit,
+        answer: &ResponseHead,
+    ) -> Stay {
+        let took = counted.as_ref().map(|it| it.answered(answer.status));
+        turn.answered(answer.status, took.unwrap_or_default());
+        Stay {
+            turn,
+            asked: counted.take(),
+            permit: Some(permit),
         }
-        let mut connection = server.connect(self.settings.connect_timeout).await?;
-        let answer = exchange(&mut connection, upload, question, silence).await;
-        answer
-            .map(|answer| (connection, answer))
-            .map_err(|broken| broken.error)
     }
 
     /// Hands an answer over: at once if all of it is there, else as it comes.
     fn deliver(
         &self,
-        mut exchange: Exchange,
+        carrier: Carrier,
+        upload: Upload,
+        mut stay: Stay,
+        server: &Arc<Server>,
+        owner: impl FnOnce() -> Owner,
         answer: ResponseHead,
     ) -> Result<OriginResponse, OriginError> {
         let mut response = OriginResponse {
@@ -439,57 +367,37 @@ impl Group {
             body: Body::Empty,
             tunnel: None,
         };
-        if answer.status == 101 {
-            // A websocket is no render: it must not use up a place for as long as it lives.
-            let Connection {
-                stream, mut buf, ..
-            } = exchange.connection;
-            response.tunnel = Some(Box::new(Tunnel {
-                early: buf.split().freeze(),
-                io: Box::new(stream),
-            }));
-            return Ok(response);
-        }
-        if let Some((body, length)) = whole_body(&mut exchange.connection, answer.framing) {
-            exchange
-                .finish(length)
-                .map_err(|_| OriginError::Malformed("bytes after the answer"))?;
-            response.body = body;
-            return Ok(response);
-        }
         let mut silence = self.settings.between_bytes_timeout;
         let media_type = response.fields.fields().get("content-type");
         if media_type.is_some_and(is_event_stream) {
             silence = self.settings.event_stream_timeout;
-            // Nor is a stream that may never end.
-            exchange.permit = None;
+            // What may never end is no render: it must not use up a place for as long as it lives.
+            stay.give_place_back();
         }
-        exchange.connection.timer.restart(silence);
-        response.body = Body::Stream(Box::new(ResponseBody {
-            decoder: Decoder::new(answer.framing),
-            exchange: Some(exchange),
-            silence,
-            received: 0,
-        }));
+        response.body = match carrier {
+            Carrier::Http1(connection) if answer.status == 101 => {
+                // Nor is a websocket.
+                response.tunnel = Some(Box::new(connection.into_tunnel()));
+                Body::Empty
+            }
+            Carrier::Http1(connection) => {
+                let exchange = Exchange {
+                    connection,
+                    upload,
+                    keep_alive: answer.keep_alive,
+                    server: Arc::clone(server),
+                    owner: owner(),
+                    stay,
+                };
+                exchange.deliver(answer.framing, silence)?
+            }
+            Carrier::Http2(stream) => {
+                let body = http2::deliver(stream, upload, stay, answer.framing, silence);
+                body.map_err(|_| OriginError::Malformed("bytes after the answer"))?
+            }
+        };
         Ok(response)
     }
-}
-
-/// A body that came along with its head. It is copied, so that a small body which is stored does
-/// not keep the whole read buffer alive.
-fn whole_body(connection: &mut Connection, framing: Framing) -> Option<(Body, u64)> {
-    let length = match framing {
-        Framing::None => 0,
-        Framing::Length(length) => usize::try_from(length).ok()?,
-        Framing::Chunked | Framing::UntilClose => return None,
-    };
-    let body = connection.buf.get(..length)?;
-    let body = match body {
-        [] => Body::Empty,
-        body => Body::Full(Bytes::copy_from_slice(body)),
-    };
-    bytes::Buf::advance(&mut connection.buf, length);
-    Some((body, length as u64))
 }
 
 impl Origin for Group {
@@ -499,42 +407,6 @@ impl Origin for Group {
         }
         Box::pin(self.ask(request))
     }
-}
-
-impl Server {
-    /// Opens a connection.
-    pub(super) async fn connect(&self, limit: Duration) -> Result<Connection, OriginError> {
-        let failed = |error: io::Error| {
-            let why = match error.kind() {
-                ErrorKind::TimedOut => format!("no answer within {limit:?}"),
-                _ => error.to_string(),
-            };
-            OriginError::Connect(why.into())
-        };
-        let socket = self.endpoints.connect(limit).await.map_err(failed)?;
-        if !self.settings.tls {
-            return Ok(Connection::new(Transport::Plain(socket)));
-        }
-        let Some((config, name)) = &self.tls else {
-            return Err(failed(io::Error::other("TLS is not set up")));
-        };
-        let connector = TlsConnector::from(Arc::clone(config));
-        match timeout(limit, connector.connect(name.clone(), socket)).await {
-            Ok(Ok(session)) => Ok(Connection::new(Transport::Tls(Box::new(session)))),
-            Ok(Err(error)) => Err(failed(io::Error::other(format!("no TLS session: {error}")))),
-            Err(_) => Err(failed(ErrorKind::TimedOut.into())),
-        }
-    }
-}
-
-fn session_with(
-    tls: &OriginTls,
-    server: &ServerSettings,
-) -> Option<(Arc<ClientConfig>, ServerName<'static>)> {
-    let ready = tls.ready.as_ref().filter(|_| server.tls)?;
-    let name = tls.name.clone().unwrap_or_else(|| server.host.clone());
-    let name = ServerName::try_from(name).ok()?;
-    Some((Arc::clone(&ready.config), name))
 }
 
 fn queue_bounds(settings: &GroupSettings) -> QueueBounds {
@@ -576,6 +448,7 @@ fn upkeep(
             ticks.tick().await;
             for server in &servers {
                 server.idle.sweep();
+                server.http2.iter().for_each(Connections::sweep);
             }
         }
     });

@@ -10,8 +10,8 @@ use microcache_policy::{FieldsBuf, Scheme};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::balance::Balance;
-use super::exchange::{Question, exchange};
-use super::group::Server;
+use super::exchange::Question;
+use super::server::Server;
 use super::settings::HealthCheck;
 use super::upload::Upload;
 
@@ -60,13 +60,10 @@ async fn ask(server: &Server, check: &HealthCheck) -> Result<u16, OriginError> {
         route: RouteId::default(),
         span: None,
     };
-    let mut connection = server.connect(check.timeout).await?;
     let mut upload = Upload::whole(&mut request, None);
     let question = Question::of(&mut request);
-    let answer = exchange(&mut connection, &mut upload, &question, check.timeout).await;
-    answer
-        .map(|answer| answer.status)
-        .map_err(|broken| broken.error)
+    let status = server.ask_apart(&mut upload, &question, check.timeout);
+    status.await
 }
 
 fn authority(server: &Server) -> String {

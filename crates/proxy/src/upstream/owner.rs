@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use microcache_engine::ClientConnection;
 use microcache_engine::origin::OriginRequest;
-use microcache_policy::signs_in;
+use microcache_policy::{Fields, signs_in};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connection::Connection;
-use super::group::Server;
+use super::server::Server;
 
 /// A connection that is kept for one client, with that client's connection. No other is as good for
 /// what he sends: there it would not be his.
@@ -48,11 +48,11 @@ impl KeptConnection {
 }
 
 impl Asker {
-    /// Who sends this request.
-    pub(super) fn of(request: &mut OriginRequest) -> Self {
+    /// Who sends a request with these fields.
+    pub(super) fn of(client: Option<Arc<ClientConnection>>, fields: Fields<'_>) -> Self {
         Self {
-            client: request.client.take(),
-            signs_in: signs_in(request.fields.fields()),
+            client,
+            signs_in: signs_in(fields),
         }
     }
 

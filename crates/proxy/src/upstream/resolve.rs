@@ -112,8 +112,6 @@ impl Endpoints {
 
     /// Connects to one of the addresses, within `limit` all together. Each is given its share of
     /// the time that is left, so that one that swallows packets does not use it up.
-    ///
-    /// A server that speaks TLS would have its handshake here.
     pub(super) async fn connect(&self, limit: Duration) -> io::Result<TcpStream> {
         let deadline = Instant::now() + limit;
         let mut known = Arc::clone(&*self.known.lock());

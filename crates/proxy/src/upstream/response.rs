@@ -1,42 +1,28 @@
-//! The body of an answer, read from its connection as it is asked for.
+//! The rest of an answer: what it holds on to until its end, and its body as HTTP/1 has it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use microcache_engine::body::{BodyError, Frame, Source};
+use bytes::Bytes;
+use microcache_engine::body::{Body, BodyError, Frame, Source};
 use microcache_engine::origin::OriginError;
 
 use super::balance::{Ended, Turn};
 use super::connection::Connection;
-use super::group::Server;
 use super::owner::Owner;
 use super::queue::Permit;
+use super::server::Server;
 use super::upload::{Sending, Upload};
 use crate::figures::AskedOrigin;
-use crate::h1::{Decoded, Decoder};
+use crate::h1::{Decoded, Decoder, Framing};
 
 /// An answer longer than this is a download, not a page: it gives its place among the group's
 /// requests back, so that slow readers of large files cannot keep everyone else waiting.
 const LARGEST_PAGE: u64 = 1024 * 1024;
 
-/// A body that is being received. Dropping it early closes the connection.
-pub(super) struct ResponseBody {
-    pub(super) decoder: Decoder,
-    /// Gone once the last byte was read.
-    pub(super) exchange: Option<Exchange>,
-    pub(super) silence: Duration,
-    pub(super) received: u64,
-}
-
-/// What an exchange holds on to until its end.
-pub(super) struct Exchange {
-    pub(super) connection: Connection,
-    pub(super) upload: Upload,
-    pub(super) keep_alive: bool,
-    pub(super) server: Arc<Server>,
-    /// Who may use the connection afterwards.
-    pub(super) owner: Owner,
+/// What an answer takes up with the group until its end, whatever protocol it comes by.
+pub(super) struct Stay {
     /// Counts as outstanding with the server.
     pub(super) turn: Turn,
     /// Takes down how it ends.
@@ -45,38 +31,115 @@ pub(super) struct Exchange {
     pub(super) permit: Option<Permit>,
 }
 
-impl Exchange {
-    /// The answer is over. The connection can be used again if nothing of the request is left
-    /// over; so much content came. Bytes behind the answer mean that its length was a lie: no part of it is to be
-    /// believed.
-    pub(super) fn finish(mut self, received: u64) -> Result<(), BodyError> {
-        if !self.connection.buf.is_empty() {
-            let error = BodyError::Malformed("bytes after its end");
-            self.broke_off(&error);
-            return Err(error);
+impl Stay {
+    /// So much has come until now.
+    pub(super) fn has_received(&mut self, bytes: u64) {
+        if bytes > LARGEST_PAGE {
+            self.give_place_back();
         }
+    }
+
+    /// It goes on, and others need not wait for its end.
+    pub(super) fn give_place_back(&mut self) {
+        self.permit = None;
+    }
+
+    /// All of it came, so much content for so much that was sent.
+    pub(super) fn ended(&mut self, received: u64, sent: u64) {
         if let Some(asked) = &self.asked {
             // Of what goes on without an end, or is slow because its reader is, the time says nothing.
             let took = self.permit.is_some().then(|| asked.took());
             asked.ended(received, took);
             self.turn.ended(Ended {
                 received,
-                sent: self.upload.sent(),
+                sent,
                 took,
             });
         }
-        if self.keep_alive && self.upload.is_complete() {
-            self.owner.take(self.server, self.connection);
-        }
-        Ok(())
     }
 
-    fn broke_off(&mut self, why: &BodyError) {
+    /// The server began it and did not finish.
+    pub(super) fn broke_off(&mut self, why: &BodyError) {
         self.turn.broke_off(why);
         if let Some(asked) = &self.asked {
             asked.broke_off(why);
         }
     }
+}
+
+/// What an exchange with HTTP/1 holds on to until its end.
+pub(super) struct Exchange {
+    pub(super) connection: Connection,
+    pub(super) upload: Upload,
+    pub(super) keep_alive: bool,
+    pub(super) server: Arc<Server>,
+    /// Who may use the connection afterwards.
+    pub(super) owner: Owner,
+    pub(super) stay: Stay,
+}
+
+/// A body that is being received. Dropping it early closes the connection.
+struct ResponseBody {
+    decoder: Decoder,
+    /// Gone once the last byte was read.
+    exchange: Option<Exchange>,
+    silence: Duration,
+    received: u64,
+}
+
+impl Exchange {
+    /// Hands over what follows the head: as one piece if all of it is there, else as it comes.
+    pub(super) fn deliver(
+        mut self,
+        framing: Framing,
+        silence: Duration,
+    ) -> Result<Body, OriginError> {
+        if let Some((body, length)) = whole_body(&mut self.connection, framing) {
+            self.finish(length)
+                .map_err(|_| OriginError::Malformed("bytes after the answer"))?;
+            return Ok(body);
+        }
+        self.connection.timer.restart(silence);
+        Ok(Body::Stream(Box::new(ResponseBody {
+            decoder: Decoder::new(framing),
+            exchange: Some(self),
+            silence,
+            received: 0,
+        })))
+    }
+
+    /// The answer is over. The connection can be used again if nothing of the request is left
+    /// over; so much content came. Bytes behind the answer mean that its length was a lie: no part of it is to be
+    /// believed.
+    fn finish(mut self, received: u64) -> Result<(), BodyError> {
+        if !self.connection.buf.is_empty() {
+            let error = BodyError::Malformed("bytes after its end");
+            self.stay.broke_off(&error);
+            return Err(error);
+        }
+        self.stay.ended(received, self.upload.sent());
+        if self.keep_alive && self.upload.is_complete() {
+            self.owner.take(self.server, self.connection);
+        }
+        Ok(())
+    }
+}
+
+/// A body that came along with its head. It is copied, so that a small body which is stored does
+/// not keep the whole read buffer alive.
+fn whole_body(connection: &mut Connection, framing: Framing) -> Option<(Body, u64)> {
+    let length = match framing {
+        Framing::None => 0,
+        Framing::Length(length) => usize::try_from(length).ok()?,
+        Framing::Chunked | Framing::UntilClose => return None,
+    };
+    let body = connection.buf.get(..length)?;
+    let body = match body {
+        [] => Body::Empty,
+        body => Body::Full(Bytes::copy_from_slice(body)),
+    };
+    bytes::Buf::advance(&mut connection.buf, length);
+    Some((body, length as u64))
 }
 
 impl Source for ResponseBody {
@@ -94,7 +157,7 @@ impl Source for ResponseBody {
         if let Poll::Ready(Err(why)) = &polled
             && let Some(mut exchange) = self.exchange.take()
         {
-            exchange.broke_off(why);
+            exchange.stay.broke_off(why);
         }
         polled.map(Result::transpose)
     }
@@ -102,7 +165,7 @@ impl Source for ResponseBody {
     /// A slow client keeps the connection, but no other request waiting.
     fn is_held_up(&mut self) {
         if let Some(exchange) = &mut self.exchange {
-            exchange.permit = None;
+            exchange.stay.give_place_back();
         }
     }
 }
@@ -120,9 +183,7 @@ impl ResponseBody {
                     if let Frame::Data(data) = &frame {
                         self.received += data.len() as u64;
                     }
-                    if self.received > LARGEST_PAGE {
-                        exchange.permit = None;
-                    }
+                    exchange.stay.has_received(self.received);
                     return Poll::Ready(Ok(Some(frame)));
                 }
                 Decoded::End => return Poll::Ready(Ok(None)),
@@ -130,7 +191,7 @@ impl ResponseBody {
             }
             if !exchange.upload.is_complete() {
                 let sent = exchange.upload.sent();
-                sending = exchange.upload.poll(cx, connection).map_err(lost)?;
+                sending = exchange.upload.poll_http1(cx, connection).map_err(lost)?;
                 if exchange.upload.sent() > sent {
                     connection.timer.restart(self.silence);
                 }
@@ -151,6 +212,6 @@ impl ResponseBody {
 }
 
 /// The request's own body failed; the server will not be able to make sense of it.
-fn lost(_: OriginError) -> BodyError {
+pub(super) fn lost(_: OriginError) -> BodyError {
     BodyError::Disconnected
 }

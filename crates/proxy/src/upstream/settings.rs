@@ -52,6 +52,8 @@ pub struct GroupSettings {
     pub resolve_every: Duration,
     /// How TLS is spoken where it is.
     pub tls: OriginTls,
+    /// Whether HTTP/2 is spoken with servers that can.
+    pub http2: bool,
     /// The `Host` that the servers are sent; without it, the one that the client has sent.
     pub host: Option<String>,
 }
@@ -81,6 +83,7 @@ impl GroupSettings {
             health: None,
             resolve_every: Duration::from_secs(30),
             tls: OriginTls::default(),
+            http2: false,
             host: None,
         }
     }

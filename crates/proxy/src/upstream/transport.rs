@@ -9,6 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use crate::tls::HTTP2;
+
 /// What carries a connection to a server.
 #[derive(Debug)]
 pub(super) enum Transport {
@@ -17,6 +19,14 @@ pub(super) enum Transport {
 }
 
 impl Transport {
+    /// Whether HTTP/2 was offered by TLS and the server has chosen something else, or nothing.
+    pub(super) fn has_declined_http2(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(tls) => tls.get_ref().1.alpn_protocol() != Some(HTTP2),
+        }
+    }
+
     /// Whether nothing has come that nobody asked for, not even the end. The socket itself is asked: what the
     /// runtime has heard may be older than what would be taken for the next answer. That costs a system call, and is worth it.
     pub(super) fn is_quiet(&mut self) -> bool {

@@ -176,6 +176,89 @@ fn nghttp_asks_for_many_at_once_and_h2load_for_more() {
     assert_eq!(origin.count("/page"), 1);
 }
 
+/// Go's net/http, Java's `HttpClient` and httpx of Python ask for the same by TLS, many at a time, and send something.
+#[test]
+fn clients_of_other_languages_agree_on_it_by_tls() {
+    let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/h2clients");
+    for (program, file) in [
+        ("go", &["run", "client.go"][..]),
+        ("java", &["Client.java"]),
+        ("/usr/bin/python3", &["client.py"]),
+    ] {
+        let origin = Origin::start();
+        for (target, length) in [("/page", 1000), ("/large", 672_864)] {
+            let body = "x".repeat(length);
+            origin
+                .on(target)
+                .reply(Reply::new(200).with(FRESH).body(&body));
+        }
+        origin.on("/upload").reply(Reply::new(200).body("taken"));
+        let certificate = CertificateFile::new(&["localhost"]);
+        let tls = ["--tls", certificate.name(), "--tls-listen", "127.0.0.1:0"];
+        let proxy = Proxy::start(&origin, &tls);
+        let url = format!("https://localhost:{}", proxy.tls_address().port());
+        let output = Command::new(program)
+            .current_dir(programs)
+            .env("GOTOOLCHAIN", "local")
+            .args(file)
+            .args([certificate.name(), &url])
+            .stdin(Stdio::null())
+            .output();
+        let Ok(output) = output else {
+            left_out(&format!("HTTP/2 with {program}, which is not installed"));
+            continue;
+        };
+        if String::from_utf8_lossy(&output.stderr).contains("ModuleNotFoundError") {
+            left_out("HTTP/2 with httpx, which is not installed");
+            continue;
+        }
+        let said = String::from_utf8_lossy(&output.stdout);
+        let wanted = "page HTTP/2.0 200 1000 times 200\nlarge HTTP/2.0 200 672864\nlarge HTTP/2.0 200 672864\nupload HTTP/2.0 200 taken\n";
+        assert_eq!(said, wanted, "{program}: {output:?}");
+        assert_eq!((origin.count("/page"), origin.count("/large")), (1, 1));
+        assert_eq!(origin.wait_for("/upload", 1).body().len(), 300_000);
+    }
+}
+
+/// A page that asks for fifty others and says how they came.
+#[test]
+fn chromium_agrees_on_it_by_tls() {
+    let origin = Origin::start();
+    let page = "<p id=p></p><script type=module>
+        const pages = Array.from({length: 50}, (_, n) => fetch('/page?' + n).then(answer => answer.text()));
+        const bodies = await Promise.all(pages);
+        const seen = performance.getEntriesByType('resource').map(one => one.nextHopProtocol);
+        document.getElementById('p').textContent = [...new Set(seen), bodies.join('').length].join(' ');
+        </script>";
+    let html = Reply::new(200).with(FRESH).with("Content-Type: text/html");
+    origin.on("/").reply(html.body(page));
+    for number in 0..50 {
+        let reply = Reply::new(200).with(FRESH).body("x".repeat(1000));
+        origin.on(&format!("/page?{number}")).reply(reply);
+    }
+    let certificate = CertificateFile::new(&["localhost"]);
+    let tls = ["--tls", certificate.name(), "--tls-listen", "127.0.0.1:0"];
+    let proxy = Proxy::start(&origin, &tls);
+    let url = format!("https://localhost:{}/", proxy.tls_address().port());
+    let profile = certificate.path().with_extension("chromium");
+    let profile = format!("--user-data-dir={}", profile.display());
+    let arguments = [
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--ignore-certificate-errors",
+        "--virtual-time-budget=10000",
+        &profile,
+        "--dump-dom",
+        &url,
+    ];
+    let Some(output) = run("chromium", &arguments) else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("<p id=\"p\">h2 50000</p>"), "{output:?}");
+}
+
 /// Every case of h2spec, which comes from the registry of Go's modules. One expects that what is no
 /// preface gets no answer: here it is HTTP/1, and is answered as that.
 #[test]

@@ -50,6 +50,19 @@ fn both_versions_ask_for_the_same_and_get_the_same() {
     assert_eq!(seen.field("host"), Some("example.com"));
 }
 
+/// Its stream is over before anything else is done about it.
+#[test]
+fn behind_an_answer_without_content_the_connection_goes_on() {
+    let (origin, proxy) = start();
+    let none = Reply::new(204).with("Cache-Control: no-store");
+    origin.on("/none").reply(none);
+    let mut client = Http2::connect(proxy.address());
+    for _ in 0..3 {
+        client.get("/none").assert_is(204, "");
+    }
+    assert_eq!(origin.count("/none"), 3);
+}
+
 /// A proxy in front may send what several clients have written on one connection.
 #[test]
 fn behind_a_request_a_preface_is_none() {

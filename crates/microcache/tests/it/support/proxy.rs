@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -77,6 +77,13 @@ impl Proxy {
             .args(ADDRESSES)
             .arg("--config")
             .arg(config_file(text));
+        Self::spawn(command)
+    }
+
+    /// `microcache --config FILE`, with a file that may change, and that says where it listens.
+    pub(crate) fn by_file(file: &Path) -> Self {
+        let mut command = Command::new(BINARY);
+        command.arg("--config").arg(file);
         Self::spawn(command)
     }
 

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, PublicKeyData, date_time_ymd};
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 /// A file with a certificate and its key.
@@ -61,6 +61,13 @@ impl CertificateFile {
 
     pub(crate) fn name(&self) -> &str {
         self.0.to_str().expect("a path")
+    }
+
+    /// Its public key, as it stands in the certificate.
+    pub(crate) fn public_key(&self) -> Vec<u8> {
+        let key = PrivateKeyDer::from_pem_file(&self.0).expect("a key");
+        let key = KeyPair::try_from(&key).expect("a key");
+        key.subject_public_key_info()
     }
 
     pub(crate) fn der(&self) -> CertificateDer<'static> {

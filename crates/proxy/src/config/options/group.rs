@@ -335,6 +335,18 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
     },
     Opt {
         about: About {
+            name: "origin_http2",
+            form: Form::Switch,
+            unset: Unset::Is("false"),
+            example: "true",
+            help: "Speak HTTP/2 with servers",
+            more: "Many requests share a connection. With https urls it is offered, and HTTP/1.1 is spoken where a server does not take it; with http urls \
+                   servers have to speak it without being asked. Upgrades (WebSocket) go by HTTP/1.1.",
+        },
+        set: |g, v, m| m.put(&mut g.http2, v.switch()),
+    },
+    Opt {
+        about: About {
             name: "health_check",
             form: Form::Table("how servers are asked"),
             unset: Unset::Says("none: servers are judged by their answers"),

@@ -1,9 +1,14 @@
 //! The tables of options. Each entry is the one place where its option is defined.
 
+mod acme;
 mod admin;
+mod asking;
+mod compression;
 mod files;
 mod group;
+mod limits;
 mod logs;
+mod push;
 mod route;
 mod rules;
 mod server;
@@ -17,10 +22,15 @@ use super::mistake::Mistakes;
 use super::option::{About, Opt, Unset};
 use super::raw::Value;
 
+pub(super) use acme::ACME;
 pub(super) use admin::ADMIN;
+pub(super) use asking::ASKING;
+pub(super) use compression::{COMPRESSION, check_compression};
 pub(super) use files::FILES;
 pub(super) use group::{GROUP, HEALTH_CHECK, ORIGIN, SERVER_ENTRY, SERVERS};
+pub(super) use limits::LIMITS;
 pub(super) use logs::LOGS;
+pub(super) use push::PUSH;
 pub(super) use route::{KEY, MATCH, QUERY, ROUTE, RouteDraft};
 pub(super) use rules::RULES;
 pub(super) use server::SERVER;
@@ -48,11 +58,16 @@ const WAIT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from
 /// Everything that may stand at the top of a file and has a flag.
 pub(super) fn top_level() -> Vec<About> {
     let mut all = abouts(SERVER);
+    all.extend(abouts(LIMITS));
     all.extend(abouts(TLS));
+    all.extend(abouts(ACME));
     all.extend(abouts(ADMIN));
     all.extend(abouts(LOGS));
     all.extend(abouts(TIERS));
+    all.extend(abouts(PUSH));
     all.extend(abouts(RULES));
+    all.extend(abouts(ASKING));
+    all.extend(abouts(COMPRESSION));
     all.extend(abouts(GROUP));
     all
 }
@@ -60,7 +75,8 @@ pub(super) fn top_level() -> Vec<About> {
 /// Everything that may stand in a route.
 pub(super) fn of_a_route() -> impl Iterator<Item = About> {
     let who = abouts(ROUTE).into_iter().chain(abouts(FILES));
-    who.chain(abouts(RULES))
+    let rules = abouts(RULES).into_iter().chain(abouts(ASKING));
+    who.chain(rules).chain(abouts(COMPRESSION))
 }
 
 /// The tables inside a route, by name.

@@ -9,6 +9,7 @@ use microcache_policy::trust::is_rewritten;
 use super::super::mistake::{Mistake, Mistakes, Place};
 use super::super::option::{About, Form, Opt, Unset};
 use super::super::pattern::{Glob, HostPattern};
+use super::super::rate::Rate;
 use super::super::raw::Value;
 use super::super::route::{Condition, GoesTo, Matcher, Part, Route};
 use super::rules::{QueryDraft, field_pattern, name_pattern};
@@ -37,6 +38,8 @@ impl RouteDraft {
                 collapse: true,
                 bypass: Vec::new(),
                 max_object: None,
+                max_body: None,
+                rate: Rate::default(),
                 name: String::new(),
             },
             upstream: None,

@@ -14,7 +14,6 @@ use super::{LIFETIME, WAIT};
 
 const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 44;
 const FILL_MEMORY: RangeInclusive<u64> = 1 << 16..=1 << 44;
-const HEAD: RangeInclusive<u64> = 1 << 10..=1 << 20;
 
 /// Options of the server as a whole.
 pub(in crate::config) const SERVER: &[Opt<Config>] = &[
@@ -22,7 +21,7 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
         about: About {
             name: "listen",
             form: Form::List("ADDRESS"),
-            unset: Unset::Is(r#""127.0.0.1:8080""#),
+            unset: Unset::Says("127.0.0.1:8080, or with `acme` port 80 of all addresses"),
             example: r#"["127.0.0.1:8080", "[::1]:8080"]"#,
             help: "Where clients connect",
             more: "An IP address and a port; several are a list, and the flag may be repeated. \
@@ -47,8 +46,8 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
             form: Form::Switch,
             unset: Unset::Is("false"),
             example: "true",
-            help: "Read the configuration file again when it changes",
-            more: "It is looked at once a second, and taken when it has stayed the same for one. SIGHUP and `microcache reload` \
+            help: "Read the configuration file and certificates again when they change",
+            more: "They are looked at once a second, and taken when all have stayed the same for one. SIGHUP and `microcache reload` \
                    do the same at once. A file with mistakes changes nothing.",
         },
         set: |c, v, m| m.put(&mut c.reload_on_change, v.switch()),
@@ -111,6 +110,19 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
     },
     Opt {
         about: About {
+            name: "proxy_protocol",
+            form: Form::List("BLOCK"),
+            unset: Unset::Is("[]"),
+            example: r#"["10.0.0.0/8"]"#,
+            help: "Peers that begin each connection with the PROXY protocol, version 1 or 2",
+            more: "Load balancers that pass bytes on and do not look into them. Whom they name is the client from then on, \
+                   in logs, limits and everywhere else. What such a peer sends without it is closed, and so is what anybody \
+                   else sends with it.",
+        },
+        set: set_proxy_protocol,
+    },
+    Opt {
+        about: About {
             name: "purge_from",
             form: Form::List("BLOCK"),
             unset: Unset::Is("[]"),
@@ -120,74 +132,6 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
                    is named they go to the application. Whoever a request came through has to be in it too.",
         },
         set: set_purge_from,
-    },
-    Opt {
-        about: About {
-            name: "max_connections",
-            form: Form::Number,
-            unset: Unset::Says("what file descriptors allow"),
-            example: "20000",
-            help: "The most client connections at a time",
-            more: "When there are so many, or no descriptors are left, connections that wait for a request are closed: \
-                   of the address with the most connections, those that have waited longest.",
-        },
-        set: |c, v, m| {
-            m.put(
-                &mut c.limits.max_connections,
-                v.count(1..=10_000_000).map(Some),
-            );
-        },
-    },
-    Opt {
-        about: About {
-            name: "max_tunnels",
-            form: Form::Number,
-            unset: Unset::Says("a quarter of what file descriptors allow"),
-            example: "5000",
-            help: "The most WebSockets, other tunnels and event streams at a time",
-            more: "Each takes two file descriptors for as long as it lives. The next one is answered 503.",
-        },
-        set: |c, v, m| {
-            m.put(&mut c.limits.max_tunnels, v.count(0..=10_000_000).map(Some));
-        },
-    },
-    Opt {
-        about: About {
-            name: "max_head_size",
-            form: Form::Size,
-            unset: Unset::Is(r#""32KiB""#),
-            example: r#""32KiB""#,
-            help: "The longest request head; a longer one is answered 431",
-            more: "",
-        },
-        set: |c, v, m| m.put(&mut c.limits.head_bytes, v.size(&HEAD).map(|n| n as usize)),
-    },
-    Opt {
-        about: About {
-            name: "max_target_size",
-            form: Form::Size,
-            unset: Unset::Is(r#""8KiB""#),
-            example: r#""8KiB""#,
-            help: "The longest url; a longer one is answered 414",
-            more: "It cannot be longer than the head it is part of.",
-        },
-        set: |c, v, m| {
-            m.put(
-                &mut c.limits.target_bytes,
-                v.size(&HEAD).map(|n| n as usize),
-            );
-        },
-    },
-    Opt {
-        about: About {
-            name: "max_fields",
-            form: Form::Number,
-            unset: Unset::Is("100"),
-            example: "100",
-            help: "The most fields in a request head; more are answered 431",
-            more: "",
-        },
-        set: |c, v, m| m.put(&mut c.limits.fields, v.count(10..=10_000)),
     },
     Opt {
         about: About {
@@ -221,6 +165,17 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
             more: "Variants come from `Vary`. Above the bound the least recently used one leaves, one that nobody asked for twice first.",
         },
         set: |c, v, m| m.put(&mut c.limits.max_variants, v.count(1..=1000)),
+    },
+    Opt {
+        about: About {
+            name: "compress_queue",
+            form: Form::Number,
+            unset: Unset::Is("256"),
+            example: "256",
+            help: "The most bodies that wait to be compressed",
+            more: "Above the bound what fewest ask for is sent as it is, until it is asked for again.",
+        },
+        set: |c, v, m| m.put(&mut c.limits.compress_queue, v.count(1..=100_000)),
     },
     Opt {
         about: About {
@@ -259,85 +214,6 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
                    is closed.",
         },
         set: |c, v, m| m.put(&mut c.limits.slow_reader_timeout, v.millis(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "client_head_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""10s""#),
-            example: r#""10s""#,
-            help: "How long a client may take to send a request head",
-            more: "",
-        },
-        set: |c, v, m| m.put(&mut c.timeouts.head, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "client_idle_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""75s""#),
-            example: r#""75s""#,
-            help: "How long a connection may be silent between two requests",
-            more: "",
-        },
-        set: |c, v, m| m.put(&mut c.timeouts.idle, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "client_body_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""30s""#),
-            example: r#""30s""#,
-            help: "How long a client may be silent within a request body",
-            more: "",
-        },
-        set: |c, v, m| m.put(&mut c.timeouts.body, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "client_body_rate",
-            form: Form::Size,
-            unset: Unset::Is(r#""1KiB""#),
-            example: r#""1KiB""#,
-            help: "The least that a client must send of a request body per second",
-            more: "On average: `client_body_timeout` is how far it may fall behind. Waiting for the origin does not count. \
-                   `\"0B\"` lets a client send a byte now and then for as long as it likes.",
-        },
-        set: |c, v, m| m.put(&mut c.timeouts.body_rate, v.size(&(0..=1 << 30))),
-    },
-    Opt {
-        about: About {
-            name: "client_write_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""30s""#),
-            example: r#""30s""#,
-            help: "How long a client may refuse to take more of a response",
-            more: "",
-        },
-        set: |c, v, m| m.put(&mut c.timeouts.write, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "client_half_closed_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""30s""#),
-            example: r#""30s""#,
-            help: "How long a client that has closed its sending side waits for more of its answer",
-            more: "Such a client may be gone altogether, which is not seen before something is sent to it. \
-                   The same goes for a tunnel of which one side has ended. An event stream ends at once.",
-        },
-        set: |c, v, m| m.put(&mut c.timeouts.half_closed, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "tunnel_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""1h""#),
-            example: r#""1h""#,
-            help: "How long a WebSocket or another tunnel may be silent",
-            more: "In both directions at once.",
-        },
-        set: |c, v, m| m.put(&mut c.timeouts.tunnel, v.duration(&WAIT)),
     },
     Opt {
         about: About {
@@ -381,6 +257,19 @@ fn set_trusted_proxies(config: &mut Config, value: &Value, mistakes: &mut Mistak
                 "everyone is a trusted proxy: any client can say who it is and what it asked for";
             mistakes.warn(
                 Mistake::new(&item.place, what).remedy("name the addresses of your own proxies"),
+            );
+        }
+    }
+}
+
+fn set_proxy_protocol(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
+    config.proxy_protocol = value.each(mistakes, |item| item.parse(Cidr::from_str));
+    for (item, block) in value.items().iter().zip(&config.proxy_protocol) {
+        if block.is_everyone() {
+            let what = "everyone may say by the PROXY protocol who he is, a trusted proxy or whoever may purge too";
+            mistakes.warn(
+                Mistake::new(&item.place, what)
+                    .remedy("name the addresses of your own load balancers"),
             );
         }
     }

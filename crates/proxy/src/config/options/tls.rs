@@ -28,7 +28,9 @@ pub(in crate::config) const TLS: &[Opt<TlsConfig>] = &[
         about: About {
             name: "tls_listen",
             form: Form::List("ADDRESS"),
-            unset: Unset::Says("127.0.0.1:8443 if there is `tls`"),
+            unset: Unset::Says(
+                "127.0.0.1:8443 if there is `tls`, or with `acme` port 443 of all addresses",
+            ),
             example: r#"["0.0.0.0:443", "[::]:443"]"#,
             help: "Where clients connect by TLS",
             more: "Written as those in `listen`, where they connect without it.",
@@ -39,7 +41,7 @@ pub(in crate::config) const TLS: &[Opt<TlsConfig>] = &[
         about: About {
             name: "redirect_http",
             form: Form::Switch,
-            unset: Unset::Is("false"),
+            unset: Unset::Says("false, or true with `acme` and neither `listen` nor `tls_listen`"),
             example: "true",
             help: "Send those who come without TLS to where it is spoken, with 308",
             more: "To the port of the first address in `tls_listen`. Trusted proxies that say that the visitor came by TLS are answered.",

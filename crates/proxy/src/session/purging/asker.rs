@@ -51,7 +51,7 @@ fn forwarded_for(pair: &[u8]) -> Option<&[u8]> {
 
 /// An address as proxies write it: in quotes or not, in brackets or not, with a port or not. `None` if
 /// it is none, such as `unknown`.
-fn address(text: &[u8]) -> Option<IpAddr> {
+pub(in crate::session) fn address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text.trim_ascii()).ok()?;
     let text = text
         .strip_prefix('"')

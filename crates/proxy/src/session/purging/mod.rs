@@ -6,11 +6,14 @@ mod asker;
 mod pattern;
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use microcache_engine::cache::{Purged, Scope, Strength};
 use microcache_engine::{Engine, Request, Response};
 use microcache_policy::Time;
+
+pub(super) use asker::address;
 
 use super::pages;
 use crate::notices::Kind;
@@ -31,10 +34,12 @@ impl Shared {
     }
 
     /// The purge that a request asks for, or the answer to one who may not, or cannot be understood.
-    /// `None` if it asks for something else, or nobody may ask for that here.
+    /// `None` if it asks for something else, or nobody may ask for that here. A proxy that has said who asks could have
+    /// named anybody: it has to be one who may.
     pub(super) fn purge_asked(
         &self,
         request: &Request<'_>,
+        through: Option<IpAddr>,
         now: Time,
     ) -> Option<Result<Purge, Response>> {
         if !self.takes_for_purge(request) {
@@ -45,7 +50,9 @@ impl Shared {
                 "Another process takes the place of this one: send it again, on a new connection.";
             return Some(Err(pages::not_purged(503, text, now)));
         }
-        if !asker::is_within(&self.purge_from, request) {
+        let blocks = &self.purge_from;
+        let may = |proxy| blocks.iter().any(|block| block.contains(proxy));
+        if !through.is_none_or(may) || !asker::is_within(blocks, request) {
             let line = format!(
                 "{} was refused to {}: that, or an address behind it, is not in `purge_from`",
                 request.method, request.address

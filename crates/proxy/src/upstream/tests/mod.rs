@@ -2,6 +2,7 @@
 
 mod answers;
 mod connections;
+mod http2;
 mod servers;
 mod uploads;
 

@@ -15,9 +15,9 @@ impl Source for Fed {
     }
 }
 
-type Feed = mpsc::Sender<Result<Frame, BodyError>>;
+pub(super) type Feed = mpsc::Sender<Result<Frame, BodyError>>;
 
-fn upload(length: Option<u64>) -> (OriginRequest, Feed) {
+pub(super) fn upload(length: Option<u64>) -> (OriginRequest, Feed) {
     let (feed, frames) = mpsc::channel(16);
     let mut request = request(Method::POST, "/");
     request.body = Body::Stream(Box::new(Fed(frames)));
@@ -25,7 +25,7 @@ fn upload(length: Option<u64>) -> (OriginRequest, Feed) {
     (request, feed)
 }
 
-const fn data(text: &'static str) -> Frame {
+pub(super) const fn data(text: &'static str) -> Frame {
     Frame::Data(Bytes::from_static(text.as_bytes()))
 }
 

@@ -1,0 +1,162 @@
+//! The certificates that clients are shown: until when they hold, and how it stands with those that are got from an
+//! authority.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use microcache_proxy::{CertificateReport, Handle};
+use serde_json::{Value, json};
+
+use crate::exposition::Exposition;
+
+/// A certificate whose end is nearer is told of: three days, in seconds. Those that renew themselves have been renewed long before.
+const SOON: i64 = 3 * 24 * 60 * 60;
+
+/// How it stands with one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It holds.
+    Valid,
+    /// It does not hold any more.
+    Expired,
+    /// There is none yet.
+    Missing,
+    /// An order is under way.
+    Ordering,
+    /// The last order has failed. What there was before is still shown.
+    Failed,
+}
+
+impl State {
+    fn of(report: &CertificateReport, now: i64) -> Self {
+        let standing = report.standing.as_ref();
+        match report.expires {
+            _ if standing.is_some_and(|standing| standing.is_ordering) => Self::Ordering,
+            _ if standing.is_some_and(|standing| standing.trouble.is_some()) => Self::Failed,
+            None => Self::Missing,
+            Some(expires) if expires <= now => Self::Expired,
+            Some(_) => Self::Valid,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::Expired => "expired",
+            Self::Missing => "missing",
+            Self::Ordering => "ordering",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// All of them.
+pub(crate) fn told(handle: &Handle) -> Vec<Value> {
+    let now = now();
+    let one = |report: &CertificateReport| {
+        let standing = report.standing.as_ref();
+        json!({
+            "names": report.names,
+            "source": if standing.is_some() { "acme" } else { "file" },
+            "state": State::of(report, now).as_str(),
+            "expires": report.expires,
+            "trouble": standing.and_then(|standing| standing.trouble.clone()),
+            "next": standing.and_then(|standing| standing.next),
+            "ordered": standing.map(|standing| standing.ordered),
+            "failed": standing.map(|standing| standing.failed),
+        })
+    };
+    handle.certificates().iter().map(one).collect()
+}
+
+/// What whoever watches the server should look at. It serves all the same.
+pub(crate) fn warnings(handle: &Handle) -> Vec<String> {
+    let now = now();
+    let one = |report: &CertificateReport| {
+        let names = report.names.join(", ");
+        let trouble = report.standing.as_ref().and_then(|s| s.trouble.as_ref());
+        match (report.expires, trouble) {
+            (None, _) => Some(format!("{names}: there is no certificate yet")),
+            (Some(expires), _) if expires <= now => {
+                Some(format!("{names}: the certificate has expired"))
+            }
+            (Some(expires), _) if expires - now < SOON => {
+                let hours = (expires - now) / 3600;
+                Some(format!("{names}: the certificate expires in {hours} h"))
+            }
+            // Why stands in the statistics, for those who may read them.
+            (Some(_), Some(_)) => {
+                Some(format!("{names}: the certificate could not be renewed yet"))
+            }
+            (Some(_), None) => None,
+        }
+    };
+    handle.certificates().iter().filter_map(one).collect()
+}
+
+/// The same for Prometheus.
+pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
+    let certificates = handle.certificates();
+    out.gauge(
+        "microcache_certificate_expiry_timestamp_seconds",
+        "Until when the certificate for a name holds; 0 if there is none yet.",
+    );
+    let mut seen = Vec::new();
+    for report in &certificates {
+        for name in &report.names {
+            // Of several for one name the first is shown.
+            if !seen.contains(&name) {
+                out.sample(&[("name", name)], report.expires.unwrap_or_default());
+                seen.push(name);
+            }
+        }
+    }
+    out.counter(
+        "microcache_acme_orders_total",
+        "Orders of certificates by what became of them.",
+    );
+    for report in &certificates {
+        if let (Some(name), Some(standing)) = (report.names.first(), &report.standing) {
+            out.sample(&[("name", name), ("result", "ok")], standing.ordered)
+                .sample(&[("name", name), ("result", "failed")], standing.failed);
+        }
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs().cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use microcache_proxy::Standing;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_is_seen_before_the_certificate_ends_and_an_order_while_it_goes_on() {
+        let of = |expires, standing| {
+            let report = CertificateReport {
+                names: vec!["a.example".to_owned()],
+                expires,
+                standing,
+            };
+            State::of(&report, 1000).as_str()
+        };
+        let failed = Standing {
+            trouble: Some("no".to_owned()),
+            ..Standing::default()
+        };
+        let ordering = Standing {
+            is_ordering: true,
+            ..failed.clone()
+        };
+        assert_eq!(of(Some(1001), None), "valid");
+        assert_eq!(of(Some(1000), None), "expired");
+        assert_eq!(of(None, Some(Standing::default())), "missing");
+        assert_eq!(of(Some(2000), Some(Standing::default())), "valid");
+        assert_eq!(of(Some(2000), Some(failed)), "failed");
+        assert_eq!(of(None, Some(ordering)), "ordering");
+    }
+}

@@ -1,0 +1,101 @@
+//! How documents do, for those who operate the server.
+
+use microcache_proxy::{Handle, PushStats};
+use serde_json::{Value, json};
+
+use crate::exposition::Exposition;
+
+/// In numbers; `None` where there are no documents.
+pub(crate) fn told(handle: &Handle) -> Option<Value> {
+    let stats = handle.push_stats()?;
+    Some(json!({
+        "documents": stats.documents,
+        "bytes": stats.bytes,
+        "capacity_bytes": stats.capacity,
+        "changes": changes(&stats),
+        "syncs": stats.syncs,
+        "subscribers": stats.subscribers,
+        "topics": stats.topics,
+        "subscribed": stats.subscribed,
+        "turned_away": stats.turned_away,
+        "events": stats.events,
+        "deltas": stats.deltas,
+        "resets": stats.resets,
+        "gaps": stats.gaps,
+    }))
+}
+
+fn changes(stats: &PushStats) -> Value {
+    json!({
+        "made": stats.changes,
+        "same": stats.same,
+        "expired": stats.expired,
+        "refused": stats.refused,
+        "unwritten": stats.unwritten,
+    })
+}
+
+/// The same for Prometheus.
+pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
+    let Some(stats) = handle.push_stats() else {
+        return;
+    };
+    out.gauge("microcache_push_documents", "Documents.")
+        .sample(&[], stats.documents);
+    out.gauge("microcache_push_bytes", "What they take.")
+        .sample(&[], stats.bytes);
+    out.gauge("microcache_push_capacity_bytes", "What they may take.")
+        .sample(&[], stats.capacity);
+    out.counter(
+        "microcache_push_changes_total",
+        "Changes of documents: `made` (those `expired` included), `same` (put as they were), `expired`, `refused`, `unwritten`.",
+    );
+    for (result, count) in [
+        ("made", stats.changes),
+        ("same", stats.same),
+        ("expired", stats.expired),
+        ("refused", stats.refused),
+        ("unwritten", stats.unwritten),
+    ] {
+        out.sample(&[("result", result)], count);
+    }
+    out.counter(
+        "microcache_push_syncs_total",
+        "Times at which changes were written down, those that came together at once.",
+    )
+    .sample(&[], stats.syncs);
+    out.gauge("microcache_push_subscribers", "Who subscribes.")
+        .sample(&[], stats.subscribers);
+    out.gauge(
+        "microcache_push_topics",
+        "Different things that they subscribe to.",
+    )
+    .sample(&[], stats.topics);
+    out.counter("microcache_push_subscribed_total", "Who has subscribed.")
+        .sample(&[], stats.subscribed);
+    out.counter(
+        "microcache_push_turned_away_total",
+        "Who could not, because there were too many.",
+    )
+    .sample(&[], stats.turned_away);
+    out.counter(
+        "microcache_push_events_total",
+        "Changes that were handed to connections of subscribers.",
+    )
+    .sample(&[], stats.events);
+    out.counter(
+        "microcache_push_deltas_total",
+        "Those of them that told the difference only.",
+    )
+    .sample(&[], stats.deltas);
+    out.counter(
+        "microcache_push_resets_total",
+        "Subscribers who had to begin anew.",
+    )
+    .sample(&[], stats.resets);
+    out.counter(
+        "microcache_push_gaps_total",
+        "Times at which a subscriber was told that it had missed changes.",
+    )
+    .sample(&[], stats.gaps);
+}

@@ -1,0 +1,108 @@
+//! One body, encoded. Whole bodies only, on the threads of the [`Compressor`](super::Compressor).
+
+use std::io::{self, Write};
+
+use brotli::enc::BrotliEncoderParams;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use microcache_policy::Coding;
+use microcache_store::Making;
+
+const GZIP: u32 = 6;
+const BROTLI: i32 = 5;
+const BROTLI_THOROUGH: i32 = 11;
+/// Its window is within what every decoder of the coding takes (RFC 9659).
+const ZSTD: i32 = 9;
+
+/// A body in a coding; empty if it saves less than a sixteenth, which is not worth decoding.
+pub(super) fn encoded(making: Making, body: &[u8]) -> io::Result<Vec<u8>> {
+    let encoded = match making {
+        Making::Quickly(Coding::Gzip) => gzip(body),
+        Making::Quickly(Coding::Brotli) => brotli(body, BROTLI),
+        Making::Quickly(Coding::Zstd) => zstd::bulk::compress(body, ZSTD),
+        Making::Thoroughly => brotli(body, BROTLI_THOROUGH),
+    }?;
+    let is_worth_it = encoded.len() <= body.len() - body.len() / 16;
+    Ok(if is_worth_it { encoded } else { Vec::new() })
+}
+
+fn gzip(body: &[u8]) -> io::Result<Vec<u8>> {
+    let into = Vec::with_capacity(body.len() / 4 + 64);
+    let mut encoder = GzEncoder::new(into, Compression::new(GZIP));
+    encoder.write_all(body)?;
+    encoder.finish()
+}
+
+fn brotli(body: &[u8], quality: i32) -> io::Result<Vec<u8>> {
+    let params = BrotliEncoderParams {
+        quality,
+        size_hint: body.len(),
+        ..BrotliEncoderParams::default()
+    };
+    let mut encoded = Vec::with_capacity(body.len() / 4 + 64);
+    brotli::BrotliCompress(&mut &*body, &mut encoded, &params)?;
+    Ok(encoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    const ALL: [Making; 4] = [
+        Making::Quickly(Coding::Gzip),
+        Making::Quickly(Coding::Brotli),
+        Making::Quickly(Coding::Zstd),
+        Making::Thoroughly,
+    ];
+
+    fn decoded(coding: Coding, encoded: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let read = match coding {
+            Coding::Gzip => flate2::read::GzDecoder::new(encoded).read_to_end(&mut out),
+            Coding::Brotli => brotli::Decompressor::new(encoded, 4096).read_to_end(&mut out),
+            Coding::Zstd => {
+                out = zstd::stream::decode_all(encoded).expect("it is a frame");
+                Ok(out.len())
+            }
+        };
+        read.expect("it can be decoded");
+        out
+    }
+
+    #[test]
+    fn what_is_encoded_is_the_body_again() {
+        let rows: Vec<String> = (0..4000)
+            .map(|n| format!("row {} of many", n * n))
+            .collect();
+        let text = rows.join("\n");
+        for making in ALL {
+            let encoded = encoded(making, text.as_bytes()).expect("nothing can fail");
+            assert!(encoded.len() < text.len() / 2, "{making:?}");
+            assert!(
+                decoded(making.coding(), &encoded) == text.as_bytes(),
+                "{making:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_become_smaller_is_left_alone() {
+        // Marsaglia's xorshift.
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        };
+        let noise: Vec<u8> = (0..5000).map(|_| next()).collect();
+        for making in ALL {
+            for body in [&noise[..], b"", b"x"] {
+                let encoded = encoded(making, body).expect("nothing can fail");
+                assert!(encoded.is_empty(), "{making:?} of {} bytes", body.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Compression in the background. Requests ask for it and go on; threads of its own, which give way to those
+//! that serve, make it out of what is in memory and put it there, beside the response that it was made of.
+
+mod codecs;
+mod deltas;
+mod queue;
+mod saved;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use microcache_policy::{Coding, DictionaryCoding, SentCoding};
+use microcache_store::{Encodings, Making, Memory, Task};
+use parking_lot::{Condvar, Mutex};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::cache::Cache;
+pub(crate) use queue::Job;
+use queue::Queue;
+use saved::Saved;
+
+/// How much less important its threads are to the kernel than those that serve.
+const NICENESS: i32 = 10;
+
+/// Compresses what it is asked to.
+pub(crate) struct Compressor {
+    shop: Arc<Shop>,
+}
+
+/// What the threads share.
+#[derive(Default)]
+struct Shop {
+    state: Mutex<State>,
+    wake: Condvar,
+    counts: Counts,
+    saved: Saved,
+}
+
+#[derive(Default)]
+struct State {
+    queue: Queue,
+    threads: usize,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Counts {
+    /// By coding.
+    made: [Made; Coding::ALL.len()],
+    useless: AtomicU64,
+    dropped: AtomicU64,
+    refused: AtomicU64,
+    deltas: AtomicU64,
+    cpu_nanos: AtomicU64,
+}
+
+#[derive(Default)]
+struct Made {
+    bodies: AtomicU64,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+}
+
+/// What was compressed so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompressionStats {
+    /// By coding, in the order of [`Coding::ALL`].
+    pub made: [MadeStats; Coding::ALL.len()],
+    /// Bodies that did not become smaller by a sixteenth, and are sent as they are.
+    pub useless: u64,
+    /// Bodies that were purged or replaced before they were compressed, or for which there was no room.
+    pub dropped: u64,
+    /// Bodies that were not compressed because too many waited for it.
+    pub refused: u64,
+    /// By what bodies differ from versions that clients have: so many were made.
+    pub deltas: u64,
+    /// Bodies that wait for it now.
+    pub waiting: u64,
+    /// The processor's time that was spent.
+    pub cpu: Duration,
+    /// Answers that were sent compressed.
+    pub answers: u64,
+    /// The same by coding, in the order of [`SentCoding::ALL`].
+    pub sent: [u64; SentCoding::ALL.len()],
+    /// Bytes by which they were smaller than what is stored.
+    pub saved: u64,
+}
+
+/// What was made in one coding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MadeStats {
+    /// Bodies.
+    pub bodies: u64,
+    /// Their bytes before.
+    pub bytes_in: u64,
+    /// Their bytes after.
+    pub bytes_out: u64,
+}
+
+impl Compressor {
+    pub(crate) fn new() -> Self {
+        Self {
+            shop: Arc::default(),
+        }
+    }
+
+    /// Has something made, if not too much waits; what that means is for the caller to say. It is put into
+    /// the memory of this cache.
+    pub(crate) fn ask(&self, cache: &Arc<Cache>, job: Job, bound: usize) {
+        let mut state = self.shop.state.lock();
+        let left_out = state.queue.push(job, bound);
+        if state.threads < threads() && self.shop.start(cache) {
+            state.threads += 1;
+        }
+        drop(state);
+        self.shop.wake.notify_one();
+        if let Some(job) = left_out {
+            self.shop.counts.refused.fetch_add(1, Ordering::Relaxed);
+            if let Some(encodings) = job.encodings.upgrade() {
+                encodings.give_up(job.task);
+            }
+        }
+    }
+
+    /// An answer was sent in a coding that is smaller than what is stored by so many bytes.
+    pub(crate) fn saved(&self, coding: SentCoding, bytes: u64) {
+        self.shop.saved.note(coding, bytes);
+    }
+
+    pub(crate) fn stats(&self) -> CompressionStats {
+        let (shop, count) = (&self.shop, |one: &AtomicU64| one.load(Ordering::Relaxed));
+        let counts = &shop.counts;
+        let (sent, saved) = shop.saved.all();
+        let made = |made: &Made| MadeStats {
+            bodies: count(&made.bodies),
+            bytes_in: count(&made.bytes_in),
+            bytes_out: count(&made.bytes_out),
+        };
+        CompressionStats {
+            made: counts.made.each_ref().map(made),
+            useless: count(&counts.useless),
+            dropped: count(&counts.dropped),
+            refused: count(&counts.refused),
+            deltas: count(&counts.deltas),
+            waiting: shop.state.lock().queue.len() as u64,
+            cpu: Duration::from_nanos(count(&counts.cpu_nanos)),
+            answers: sent.iter().sum(),
+            sent,
+            saved,
+        }
+    }
+}
+
+impl Drop for Compressor {
+    fn drop(&mut self) {
+        self.shop.state.lock().closed = true;
+        self.shop.wake.notify_all();
+    }
+}
+
+/// A quarter of the machine at most, and never none of it.
+fn threads() -> usize {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    (cores / 4).clamp(1, 4)
+}
+
+impl Shop {
+    /// Starts a thread. Says whether it could; if not, the next one who asks tries again.
+    fn start(self: &Arc<Self>, cache: &Arc<Cache>) -> bool {
+        let (shop, cache) = (Arc::clone(self), Arc::downgrade(cache));
+        let thread = thread::Builder::new().name("compress".to_owned());
+        let work = move || {
+            // Without the right to it the thread is as important as others.
+            let _ = rustix::process::nice(NICENESS);
+            while let Some(job) = shop.next() {
+                let Some(cache) = cache.upgrade() else {
+                    return;
+                };
+                // What panics is a fault of ours, and the next body may be compressed nevertheless.
+                let done = catch_unwind(AssertUnwindSafe(|| shop.work(&cache.memory, &job)));
+                if done.is_err() {
+                    shop.counts.dropped.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        };
+        thread.spawn(work).is_ok()
+    }
+
+    /// Waits for the next job; `None` at the end.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(job) = state.queue.pop() {
+                return Some(job);
+            }
+            self.wake.wait(&mut state);
+        }
+    }
+
+    fn work(&self, memory: &Memory, job: &Job) {
+        let (counts, began) = (&self.counts, cpu_time());
+        let encodings = job.encodings.upgrade();
+        let is_kept = encodings.is_some_and(|encodings| match job.task {
+            Task::Encode(making) => self.encode(memory, job, &encodings, making),
+            Task::Compare(coding) => self.compare(memory, job, &encodings, coding),
+        });
+        let spent = cpu_time().saturating_sub(began).as_nanos() as u64;
+        counts.cpu_nanos.fetch_add(spent, Ordering::Relaxed);
+        if !is_kept {
+            counts.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Encodes a body for everybody. Says whether that is kept.
+    fn encode(
+        &self,
+        memory: &Memory,
+        job: &Job,
+        encodings: &Arc<Encodings>,
+        making: Making,
+    ) -> bool {
+        let Some(body) = memory.body_of(&job.key, encodings) else {
+            return false;
+        };
+        let Ok(encoded) = codecs::encoded(making, &body) else {
+            return false;
+        };
+        let bytes_out = encoded.len() as u64;
+        let is_kept = memory.attach(&job.key, encodings, making, encoded.into());
+        if is_kept && bytes_out == 0 {
+            self.counts.useless.fetch_add(1, Ordering::Relaxed);
+        } else if is_kept {
+            let made = &self.counts.made[making.coding() as usize];
+            made.bodies.fetch_add(1, Ordering::Relaxed);
+            made.bytes_in
+                .fetch_add(body.len() as u64, Ordering::Relaxed);
+            made.bytes_out.fetch_add(bytes_out, Ordering::Relaxed);
+        }
+        is_kept
+    }
+
+    /// Works out by what a body differs from each version that clients may have, the latest first. Says whether
+    /// that is kept.
+    fn compare(
+        &self,
+        memory: &Memory,
+        job: &Job,
+        encodings: &Arc<Encodings>,
+        coding: DictionaryCoding,
+    ) -> bool {
+        let Some(body) = memory.body_of(&job.key, encodings) else {
+            return false;
+        };
+        encodings.know_itself(&body);
+        encodings.bases().all(|base| {
+            let dictionary = base.version().body();
+            let hash = base.version().hash_or(deltas::hash);
+            // Where it fails there are other codings.
+            let delta = deltas::delta(coding, dictionary, hash, &body).unwrap_or_default();
+            if !delta.is_empty() {
+                self.counts.deltas.fetch_add(1, Ordering::Relaxed);
+            }
+            memory.attach_difference(&job.key, encodings, base, coding, delta.into())
+        })
+    }
+}
+
+/// The processor's time that this thread has had.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::from_secs(seconds)
+        + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or_default())
+}

@@ -1,0 +1,359 @@
+//! The answer from a stored response on a route that compresses: in a coding that the client accepts, if it
+//! has been made; else as it is stored, and the coding is made for the next ones.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use microcache_policy::compression::{
+    note_vary, ranges_by_date, varies_by_credentials, varies_on_codings, without_noted,
+};
+use microcache_policy::dictionaries::{self, note_dictionary};
+use microcache_policy::{
+    AsStored, CacheStatus, Coding, Compress, DictionaryCoding, FieldsBuf, Handling, OriginView,
+    Rules, Scheme, SentCoding, Time, VaryNames,
+};
+use microcache_store::{Encoded, Encodings, Hit, Making, Stored, Task};
+
+use crate::cache::Cache;
+use crate::compress::Job;
+use crate::message::{Request, Response};
+use crate::outcome::Outcome;
+use crate::respond::Reusable;
+use crate::serve::{Engine, Look};
+
+/// Bodies above this take too long to be compressed thoroughly.
+const THOROUGH: u64 = 1024 * 1024;
+/// Whether that pays is asked once in so many answers.
+const ASK_AGAIN: u32 = 64;
+/// What a byte that is compressed thoroughly has to save in the life of its response.
+const PAYS: u64 = 32;
+/// Of what was made quickly, about so much is saved by doing it thoroughly.
+const SAVING: u64 = 8;
+
+/// Earlier versions of a url that are remembered as dictionaries.
+const VERSIONS: usize = 8;
+/// What is larger is no dictionary: each version is compared with all that are remembered.
+const LARGEST_DICTIONARY: u64 = 256 * 1024;
+
+/// What an answer says beside what is stored.
+#[derive(Clone, Copy)]
+pub(crate) struct Said {
+    pub(crate) cache_status: CacheStatus,
+    pub(crate) outcome: Outcome,
+}
+
+/// What a request gets of a stored response, and what is to be done for the next ones.
+pub(crate) struct Choice<'h> {
+    pub(crate) sent: Result<(SentCoding, &'h Bytes), AsStored>,
+    /// Whoever asks for a part gets the whole.
+    is_whole: bool,
+    /// The client has a dictionary.
+    compares: Option<DictionaryCoding>,
+    tasks: [Option<Task>; 2],
+}
+
+impl Engine {
+    /// The answer from a stored response to a request on a route that compresses.
+    #[inline(never)]
+    pub(crate) fn answer_encoded(
+        &self,
+        look: &Look<'_>,
+        hit: Hit,
+        now: Time,
+        said: Said,
+    ) -> Response {
+        let rules = self.rules(look.route);
+        let request = look.request.fields;
+        let Said {
+            cache_status,
+            outcome,
+        } = said;
+        let Some(encoded) = hit.encoded(|stored| unsuited(rules, stored).is_none()) else {
+            return Reusable::stored(hit).respond(request, look.facts, now, cache_status, outcome);
+        };
+        let choice = self.choice(look, &hit, encoded);
+        if let Some(coding) = choice.compares {
+            encoded.bodies().expect(coding);
+        }
+        for task in choice.tasks.into_iter().flatten() {
+            self.have_done(look.key, encoded, task, hit.uses());
+        }
+        let facts = if choice.is_whole {
+            look.facts.without_range()
+        } else {
+            *look.facts
+        };
+        let Ok((coding, body)) = choice.sent else {
+            return Reusable::stored(hit).respond(request, &facts, now, cache_status, outcome);
+        };
+        if coding == SentCoding::Plain(Coding::Brotli) && hit.uses().is_multiple_of(ASK_AGAIN) {
+            self.be_thorough(look.key, &hit, encoded, now);
+        }
+        let saved = hit.body.len() - body.len() as u64;
+        self.cache.compressor.saved(coding, saved);
+        let head = encoded.head(coding, hit.fields());
+        let reusable = Reusable::encoded(&hit, head, body.clone());
+        let mut response = reusable.respond(request, &facts, now, cache_status, outcome);
+        if response.status == hit.status {
+            response.cache_status.coding = Some(coding);
+        }
+        response
+    }
+
+    /// In which coding a request is answered, of those that have been made. Nothing is done yet.
+    pub(crate) fn choice<'h>(
+        &self,
+        look: &Look<'_>,
+        hit: &Hit,
+        encoded: &'h Encoded,
+    ) -> Choice<'h> {
+        let compress = &self.rules(look.route).compress;
+        let request = look.request.fields;
+        let wanted = compress.wanted(request);
+        let bodies = encoded.bodies();
+        let mut choice = Choice {
+            sent: Err(AsStored::NotAccepted),
+            is_whole: false,
+            compares: None,
+            tasks: [None; 2],
+        };
+        if self.is_ones_own(look, hit) {
+            choice.sent = Err(AsStored::OnesOwn);
+            return choice;
+        }
+        if let Some(best) = wanted.codings().next() {
+            if look.facts.range().is_some() {
+                // Parts are to be had of what is stored.
+                if !wanted.refuses_identity() && !ranges_by_date(request) {
+                    choice.sent = Err(AsStored::Part);
+                    return choice;
+                }
+                choice.is_whole = true;
+            }
+            choice.tasks[0] = Some(Task::Encode(Making::Quickly(best)));
+            let made = |coding| Some((SentCoding::Plain(coding), bodies.body(coding)?));
+            choice.sent = wanted.codings().find_map(made).ok_or_else(|| {
+                if bodies.is_useless(best) {
+                    AsStored::Useless
+                } else {
+                    AsStored::NotYet
+                }
+            });
+        }
+        self.compare(look, hit, bodies, &mut choice);
+        choice
+    }
+
+    /// The same by what differs from the version that a client has, if that is one of those that are remembered
+    /// and it is less.
+    fn compare<'h>(
+        &self,
+        look: &Look<'_>,
+        hit: &Hit,
+        bodies: &'h Encodings,
+        choice: &mut Choice<'h>,
+    ) {
+        let compress = &self.rules(look.route).compress;
+        let is_for = hit.body.len() <= LARGEST_DICTIONARY && look.facts.range().is_none();
+        if !compress.dictionaries || !is_for {
+            return;
+        }
+        let preferred = compress.dictionary_coding();
+        let available = dictionaries::available(look.request.fields, preferred);
+        let Some((wanted, coding)) = available.filter(|_| is_secure(look.request)) else {
+            return;
+        };
+        choice.compares = Some(coding);
+        let mut bases = bodies.bases();
+        let base = bases.find(|base| base.version().hash() == Some(&wanted));
+        let Some(difference) = base.and_then(|base| base.difference(coding)) else {
+            choice.tasks[1] = Some(Task::Compare(coding));
+            if choice.sent == Err(AsStored::NotAccepted) {
+                choice.sent = Err(AsStored::NotYet);
+            }
+            return;
+        };
+        if !choice
+            .sent
+            .is_ok_and(|(_, body)| body.len() <= difference.len())
+        {
+            choice.sent = Ok((SentCoding::Difference(coding), difference));
+            choice.tasks = [None; 2];
+        }
+    }
+
+    /// Whether a response may be this visitor's alone, where that is not to be compressed.
+    fn is_ones_own(&self, look: &Look<'_>, hit: &Hit) -> bool {
+        look.facts.handling() == Handling::Credentialed
+            && !self.rules(look.route).compress.personal
+            && varies_by_credentials(hit.fields())
+    }
+
+    /// Has something done in the background, unless somebody has asked for that.
+    fn have_done(&self, key: &[u8], encoded: &Encoded, task: Task, demand: u32) {
+        let encodings = encoded.bodies();
+        if encodings.claim(task) {
+            let job = Job {
+                key: key.into(),
+                encodings: Arc::downgrade(encodings),
+                task,
+                demand,
+            };
+            let bound = self.settings.compress_queue;
+            self.cache.compressor.ask(&self.cache, job, bound);
+        }
+    }
+
+    /// Has a body compressed as well as can be done, if that pays in what is left of its life: where it is asked
+    /// for as often as until now. It is done when there is nothing else to do.
+    fn be_thorough(&self, key: &[u8], hit: &Hit, encoded: &Encoded, now: Time) {
+        let quick = encoded.bodies().body(Coding::Brotli);
+        let quick = quick.map_or(0, Bytes::len) as u64;
+        let left = hit.lifetime.usable_until().since(now);
+        let age = now.since(hit.began).max(1);
+        let expected = u64::from(hit.uses()).saturating_mul(left) / age;
+        let saves = expected.saturating_mul(quick) / SAVING;
+        if hit.body.len() <= THOROUGH && saves > hit.body.len() * PAYS {
+            self.have_done(key, encoded, Task::Encode(Making::Thoroughly), 0);
+        }
+    }
+
+    /// What was made of the response in the place of which another one came is made of that as well, before anybody
+    /// asks: who asks for a page that changes every second need not ask for it twice.
+    pub(crate) fn make_again(
+        &self,
+        rules: &Rules,
+        key: &[u8],
+        before: Option<&Hit>,
+        request: &OriginView<'_>,
+    ) {
+        let Some((before, old)) = before.and_then(|hit| Some((hit, hit.known_encoded()?))) else {
+            return;
+        };
+        let Some(hit) = self.cache.response(key, request) else {
+            return;
+        };
+        let Some(encoded) = hit.encoded(|stored| unsuited(rules, stored).is_none()) else {
+            return;
+        };
+        let again = |task| self.have_done(key, encoded, task, before.uses());
+        for &coding in &rules.compress.codings {
+            let task = Task::Encode(Making::Quickly(coding));
+            if old.bodies().is_claimed(task) {
+                again(task);
+            }
+        }
+        for coding in DictionaryCoding::ALL {
+            if rules.compress.dictionaries && encoded.bodies().is_expected(coding) {
+                again(Task::Compare(coding));
+            }
+        }
+    }
+}
+
+impl Cache {
+    /// The response in whose place another is about to come, where what is made of it counts.
+    pub(crate) fn to_be_replaced(
+        &self,
+        rules: &Rules,
+        key: &[u8],
+        request: &OriginView<'_>,
+    ) -> Option<Hit> {
+        if rules.compress.is_on() {
+            self.response(key, request)
+        } else {
+            None
+        }
+    }
+}
+
+/// The response that comes in the place of another: with what was made of that, if both have the same body; else
+/// with the other one as a dictionary, where the route has such.
+pub(crate) fn with_encodings_of(
+    rules: &Rules,
+    stored: Stored,
+    before: Option<&Hit>,
+    room: u64,
+) -> Stored {
+    let Some(before) = before.filter(|before| before.body.bytes().is_some()) else {
+        return stored;
+    };
+    if before.body.bytes() == stored.body.bytes() {
+        return confirmed(rules, stored, before);
+    }
+    let is_small = |stored: &Stored| stored.body.len() <= LARGEST_DICTIONARY;
+    let is_dictionary = rules.compress.dictionaries && is_small(before);
+    if is_dictionary && is_small(&stored) && unsuited(rules, &stored).is_none() {
+        let encodings = Encodings::after(before, VERSIONS, room);
+        return stored.with_encodings(Some(Encoded::of(Arc::new(encodings))));
+    }
+    stored
+}
+
+/// Whether a client may use dictionaries: it has come by TLS, as far as is known, or from this machine (RFC 9842
+/// §9.1, W3C Secure Contexts §3.1).
+fn is_secure(request: &Request<'_>) -> bool {
+    let is_https = |value: &[u8]| value.eq_ignore_ascii_case(b"https");
+    let is_loopback = || {
+        let address = request.address.parse::<IpAddr>();
+        address.is_ok_and(|address| address.is_loopback())
+    };
+    request.scheme == Scheme::Https
+        || request.vouched && request.fields.members("x-forwarded-proto").any(is_https)
+        || !request.vouched && is_loopback()
+}
+
+/// A response with the body of another one, and what was made of that.
+pub(crate) fn confirmed(rules: &Rules, stored: Stored, before: &Stored) -> Stored {
+    match before.known_encoded() {
+        Some(encoded) if unsuited(rules, &stored).is_none() => {
+            let encoded = Encoded::of(Arc::clone(encoded.bodies()));
+            stored.with_encodings(Some(encoded))
+        }
+        _ => stored,
+    }
+}
+
+/// The fields of a response, which say that it may be compressed if it may be. `length` is that of its body,
+/// where it is known.
+pub(crate) fn note_compression(
+    rules: &Rules,
+    key: &[u8],
+    status: u16,
+    fields: &mut FieldsBuf,
+    length: Option<u64>,
+) {
+    if !rules.compress.is_on() || !Compress::suits(rules, status, fields.fields(), length) {
+        return;
+    }
+    note_vary(fields, rules.compress.dictionaries);
+    let is_small = length.is_none_or(|length| length <= LARGEST_DICTIONARY);
+    if rules.compress.dictionaries && status == 200 && is_small {
+        note_dictionary(fields, key);
+    }
+}
+
+/// What a stored response names in `Vary`, as the origin said it: what is noted for other caches tells no
+/// requests apart here.
+pub(crate) fn named_by_origin(rules: &Rules, named: VaryNames, before: &VaryNames) -> VaryNames {
+    if rules.compress.is_on() {
+        without_noted(&named, before)
+    } else {
+        named
+    }
+}
+
+/// Why a stored response is not sent compressed, whoever asks for it.
+pub(crate) fn unsuited(rules: &Rules, stored: &Stored) -> Option<AsStored> {
+    let length = Some(stored.body.len());
+    let unsuited = Compress::unsuited(rules, stored.status, stored.fields(), length);
+    if unsuited.is_some() {
+        unsuited.map(AsStored::Unsuited)
+    } else if stored.body.bytes().is_none() {
+        Some(AsStored::InFile)
+    } else {
+        // What came before the route compressed has told other caches nothing of it.
+        (!varies_on_codings(stored.fields())).then_some(AsStored::FromBefore)
+    }
+}

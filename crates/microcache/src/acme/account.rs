@@ -1,0 +1,101 @@
+//! Our account with the authority: made once, and kept.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use instant_acme::{Account, AccountBuilder, AccountCredentials, ExternalAccountKey, NewAccount};
+use microcache_proxy::config::AcmeConfig;
+use rustls::ClientConfig;
+use tokio::sync::Mutex;
+
+use super::authority::{Authority, Heard};
+use super::failed::{Failed, Fault};
+use super::storage::{ACCOUNT, Storage};
+
+/// How long the other names take it from the first one that there is no way to the authority.
+const BELIEVED: Duration = Duration::from_secs(20);
+
+/// The account of this process, which all names use.
+#[derive(Default)]
+pub(super) struct Accounts {
+    /// Why there was none, and until when that is believed of which authority.
+    refused: Mutex<Option<(String, Instant, Failed)>>,
+}
+
+impl Accounts {
+    /// The account, which is made if there is none. One at a time asks for it, and what he is told holds for those who waited.
+    pub(super) async fn get(&self, config: &AcmeConfig) -> Result<Account, Failed> {
+        let mut refused = self.refused.lock().await;
+        if let Some((directory, until, failed)) = &*refused
+            && *directory == config.directory
+            && Instant::now() < *until
+        {
+            return Err(failed.clone());
+        }
+        let got = open(config).await;
+        *refused = got.as_ref().err().map(|failed| {
+            let until = Instant::now() + BELIEVED;
+            (config.directory.clone(), until, failed.clone())
+        });
+        got
+    }
+
+    /// Forgets a refusal: somebody has put right what it was for, perhaps.
+    pub(super) async fn ask_again(&self) {
+        let mut refused = self.refused.lock().await;
+        // Nobody is asked again who has said when.
+        if refused
+            .as_ref()
+            .is_some_and(|(_, _, failed)| failed.retry_after.is_none())
+        {
+            *refused = None;
+        }
+    }
+}
+
+async fn open(config: &AcmeConfig) -> Result<Account, Failed> {
+    let storage = Storage::of(config);
+    let refused = |why: String| Failed::new("the account", Fault::Storage, why);
+    let broken = |error: std::io::Error| {
+        let file = storage.folder().join(ACCOUNT);
+        refused(format!("{}: {error}", file.display()))
+    };
+    let tls = config
+        .tls
+        .as_ref()
+        .ok_or_else(|| refused("no TLS".into()))?;
+    let heard = Heard::default();
+    let failed = |error: &instant_acme::Error| Failed::of("the account", error, heard.last());
+    if let Some(kept) = storage.read_file(ACCOUNT).map_err(broken)? {
+        // What cannot be read any more is of no use: another account does as well.
+        if let Ok(credentials) = serde_json::from_str::<AccountCredentials>(&kept) {
+            let opening = builder(tls).from_credentials(credentials);
+            return heard.listening(opening).await.map_err(|e| failed(&e));
+        }
+    }
+    let _lock = storage.lock("account").map_err(broken)?;
+    let contact = config.email.as_ref().map(|email| format!("mailto:{email}"));
+    let contact: Vec<&str> = contact.as_deref().into_iter().collect();
+    let account = NewAccount {
+        contact: &contact,
+        terms_of_service_agreed: true,
+        only_return_existing: false,
+    };
+    let binding = config.binding.as_ref();
+    let binding = binding.map(|known| ExternalAccountKey::new(known.id.clone(), &known.key));
+    let making = builder(tls).create(&account, config.directory.clone(), binding.as_ref());
+    let (account, credentials) = heard.listening(making).await.map_err(|e| failed(&e))?;
+    let kept = serde_json::to_string(&credentials).map_err(|error| refused(error.to_string()))?;
+    storage.write_file(ACCOUNT, &kept).map_err(broken)?;
+    Ok(account)
+}
+
+fn builder(tls: &Arc<ClientConfig>) -> AccountBuilder {
+    let tls = Arc::clone(tls);
+    Account::builder_with_http(Box::new(Authority { tls }))
+}
+
+/// Has another account made the next time: the authority does not know this one.
+pub(super) fn forget(config: &AcmeConfig) {
+    let _ = Storage::of(config).remove_file(ACCOUNT);
+}

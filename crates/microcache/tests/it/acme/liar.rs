@@ -1,0 +1,228 @@
+//! An authority that speaks the protocol, and lies.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::{HOST, OTHER, site, start, storage};
+use crate::support::{CertificateFile, eventually};
+
+/// What it says instead of the truth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lie {
+    OtherName,
+    OtherKey,
+    Expired,
+    NoCertificate,
+    Endless,
+    NoJson,
+    PlainUrls,
+    ManyNames,
+    TooOften,
+    Page,
+}
+
+struct Liar {
+    address: SocketAddr,
+    orders: Arc<AtomicUsize>,
+}
+
+impl Liar {
+    fn start(own: &CertificateFile, lie: Lie) -> Self {
+        let key = PrivateKeyDer::from_pem_file(own.path()).expect("a key");
+        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![own.der()], key)
+            .expect("a configuration");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+        let address = listener.local_addr().expect("it has one");
+        let (config, orders) = (Arc::new(config), Arc::<AtomicUsize>::default());
+        let (counted, finalized) = (Arc::clone(&orders), AtomicUsize::new(0));
+        thread::spawn(move || {
+            for socket in listener.incoming().map_while(Result::ok) {
+                let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
+                answer(
+                    StreamOwned::new(session, socket),
+                    address,
+                    lie,
+                    (&counted, &finalized),
+                );
+            }
+        });
+        Self { address, orders }
+    }
+}
+
+/// Reads one request, and lies if it comes to that.
+fn answer(
+    stream: StreamOwned<ServerConnection, TcpStream>,
+    address: SocketAddr,
+    lie: Lie,
+    (orders, finalized): (&AtomicUsize, &AtomicUsize),
+) {
+    let mut stream = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).unwrap_or(0) == 0 {
+            return;
+        }
+    }
+    let lower = head.to_lowercase();
+    let length = lower
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:"));
+    let length = length.map_or(0, |length| length.trim().parse().expect("a length"));
+    let mut content = vec![0; length];
+    stream.read_exact(&mut content).expect("content");
+    let target = head.split(' ').nth(1).expect("a target");
+    let scheme = if lie == Lie::PlainUrls {
+        "http"
+    } else {
+        "https"
+    };
+    let url = |path: &str| format!("{scheme}://localhost:{}{path}", address.port());
+    let order = |status: &str| {
+        let names = if lie == Lie::ManyNames { 5000 } else { 0 };
+        serde_json::json!({
+            "status": status, "finalize": url("/finalize"), "certificate": url("/certificate"),
+            "identifiers": [{"type": "dns", "value": HOST}],
+            "authorizations": vec![url("/authorization"); names],
+        })
+        .to_string()
+    };
+    let (mut status, mut kind) = (200, "application/json");
+    let body = match target {
+        "/dir" if lie == Lie::NoJson => "{\"newNonce\": ".to_owned(),
+        "/dir" => serde_json::json!({
+            "newNonce": url("/nonce"), "newAccount": url("/account"), "newOrder": url("/order"),
+        })
+        .to_string(),
+        "/order" => {
+            orders.fetch_add(1, Ordering::SeqCst);
+            match lie {
+                Lie::TooOften => {
+                    (status, kind) = (429, "application/problem+json");
+                    let limited = "urn:ietf:params:acme:error:rateLimited";
+                    serde_json::json!({"type": limited, "detail": "too many"}).to_string()
+                }
+                Lie::Page => {
+                    (status, kind) = (503, "text/html");
+                    "<h1>maintenance</h1>".to_owned()
+                }
+                _ => order("ready"),
+            }
+        }
+        "/orders/1" if finalized.load(Ordering::SeqCst) == 0 => order("ready"),
+        "/finalize" | "/orders/1" => {
+            finalized.fetch_add(1, Ordering::SeqCst);
+            order("valid")
+        }
+        "/certificate" => certificate(lie),
+        _ => "{}".to_owned(),
+    };
+    let fields = format!(
+        "Content-Type: {kind}\r\nReplay-Nonce: n\r\nLocation: {}\r\nRetry-After: 7200\r\n",
+        url("/orders/1")
+    );
+    let length = body.len();
+    let stream = stream.get_mut();
+    // Whoever has heard enough goes away.
+    let _ = write!(
+        stream,
+        "HTTP/1.1 {status} X\r\n{fields}Content-Length: {length}\r\n\r\n{}",
+        if head.starts_with("HEAD") { "" } else { &body }
+    );
+    stream.conn.send_close_notify();
+    let _ = stream.flush();
+}
+
+fn certificate(lie: Lie) -> String {
+    let name = if lie == Lie::OtherName { OTHER } else { HOST };
+    let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
+    params.not_before = date_time_ymd(2000, 1, 1);
+    let until = if lie == Lie::Expired { 2001 } else { 2100 };
+    params.not_after = date_time_ymd(until, 1, 1);
+    let made = params.self_signed(&KeyPair::generate().expect("a key"));
+    match lie {
+        Lie::NoCertificate => "no certificate".to_owned(),
+        Lie::Endless => "x".repeat(1_000_000),
+        _ => made.expect("a certificate").pem(),
+    }
+}
+
+#[test]
+fn what_a_lying_authority_says_is_told_and_never_shown() {
+    for (lie, told) in [
+        (
+            Lie::OtherName,
+            "what was issued: the certificate is for \"blog.example\"",
+        ),
+        (
+            Lie::OtherKey,
+            "what was issued: the certificate is for another key",
+        ),
+        (
+            Lie::Expired,
+            "what was issued: the certificate expired on 2001-01-01",
+        ),
+        (
+            Lie::NoCertificate,
+            "what was issued: there is no certificate in it",
+        ),
+        (Lie::Endless, "issuing: https://localhost:"),
+        (
+            Lie::NoJson,
+            "the account: what it answers cannot be understood",
+        ),
+        (Lie::PlainUrls, "that is no https:// url"),
+        (Lie::ManyNames, "it wants more than one name to be ours"),
+        (Lie::TooOften, "the order: too many (rateLimited)"),
+        (
+            Lie::Page,
+            "it answers 503 Service Unavailable: <h1>maintenance</h1>",
+        ),
+    ] {
+        let own = CertificateFile::new(&["localhost"]);
+        let liar = Liar::start(&own, lie);
+        let (origin, storage) = (site(), storage());
+        let directory = format!("https://localhost:{}/dir", liar.address.port());
+        let storage = storage.to_str().expect("a path");
+        let flags = [
+            ["--tls-listen", "127.0.0.1:0"],
+            ["--acme", HOST],
+            ["--acme-directory", &directory],
+            ["--acme-root", own.name()],
+            ["--acme-storage", storage],
+        ];
+        let flags = flags.concat().into_iter().map(str::to_owned);
+        let proxy = start(&origin, &flags.collect::<Vec<_>>());
+        eventually("a refusal", || proxy.output().contains(told).then_some(()));
+        proxy.get("/").assert_is(200, "page");
+        let kept = std::fs::read_dir(super::kept(storage.as_ref())).expect("it was made");
+        let names = kept.map(|entry| entry.expect("an entry").file_name());
+        let has_certificate = names.into_iter().any(|name| name == *format!("{HOST}.pem"));
+        assert!(!has_certificate, "{lie:?}");
+        // Who was asked too often is left alone, whatever the operator does.
+        if lie == Lie::TooOften {
+            let asked = liar.orders.load(Ordering::SeqCst);
+            proxy.signal("HUP");
+            eventually("a reload", || {
+                proxy
+                    .output()
+                    .contains("configuration reloaded")
+                    .then_some(())
+            });
+            assert_eq!(liar.orders.load(Ordering::SeqCst), asked);
+        }
+    }
+}

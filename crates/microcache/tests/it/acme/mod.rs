@@ -1,0 +1,439 @@
+//! Certificates that are got from an authority: from pebble, and from one that lies.
+
+mod liar;
+mod pebble;
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustls::ClientConfig;
+
+use crate::support::{Client, Origin, Proxy, Reply, config_file, eventually};
+use pebble::{Pebble, Settings};
+
+const HOST: &str = "shop.example";
+const OTHER: &str = "blog.example";
+
+/// A directory that is not there yet.
+fn storage() -> PathBuf {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::SeqCst);
+    let name = format!("acme-{}-{number}", std::process::id());
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    drop(fs::remove_dir_all(&folder));
+    folder
+}
+
+/// Who gets certificates for these names from pebble, and keeps them there.
+fn flags(pebble: &Pebble, names: &[&str], storage: &Path) -> Vec<String> {
+    let listens = [pebble.http.to_string(), pebble.tls.to_string()];
+    let storage = storage.to_str().expect("a path").to_owned();
+    let mut flags = Vec::new();
+    for (flag, value) in [
+        ("--listen", &listens[0]),
+        ("--tls-listen", &listens[1]),
+        ("--acme", &names.join(",")),
+        ("--acme-email", &"me@shop.example".to_owned()),
+        ("--acme-directory", &pebble.directory()),
+        ("--acme-root", &pebble.root().to_owned()),
+        ("--acme-storage", &storage),
+    ] {
+        flags.extend([flag.to_owned(), value.clone()]);
+    }
+    flags
+}
+
+fn start(origin: &Origin, flags: &[String]) -> Proxy {
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    Proxy::start(origin, &flags)
+}
+
+fn site() -> Origin {
+    let origin = Origin::start();
+    origin.on("/").reply(Reply::new(200).body("page"));
+    origin
+}
+
+/// The certificate that clients are shown who name this host, if they believe it.
+fn shown(address: SocketAddr, believed: &Arc<ClientConfig>, host: &str) -> Option<Vec<u8>> {
+    let mut client = Client::connect_by_tls(address, believed, host).ok()?;
+    let chain = client.session().conn.peer_certificates()?;
+    Some(chain.first()?.to_vec())
+}
+
+/// Waits for it.
+fn wait_for(proxy: &Proxy, believed: &Arc<ClientConfig>, host: &str) -> Vec<u8> {
+    eventually("a certificate", || {
+        shown(proxy.tls_address(), believed, host)
+    })
+}
+
+/// The one directory in the storage, which is the authority's.
+fn kept(storage: &Path) -> PathBuf {
+    let mut entries = fs::read_dir(storage).expect("it was made");
+    entries
+        .next()
+        .expect("there is one")
+        .expect("an entry")
+        .path()
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path)
+        .expect("it is there")
+        .permissions()
+        .mode()
+        & 0o777
+}
+
+#[test]
+fn a_certificate_is_got_over_http_kept_and_used_again_without_the_authority() {
+    let Some(mut pebble) = Pebble::start(&Settings::default()) else {
+        return;
+    };
+    let (origin, storage) = (site(), storage());
+    let flags = flags(&pebble, &[HOST], &storage);
+    let believed = pebble.believed();
+    let proxy = start(&origin, &flags);
+    let first = wait_for(&proxy, &believed, HOST);
+    let mut client = Client::connect_by_tls(proxy.tls_address(), &believed, HOST).expect("TLS");
+    client.get("/").assert_is(200, "page");
+    // Names in capitals are the same, and others are shown this one too, which is not for them.
+    assert!(shown(proxy.tls_address(), &believed, "SHOP.example").is_some());
+    assert_eq!(shown(proxy.tls_address(), &believed, OTHER), None);
+    // What nobody is about to ask for is the application's.
+    let target = "/.well-known/acme-challenge/unknown";
+    origin.on(target).reply(Reply::new(200).body("its own"));
+    proxy.get(target).assert_is(200, "its own");
+    let asked = origin.count(target) + origin.count("/");
+    assert_eq!(origin.requests().len(), asked, "no challenge went there");
+    let folder = kept(&storage);
+    let file = folder.join(format!("{HOST}.pem"));
+    eventually("it to be kept", || file.exists().then_some(()));
+    assert_eq!((mode(&storage), mode(&folder)), (0o700, 0o700));
+    for file in [format!("{HOST}.pem"), "account.json".to_owned()] {
+        assert_eq!(mode(&folder.join(&file)), 0o600, "{file}");
+    }
+    drop(proxy);
+    pebble.end();
+    let proxy = start(&origin, &flags);
+    let again = shown(proxy.tls_address(), &believed, HOST);
+    assert_eq!(again, Some(first), "it is there from the first moment");
+}
+
+#[test]
+fn where_it_is_not_seen_over_http_it_is_seen_in_a_handshake() {
+    let settings = Settings {
+        sees_no_http: true,
+        ..Settings::default()
+    };
+    let Some(pebble) = Pebble::start(&settings) else {
+        return;
+    };
+    let (origin, storage) = (site(), storage());
+    let believed = pebble.believed();
+    let proxy = start(&origin, &flags(&pebble, &[HOST], &storage));
+    wait_for(&proxy, &believed, HOST);
+    // Nobody else speaks that protocol here.
+    let mut config = (*believed).clone();
+    config.alpn_protocols = vec![b"acme-tls/1".to_vec()];
+    let refused = Client::connect_by_tls(proxy.tls_address(), &Arc::new(config), HOST);
+    assert_eq!(
+        refused.err().map(|error| error.kind()),
+        Some(ErrorKind::InvalidData)
+    );
+    // Along with another one it is nothing (RFC 8737 §3).
+    let mut config = (*believed).clone();
+    config.alpn_protocols = vec![b"acme-tls/1".to_vec(), b"http/1.1".to_vec()];
+    let client = Client::connect_by_tls(proxy.tls_address(), &Arc::new(config), HOST);
+    client.expect("TLS").get("/").assert_is(200, "page");
+}
+
+#[test]
+fn it_is_renewed_when_the_authority_says_and_nonces_may_be_refused() {
+    let settings = Settings {
+        environment: &[("PEBBLE_WFE_NONCEREJECT", "30")],
+        ..Settings::default()
+    };
+    let Some(pebble) = Pebble::start(&settings) else {
+        return;
+    };
+    let (origin, storage) = (site(), storage());
+    let believed = pebble.believed();
+    let proxy = start(&origin, &flags(&pebble, &[HOST], &storage));
+    // With bad luck it is refused too often in a row, and tried again when somebody has it tried.
+    let first = eventually("a certificate", || {
+        proxy
+            .output()
+            .contains("no certificate from")
+            .then(|| proxy.signal("HUP"));
+        shown(proxy.tls_address(), &believed, HOST)
+    });
+    let file = kept(&storage).join(format!("{HOST}.pem"));
+    let before = eventually("it to be kept", || fs::read_to_string(&file).ok());
+    let certificate = before.find("-----BEGIN CERTIFICATE").expect("one");
+    pebble.wants_renewal(
+        &before[certificate..],
+        "2020-01-01T00:00:00Z",
+        "2020-01-02T00:00:00Z",
+    );
+    // It is asked once a day, and when somebody has everything looked at again.
+    let second = eventually("another certificate", || {
+        proxy.signal("HUP");
+        let now = shown(proxy.tls_address(), &believed, HOST).expect("there is always one");
+        (now != first).then_some(now)
+    });
+    eventually("it to be kept", || {
+        (fs::read_to_string(&file).expect("it is kept") != before).then_some(())
+    });
+    // Who knows the first one only goes on.
+    assert_eq!(shown(proxy.tls_address(), &believed, HOST), Some(second));
+}
+
+#[test]
+fn an_authority_that_has_to_know_its_customers_is_told_who_we_are() {
+    let key = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
+    let settings = Settings {
+        binding: Some(("kid-1", key)),
+        ..Settings::default()
+    };
+    let Some(pebble) = Pebble::start(&settings) else {
+        return;
+    };
+    let (origin, storage) = (site(), storage());
+    let unknown = flags(&pebble, &[HOST], &storage);
+    let proxy = start(&origin, &unknown);
+    eventually("a refusal", || {
+        let told = proxy.output();
+        (told.contains("the account: ") && told.contains("externalAccountRequired")).then_some(())
+    });
+    drop(proxy);
+    let file = storage.with_extension("eab");
+    fs::write(&file, format!("{key}\n")).expect("it can be written");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    let known = [
+        "--acme-eab-kid",
+        "kid-1",
+        "--acme-eab-key-file",
+        file.to_str().expect("a path"),
+    ];
+    let known = [unknown, known.map(str::to_owned).to_vec()].concat();
+    let proxy = start(&origin, &known);
+    wait_for(&proxy, &pebble.believed(), HOST);
+    assert!(!proxy.output().contains(key));
+}
+
+#[test]
+fn an_authority_that_is_down_is_asked_again_and_one_that_has_forgotten_us_too() {
+    let Some(mut pebble) = Pebble::start(&Settings::default()) else {
+        return;
+    };
+    let (origin, storage) = (site(), storage());
+    let flags = flags(&pebble, &[HOST], &storage);
+    pebble.end();
+    let proxy = start(&origin, &flags);
+    eventually("a failure", || {
+        let told = proxy.output();
+        (told.contains(HOST) && told.contains("clients who name it are refused")).then_some(())
+    });
+    proxy.get("/").assert_is(200, "page");
+    pebble.begin();
+    proxy.signal("HUP");
+    wait_for(&proxy, &pebble.believed(), HOST);
+    let file = kept(&storage).join(format!("{HOST}.pem"));
+    eventually("it to be kept", || file.exists().then_some(()));
+    drop(proxy);
+    // The next one knows neither the account nor the certificate.
+    pebble.end();
+    pebble.begin();
+    fs::remove_file(&file).expect("it was kept");
+    let proxy = start(&origin, &flags);
+    wait_for(&proxy, &pebble.believed(), HOST);
+}
+
+#[test]
+fn a_name_that_fails_keeps_no_other_one_waiting_and_is_got_when_it_leads_here() {
+    let Some(pebble) = Pebble::start(&Settings::default()) else {
+        return;
+    };
+    pebble.lead_astray(HOST);
+    let (origin, storage) = (site(), storage());
+    let believed = pebble.believed();
+    let flags = flags(&pebble, &[HOST, OTHER], &storage);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let (proxy, admin) = Proxy::operated(&origin, &flags);
+    wait_for(&proxy, &believed, OTHER);
+    let told = eventually("a failure", || {
+        let told = proxy.output();
+        told.contains("until then clients who name it are refused")
+            .then_some(told)
+    });
+    assert!(told.contains("(http-01, port 80)"), "{told}");
+    assert!(told.contains("(tls-alpn-01, port 443)"), "{told}");
+    let ask = |target: &str| {
+        let mut client = Client::connect(admin);
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: {admin}\r\n\r\n"));
+        client.response()
+    };
+    let stats = ask("/v1/stats");
+    let stats: serde_json::Value = serde_json::from_slice(&stats.body).expect("JSON");
+    let [failing, good] = [0, 1].map(|at| &stats["certificates"][at]);
+    assert_eq!(failing["names"][0], HOST);
+    assert_eq!(
+        (&failing["state"], &failing["failed"]),
+        (&"failed".into(), &1.into())
+    );
+    assert!(
+        failing["expires"].is_null() && failing["next"].is_number(),
+        "{failing}"
+    );
+    assert!(
+        failing["trouble"]
+            .as_str()
+            .expect("why")
+            .contains("http-01")
+    );
+    assert_eq!(
+        (&good["state"], &good["ordered"]),
+        (&"valid".into(), &1.into())
+    );
+    assert!(
+        good["expires"].is_number() && good["trouble"].is_null(),
+        "{good}"
+    );
+    let health = String::from_utf8_lossy(&ask("/v1/health").body).into_owned();
+    assert!(
+        health.contains(&format!("{HOST}: there is no certificate yet")),
+        "{health}"
+    );
+    let metrics = ask("/metrics");
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    for line in [
+        format!("microcache_certificate_expiry_timestamp_seconds{{name=\"{OTHER}\"}} "),
+        format!("microcache_acme_orders_total{{name=\"{OTHER}\",result=\"ok\"}} 1"),
+        format!("microcache_acme_orders_total{{name=\"{HOST}\",result=\"failed\"}} 1"),
+    ] {
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
+}
+
+#[test]
+fn a_name_that_leads_elsewhere_is_tried_again_when_somebody_has_it_tried() {
+    let settings = Settings {
+        names_lead_to: Some("127.0.0.2"),
+        ..Settings::default()
+    };
+    let Some(pebble) = Pebble::start(&settings) else {
+        return;
+    };
+    let (origin, storage) = (site(), storage());
+    let proxy = start(&origin, &flags(&pebble, &[HOST], &storage));
+    eventually("a failure", || {
+        proxy
+            .output()
+            .contains("clients who name it are refused")
+            .then_some(())
+    });
+    pebble.lead_to("127.0.0.1");
+    proxy.signal("HUP");
+    wait_for(&proxy, &pebble.believed(), HOST);
+}
+
+#[test]
+fn who_is_killed_in_the_middle_of_an_order_makes_another_one() {
+    let settings = Settings {
+        environment: &[("PEBBLE_VA_NOSLEEP", "0"), ("PEBBLE_VA_SLEEPTIME", "3")],
+        ..Settings::default()
+    };
+    let Some(pebble) = Pebble::start(&settings) else {
+        return;
+    };
+    let (origin, storage) = (site(), storage());
+    let flags = flags(&pebble, &[HOST], &storage);
+    let proxy = start(&origin, &flags);
+    // The account is kept, and the authority takes its time to look.
+    eventually("an order", || {
+        let account = storage
+            .is_dir()
+            .then(|| kept(&storage).join("account.json"));
+        account.is_some_and(|file| file.exists()).then_some(())
+    });
+    proxy.signal("KILL");
+    drop(proxy);
+    let proxy = start(&origin, &flags);
+    wait_for(&proxy, &pebble.believed(), HOST);
+}
+
+#[test]
+fn nothing_is_ordered_that_could_not_be_kept() {
+    let Some(pebble) = Pebble::start(&Settings::default()) else {
+        return;
+    };
+    let (origin, storage) = (site(), storage());
+    // The disk is full: files may not grow beyond a few kilobytes. And there is a file where the directory should be.
+    let flags = flags(&pebble, &[HOST], &storage);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let full = ["sh", "-c", "trap '' XFSZ; ulimit -f 4 && exec \"$@\"", "sh"];
+    let proxy = Proxy::through(&full, &origin, &flags);
+    eventually("a failure", || {
+        proxy.output().contains("keeping it: ").then_some(())
+    });
+    proxy.get("/").assert_is(200, "page");
+    drop(proxy);
+    fs::remove_dir_all(&storage).expect("it was made");
+    fs::write(&storage, "").expect("it can be written");
+    let proxy = Proxy::start(&origin, &flags);
+    eventually("a failure", || {
+        proxy.output().contains("keeping it: ").then_some(())
+    });
+    fs::remove_file(&storage).expect("it is a file");
+    proxy.signal("HUP");
+    wait_for(&proxy, &pebble.believed(), HOST);
+}
+
+#[test]
+fn a_reload_adds_names_and_takes_them_away_and_refuses_what_is_wrong() {
+    let Some(pebble) = Pebble::start(&Settings::default()) else {
+        return;
+    };
+    let (origin, storage) = (site(), storage());
+    let believed = pebble.believed();
+    let text = |names: &str| {
+        format!(
+            "origin = \"{}\"\nlisten = \"{}\"\ntls_listen = \"{}\"\nadmin = \"off\"\nacme = {names}\n\
+             acme_directory = \"{}\"\nacme_root = \"{}\"\nacme_storage = \"{}\"\n",
+            origin.url(),
+            pebble.http,
+            pebble.tls,
+            pebble.directory(),
+            pebble.root(),
+            storage.display()
+        )
+    };
+    let file = config_file(&text(&format!("[\"{HOST}\"]")));
+    let write = |names: &str| fs::write(&file, text(names)).expect("it can be written");
+    let proxy = Proxy::by_file(&file);
+    wait_for(&proxy, &believed, HOST);
+    write(&format!("[\"{HOST}\", \"*.{OTHER}\"]"));
+    proxy.signal("HUP");
+    eventually("a refusal", || {
+        let told = proxy.output();
+        (told.contains("not reloaded") && told.contains(&format!("*.{OTHER}"))).then_some(())
+    });
+    let kept = kept(&storage).join(format!("{HOST}.pem"));
+    eventually("it to be kept", || kept.exists().then_some(()));
+    write(&format!("[\"{OTHER}\"]"));
+    proxy.signal("HUP");
+    wait_for(&proxy, &believed, OTHER);
+    assert_eq!(shown(proxy.tls_address(), &believed, HOST), None);
+    // What was got is still there for the day on which it is wanted again.
+    write(&format!("[\"{OTHER}\", \"{HOST}\"]"));
+    pebble.lead_to("127.0.0.2");
+    proxy.signal("HUP");
+    wait_for(&proxy, &believed, HOST);
+}

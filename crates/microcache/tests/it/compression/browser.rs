@@ -1,0 +1,89 @@
+//! A real browser keeps the version that it gets, says so, and decodes what differs from it: RFC 9842.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
+
+use sha2::{Digest, Sha256};
+
+use super::dictionaries::{base64_of_hash, changing_for, page};
+use crate::operators::Operator;
+use crate::support::{CertificateFile, Origin, Proxy, Reply, eventually, left_out};
+
+/// Asks for the page, which is fresh for a second, until little is sent of it, and tells how it came and what it is.
+const SCRIPT: &str = "<script type=module>
+    const wait = milliseconds => new Promise(done => setTimeout(done, milliseconds));
+    for (;;) {
+        performance.clearResourceTimings();
+        const answer = await fetch('/page');
+        const body = await answer.arrayBuffer();
+        await wait(1100);
+        const [entry] = performance.getEntriesByName(answer.url);
+        if (entry.encodedBodySize < 2000) {
+            const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', body));
+            const hex = [...hash].map(byte => byte.toString(16).padStart(2, '0')).join('');
+            const told = [answer.headers.get('x-second'), entry.decodedBodySize, hex];
+            await fetch('/told?' + told.join());
+            break;
+        }
+        await fetch('/change');
+    }
+    </script>";
+
+struct Browser(Child);
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn chromium_decodes_what_differs_from_the_page_that_it_has() {
+    for (compress, coding) in [("zstd", "dcz"), ("br", "dcb")] {
+        let origin = Origin::start();
+        let html = Reply::new(200).with("Content-Type: text/html");
+        origin.on("/").reply(html.body(SCRIPT));
+        let clock = changing_for("max-age=1, stale-while-revalidate=86400", &origin, "/page");
+        origin.on("/change").answer(move |_| {
+            clock.fetch_add(1, Ordering::SeqCst);
+            Reply::new(200)
+                .with("Cache-Control: no-store")
+                .body("later")
+        });
+        let certificate = CertificateFile::new(&["localhost"]);
+        let tls = ["--tls", certificate.name(), "--tls-listen", "127.0.0.1:0"];
+        let flags = ["--compress", compress, "--dictionaries"];
+        let (proxy, admin) = Proxy::operated(&origin, &[&tls[..], &flags].concat());
+        let url = format!("https://localhost:{}/", proxy.tls_address().port());
+        let profile = certificate.path().with_extension("chromium");
+        let trusted = base64_of_hash(&certificate.public_key());
+        let browser = Command::new("chromium")
+            .args(["--headless=new", "--no-sandbox", "--disable-gpu"])
+            // It keeps no dictionary where it only overlooks that it does not trust the certificate.
+            .arg(format!("--ignore-certificate-errors-spki-list={trusted}"))
+            .arg(format!("--user-data-dir={}", profile.display()))
+            .arg(&url)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(_browser) = browser.map(Browser) else {
+            left_out("dictionaries with chromium, which is not installed");
+            return;
+        };
+        let told = eventually("what Chromium has decoded", || {
+            let requests = origin.requests();
+            let told = requests
+                .iter()
+                .find_map(|seen| seen.target.strip_prefix("/told?"));
+            told.map(str::to_owned)
+        });
+        let (second, rest) = told.split_once(',').expect("what came");
+        let page = page(second.parse().expect("a second"));
+        let hash = hex::encode(Sha256::digest(&page));
+        assert_eq!(rest, format!("{},{hash}", page.len()));
+        let sent = &Operator::at(admin).get("/v1/stats")["compression"]["sent"];
+        assert!(sent[coding].as_u64() > Some(0), "{sent}");
+    }
+}

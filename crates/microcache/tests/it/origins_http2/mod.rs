@@ -1,0 +1,256 @@
+//! HTTP/2 with origins, as users see it: by TLS where it is agreed on, without TLS where it is known.
+
+mod mirror;
+mod server;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use self::server::Server;
+use crate::support::{CertificateFile, Origin, Proxy, Reply, eventually, left_out, request};
+
+const HTTP2: &str = "--origin-http2";
+
+/// One thread that serves, so that there is one connection.
+const ONE: [&str; 2] = ["--threads", "1"];
+
+#[test]
+fn misses_at_once_share_a_connection_and_hits_need_none() {
+    let own = CertificateFile::new(&["localhost"]);
+    let server = Server::by_tls(&own, &["h2", "http/1.1"]);
+    let flags = [HTTP2, "--origin-ca", own.name(), ONE[0], ONE[1]];
+    let proxy = Proxy::before_url(&server.url(), &flags);
+    // None of them is answered before all are there.
+    let targets: Vec<_> = (0..40).map(|number| format!("/gate/{number}")).collect();
+    let mut clients: Vec<_> = targets.iter().map(|target| proxy.ask(target)).collect();
+    eventually("all of them at the origin", || {
+        (server.requests().len() == 40).then_some(())
+    });
+    server.open();
+    for (client, target) in clients.iter_mut().zip(&targets) {
+        client
+            .response()
+            .assert_is(200, &format!("https example.com {target}"));
+    }
+    for target in &targets {
+        proxy.get(target).assert_hit();
+    }
+    assert_eq!((server.connections(), server.requests().len()), (1, 40));
+}
+
+#[test]
+fn clients_who_ask_for_the_same_wait_for_one_request() {
+    let server = Server::plain();
+    let proxy = Proxy::before_url(&server.url(), &[HTTP2, "--threads", "2"]);
+    let mut clients: Vec<_> = (0..50).map(|_| proxy.ask("/gate/page")).collect();
+    proxy.settle();
+    server.open();
+    for client in &mut clients {
+        client
+            .response()
+            .assert_is(200, "http example.com /gate/page");
+    }
+    assert_eq!(server.requests(), ["GET /gate/page"]);
+}
+
+#[test]
+fn an_upload_and_a_download_go_through_as_they_are() {
+    let server = Server::plain();
+    let proxy = Proxy::before_url(&server.url(), &[HTTP2]);
+    let mut client = proxy.connect();
+    client.send(request("POST", "/echo", &["Content-Length: 3000000"]));
+    let content: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+    client.send(&content);
+    let answer = client.response();
+    assert_eq!((answer.status, answer.body == content), (200, true));
+    client.send(request("POST", "/echo", &["Transfer-Encoding: chunked"]));
+    client.send("5\r\nhello\r\n0\r\nX-Sum: 5\r\n\r\n");
+    let answer = client.response();
+    answer.assert_is(200, "hello");
+    assert_eq!(answer.trailers, [("x-sum".to_owned(), "5".to_owned())]);
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_never_whole() {
+    let server = Server::plain();
+    let proxy = Proxy::before_url(&server.url(), &[HTTP2]);
+    let mut client = proxy.ask("/break");
+    client.head();
+    assert_eq!(client.chunk(), "begin");
+    server.open();
+    assert!(client.is_closed(), "without a word that it is over");
+    // Nothing of it was stored.
+    let again = proxy.connect().try_get("/break");
+    assert!(again.is_err() || again.is_ok_and(|answer| answer.status == 502));
+    assert_eq!(server.requests().len(), 2);
+    eventually("the reason", || {
+        let told = proxy.output();
+        told.contains("an answer broke off: ").then_some(())
+    });
+    proxy.get("/page").assert_is(200, "http example.com /page");
+}
+
+#[test]
+fn a_websocket_goes_by_http1_to_the_same_server() {
+    let own = CertificateFile::new(&["localhost"]);
+    let server = Server::by_tls(&own, &["h2", "http/1.1"]);
+    let proxy = Proxy::before_url(&server.url(), &[HTTP2, "--origin-ca", own.name()]);
+    proxy.get("/page").assert_is(200, "https example.com /page");
+    let mut client = proxy.connect();
+    client.send(request(
+        "GET",
+        "/socket",
+        &["Connection: Upgrade", "Upgrade: websocket"],
+    ));
+    assert!(client.head().start.starts_with("HTTP/1.1 101"));
+    client.send("ping");
+    assert_eq!(client.bytes(4), b"ping");
+}
+
+#[test]
+fn who_does_not_offer_it_is_asked_by_http1_and_that_is_told_once() {
+    let own = CertificateFile::new(&["localhost"]);
+    for protocols in [&["http/1.1"][..], &[]] {
+        let server = Server::by_tls(&own, protocols);
+        let flags = [HTTP2, "--origin-ca", own.name(), ONE[0], ONE[1]];
+        let proxy = Proxy::before_url(&server.url(), &flags);
+        for number in 0..5 {
+            let answer = proxy.get(&format!("/{number}"));
+            answer.assert_is(200, "by HTTP/1.1");
+        }
+        assert_eq!(server.connections(), 1, "it is used again");
+        let told = eventually("the notice", || {
+            let told = proxy.output();
+            told.contains("it does not offer HTTP/2").then_some(told)
+        });
+        assert_eq!(
+            told.matches("it does not offer HTTP/2").count(),
+            1,
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn who_does_not_know_it_without_tls_cannot_be_asked() {
+    let origin = Origin::start();
+    origin.on("/").reply(Reply::new(200).body("ok"));
+    let proxy = Proxy::start(&origin, &[HTTP2]);
+    let answer = proxy.get("/");
+    assert_eq!(answer.status, 502);
+    assert_eq!(answer.cache().get("detail"), Some("origin-unreachable"));
+    eventually("the reason", || {
+        let told = proxy.output();
+        told.contains("cannot connect: no HTTP/2 session: ")
+            .then_some(())
+    });
+}
+
+/// A server that somebody else has written.
+struct Nghttpd {
+    process: Child,
+    port: u16,
+    log: PathBuf,
+}
+
+impl Nghttpd {
+    /// Nothing if it is not there.
+    fn start(directory: &PathBuf, tls: Option<&CertificateFile>) -> Option<Self> {
+        // Somebody else may take the port in between; it is then tried with another one.
+        for _ in 0..10 {
+            let port = TcpListener::bind("127.0.0.1:0")
+                .ok()?
+                .local_addr()
+                .ok()?
+                .port();
+            let mut command = Command::new("/usr/sbin/nghttpd");
+            command.args(["-v", "-a", "127.0.0.1", "-d"]).arg(directory);
+            match tls {
+                None => command.arg("--no-tls").arg(port.to_string()),
+                Some(file) => command
+                    .arg(port.to_string())
+                    .args([file.name(), file.name()]),
+            };
+            let log = directory.with_extension(format!("{port}.log"));
+            let output = fs::File::create(&log).expect("a log");
+            command
+                .stdin(Stdio::null())
+                .stdout(output)
+                .stderr(Stdio::null());
+            let Ok(process) = command.spawn() else {
+                left_out("HTTP/2 to nghttpd, which is not installed");
+                return None;
+            };
+            let mut started = Self { process, port, log };
+            let is_up = eventually("nghttpd", || {
+                if started.process.try_wait().expect("its state").is_some() {
+                    return Some(false);
+                }
+                let log = fs::read_to_string(&started.log).unwrap_or_default();
+                log.contains("listen").then_some(true)
+            });
+            if is_up {
+                return Some(started);
+            }
+        }
+        panic!("nghttpd does not start");
+    }
+
+    /// How many connections it has had.
+    fn connections(&self) -> usize {
+        let log = fs::File::open(&self.log).expect("its log");
+        let lines = BufReader::new(log).lines().map_while(Result::ok);
+        let of = |line: String| {
+            let (_, rest) = line.split_once("[id=")?;
+            Some(rest.split_once(']')?.0.to_owned())
+        };
+        let ids: std::collections::HashSet<_> = lines.filter_map(of).collect();
+        ids.len()
+    }
+}
+
+impl Drop for Nghttpd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn nghttpd_is_asked_on_one_connection() {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let directory = directory.join(format!("nghttpd-{}", std::process::id()));
+    fs::create_dir_all(&directory).expect("a directory");
+    let large = "x".repeat(672_864);
+    for number in 0..30 {
+        fs::write(directory.join(format!("{number}")), &large).expect("a file");
+    }
+    let own = CertificateFile::new(&["localhost"]);
+    for tls in [None, Some(&own)] {
+        let Some(server) = Nghttpd::start(&directory, tls) else {
+            return;
+        };
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://localhost:{}", server.port);
+        let flags = [HTTP2, "--origin-ca", own.name(), ONE[0], ONE[1]];
+        let proxy = Proxy::before_url(&url, &flags);
+        let reading: Vec<_> = (0..30)
+            .map(|number| {
+                let mut client = proxy.ask(&format!("/{number}"));
+                thread::spawn(move || client.response())
+            })
+            .collect();
+        for reading in reading {
+            let answer = reading.join().expect("an answer");
+            assert_eq!((answer.status, answer.body.len()), (200, large.len()));
+        }
+        assert_eq!(proxy.get("/absent").status, 404);
+        assert_eq!(server.connections(), 1);
+    }
+    let _ = fs::remove_dir_all(&directory);
+}

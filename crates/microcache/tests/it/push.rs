@@ -1,0 +1,545 @@
+//! Documents that are put into the server, and what subscribers are told of them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::support::{Client, Origin, Proxy, Response, request};
+
+const SECRET: &str = "a-secret-that-is-long-enough";
+
+/// A directory of a test, removed at its end, with the secret of those who publish.
+struct Kept(PathBuf);
+
+impl Kept {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("microcache-push-{}-{number}", std::process::id());
+        let kept = Self(std::env::temp_dir().join(name));
+        fs::create_dir_all(&kept.0).expect("a directory");
+        fs::write(kept.0.join("token"), format!("{SECRET}\n")).expect("a file");
+        kept
+    }
+
+    fn start(&self, origin: &Origin, flags: &[&str]) -> Live {
+        let token = self.0.join("token").display().to_string();
+        let documents = self.0.join("documents").display().to_string();
+        let mut all = vec!["--push", "/live/", "--push-token-file", &token];
+        if !flags.contains(&"--push-directory") {
+            all.extend(["--push-directory", &documents]);
+        }
+        all.extend(flags);
+        Live(Proxy::start(origin, &all))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server with documents.
+struct Live(Proxy);
+
+impl Live {
+    fn publish(&self, method: &str, target: &str, fields: &[&str], body: &str) -> Response {
+        let authorization = format!("Authorization: Bearer {SECRET}");
+        let length = format!("Content-Length: {}", body.len());
+        let mut all = vec![&*authorization, &*length];
+        all.extend(fields);
+        let mut client = self.0.connect();
+        client.send(request(method, target, &all));
+        client.send(body);
+        client.response()
+    }
+
+    fn put(&self, target: &str, body: &str) -> Response {
+        self.publish("PUT", target, &["Content-Type: application/json"], body)
+    }
+
+    fn subscribe(&self, target: &str, fields: &[&str]) -> Events {
+        let mut all = vec!["Accept: text/event-stream"];
+        all.extend(fields);
+        let mut client = self.0.ask_with(target, &all);
+        let head = client.head();
+        assert_eq!(head.start, "HTTP/1.1 200 OK", "{target}");
+        assert_eq!(head.field("content-type"), Some("text/event-stream"));
+        let mut events = Events {
+            client,
+            text: String::new(),
+        };
+        assert!(events.next().starts_with("retry: "));
+        events
+    }
+}
+
+/// Events as they come.
+struct Events {
+    client: Client,
+    text: String,
+}
+
+impl Events {
+    fn next(&mut self) -> String {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let (event, rest) = (event.to_owned(), rest.to_owned());
+                self.text = rest;
+                return event;
+            }
+            self.text += &self.client.chunk();
+        }
+    }
+
+    /// The next event's id, its kind and its data.
+    fn event(&mut self) -> (String, String, String) {
+        let event = self.next();
+        let of = |name: &str| {
+            let lines = event.lines().filter_map(|line| line.strip_prefix(name));
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        (of("id: "), of("event: "), of("data: "))
+    }
+
+    fn data(&mut self) -> String {
+        self.event().2
+    }
+}
+
+fn tag(response: &Response) -> String {
+    response.field("etag").expect("an entity tag").to_owned()
+}
+
+#[test]
+fn what_is_put_is_a_hit_until_it_changes() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    live.0.get("/live/x").assert_is(
+        404,
+        r#"{"detail":"there is no such document","status":404}"#,
+    );
+    let created = live.put("/live/x", r#"{"a":1}"#);
+    assert_eq!(created.status, 201);
+    let found = live.0.get("/live/x");
+    found.assert_is(200, r#"{"a":1}"#);
+    found.assert_hit();
+    assert_eq!(found.field("content-type"), Some("application/json"));
+    assert_eq!(found.field("cache-control"), Some("no-cache"));
+    assert_eq!(tag(&found), tag(&created));
+    // The same again is no change.
+    let same = live.put("/live/x", r#"{"a":1}"#);
+    assert_eq!((same.status, tag(&same)), (204, tag(&created)));
+    let changed = live.put("/live/x", r#"{"a":2}"#);
+    assert_eq!(changed.status, 204);
+    assert_ne!(tag(&changed), tag(&created));
+    live.0.get("/live/x").assert_is(200, r#"{"a":2}"#);
+    // Everything that a hit has.
+    live.0.get("/live/x?anything").assert_is(200, r#"{"a":2}"#);
+    let condition = format!("If-None-Match: {}", tag(&changed));
+    assert_eq!(live.0.get_with("/live/x", &[&condition]).status, 304);
+    let part = live.0.get_with("/live/x", &["Range: bytes=1-3"]);
+    part.assert_is(206, r#""a""#);
+    let personal = ["Cookie: session=1", "Authorization: Basic eA=="];
+    live.0.get_with("/live/x", &personal).assert_hit();
+    assert_eq!(live.publish("DELETE", "/live/x", &[], "").status, 204);
+    assert_eq!(live.0.get("/live/x").status, 404);
+    assert_eq!(live.publish("DELETE", "/live/x", &[], "").status, 404);
+    assert!(origin.seen("/live/x").is_empty(), "no origin is asked");
+}
+
+#[test]
+fn nobody_publishes_without_the_secret() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    let wrong = format!("Authorization: Bearer {SECRET}r");
+    for fields in [&["Content-Length: 1"][..], &["Content-Length: 1", &wrong]] {
+        for method in ["PUT", "PATCH", "DELETE"] {
+            let mut client = live.0.connect();
+            client.send(request(method, "/live/x", fields));
+            client.send("1");
+            let refused = client.response();
+            assert_eq!(refused.status, 401, "{method}");
+            assert_eq!(refused.field("www-authenticate"), Some("Bearer"));
+        }
+    }
+    assert_eq!(live.0.get("/live/x").status, 404);
+    // Without a secret nobody at all may.
+    let flags = ["--push", "/live/", "--push-directory", "none"];
+    let closed = Live(Proxy::start(&origin, &flags));
+    assert_eq!(closed.put("/live/x", "1").status, 403);
+}
+
+#[test]
+fn changes_are_for_the_version_that_they_name() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &["--push-conditions"]);
+    let json = "Content-Type: application/json";
+    let put = |condition: &str, body: &str| {
+        let fields: Vec<_> = [json, condition]
+            .into_iter()
+            .filter(|it| !it.is_empty())
+            .collect();
+        live.publish("PUT", "/live/x", &fields, body)
+    };
+    assert_eq!(put("", "1").status, 428);
+    assert_eq!(put("If-Match: *", "1").status, 412);
+    let created = put("If-None-Match: *", "1");
+    assert_eq!(created.status, 201);
+    assert_eq!(put("If-None-Match: *", "2").status, 412);
+    let mine = format!("If-Match: {}", tag(&created));
+    assert_eq!(put(&mine, "2").status, 204);
+    assert_eq!(put(&mine, "3").status, 412, "it was changed meanwhile");
+    live.0.get("/live/x").assert_is(200, "2");
+}
+
+#[test]
+fn documents_are_patched() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    let patch = |kind: &str, body: &str| {
+        let kind = format!("Content-Type: {kind}");
+        live.publish("PATCH", "/live/x", &[&kind], body)
+    };
+    let (merge, operations) = (
+        "application/merge-patch+json",
+        "application/json-patch+json",
+    );
+    assert_eq!(patch(merge, "{}").status, 404);
+    live.put("/live/x", r#"{"a":1,"b":2}"#);
+    assert_eq!(patch(merge, r#"{"a":null,"c":3}"#).status, 204);
+    live.0.get("/live/x").assert_is(200, r#"{"b":2,"c":3}"#);
+    let moved = r#"[{"op":"test","path":"/b","value":2},{"op":"move","from":"/b","path":"/d"}]"#;
+    assert_eq!(patch(operations, moved).status, 204);
+    live.0.get("/live/x").assert_is(200, r#"{"c":3,"d":2}"#);
+    assert_eq!(patch(operations, moved).status, 422);
+    assert_eq!(
+        patch(operations, r#"[{"op":"test","path":"/c","value":4}]"#).status,
+        409
+    );
+    assert_eq!(patch(merge, "{").status, 400);
+    let unknown = patch("text/plain", "{}");
+    assert_eq!(unknown.status, 415);
+    assert!(
+        unknown
+            .field("accept-patch")
+            .is_some_and(|it| it.contains(merge))
+    );
+    // A short patch makes no endless document.
+    live.put("/live/x", r#"{"a":["x"]}"#);
+    let double = [r#"{"op":"copy","from":"/a","path":"/a/-"}"#; 64].join(",");
+    assert_eq!(patch(operations, &format!("[{double}]")).status, 413);
+    live.0.get("/live/x").assert_is(200, r#"{"a":["x"]}"#);
+}
+
+#[test]
+fn a_batch_happens_whole_or_not_at_all() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    let batch = |body: &str| {
+        live.publish(
+            "POST",
+            "/live/batch",
+            &["Content-Type: application/json"],
+            body,
+        )
+    };
+    let sent = batch(
+        r#"[{"url":"/live/a","value":{"n":1}},{"url":"/live/b","text":"hello","type":"text/html"}]"#,
+    );
+    assert_eq!(sent.status, 200, "{}", sent.text());
+    live.0.get("/live/a").assert_is(200, r#"{"n":1}"#);
+    let html = live.0.get("/live/b");
+    html.assert_is(200, "hello");
+    assert_eq!(html.field("content-type"), Some("text/html"));
+    let absent = batch(r#"[{"url":"/live/a","delete":true},{"url":"/live/c","delete":true}]"#);
+    assert_eq!(absent.status, 404);
+    live.0.get("/live/a").assert_is(200, r#"{"n":1}"#);
+    for wrong in [
+        "{}",
+        r#"[{"url":"/elsewhere/a","value":1}]"#,
+        r#"[{"url":"/live/../a","value":1}]"#,
+        r#"[{"url":"/live/a"}]"#,
+        r#"[{"url":"/live/a","value":1,"text":"1"}]"#,
+        r#"[{"url":"/live/a","value":1,"type":"a\r\nb"}]"#,
+    ] {
+        assert_eq!(batch(wrong).status, 400, "{wrong}");
+    }
+}
+
+#[test]
+fn what_cannot_be_a_document_is_refused() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(
+        &origin,
+        &["--push-memory", "64KiB", "--push-max-document", "32KiB"],
+    );
+    assert_eq!(live.put("/live/x", "{").status, 400, "no JSON");
+    assert_eq!(
+        live.put("/live/%41", "1").status,
+        400,
+        "another way to write a name"
+    );
+    assert_eq!(live.put("/live/", "1").status, 400, "no name");
+    let large = format!("\"{}\"", "x".repeat(32 * 1024));
+    assert_eq!(live.put("/live/x", &large).status, 413);
+    let packed = ["Content-Type: text/plain", "Content-Encoding: gzip"];
+    assert_eq!(live.publish("PUT", "/live/x", &packed, "x").status, 415);
+    // Nobody could tell it from a subscription.
+    let stream = ["Content-Type: text/event-stream"];
+    assert_eq!(live.publish("PUT", "/live/x", &stream, ":").status, 415);
+    let part = ["Content-Type: text/plain", "Content-Range: bytes 0-0/9"];
+    assert_eq!(live.publish("PUT", "/live/x", &part, "x").status, 400);
+    assert_eq!(
+        live.publish("PUT", "/live/x", &["Push-TTL: never"], "x")
+            .status,
+        400
+    );
+    assert_eq!(
+        live.0
+            .send("POST", "/live/x", &["Content-Length: 0"])
+            .status,
+        405
+    );
+    // What is there stays, and what is not is not taken.
+    let half = format!("\"{}\"", "x".repeat(30 * 1024));
+    assert_eq!(live.put("/live/a", &half).status, 201);
+    assert_eq!(live.put("/live/b", &half).status, 201);
+    assert_eq!(live.put("/live/c", &half).status, 507);
+    assert_eq!(live.0.get("/live/a").text(), half);
+    assert_eq!(live.publish("DELETE", "/live/a", &[], "").status, 204);
+    assert_eq!(live.put("/live/c", &half).status, 201);
+}
+
+#[test]
+fn a_subscriber_gets_the_current_value_and_then_every_change() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    let created = live.put("/live/x", "1");
+    let mut events = live.subscribe("/live/x", &[]);
+    let (id, kind, data) = events.event();
+    assert_eq!((kind.as_str(), data.as_str()), ("put", "1"));
+    assert_eq!(format!("\"{id}\""), tag(&created));
+    live.put("/live/x", "2");
+    live.put("/live/other", "9");
+    assert_eq!(events.data(), "2");
+    live.put("/live/x", "2");
+    assert_eq!(live.publish("DELETE", "/live/x", &[], "").status, 204);
+    let (_, kind, data) = events.event();
+    assert_eq!((kind.as_str(), data.as_str()), ("delete", ""));
+    // Who comes before the document waits for it.
+    let mut early = live.subscribe("/live/x", &[]);
+    live.publish("PUT", "/live/x", &["Content-Type: text/plain"], "one\ntwo");
+    assert_eq!(early.data(), "one\ntwo");
+    assert_eq!(events.data(), "one\ntwo");
+    // Who comes back is told what it has not seen.
+    let seen = format!("Last-Event-ID: {id}");
+    let mut back = live.subscribe("/live/x", &[&seen]);
+    assert_eq!(back.data(), "one\ntwo");
+}
+
+#[test]
+fn many_are_watched_at_once() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    live.put("/live/news/1", "1");
+    live.put("/live/sport/1", "2");
+    let watch = "/.well-known/microcache/watch?url=/live/news/*&url=/live/x&deltas=1";
+    let mut events = live.subscribe(watch, &[]);
+    let told = |event: &str, url: &str, rest: &str| {
+        format!(r#""event":"{event}","url":"{url}","type":"application/json",{rest}}}"#)
+    };
+    let mut expect = |end: String| {
+        let data = events.data();
+        assert!(data.ends_with(&end), "{data} {end}");
+    };
+    expect(told("put", "/live/news/1", "\"value\":1"));
+    live.put("/live/sport/2", "3");
+    live.put("/live/x", r#"{"a":{"b":1,"c":"a long text that stays"}}"#);
+    expect(told(
+        "put",
+        "/live/x",
+        r#""value":{"a":{"b":1,"c":"a long text that stays"}}"#,
+    ));
+    // Who has the version before gets what is different.
+    let merge = ["Content-Type: application/merge-patch+json"];
+    live.publish("PATCH", "/live/x", &merge, r#"{"a":{"b":2}}"#);
+    expect(told("patch", "/live/x", r#""patch":{"a":{"b":2}}"#));
+    live.put("/live/news/2", "4");
+    expect(told("put", "/live/news/2", "\"value\":4"));
+}
+
+#[test]
+fn who_has_no_event_stream_asks_again_and_again() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    live.put("/live/x", "1");
+    let watch = "/.well-known/microcache/watch?url=/live/x";
+    let first = live.0.get(watch).text();
+    assert!(first.contains(r#""value":1"#), "{first}");
+    let id = |told: &str| {
+        let (_, after) = told.split_once("\"last_event_id\":\"").expect("an id");
+        after.trim_end_matches("\"}").to_owned()
+    };
+    let again = format!("{watch}&last_event_id={}", id(&first));
+    let nothing = live.0.get(&format!("{again}&wait=0")).text();
+    assert!(nothing.starts_with(r#"{"events":[],"#), "{nothing}");
+    let mut waiting = live.0.ask(&again);
+    live.put("/live/x", "2");
+    let second = waiting.response().text();
+    assert!(second.contains(r#""value":2"#), "{second}");
+    for wrong in ["", "?url=/other/x", "?url=live", "?url=/live/x&wait=1000"] {
+        let target = format!("/.well-known/microcache/watch{wrong}");
+        assert_eq!(live.0.get(&target).status, 400, "{wrong}");
+    }
+}
+
+#[test]
+fn an_id_of_nobody_begins_anew() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    live.put("/live/x", "1");
+    for id in ["1.1", "nonsense", "ffffffffffffffff.18446744073709551615"] {
+        let mut events = live.subscribe("/live/x", &[&format!("Last-Event-ID: {id}")]);
+        assert_eq!(events.event().1, "reset", "{id}");
+        assert_eq!(events.data(), "1");
+    }
+}
+
+#[test]
+fn what_has_a_history_is_told_change_by_change() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &["--push-history", "3"]);
+    let first = live.put("/live/x", "1");
+    let seen = format!("Last-Event-ID: {}", tag(&first).trim_matches('"'));
+    for value in ["2", "3", "4"] {
+        live.put("/live/x", value);
+    }
+    let mut back = live.subscribe("/live/x", &[&seen]);
+    assert_eq!([back.data(), back.data(), back.data()], ["2", "3", "4"]);
+    // Who knows nothing gets what there is.
+    assert_eq!(live.subscribe("/live/x", &[]).data(), "4");
+    live.put("/live/x", "5");
+    let mut late = live.subscribe("/live/x", &[&seen]);
+    assert_eq!(late.event().1, "gap");
+    assert_eq!([late.data(), late.data(), late.data()], ["3", "4", "5"]);
+}
+
+#[test]
+fn a_document_goes_when_it_has_had_its_time() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    let mut events = live.subscribe("/live/x", &[]);
+    let fields = ["Content-Type: application/json", "Push-TTL: 1"];
+    assert_eq!(live.publish("PUT", "/live/x", &fields, "1").status, 201);
+    assert_eq!(events.data(), "1");
+    assert_eq!(events.event().1, "delete");
+    assert_eq!(live.0.get("/live/x").status, 404);
+}
+
+#[test]
+fn what_was_answered_outlives_a_kill() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let mut seen = String::new();
+    for round in 0..8 {
+        let mut live = kept.start(&origin, &[]);
+        if round > 0 {
+            let before = format!("{}", round - 1);
+            live.0.get("/live/x").assert_is(200, &before);
+            // What was seen before is known after it.
+            let mut events = live.subscribe("/live/x", &[&format!("Last-Event-ID: {seen}")]);
+            live.put("/live/y", &before);
+            let put = live.put("/live/x", &format!("{round}"));
+            let (id, kind, data) = events.event();
+            assert_eq!((kind.as_str(), data), ("put", round.to_string()));
+            assert_eq!(format!("\"{id}\""), tag(&put));
+            seen = id;
+        } else {
+            tag(&live.put("/live/x", "0"))
+                .trim_matches('"')
+                .clone_into(&mut seen);
+        }
+        live.0.signal("KILL");
+        live.0.wait();
+    }
+}
+
+#[test]
+fn a_torn_log_is_good_up_to_there() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let log = kept.0.join("documents/documents.log");
+    {
+        let mut live = kept.start(&origin, &[]);
+        live.put("/live/x", "1");
+        live.put("/live/y", "2");
+        live.0.signal("KILL");
+        live.0.wait();
+    }
+    let whole = fs::read(&log).expect("the log");
+    fs::write(&log, &whole[..whole.len() - 3]).expect("a torn log");
+    {
+        let mut live = kept.start(&origin, &[]);
+        live.0.get("/live/x").assert_is(200, "1");
+        assert_eq!(live.0.get("/live/y").status, 404);
+        assert_eq!(live.put("/live/z", "3").status, 201);
+        live.0.signal("KILL");
+        live.0.wait();
+    }
+    let live = kept.start(&origin, &[]);
+    live.0.get("/live/z").assert_is(200, "3");
+    drop(live);
+    fs::write(&log, "something else").expect("no log");
+    let directory = kept.0.join("documents").display().to_string();
+    let url = format!("http://{}", origin.address());
+    let (status, output) =
+        Proxy::refusal(&[&url, "--push", "/live/", "--push-directory", &directory]);
+    assert_eq!(status, Some(1), "{output}");
+    assert!(
+        output.contains("documents.log was written by another version"),
+        "{output}"
+    );
+}
+
+#[test]
+fn one_process_at_a_time_has_a_directory() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let _first = kept.start(&origin, &[]);
+    let directory = kept.0.join("documents").display().to_string();
+    let url = format!("http://{}", origin.address());
+    let flags = [&url, "--push", "/live/", "--push-directory", &directory];
+    let (status, output) = Proxy::refusal(&flags);
+    assert_eq!(status, Some(1), "{output}");
+    assert!(
+        output.contains("another process keeps its documents"),
+        "{output}"
+    );
+}
+
+#[test]
+fn who_takes_nothing_costs_the_others_nothing_and_gets_the_latest() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    live.put("/live/x", "0");
+    let mut stalled = live.subscribe("/live/x", &[]);
+    let mut reading = live.subscribe("/live/x", &[]);
+    assert_eq!(reading.data(), "0");
+    // More than what the sockets between them hold.
+    let page = |number: u32| format!("\"{number}:{}\"", "x".repeat(200_000));
+    for number in 1..=100 {
+        assert_eq!(live.put("/live/x", &page(number)).status, 204);
+        if number % 10 == 0 {
+            let last = page(number);
+            while reading.data() != last {}
+        }
+    }
+    assert_eq!(stalled.data(), "0");
+    let mut told = 0;
+    while stalled.data() != page(100) {
+        told += 1;
+    }
+    assert!(
+        told < 99,
+        "it was told {told} versions that were out of date"
+    );
+}

@@ -1,0 +1,752 @@
+//! Compression by this cache: which stored responses it is good for, which coding a request gets, and what
+//! the head of a compressed response says (RFC 9110 §8.4, §12.5.3).
+//!
+//! The origin is asked for what is not encoded, so a url has one stored response; what this cache makes of it
+//! is derived from it and goes with it.
+
+use smallvec::SmallVec;
+
+use crate::dictionaries::DictionaryCoding;
+use crate::etag::EntityTag;
+use crate::fields::{Fields, FieldsBuf, is_one_of};
+use crate::glob;
+use crate::rules::{KeyRules, Rules};
+use crate::vary::{Lines, Vary, VaryNames, weighted};
+
+/// A content coding that is made here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Coding {
+    /// RFC 1952.
+    Gzip,
+    /// RFC 7932.
+    Brotli,
+    /// RFC 8878.
+    Zstd,
+}
+
+impl Coding {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Gzip, Self::Brotli, Self::Zstd];
+
+    /// How fields call it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Brotli => "br",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// The one of this name. `x-gzip` is another word for `gzip` (RFC 9110 §8.4.1.3).
+    pub fn named(name: &[u8]) -> Option<Self> {
+        let is = |one: &Self| name.eq_ignore_ascii_case(one.as_str().as_bytes());
+        match Self::ALL.into_iter().find(is) {
+            None if name.eq_ignore_ascii_case(b"x-gzip") => Some(Self::Gzip),
+            found => found,
+        }
+    }
+}
+
+/// The coding in which this cache sends an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentCoding {
+    /// Everybody who accepts it can decode it.
+    Plain(Coding),
+    /// Who has the dictionary can.
+    Difference(DictionaryCoding),
+}
+
+impl SentCoding {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Plain(Coding::Gzip),
+        Self::Plain(Coding::Brotli),
+        Self::Plain(Coding::Zstd),
+        Self::Difference(DictionaryCoding::Dcb),
+        Self::Difference(DictionaryCoding::Dcz),
+    ];
+
+    /// How fields call it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain(coding) => coding.as_str(),
+            Self::Difference(coding) => coding.as_str(),
+        }
+    }
+
+    /// Its place in [`SentCoding::ALL`].
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Plain(coding) => coding as usize,
+            Self::Difference(coding) => Coding::ALL.len() + coding as usize,
+        }
+    }
+}
+
+/// Why a stored response is never sent compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsuited {
+    /// Nothing is compressed on its route.
+    Off,
+    /// It has no content of its own, or a part of it.
+    NotWhole,
+    /// It is too short for that to be worth it.
+    TooSmall,
+    /// It is too long.
+    TooLarge,
+    /// The origin has encoded it.
+    Encoded,
+    /// Its type is none of those that are compressed.
+    Type,
+    /// It says `no-transform`.
+    NoTransform,
+    /// It may be one visitor's.
+    Personal,
+}
+
+/// Why an answer is sent as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsStored {
+    /// So it is for everybody.
+    Unsuited(Unsuited),
+    /// It lies in a file.
+    InFile,
+    /// It was stored before its route compressed, and has told other caches nothing of it.
+    FromBefore,
+    /// The client accepts no coding that is made, or none so well.
+    NotAccepted,
+    /// It may be this client's own.
+    OnesOwn,
+    /// The client asks for a part.
+    Part,
+    /// What the client accepts has not been made yet.
+    NotYet,
+    /// It hardly becomes smaller.
+    Useless,
+}
+
+/// What the operator says of compression on one route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compress {
+    /// The codings that are made, best first. Without one, nothing is compressed.
+    pub codings: Vec<Coding>,
+    /// The media types that it is good for, in lower case; a `*` stands for any run of characters.
+    pub types: Vec<String>,
+    /// Bodies below this stay as they are.
+    pub smallest: u64,
+    /// So do bodies above this.
+    pub largest: u64,
+    /// Also responses that may be different for each visitor: see [`Compress::suits`].
+    pub personal: bool,
+    /// The version of a page that a client has is a dictionary for the next one (RFC 9842).
+    pub dictionaries: bool,
+}
+
+impl Default for Compress {
+    fn default() -> Self {
+        Self {
+            codings: Vec::new(),
+            types: Self::USUAL_TYPES.map(str::to_owned).to_vec(),
+            smallest: 1024,
+            largest: 8 * 1024 * 1024,
+            personal: false,
+            dictionaries: false,
+        }
+    }
+}
+
+/// How good a coding is for a request, in thousandths; `None` where the request says nothing of it.
+type Weight = Option<u16>;
+
+impl Compress {
+    /// Types that are text, or not compressed in themselves.
+    pub const USUAL_TYPES: [&str; 14] = [
+        "text/*",
+        "application/javascript",
+        "application/json",
+        "application/xml",
+        "application/*+json",
+        "application/*+xml",
+        "application/wasm",
+        "application/x-javascript",
+        "application/x-ndjson",
+        "font/otf",
+        "font/ttf",
+        "image/bmp",
+        "image/svg+xml",
+        "image/x-icon",
+    ];
+
+    /// Whether anything is compressed.
+    #[inline]
+    pub const fn is_on(&self) -> bool {
+        !self.codings.is_empty()
+    }
+
+    /// Whether a response that is stored on a route with these rules may be sent compressed.
+    pub fn suits(rules: &Rules, status: u16, fields: Fields<'_>, length: Option<u64>) -> bool {
+        Self::unsuited(rules, status, fields, length).is_none()
+    }
+
+    /// Why a response that is stored on a route with these rules is not sent compressed, whoever asks for it. Not
+    /// what is encoded already, what must not be transformed (RFC 9111 §5.2.2.6), or what is no whole
+    /// representation. And not what may be one visitor's, unless the operator says so: a secret beside what an
+    /// attacker has made its reader send can be told by how long both are together (BREACH). `length` is that of
+    /// the body, where it is known.
+    pub fn unsuited(
+        rules: &Rules,
+        status: u16,
+        fields: Fields<'_>,
+        length: Option<u64>,
+    ) -> Option<Unsuited> {
+        let compress = &rules.compress;
+        if !compress.is_on() {
+            Some(Unsuited::Off)
+        } else if matches!(status, ..200 | 204 | 206 | 304) || fields.contains("content-range") {
+            Some(Unsuited::NotWhole)
+        } else if length.is_some_and(|length| length < compress.smallest.max(1)) {
+            Some(Unsuited::TooSmall)
+        } else if length.is_some_and(|length| length > compress.largest) {
+            Some(Unsuited::TooLarge)
+        } else if fields.contains("content-encoding") {
+            Some(Unsuited::Encoded)
+        } else if !compress.has_type(fields) {
+            Some(Unsuited::Type)
+        } else if is_untouchable(rules, fields) {
+            Some(Unsuited::NoTransform)
+        } else {
+            let is_personal = || tells_visitors_apart(&rules.key) || varies_by_secret(fields);
+            (!compress.personal && is_personal()).then_some(Unsuited::Personal)
+        }
+    }
+
+    /// Whether a response says that it is of a type that is compressed.
+    fn has_type(&self, fields: Fields<'_>) -> bool {
+        fields.get("content-type").is_some_and(|value| {
+            let end = memchr::memchr(b';', value).unwrap_or(value.len());
+            let essence = value[..end].trim_ascii().to_ascii_lowercase();
+            let mut types = self.types.iter();
+            types.any(|pattern| glob::matches(pattern.as_bytes(), &essence))
+        })
+    }
+
+    /// The better one of the codings by a dictionary, in the order of those without one.
+    pub fn dictionary_coding(&self) -> DictionaryCoding {
+        let is_either = |coding: &&Coding| matches!(coding, Coding::Brotli | Coding::Zstd);
+        match self.codings.iter().find(is_either) {
+            Some(Coding::Brotli) => DictionaryCoding::Dcb,
+            _ => DictionaryCoding::Dcz,
+        }
+    }
+
+    /// The codings that a request gets, best first; none if it is to be sent what is stored. A field that is
+    /// malformed, or has more members than an honest one, says nothing.
+    pub fn wanted(&self, request: Fields<'_>) -> Wanted {
+        let mut wanted = Wanted::default();
+        let Some((weights, identity)) = weights(request) else {
+            return wanted;
+        };
+        wanted.refuses_identity = identity == Some(0);
+        if request.members("cache-control").any(is_no_transform) {
+            return wanted;
+        }
+        for &coding in &self.codings {
+            let weight = weights[coding as usize].unwrap_or(0);
+            // What is named with a higher weight is preferred; of the same, the one that is smaller.
+            if weight > 0 && identity.is_none_or(|identity| weight >= identity) {
+                let better = wanted.codings.iter().filter(|(_, other)| *other >= weight);
+                wanted.codings.insert(better.count(), (coding, weight));
+            }
+        }
+        wanted
+    }
+}
+
+/// Which codings a request gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    codings: SmallVec<[(Coding, u16); 3]>,
+    refuses_identity: bool,
+}
+
+impl Wanted {
+    /// Best first.
+    pub fn codings(&self) -> impl Iterator<Item = Coding> {
+        self.codings.iter().map(|&(coding, _)| coding)
+    }
+
+    /// What is stored is to be sent as it is.
+    pub fn is_identity(&self) -> bool {
+        self.codings.is_empty()
+    }
+
+    /// The request does not accept what is not encoded (`identity;q=0`).
+    pub const fn refuses_identity(&self) -> bool {
+        self.refuses_identity
+    }
+}
+
+/// What `Accept-Encoding` says of each coding, and of none at all; `None` if it says nothing.
+fn weights(request: Fields<'_>) -> Option<([Weight; 3], Weight)> {
+    let mut lines = request.all("accept-encoding");
+    let (first, second) = (lines.next()?, lines.next());
+    // Nearly all that browsers say, without reading it.
+    if second.is_none() {
+        let known = |gzip, br, zstd| {
+            let weight = |is: bool| is.then_some(1000);
+            Some(([weight(gzip), weight(br), weight(zstd)], None))
+        };
+        match first {
+            b"gzip, deflate, br, zstd" => return known(true, true, true),
+            b"gzip, deflate, br" => return known(true, true, false),
+            b"gzip" | b"gzip, deflate" => return known(true, false, false),
+            b"identity" | b"" => return None,
+            _ => {}
+        }
+    }
+    let members = weighted::read(request, "accept-encoding")?;
+    let (mut named, mut identity, mut others) = ([None; 3], None, None);
+    for member in &members {
+        let weight: &mut Weight = match member.token {
+            b"*" => &mut others,
+            token if token.eq_ignore_ascii_case(b"identity") => &mut identity,
+            token => match Coding::named(token) {
+                Some(coding) => &mut named[coding as usize],
+                None => continue,
+            },
+        };
+        // A refusal counts against any acceptance of the same coding.
+        *weight = Some(weight.map_or(member.weight, |before| before.min(member.weight)));
+    }
+    Some((named.map(|weight| weight.or(others)), identity.or(others)))
+}
+
+pub(crate) fn is_no_transform(member: &[u8]) -> bool {
+    member.eq_ignore_ascii_case(b"no-transform")
+}
+
+/// Whether a response says that nobody on its way may change it, to everybody or to this cache.
+fn is_untouchable(rules: &Rules, fields: Fields<'_>) -> bool {
+    let targeted = rules.targeted.iter().map(String::as_str);
+    targeted
+        .chain(["cache-control"])
+        .flat_map(|name| fields.members(name))
+        // Where only a mistake in the writing hides it, it is meant.
+        .flat_map(|member| member.split(|b| matches!(b, b';' | b' ' | b'\t' | b'=')))
+        .any(is_no_transform)
+}
+
+/// Whether a key may be one visitor's: by a cookie, or by a field with a secret.
+fn tells_visitors_apart(key: &KeyRules) -> bool {
+    !key.cookies.is_empty()
+        || key.headers.iter().any(|name| {
+            let name = name.to_ascii_lowercase();
+            SECRETS.iter().any(|word| name.contains(word))
+        })
+}
+
+/// What the names of fields with secrets say.
+const SECRETS: [&str; 7] = [
+    "auth", "cookie", "key", "password", "secret", "session", "token",
+];
+
+/// Whether a response depends on a field with a secret that is no credential to this cache.
+fn varies_by_secret(fields: Fields<'_>) -> bool {
+    fields.members("vary").any(|name| {
+        let name = name.to_ascii_lowercase();
+        let has = |word: &str| memchr::memmem::find(&name, word.as_bytes()).is_some();
+        SECRETS.iter().any(|word| has(word)) && !is_one_of(&name, &CREDENTIALS)
+    })
+}
+
+/// Fields that make a request personal.
+const CREDENTIALS: [&str; 2] = ["authorization", "cookie"];
+
+/// Whether a response that is selected by a request with credentials may be that visitor's alone: it depends
+/// on them. Whoever has none selects what is for everybody.
+pub fn varies_by_credentials(fields: Fields<'_>) -> bool {
+    let mut names = fields.members("vary");
+    names.any(|name| is_one_of(name, &CREDENTIALS))
+}
+
+/// Says in a response that it depends on `Accept-Encoding`: other caches learn of it from what is not
+/// compressed as well (RFC 9110 §12.5.5). In one line, since there are caches that read no second one.
+pub fn note_vary(fields: &mut FieldsBuf, dictionaries: bool) {
+    const NAMES: [&str; 2] = ["Accept-Encoding", "Available-Dictionary"];
+    let names = NAMES.iter().take(if dictionaries { 2 } else { 1 });
+    let is_missing = |name: &&&str| !varies_on(fields.fields(), name);
+    let missing: Vec<&[u8]> = names
+        .filter(is_missing)
+        .map(|name| name.as_bytes())
+        .collect();
+    if missing.is_empty() {
+        return;
+    }
+    let said: Vec<&[u8]> = fields.fields().members("vary").collect();
+    let value = [said, missing].concat().join(&b", "[..]);
+    fields.set("Vary", value);
+}
+
+/// Whether a response says that it depends on `Accept-Encoding`. What was stored before it was compressed
+/// does not say so, and is left alone.
+pub fn varies_on_codings(fields: Fields<'_>) -> bool {
+    varies_on(fields, "accept-encoding")
+}
+
+fn varies_on(fields: Fields<'_>, field: &str) -> bool {
+    let is = |name: &[u8]| name == b"*" || name.eq_ignore_ascii_case(field.as_bytes());
+    fields.members("vary").any(is)
+}
+
+/// Names without those that [`note_vary`] adds, unless they are among the others.
+pub fn without_noted(names: &VaryNames, others: &VaryNames) -> VaryNames {
+    let noted = ["accept-encoding", "available-dictionary"];
+    let is_new = |noted: &&str| !others.iter().any(|name| name == *noted);
+    let ignored: Vec<String> = noted
+        .iter()
+        .filter(|name| is_new(name))
+        .map(|name| (*name).to_owned())
+        .collect();
+    let mut lines = Lines::default();
+    lines.note(names.as_bytes());
+    match lines.finish(&ignored) {
+        Vary::Names(names) => names,
+        Vary::None | Vary::Any => VaryNames::default(),
+    }
+}
+
+/// The head of a stored response whose body is sent in this coding. Its entity tag is weak, since it is not
+/// the same bytes (RFC 9110 §8.8.1); digests are of other bytes; and parts are to be had of what is stored only.
+pub fn encoded_fields(stored: Fields<'_>, coding: &str) -> FieldsBuf {
+    const OF_OTHER_BYTES: [&str; 5] = [
+        "accept-ranges",
+        "content-digest",
+        "content-md5",
+        "digest",
+        "repr-digest",
+    ];
+    let mut fields = FieldsBuf::with_capacity(stored.as_block().len() + 32);
+    for (name, value) in stored {
+        if is_one_of(name, &OF_OTHER_BYTES) {
+            continue;
+        }
+        let is_strong = || EntityTag::parse(value).is_some_and(|tag| !tag.is_weak());
+        if name.eq_ignore_ascii_case(b"etag") && is_strong() {
+            fields.push(name, [b"W/", value].concat());
+        } else {
+            fields.push(name, value);
+        }
+    }
+    fields.push("Content-Encoding", coding);
+    fields
+}
+
+/// Whether a request sets a date as the condition under which it wants a part. It may have the beginning of
+/// another coding of the same date, which no date tells apart.
+pub fn ranges_by_date(request: Fields<'_>) -> bool {
+    let is_tag = |value: &[u8]| EntityTag::parse(value).is_some();
+    request.all("if-range").any(|value| !is_tag(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use Coding::{Brotli, Gzip, Zstd};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::fields;
+
+    const PAGE: &str = "Content-Type: text/html; charset=utf-8";
+
+    fn on() -> Rules {
+        Rules {
+            compress: Compress {
+                codings: vec![Zstd, Brotli, Gzip],
+                ..Compress::default()
+            },
+            ..Rules::default()
+        }
+    }
+
+    fn suits(rules: &Rules, status: u16, response: &str, length: Option<u64>) -> bool {
+        Compress::suits(rules, status, fields(response).fields(), length)
+    }
+
+    fn wanted(request: &str) -> Vec<Coding> {
+        let request = fields(request);
+        on().compress.wanted(request.fields()).codings().collect()
+    }
+
+    #[test]
+    fn the_highest_weight_wins_and_then_the_operators_order() {
+        for (accepted, expected) in [
+            ("gzip, deflate, br, zstd", &[Zstd, Brotli, Gzip][..]),
+            ("zstd,br,gzip", &[Zstd, Brotli, Gzip]),
+            ("gzip, deflate, br", &[Brotli, Gzip]),
+            ("gzip, deflate", &[Gzip]),
+            ("gzip", &[Gzip]),
+            ("X-GZip", &[Gzip]),
+            ("GZIP;q=1.0 , br;Q=0.9", &[Gzip, Brotli]),
+            ("br;q=0.5, gzip;q=0.5, zstd;q=0.4", &[Brotli, Gzip, Zstd]),
+            ("*", &[Zstd, Brotli, Gzip]),
+            ("*;q=0.1, gzip", &[Gzip, Zstd, Brotli]),
+            ("br, *;q=0", &[Brotli]),
+            ("zstd;q=0, *", &[Brotli, Gzip]),
+            ("gzip, gzip;q=0", &[]),
+            ("gzip;q=0", &[]),
+            ("gzip;q=0.000, br;q=0.001", &[Brotli]),
+            ("identity", &[]),
+            ("", &[]),
+            ("deflate, compress, dcb", &[]),
+            // What is not encoded is as good as the rest, or better.
+            ("identity, gzip", &[Gzip]),
+            ("identity;q=1, gzip;q=0.5", &[]),
+            ("identity;q=0.5, gzip, br;q=0.1", &[Gzip]),
+            ("identity;q=0, br", &[Brotli]),
+            ("*;q=0", &[]),
+        ] {
+            let found = wanted(&format!("Accept-Encoding: {accepted}"));
+            assert_eq!(found, expected, "{accepted:?}");
+        }
+        assert_eq!(wanted(""), []);
+        let two_lines = "Accept-Encoding: gzip\nHost: a\naccept-encoding: br";
+        assert_eq!(wanted(two_lines), [Brotli, Gzip]);
+    }
+
+    #[test]
+    fn what_is_not_well_formed_says_nothing() {
+        for accepted in [
+            "gzip;q=2",
+            "gzip;q=",
+            "gzip;q=-1",
+            "gzip;q=0.1234",
+            "gzip;q=1.001",
+            "gzip;level=9",
+            "gzip br",
+            "gzip;;q=1",
+            "gz\u{e9}p",
+        ] {
+            let found = wanted(&format!("Accept-Encoding: {accepted}"));
+            assert_eq!(found, [], "{accepted:?}");
+        }
+        let thousand = "gzip, ".repeat(1000);
+        assert_eq!(wanted(&format!("Accept-Encoding: {thousand}")), []);
+    }
+
+    #[test]
+    fn a_client_can_forbid_any_change() {
+        let request = "Accept-Encoding: gzip\nCache-Control: max-age=5, No-Transform";
+        assert_eq!(wanted(request), []);
+    }
+
+    #[test]
+    fn whether_identity_is_refused_is_known() {
+        for (accepted, expected) in [
+            ("identity;q=0, gzip", true),
+            ("*;q=0, gzip", true),
+            ("*;q=0, identity, gzip", false),
+            ("gzip", false),
+        ] {
+            let request = fields(&format!("Accept-Encoding: {accepted}"));
+            let wanted = on().compress.wanted(request.fields());
+            assert_eq!(wanted.refuses_identity(), expected, "{accepted}");
+        }
+    }
+
+    #[test]
+    fn whole_texts_that_may_be_changed_are_compressed() {
+        let json = "Content-Type: Application/Problem+JSON";
+        for (status, response, length, expected) in [
+            (200, PAGE, Some(5000), true),
+            (404, PAGE, Some(5000), true),
+            (200, PAGE, None, true),
+            (200, PAGE, Some(1023), false),
+            (200, PAGE, Some(1024), true),
+            (200, PAGE, Some(8 * 1024 * 1024 + 1), false),
+            (206, PAGE, Some(5000), false),
+            (204, PAGE, None, false),
+            (304, PAGE, None, false),
+            (200, json, Some(5000), true),
+            (200, "Content-Type: image/svg+xml", Some(5000), true),
+            (200, "Content-Type: image/png", Some(5000), false),
+            (200, "Content-Type: text", Some(5000), false),
+            (200, "", Some(5000), false),
+        ] {
+            let found = suits(&on(), status, response, length);
+            assert_eq!(found, expected, "{status} {response} {length:?}");
+        }
+        assert!(!suits(&Rules::default(), 200, PAGE, Some(5000)));
+    }
+
+    #[test]
+    fn it_is_said_why_something_is_not_compressed() {
+        let why = |status, response, length| {
+            Compress::unsuited(&on(), status, fields(response).fields(), Some(length))
+        };
+        let encoded = format!("{PAGE}\nContent-Encoding: gzip");
+        let untouchable = format!("{PAGE}\nCache-Control: no-transform");
+        let secret = format!("{PAGE}\nVary: X-Auth-Token");
+        for (status, response, length, expected) in [
+            (200, PAGE, 5000, None),
+            (206, PAGE, 5000, Some(Unsuited::NotWhole)),
+            (200, PAGE, 5, Some(Unsuited::TooSmall)),
+            (200, PAGE, u64::MAX, Some(Unsuited::TooLarge)),
+            (200, &encoded, 5000, Some(Unsuited::Encoded)),
+            (200, "Content-Type: image/png", 5000, Some(Unsuited::Type)),
+            (200, &untouchable, 5000, Some(Unsuited::NoTransform)),
+            (200, &secret, 5000, Some(Unsuited::Personal)),
+        ] {
+            assert_eq!(why(status, response, length), expected, "{response}");
+        }
+        let off = Compress::unsuited(&Rules::default(), 200, fields(PAGE).fields(), None);
+        assert_eq!(off, Some(Unsuited::Off));
+    }
+
+    #[test]
+    fn the_operators_order_is_that_of_dictionaries_too() {
+        for (codings, expected) in [
+            (&[Zstd, Brotli, Gzip][..], DictionaryCoding::Dcz),
+            (&[Gzip, Brotli, Zstd], DictionaryCoding::Dcb),
+            (&[Gzip], DictionaryCoding::Dcz),
+        ] {
+            let compress = Compress {
+                codings: codings.to_vec(),
+                ..Compress::default()
+            };
+            assert_eq!(compress.dictionary_coding(), expected, "{codings:?}");
+        }
+    }
+
+    #[test]
+    fn each_coding_has_a_place_of_its_own() {
+        let places = SentCoding::ALL.map(SentCoding::index);
+        assert_eq!(places, [0, 1, 2, 3, 4]);
+        let names = SentCoding::ALL.map(SentCoding::as_str);
+        assert_eq!(names, ["gzip", "br", "zstd", "dcb", "dcz"]);
+    }
+
+    #[test]
+    fn what_says_that_it_is_not_to_be_changed_is_not() {
+        for (line, expected) in [
+            ("Cache-Control: public, no-transform", false),
+            ("Cache-Control: max-age=5; NO-TRANSFORM", false),
+            ("CDN-Cache-Control: max-age=5, no-transform", false),
+            ("Content-Encoding: gzip", false),
+            ("Content-Encoding: identity", false),
+            ("Content-Range: bytes 0-9/10", false),
+            ("Cache-Control: public", true),
+            ("ETag: \"no-transform\"", true),
+        ] {
+            let response = format!("{PAGE}\n{line}");
+            assert_eq!(suits(&on(), 200, &response, None), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_one_visitors_is_compressed_on_the_operators_word_only() {
+        let keyed = |key: KeyRules, personal| {
+            let mut rules = Rules { key, ..on() };
+            rules.compress.personal = personal;
+            suits(&rules, 200, PAGE, None)
+        };
+        let cookies = KeyRules {
+            cookies: vec!["session".to_owned()],
+            ..KeyRules::default()
+        };
+        let header = |name: &str| KeyRules {
+            headers: vec![name.to_owned()],
+            ..KeyRules::default()
+        };
+        for (key, expected) in [
+            (cookies, false),
+            (header("Authorization"), false),
+            (header("X-Api-Key"), false),
+            (header("X-Country"), true),
+        ] {
+            assert_eq!(keyed(key.clone(), false), expected, "{key:?}");
+            assert!(keyed(key, true));
+        }
+        let secret = format!("{PAGE}\nVary: X-Auth-Token");
+        assert!(!suits(&on(), 200, &secret, None));
+        let everyones = format!("{PAGE}\nVary: Cookie, Accept-Encoding");
+        assert!(suits(&on(), 200, &everyones, None));
+        assert!(varies_by_credentials(fields(&everyones).fields()));
+        assert!(!varies_by_credentials(fields(&secret).fields()));
+    }
+
+    #[test]
+    fn vary_names_what_an_answer_depends_on_once() {
+        for (dictionaries, before, after) in [
+            (false, "", "Vary: Accept-Encoding"),
+            (false, "Vary: accept-encoding", "Vary: accept-encoding"),
+            (true, "Vary: *", "Vary: *"),
+            (
+                false,
+                "Vary: X, Y\nA: 1\nvary: Z",
+                "A: 1\nVary: X, Y, Z, Accept-Encoding",
+            ),
+            (true, "", "Vary: Accept-Encoding, Available-Dictionary"),
+            (
+                true,
+                "Vary: accept-encoding",
+                "Vary: accept-encoding, Available-Dictionary",
+            ),
+        ] {
+            let mut noted = fields(before);
+            note_vary(&mut noted, dictionaries);
+            assert_eq!(noted, fields(after), "{before}");
+        }
+    }
+
+    #[test]
+    fn the_head_of_what_is_encoded_speaks_of_other_bytes() {
+        let stored = fields(
+            "ETag: \"a\"\nAccept-Ranges: bytes\nRepr-Digest: sha-256=:YQ==:\nContent-Digest: x\n\
+             Digest: x\nContent-MD5: x\nLast-Modified: y\nVary: Accept-Encoding",
+        );
+        let expected =
+            "ETag: W/\"a\"\nLast-Modified: y\nVary: Accept-Encoding\nContent-Encoding: br";
+        assert_eq!(encoded_fields(stored.fields(), "br"), fields(expected));
+        for tag in ["W/\"a\"", "unquoted"] {
+            let stored = fields(&format!("ETag: {tag}"));
+            let expected = fields(&format!("ETag: {tag}\nContent-Encoding: gzip"));
+            assert_eq!(encoded_fields(stored.fields(), "gzip"), expected);
+        }
+    }
+
+    #[test]
+    fn only_a_tag_can_go_on_with_a_part() {
+        for (line, expected) in [
+            ("If-Range: \"a\"", false),
+            ("If-Range: W/\"a\"", false),
+            ("If-Range: Sun, 06 Nov 1994 08:00:00 GMT", true),
+            ("Range: bytes=0-1", false),
+        ] {
+            assert_eq!(ranges_by_date(fields(line).fields()), expected, "{line}");
+        }
+    }
+
+    proptest! {
+        /// Whatever a client says, it gets no coding that it has refused, and none twice; and what is
+        /// acceptable at all is acceptable in the same way to those who choose variants by it.
+        #[test]
+        fn nothing_is_sent_that_is_not_accepted(
+            accepted in "((gzip|br|zstd|identity|[*]|x-gzip|foo)(;q=(0|1|0[.][0-9]{1,3}))?(, ?|,)){0,6}",
+        ) {
+            let request = fields(&format!("Accept-Encoding: {accepted}"));
+            let wanted: Vec<Coding> = on().compress.wanted(request.fields()).codings().collect();
+            let known = crate::vary::Codings::accepted(request.fields());
+            for (at, coding) in wanted.iter().enumerate() {
+                prop_assert!(known.has(coding.as_str()), "{coding:?}");
+                prop_assert!(!wanted[..at].contains(coding));
+            }
+        }
+
+        /// What nobody has checked is read to its end.
+        #[test]
+        fn garbage_is_no_trouble(accepted in "[ -~]{0,200}") {
+            let request = fields(&format!("Accept-Encoding: {accepted}"));
+            let _ = on().compress.wanted(request.fields());
+        }
+    }
+}

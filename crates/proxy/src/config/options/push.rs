@@ -1,0 +1,147 @@
+//! Options of the push cache.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use microcache_push::{Prefix, Sync};
+
+use super::super::option::{About, Form, Opt, Unset};
+use super::super::push::{Chosen, PushConfig};
+
+const MEMORY: RangeInclusive<u64> = 1 << 16..=1 << 50;
+const DOCUMENT: RangeInclusive<u64> = 1 << 10..=1 << 28;
+
+/// Options of the push cache.
+pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
+    Opt {
+        about: About {
+            name: "push",
+            form: Form::List("PREFIX"),
+            unset: Unset::Says("no documents"),
+            example: r#"["/live/"]"#,
+            help: "Take documents under these paths, and tell subscribers of every change",
+            more: "What is put there is answered from memory, and no origin is asked. [docs/push.md](push.md) says how documents are \
+                   published, watched and kept.",
+        },
+        set: |push, v, m| {
+            let prefixes = v
+                .items()
+                .iter()
+                .filter_map(|item| m.ok(item.parse(parse_prefix)));
+            push.prefixes = prefixes.collect();
+            push.place = Some(v.place.clone());
+        },
+    },
+    Opt {
+        about: About {
+            name: "push_token_file",
+            form: Form::Text("FILE"),
+            unset: Unset::Says("none: nobody may publish"),
+            example: r#""/etc/microcache/push-token""#,
+            help: "A file with the secret that those carry who publish documents",
+            more: "As `Authorization: Bearer SECRET`. Its first line counts, of 16 characters at least. It is read again by a reload.",
+        },
+        set: |push, v, m| {
+            if let Some(path) = m.ok(v.text()) {
+                push.token_file = Some((PathBuf::from(path), v.place.clone()));
+            }
+        },
+    },
+    Opt {
+        about: About {
+            name: "push_directory",
+            form: Form::Text("DIRECTORY"),
+            unset: Unset::Says("where services keep their state"),
+            example: r#""/var/lib/microcache/push""#,
+            help: "Where documents are written down, or `none`",
+            more: "What was answered with success is there after a restart, and after the process was killed. The directory is made if it \
+                   is missing; one process uses it at a time. It is `push` in systemd's `STATE_DIRECTORY`, in `XDG_STATE_HOME/microcache` or in \
+                   `~/.local/state/microcache`. With `none`, documents end with the process.",
+        },
+        set: |push, v, m| {
+            if let Some(path) = m.ok(v.text()) {
+                push.chosen_directory = Some(match path {
+                    "none" => Chosen::Nowhere,
+                    path => Chosen::There(PathBuf::from(path)),
+                });
+            }
+        },
+    },
+    Opt {
+        about: About {
+            name: "push_sync",
+            form: Form::Text("WHEN"),
+            unset: Unset::Is(r#""always""#),
+            example: r#""always""#,
+            help: "When a change counts as written: `always` on the disk, or `never`",
+            more: "`always`: before it is answered, it is on the disk (fdatasync), and outlives a power failure; changes that come \
+                   together are written together. `never`: the system has it, and it outlives this process.",
+        },
+        set: |push, v, m| {
+            m.put(
+                &mut push.sync,
+                v.choice(&[("always", Sync::Always), ("never", Sync::Never)]),
+            );
+        },
+    },
+    Opt {
+        about: About {
+            name: "push_memory",
+            form: Form::Size,
+            unset: Unset::Is(r#""64MiB""#),
+            example: r#""64MiB""#,
+            help: "What documents may take in memory; beyond it none is taken (507)",
+            more: "They are never evicted: nobody could be asked for them again. It is beside `memory`. Each takes half a kilobyte more than its bytes.",
+        },
+        set: |push, v, m| m.put(&mut push.memory, v.size(&MEMORY)),
+    },
+    Opt {
+        about: About {
+            name: "push_max_document",
+            form: Form::Size,
+            unset: Unset::Is(r#""1MiB""#),
+            example: r#""1MiB""#,
+            help: "The largest document, batch or patch (413)",
+            more: "What is being published at one time may take sixteen times that.",
+        },
+        set: |push, v, m| m.put(&mut push.max_document, v.size(&DOCUMENT)),
+    },
+    Opt {
+        about: About {
+            name: "push_history",
+            form: Form::Number,
+            unset: Unset::Is("1"),
+            example: "100",
+            help: "How many versions of each document are remembered for subscribers who come back",
+            more: "With 1, who was away gets the latest version. With more, every change that is remembered, and an event `gap` \
+                   where some are not any more.",
+        },
+        set: |push, v, m| m.put(&mut push.history, v.count(1..=100_000)),
+    },
+    Opt {
+        about: About {
+            name: "push_conditions",
+            form: Form::Switch,
+            unset: Unset::Is("false"),
+            example: "true",
+            help: "Refuse changes that do not say which version they are meant for (428)",
+            more: "By `If-Match` or `If-None-Match`, so that nobody overwrites what somebody else has put meanwhile.",
+        },
+        set: |push, v, m| m.put(&mut push.conditions, v.switch()),
+    },
+    Opt {
+        about: About {
+            name: "push_max_subscribers",
+            form: Form::Number,
+            unset: Unset::Is("65536"),
+            example: "65536",
+            help: "Who may subscribe to documents at a time (503)",
+            more: "`max_tunnels` bounds them together with other connections without an end.",
+        },
+        set: |push, v, m| m.put(&mut push.max_subscribers, v.count(1..=1 << 24)),
+    },
+];
+
+fn parse_prefix(text: &str) -> Result<Prefix, String> {
+    Prefix::parse(text).map_err(|why| why.to_string())
+}

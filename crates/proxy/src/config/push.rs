@@ -1,0 +1,168 @@
+//! The push cache: which paths have documents, where they are kept, and who may publish.
+
+use std::path::PathBuf;
+
+use microcache_policy::rules::Query;
+use microcache_policy::{KeyRules, Rules};
+use microcache_push::{Prefix, PushSettings, Sync, Token, WATCH_PATH};
+
+use super::acme::usual_state;
+use super::mistake::{Mistake, Mistakes, Place};
+use super::options::{PUSH, abouts};
+use super::pattern::Glob;
+use super::rate::Rate;
+use super::raw::Table;
+use super::route::{GoesTo, Matcher, Route};
+use super::tls::at;
+use crate::tls::exposed;
+
+/// The push cache.
+#[derive(Clone, Debug, Default)]
+pub struct PushConfig {
+    /// The paths under which documents are; none if there is no push cache.
+    pub prefixes: Vec<Prefix>,
+    /// What those have to show who publish; `None`: nobody may.
+    pub token: Option<Token>,
+    /// Where documents are written down; `None`: they end with the process.
+    pub directory: Option<PathBuf>,
+    /// When a change counts as written.
+    pub sync: Sync,
+    /// What all of them may take, in bytes.
+    pub memory: u64,
+    /// The largest, in bytes.
+    pub max_document: u64,
+    /// How many versions of each are remembered.
+    pub history: usize,
+    /// Changes have to say which version they are meant for.
+    pub conditions: bool,
+    /// Who may subscribe at a time.
+    pub max_subscribers: usize,
+    pub(super) place: Option<Place>,
+    pub(super) token_file: Option<(PathBuf, Place)>,
+    pub(super) chosen_directory: Option<Chosen>,
+}
+
+/// What was said of where documents are written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Chosen {
+    Nowhere,
+    There(PathBuf),
+}
+
+impl PushConfig {
+    /// Whether there are documents.
+    pub const fn is_on(&self) -> bool {
+        !self.prefixes.is_empty()
+    }
+
+    /// How they are kept.
+    pub fn settings(&self) -> PushSettings {
+        PushSettings {
+            directory: self.directory.clone(),
+            sync: self.sync,
+            memory: self.memory,
+            max_document: self.max_document,
+            history: self.history,
+            conditions: self.conditions,
+            max_subscribers: self.max_subscribers,
+        }
+    }
+
+    /// Whether another one needs another start.
+    pub(super) fn needs_restart_for(&self, new: &Self) -> bool {
+        self.prefixes != new.prefixes
+            || self.directory != new.directory
+            || self.sync != new.sync
+            || self.memory != new.memory
+            || self.max_document != new.max_document
+            || self.history != new.history
+            || self.conditions != new.conditions
+            || self.max_subscribers != new.max_subscribers
+    }
+
+    /// Notes what means nothing.
+    pub(super) fn check(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
+        if self.is_on() || table.get("push").is_some() {
+            return;
+        }
+        for about in abouts(PUSH) {
+            if let Some(value) = table.get(about.name) {
+                let what = format!("`{}` has no effect without documents", about.name);
+                mistakes.note(
+                    Mistake::new(&value.place, what)
+                        .remedy("say under which paths they are: push = [\"/live/\"]"),
+                );
+            }
+        }
+    }
+
+    /// Finds the place for documents, and reads the secret.
+    pub(super) fn read_files(&mut self, mistakes: &mut Mistakes) {
+        let Some(place) = self.place.clone().filter(|_| self.is_on()) else {
+            return;
+        };
+        self.directory = match &self.chosen_directory {
+            Some(Chosen::There(directory)) => Some(directory.clone()),
+            Some(Chosen::Nowhere) => None,
+            None => usual_state("push"),
+        };
+        if self.chosen_directory.is_none() && self.directory.is_none() {
+            mistakes.note(
+                Mistake::new(&place, "there is no place to keep documents in")
+                    .remedy("name a directory as `push_directory`, or say \"none\""),
+            );
+        }
+        if let Some((file, place)) = &self.token_file {
+            if let Some(fault) = exposed(file) {
+                mistakes.warn(at(place, fault));
+            }
+            match Token::read(file, "push_token_file") {
+                Ok(token) => self.token = Some(token),
+                Err(error) => mistakes.note(
+                    Mistake::new(place, error.to_string()).remedy("openssl rand -hex 32 >FILE"),
+                ),
+            }
+        }
+    }
+
+    /// The routes of documents and of those who watch them, which come before all others.
+    pub(super) fn routes(&self) -> Vec<Route> {
+        let watch = self.is_on().then(|| Route {
+            pass: true,
+            ..route("watch".to_owned(), Glob::exactly(WATCH_PATH), GoesTo::Watch)
+        });
+        let documents = self.prefixes.iter().map(|prefix| {
+            let prefix = prefix.as_str();
+            let name = format!("push {prefix}");
+            route(name, Glob::beginning_with(prefix), GoesTo::Push)
+        });
+        watch.into_iter().chain(documents).collect()
+    }
+}
+
+fn route(name: String, path: Glob, goes_to: GoesTo) -> Route {
+    let mut rules = Rules {
+        key: KeyRules {
+            query: Query::Only(<_>::default()),
+            ..KeyRules::default()
+        },
+        ..Rules::default()
+    };
+    // Documents are everybody's, whatever else a browser sends along.
+    rules.cookies_ignored.push("*");
+    Route {
+        matcher: Matcher {
+            paths: vec![path],
+            ..Matcher::default()
+        },
+        goes_to,
+        rules,
+        pass: false,
+        collapse: false,
+        bypass: Vec::new(),
+        max_object: None,
+        max_body: None,
+        rate: Rate::default(),
+        name,
+    }
+}

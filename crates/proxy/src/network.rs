@@ -1,0 +1,57 @@
+//! Whom an address stands for.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// An address of version 4, or the /64 of one of version 6: who has one of those mostly has all of it.
+///
+/// It takes 64 bits. The few networks of version 6 that look like addresses of version 4, `::/32`, are nobody's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Network(u64);
+
+impl Network {
+    /// The network that this address is of.
+    pub(crate) fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Self(u64::from(v4.to_bits())),
+            IpAddr::V6(v6) => Self((v6.to_bits() >> 64) as u64),
+        }
+    }
+
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+/// As an operator would write it.
+impl std::fmt::Display for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match u32::try_from(self.0) {
+            Ok(v4) => std::net::Ipv4Addr::from_bits(v4).fmt(f),
+            Err(_) => write!(f, "{}/64", Ipv6Addr::from_bits(u128::from(self.0) << 64)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_network_in_version_6() {
+        for (address, shown) in [
+            ("10.0.0.1", "10.0.0.1"),
+            ("::ffff:10.0.0.1", "10.0.0.1"),
+            ("2001:db8::1", "2001:db8::/64"),
+            ("2001:db8::ffff:0:0:1", "2001:db8::/64"),
+            ("2001:db8:0:1::1", "2001:db8:0:1::/64"),
+        ] {
+            let network = Network::of(address.parse().expect("an address"));
+            assert_eq!(network.to_string(), shown, "{address}");
+            assert_eq!(Network::from_bits(network.bits()), network);
+        }
+    }
+}

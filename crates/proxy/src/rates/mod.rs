@@ -1,0 +1,233 @@
+//! What routes let through: so many requests in a while of one client, or of whatever else the operator counts by.
+//!
+//! A route says whether requests count that reach the origin, or all. Where no route lets through less than there is, nothing of this
+//! exists.
+
+pub(crate) mod pace;
+mod table;
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use microcache_engine::{Request, RouteId};
+use microcache_policy::key::{normal_host, split_query};
+use microcache_policy::{Time, query};
+
+use crate::config::{Config, Quota, RateBy, RateOf};
+use crate::network::Network;
+use pace::{Micros, Pace, TooEarly};
+use table::Table;
+
+/// What routes let through.
+pub(crate) struct Rates {
+    table: Arc<Table>,
+    limits: Box<[Option<Limit>]>,
+}
+
+/// What one route lets through.
+#[derive(Clone, Debug)]
+pub(crate) struct Limit {
+    pub(crate) quota: Quota,
+    pub(crate) by: RateBy,
+    of: RateOf,
+    pace: Pace,
+    /// Each route counts for itself, and goes on counting after a reload.
+    route: RouteId,
+}
+
+/// Whom a request is counted for.
+#[derive(Hash)]
+enum Who<'a> {
+    Client(Network),
+    Named(Vec<u8>),
+    Url(Vec<u8>, &'a [u8]),
+}
+
+impl Rates {
+    /// Those of a configuration. Who has asked how much is known from before.
+    pub(crate) fn of(
+        config: &Config,
+        id_of: impl Fn(&str) -> RouteId,
+        before: Option<&Self>,
+    ) -> Option<Box<Self>> {
+        let limit = |route: &crate::config::Route| {
+            let quota = route.rate.quota?;
+            let burst = route.rate.burst.unwrap_or(quota.count);
+            Some(Limit {
+                pace: Pace::new(quota.count, quota.seconds * 1_000_000, burst),
+                quota,
+                by: route.rate.by.clone(),
+                of: route.rate.of,
+                route: id_of(&route.name),
+            })
+        };
+        let limits: Box<[_]> = config.routes.iter().map(limit).collect();
+        if limits.iter().all(Option::is_none) {
+            return None;
+        }
+        let fresh = || Arc::new(Table::new(config.limits.max_rate_keys));
+        let table = match before {
+            Some(before) if before.table.is_of(config.limits.max_rate_keys) => {
+                Arc::clone(&before.table)
+            }
+            _ => fresh(),
+        };
+        Some(Box::new(Self { table, limits }))
+    }
+
+    /// What the route with this number lets through of these, if it does not let all.
+    pub(crate) fn limit(&self, route: usize, of: RateOf) -> Option<&Limit> {
+        self.any_limit(route).filter(|limit| limit.of == of)
+    }
+
+    /// The same of whatever it counts.
+    pub(crate) fn any_limit(&self, route: usize) -> Option<&Limit> {
+        self.limits.get(route)?.as_ref()
+    }
+
+    /// Uses one up, for a request of a client from there.
+    pub(crate) fn take(
+        &self,
+        limit: &Limit,
+        request: &Request<'_>,
+        client: Network,
+        now: Time,
+    ) -> Result<(), TooEarly> {
+        let who = (limit.route.0, limit.by.who(request, client));
+        self.table.take(who, limit.pace, micros(now))
+    }
+
+    /// How many there would be.
+    pub(crate) fn left(
+        &self,
+        limit: &Limit,
+        request: &Request<'_>,
+        client: Network,
+        now: Time,
+    ) -> u64 {
+        let who = (limit.route.0, limit.by.who(request, client));
+        self.table.left(who, limit.pace, micros(now))
+    }
+
+    /// Those who were forgotten for others while it would still have mattered.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.table.forgotten()
+    }
+}
+
+impl Limit {
+    /// Whether all requests count, or those for which the origin is asked.
+    pub(crate) const fn of(&self) -> RateOf {
+        self.of
+    }
+}
+
+fn micros(now: Time) -> Micros {
+    now.as_millis().saturating_mul(1000)
+}
+
+impl RateBy {
+    /// Whom a request of a client from there is counted for. A request without what is counted by, or with more than one of
+    /// it, of which nobody here knows which one the application reads, is its client's.
+    fn who<'a>(&self, request: &Request<'a>, client: Network) -> Who<'a> {
+        let named = match self {
+            Self::Address => None,
+            Self::Url => {
+                let host = normal_host(request.scheme, request.host);
+                return Who::Url(host, request.target);
+            }
+            Self::Header(name) => only(request.fields.all(name).map(<[u8]>::to_vec)),
+            Self::Cookie(name) => only(
+                request
+                    .fields
+                    .all("cookie")
+                    .flat_map(|line| line.split(|&b| b == b';'))
+                    .filter_map(|pair| value_of(name, pair.trim_ascii())),
+            ),
+            Self::Query(name) => only(
+                split_query(request.target)
+                    .1
+                    .into_iter()
+                    .flat_map(query::parameters)
+                    .flat_map(query::in_any_reading)
+                    .filter(|(known, _)| query::takes_decoded(name.as_bytes(), known))
+                    // In whatever way it is encoded, it is one to the application.
+                    .map(|(_, value)| query::decoded(value).collect()),
+            ),
+        };
+        named.map_or(Who::Client(client), Who::Named)
+    }
+}
+
+fn value_of(name: &str, pair: &[u8]) -> Option<Vec<u8>> {
+    let value = pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+    Some(value.to_vec())
+}
+
+/// The one there is, if it is one.
+fn only(mut all: impl Iterator<Item = Vec<u8>>) -> Option<Vec<u8>> {
+    all.next().filter(|_| all.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use microcache_policy::{Fields, Scheme};
+
+    use super::*;
+
+    const CLIENT: Network = Network::from_bits(7);
+
+    fn who(by: &RateBy, fields: &'static str, target: &'static str) -> String {
+        let request = Request {
+            fields: Fields::new(fields.as_bytes()),
+            ..Request::of_url(Scheme::Http, b"Example.com", target.as_bytes())
+        };
+        match by.who(&request, CLIENT) {
+            Who::Client(client) => {
+                assert_eq!(client, CLIENT);
+                "the client".to_owned()
+            }
+            Who::Named(value) => String::from_utf8_lossy(&value).into_owned(),
+            Who::Url(host, target) => {
+                String::from_utf8_lossy(&[&host, target].concat()).into_owned()
+            }
+        }
+    }
+
+    #[test]
+    fn requests_are_counted_for_whom_they_name_or_for_their_client() {
+        assert_eq!(who(&RateBy::Address, "X-Key: a\r\n", "/"), "the client");
+        assert_eq!(who(&RateBy::Url, "", "/a?b=1"), "example.com/a?b=1");
+        let header = RateBy::Header("x-key".to_owned());
+        for (fields, expected) in [
+            ("X-Key: a\r\n", "a"),
+            ("X-Other: a\r\n", "the client"),
+            ("", "the client"),
+            // Nobody frees himself with a second one that the application does not look at.
+            ("X-Key: a\r\nX-Key: b\r\n", "the client"),
+        ] {
+            assert_eq!(who(&header, fields, "/"), expected, "{fields}");
+        }
+        let cookie = RateBy::Cookie("session".to_owned());
+        for (fields, expected) in [
+            ("Cookie: a=1; session=b; c=2\r\n", "b"),
+            ("Cookie: sessions=b; xsession=c; session\r\n", "the client"),
+            ("Cookie: session=b; session=c\r\n", "the client"),
+            ("Cookie: session=b\r\nCookie: session=c\r\n", "the client"),
+        ] {
+            assert_eq!(who(&cookie, fields, "/"), expected, "{fields}");
+        }
+        let query = RateBy::Query("key".to_owned());
+        for (target, expected) in [
+            ("/?a=1&key=b%63", "bc"),
+            ("/?a=1&k%65y=bc", "bc"),
+            ("/?key=", ""),
+            ("/?keys=b", "the client"),
+            ("/key=b", "the client"),
+            ("/?key=b&key=c", "the client"),
+            ("/?a=1;key=c&key=b", "the client"),
+        ] {
+            assert_eq!(who(&query, "", target), expected, "{target}");
+        }
+    }
+}

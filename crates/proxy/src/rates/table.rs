@@ -1,0 +1,153 @@
+//! Who has asked how much, in a table of one size.
+//!
+//! Somebody has one of a few places, which a secret chooses. When all of them are taken, the one is given away of whom least
+//! would be forgotten: who was at his limit stays there, however many others there are, and a crowd of new names pushes
+//! out its own. Whoever is forgotten begins anew. So nobody is shut out by others, and nobody frees himself by means of them but by
+//! filling the table with those who have asked more than he.
+
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::pace::{Micros, Pace, TooEarly};
+
+/// Places that one has the choice of. They lie side by side.
+const CHOICE: usize = 8;
+
+/// Who has asked how much.
+pub(crate) struct Table {
+    rows: Box<[Mutex<[Place; CHOICE]>]>,
+    /// Nobody outside knows where he is, or who else is there.
+    secret: RandomState,
+    forgotten: AtomicU64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Place {
+    name: u64,
+    /// Until when what he had is used up.
+    used_until: Micros,
+}
+
+impl Table {
+    /// Of so many places, or as many more as make the sum a power of two.
+    pub(crate) fn new(places: usize) -> Self {
+        Self {
+            rows: (0..rows(places)).map(|_| Mutex::default()).collect(),
+            secret: RandomState::new(),
+            forgotten: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether it is as large as one of so many places.
+    pub(crate) fn is_of(&self, places: usize) -> bool {
+        self.rows.len() == rows(places)
+    }
+
+    /// Those who were forgotten while it would still have mattered.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten.load(Ordering::Relaxed)
+    }
+
+    /// Uses one up of what this one may ask.
+    pub(crate) fn take(&self, who: impl Hash, pace: Pace, now: Micros) -> Result<(), TooEarly> {
+        let name = self.secret.hash_one(who);
+        let mut row = self.row(name).lock();
+        let known = row.iter_mut().find(|place| place.name == name);
+        if let Some(place) = known {
+            return pace.take(&mut place.used_until, now);
+        }
+        let mut used_until = 0;
+        pace.take(&mut used_until, now)?;
+        if let Some(least) = row.iter_mut().min_by_key(|place| place.used_until) {
+            if least.used_until > now {
+                self.forgotten.fetch_add(1, Ordering::Relaxed);
+            }
+            *least = Place { name, used_until };
+        }
+        Ok(())
+    }
+
+    /// How many more this one may ask now.
+    pub(crate) fn left(&self, who: impl Hash, pace: Pace, now: Micros) -> u64 {
+        let name = self.secret.hash_one(who);
+        let row = self.row(name).lock();
+        let known = row.iter().find(|place| place.name == name);
+        pace.left(known.map_or(0, |place| place.used_until), now)
+    }
+
+    fn row(&self, name: u64) -> &Mutex<[Place; CHOICE]> {
+        // There is a power of two of them.
+        &self.rows[name as usize & (self.rows.len() - 1)]
+    }
+}
+
+fn rows(places: usize) -> usize {
+    places.div_ceil(CHOICE).max(1).next_power_of_two()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Micros = 1_000_000;
+    const NOW: Micros = 1_700_000_000 * SECOND;
+
+    /// Takes as many as there are for this one.
+    fn drain(table: &Table, who: u32, pace: Pace, now: Micros) -> usize {
+        (0..1000)
+            .take_while(|_| table.take(who, pace, now).is_ok())
+            .count()
+    }
+
+    #[test]
+    fn each_is_counted_by_himself() {
+        let table = Table::new(1000);
+        assert!(table.is_of(1024) && !table.is_of(1025));
+        let pace = Pace::new(10, SECOND, 5);
+        for who in 0..50 {
+            assert_eq!(table.left(who, pace, NOW), 5);
+            assert_eq!(drain(&table, who, pace, NOW), 5, "{who}");
+            assert_eq!(table.left(who, pace, NOW), 0);
+        }
+        assert_eq!(drain(&table, 7, pace, NOW + SECOND / 10), 1);
+        assert_eq!(table.forgotten(), 0);
+    }
+
+    #[test]
+    fn a_crowd_frees_nobody_and_shuts_nobody_out() {
+        let table = Table::new(64);
+        // A row has room for eight: a few of the crowd go on, and most of it is forgotten.
+        let pace = Pace::new(1, SECOND, 5);
+        let at_their_limits = [1, 2, 3];
+        for who in at_their_limits {
+            assert_eq!(drain(&table, who, pace, NOW), 5);
+        }
+        for who in 1000..100_000 {
+            assert_eq!(table.take(who, pace, NOW), Ok(()), "{who} is new");
+        }
+        assert!(table.forgotten() > 90_000);
+        for who in at_their_limits {
+            assert!(
+                table.take(who, pace, NOW).is_err(),
+                "{who} was not forgotten"
+            );
+        }
+        // Those who have nothing used up any more are no loss.
+        let forgotten = table.forgotten();
+        for who in 10..18 {
+            assert_eq!(table.take(who, pace, NOW + 60 * SECOND), Ok(()));
+        }
+        assert_eq!(table.forgotten(), forgotten);
+    }
+
+    #[test]
+    fn a_full_table_still_lets_everybody_ask() {
+        let table = Table::new(8);
+        let pace = Pace::new(1, SECOND, 3);
+        for who in 0..1000 {
+            assert!(drain(&table, who, pace, NOW) >= 3, "{who}");
+        }
+    }
+}

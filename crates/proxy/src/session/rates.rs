@@ -1,0 +1,48 @@
+//! What a route does not let through.
+
+use microcache_engine::{Request, Response};
+use microcache_policy::Time;
+
+use super::{Session, pages};
+use crate::config::RateOf;
+use crate::figures::Refusal;
+use crate::rates::{Limit, Rates};
+
+impl Session {
+    /// The answer to a request that its route does not let through, where it counts these.
+    #[inline]
+    pub(super) fn beyond_rate(
+        &self,
+        route: usize,
+        of: RateOf,
+        request: &Request<'_>,
+        now: Time,
+    ) -> Option<Response> {
+        let rates = self.shared.rates.as_deref()?;
+        let limit = rates.limit(route, of)?;
+        self.held_back(rates, limit, request, now)
+    }
+
+    fn held_back(
+        &self,
+        rates: &Rates,
+        limit: &Limit,
+        request: &Request<'_>,
+        now: Time,
+    ) -> Option<Response> {
+        // Applications purge as fast as they have to.
+        if self.shared.takes_for_purge(request) {
+            return None;
+        }
+        let client = self
+            .peer
+            .client(request.fields, &self.shared.trusted_proxies);
+        let early = rates.take(limit, request, client, now).err()?;
+        let line = format!(
+            "{client} was answered 429: its route lets through {} by {}",
+            limit.quota, limit.by
+        );
+        self.shared.refused(Refusal::Rate, line);
+        Some(pages::too_many(limit, early, now))
+    }
+}

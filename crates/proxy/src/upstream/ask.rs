@@ -1,0 +1,186 @@
+//! One request and one server, up to the head of the answer: which connection it goes on, and when it is sent a second time.
+
+use std::time::{Duration, Instant};
+
+use http::uri::Scheme;
+use microcache_engine::origin::OriginError;
+
+use super::connection::Connection;
+use super::exchange::{Question, ResponseHead, exchange};
+use super::http2::{self, Connections, Fate, Wanted};
+use super::server::{Opened, Server, Way};
+use super::settings::GroupSettings;
+use super::upload::Upload;
+
+/// Requests that cannot be sent twice only go on connections that were in use this recently: what
+/// meets a connection that the server is closing is lost.
+const UNREPEATABLE_IDLE: Duration = Duration::from_secs(1);
+
+/// A request for one server.
+pub(super) struct Asking<'a> {
+    pub(super) settings: &'a GroupSettings,
+    pub(super) server: &'a Server,
+    pub(super) question: &'a Question,
+    /// It may be sent twice.
+    pub(super) repeatable: bool,
+    /// It has to have a connection of its own, on which nobody else has been.
+    pub(super) alone: bool,
+}
+
+/// Where the rest of an answer comes from.
+pub(super) enum Carrier {
+    Http1(Connection),
+    Http2(http2::Stream),
+}
+
+impl Asking<'_> {
+    /// The server's answer; `Connect` if it cannot even be asked.
+    pub(super) async fn ask(
+        &self,
+        upload: &mut Upload,
+    ) -> Result<(Carrier, ResponseHead), OriginError> {
+        match &self.server.http2 {
+            Some(http2) if !self.alone && !self.question.upgrade => {
+                self.ask_http2(http2, upload).await
+            }
+            _ => self.ask_http1(self.pooled(), upload).await,
+        }
+    }
+
+    /// How long a connection may have been unused.
+    fn idle_limit(&self) -> Duration {
+        if self.repeatable {
+            self.settings.idle_timeout
+        } else {
+            UNREPEATABLE_IDLE.min(self.settings.idle_timeout)
+        }
+    }
+
+    /// An unused connection with HTTP/1, if there is one that can be trusted with the request.
+    fn pooled(&self) -> Option<Connection> {
+        if self.alone {
+            return None;
+        }
+        let now = Instant::now();
+        self.server.idle.take(self.idle_limit(), now)
+    }
+
+    async fn ask_http1(
+        &self,
+        pooled: Option<Connection>,
+        upload: &mut Upload,
+    ) -> Result<(Carrier, ResponseHead), OriginError> {
+        let silence = self.settings.first_byte_timeout;
+        if let Some(mut connection) = pooled {
+            match exchange(&mut connection, upload, self.question, silence).await {
+                Ok(answer) => return Ok((Carrier::Http1(connection), answer)),
+                // The server closed it while it was unused, or in the same moment.
+                Err(broken)
+                    if broken.error == OriginError::Disconnected
+                        && !broken.answered
+                        && upload.can_begin()
+                        && (self.repeatable || upload.sent() == 0) => {}
+                Err(broken) => return Err(broken.error),
+            }
+        }
+        let connection = self.server.connect(self.settings.connect_timeout).await?;
+        self.ask_on(connection, upload).await
+    }
+
+    /// The answer on a new connection with HTTP/1.
+    async fn ask_on(
+        &self,
+        mut connection: Connection,
+        upload: &mut Upload,
+    ) -> Result<(Carrier, ResponseHead), OriginError> {
+        let silence = self.settings.first_byte_timeout;
+        let answer = exchange(&mut connection, upload, self.question, silence).await;
+        answer
+            .map(|answer| (Carrier::Http1(connection), answer))
+            .map_err(|broken| broken.error)
+    }
+
+    /// The answer on a stream. What the server has not begun to work on, and what met a connection that it was closing, goes on a
+    /// newer connection a second time, as it would with HTTP/1.
+    async fn ask_http2(
+        &self,
+        http2: &Connections,
+        upload: &mut Upload,
+    ) -> Result<(Carrier, ResponseHead), OriginError> {
+        let scheme = self.server.scheme();
+        let mut wanted = Wanted {
+            idle: self.idle_limit(),
+            opened_after: None,
+        };
+        loop {
+            let Some(head) = upload.http2_head(scheme.clone()) else {
+                return self.ask_http1(self.pooled(), upload).await;
+            };
+            if http2.has_been_declined()
+                && let Some(connection) = self.pooled()
+            {
+                return self.ask_http1(Some(connection), upload).await;
+            }
+            let began = tokio::time::Instant::now();
+            let limit = self.settings.connect_timeout;
+            let slot = match self.server.way(http2, &wanted, limit).await? {
+                Way::Http1(connection) => return self.ask_on(connection, upload).await,
+                Way::Http2(slot) => slot,
+            };
+            let was_in_use = slot.is_older_than(began);
+            let silence = self.settings.first_byte_timeout;
+            let broken = match http2::exchange(slot, head, upload, self.question, silence).await {
+                Ok((stream, answer)) => return Ok((Carrier::Http2(stream), answer)),
+                Err(broken) => broken,
+            };
+            let can_begin = upload.can_begin();
+            let once_more = match broken.fate {
+                Fate::ForHttp1 if can_begin => {
+                    return self.ask_http1(self.pooled(), upload).await;
+                }
+                Fate::Untouched => can_begin,
+                Fate::Lost => can_begin && self.repeatable && was_in_use,
+                Fate::ForHttp1 | Fate::Worked => false,
+            };
+            if !once_more || wanted.opened_after.is_some() {
+                return Err(broken.error_for(can_begin));
+            }
+            wanted.opened_after = Some(tokio::time::Instant::now());
+        }
+    }
+}
+
+impl Server {
+    /// What the server's own urls begin with.
+    fn scheme(&self) -> Scheme {
+        if self.settings.tls {
+            Scheme::HTTPS
+        } else {
+            Scheme::HTTP
+        }
+    }
+
+    /// Asks whether it is well, on a connection of its own.
+    pub(super) async fn ask_apart(
+        &self,
+        upload: &mut Upload,
+        question: &Question,
+        limit: Duration,
+    ) -> Result<u16, OriginError> {
+        let connection = match (self.open(limit).await?, upload.http2_head(self.scheme())) {
+            (Opened::Http2(connection), Some(head)) => {
+                let slot = connection.only_slot()?;
+                let answer = http2::exchange(slot, head, upload, question, limit).await;
+                let answer = answer.map_err(|broken| broken.error_for(true))?;
+                return Ok(answer.1.status);
+            }
+            (Opened::Http1(connection), _) => connection,
+            (Opened::Http2(_), None) => self.connect(limit).await?,
+        };
+        let mut connection = connection;
+        let answer = exchange(&mut connection, upload, question, limit).await;
+        answer
+            .map(|answer| answer.status)
+            .map_err(|broken| broken.error)
+    }
+}

@@ -1,0 +1,211 @@
+//! The body of an answer, read from its stream as it is asked for. What is not asked for stays with the server, once the stream's
+//! window is full.
+
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use microcache_engine::body::{Body, BodyError, Frame, Source};
+
+use super::exchange::Stream;
+use super::fate::broke_off;
+use super::fields;
+use crate::h1::Framing;
+use crate::upstream::response::{Stay, lost};
+use crate::upstream::upload::{Sending, Upload};
+
+/// A body that is being received. Dropping it early gives the stream up.
+struct ResponseBody {
+    /// Gone once the last byte was read.
+    exchange: Option<Exchange>,
+    /// How long it is, where the server has said so.
+    length: Option<u64>,
+    received: u64,
+    silence: Duration,
+    /// What was read before anybody asked.
+    ahead: Option<Result<Frame, BodyError>>,
+}
+
+/// What an exchange holds on to until its end.
+struct Exchange {
+    stream: Stream,
+    upload: Upload,
+    stay: Stay,
+}
+
+/// Hands over what follows the head: as one piece if all of it is there, else as it comes.
+pub(in crate::upstream) fn deliver(
+    mut stream: Stream,
+    upload: Upload,
+    stay: Stay,
+    framing: Framing,
+    silence: Duration,
+) -> Result<Body, BodyError> {
+    let length = match framing {
+        Framing::None => Some(0),
+        Framing::Length(length) => Some(length),
+        Framing::Chunked | Framing::UntilClose => None,
+    };
+    stream.timer.restart(silence);
+    let mut body = ResponseBody {
+        exchange: Some(Exchange {
+            stream,
+            upload,
+            stay,
+        }),
+        length,
+        received: 0,
+        silence,
+        ahead: None,
+    };
+    if body.is_over() {
+        body.finish()?;
+        return Ok(Body::Empty);
+    }
+    let mut nobody = Context::from_waker(Waker::noop());
+    match body.poll_frame(&mut nobody) {
+        Poll::Pending => {}
+        Poll::Ready(None) => return Ok(Body::Empty),
+        // It is copied, so that a small body which is stored does not keep the whole read buffer alive.
+        Poll::Ready(Some(Ok(Frame::Data(data)))) if body.exchange.is_none() => {
+            return Ok(Body::Full(Bytes::copy_from_slice(&data)));
+        }
+        Poll::Ready(frame) => body.ahead = frame,
+    }
+    Ok(Body::Stream(Box::new(body)))
+}
+
+impl Source for ResponseBody {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        if let Some(frame) = self.ahead.take() {
+            return Poll::Ready(Some(frame));
+        }
+        let mut polled = self.poll(cx);
+        let is_last = match &polled {
+            Poll::Ready(Ok(Some(Frame::Trailers(_)) | None)) => true,
+            // The consumer may know the length and never ask for the end, so it is not waited for.
+            Poll::Ready(Ok(Some(Frame::Data(_)))) => self.is_over(),
+            Poll::Ready(Err(_)) | Poll::Pending => false,
+        };
+        if is_last && let Err(error) = self.finish() {
+            polled = Poll::Ready(Err(error));
+        }
+        if let Poll::Ready(Err(why)) = &polled
+            && let Some(mut exchange) = self.exchange.take()
+        {
+            if *why == BodyError::Timeout {
+                exchange.stream.slot.give_up_connection();
+            }
+            exchange.stay.broke_off(why);
+        }
+        polled.map(Result::transpose)
+    }
+
+    /// A slow client keeps the stream, but no other request waiting.
+    fn is_held_up(&mut self) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.stay.give_place_back();
+        }
+    }
+}
+
+impl ResponseBody {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame>, BodyError>> {
+        let Some(Exchange {
+            stream,
+            upload,
+            stay,
+        }) = &mut self.exchange
+        else {
+            return Poll::Ready(Ok(None));
+        };
+        if let Poll::Ready(frame) = stream.poll_frame(cx)? {
+            if let Some(Frame::Data(data)) = &frame {
+                self.received += data.len() as u64;
+                stay.has_received(self.received);
+            }
+            stream.timer.restart(self.silence);
+            return Poll::Ready(Ok(frame));
+        }
+        let mut sending = Sending::Done;
+        if !upload.is_complete() {
+            let sent = upload.sent();
+            sending = upload.poll_http2(cx, &mut stream.send).map_err(lost)?;
+            if upload.sent() > sent {
+                stream.timer.restart(self.silence);
+            }
+        }
+        // While the client is slow to send, the server has a reason to be silent.
+        if sending == Sending::Client {
+            return Poll::Pending;
+        }
+        let timeout = stream.timer.poll(cx);
+        timeout.map(|()| Err(BodyError::Timeout))
+    }
+
+    /// Whether all of it was received, as far as can be said.
+    fn is_over(&self) -> bool {
+        let exchange = self.exchange.as_ref();
+        self.length == Some(self.received)
+            || exchange.is_some_and(|exchange| exchange.stream.content.is_end_stream())
+    }
+
+    /// The answer is over. More than was announced means that the length was a lie: no part of it is to be believed; nor
+    /// is there all of it if there is less.
+    fn finish(&mut self) -> Result<(), BodyError> {
+        let Some(mut exchange) = self.exchange.take() else {
+            return Ok(());
+        };
+        let end = match self.length {
+            Some(length) if self.received < length => Err(BodyError::Incomplete),
+            Some(_) => exchange.stream.expect_nothing(),
+            None => Ok(()),
+        };
+        match &end {
+            Ok(()) => exchange.stay.ended(self.received, exchange.upload.sent()),
+            Err(why) => exchange.stay.broke_off(why),
+        }
+        end
+    }
+}
+
+impl Stream {
+    /// The next frame, nothing at the end. Room in the windows is given back for what is taken.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame>, BodyError>> {
+        loop {
+            let data = match self.content.poll_data(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => return self.poll_trailers(cx),
+                Poll::Ready(Some(data)) => data.map_err(|error| broke_off(&error))?,
+            };
+            self.slot.has_heard();
+            // It cannot be more than there was.
+            let _ = self.content.flow_control().release_capacity(data.len());
+            if !data.is_empty() {
+                return Poll::Ready(Ok(Some(Frame::Data(data))));
+            }
+        }
+    }
+
+    fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame>, BodyError>> {
+        self.content.poll_trailers(cx).map(|trailers| {
+            let trailers = trailers.map_err(|error| broke_off(&error))?;
+            let trailers = trailers.as_ref().map(fields::trailers).transpose();
+            let trailers = trailers.map_err(BodyError::Malformed)?;
+            let said = trailers.filter(|trailers| !trailers.fields().as_block().is_empty());
+            Ok(said.map(Frame::Trailers))
+        })
+    }
+
+    /// Takes what has come of the end already, so that the stream need not be reset.
+    fn expect_nothing(&mut self) -> Result<(), BodyError> {
+        let mut nobody = Context::from_waker(Waker::noop());
+        match self.poll_frame(&mut nobody) {
+            Poll::Ready(Ok(Some(Frame::Data(_)))) => {
+                Err(BodyError::Malformed("bytes after its end"))
+            }
+            Poll::Ready(Err(error @ BodyError::Malformed(_))) => Err(error),
+            Poll::Ready(_) | Poll::Pending => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! One server of a group: the ways to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use microcache_engine::origin::OriginError;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+
+use super::connection::Connection;
+use super::http2::{self, Connections, Slot, Wanted};
+use super::pool::Pool;
+use super::resolve::Endpoints;
+use super::settings::{GroupSettings, ServerSettings};
+use super::transport::Transport;
+use crate::notices::Notices;
+use crate::tls::OriginTls;
+
+/// One server of a group.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) settings: ServerSettings,
+    pub(super) endpoints: Endpoints,
+    /// What it is sent as `Host`, if that is not what the client has sent.
+    pub(super) host: Option<String>,
+    tls: Option<Tls>,
+    /// Unused connections with HTTP/1.
+    pub(super) idle: Pool,
+    /// The connections with HTTP/2, where that is wanted.
+    pub(super) http2: Option<Connections>,
+}
+
+/// How TLS is spoken with a server.
+#[derive(Debug)]
+struct Tls {
+    /// Where nothing but HTTP/1 is to be spoken.
+    http1: Arc<ClientConfig>,
+    /// Where HTTP/2 is offered too.
+    any: Arc<ClientConfig>,
+    /// The name that the server's certificate is for.
+    name: ServerName<'static>,
+}
+
+/// A new connection, by what is spoken on it.
+pub(super) enum Opened {
+    Http1(Connection),
+    Http2(Arc<http2::Connection>),
+}
+
+/// A way to send a request where HTTP/2 is wanted.
+pub(super) enum Way {
+    /// The server has agreed on HTTP/1 only.
+    Http1(Connection),
+    Http2(Slot),
+}
+
+impl Server {
+    /// A server of a group with these settings.
+    pub(super) fn new(group: &GroupSettings, server: &ServerSettings, notices: &Notices) -> Self {
+        Self {
+            settings: server.clone(),
+            endpoints: Endpoints::new(&server.host, server.port),
+            host: group.host.clone(),
+            tls: Tls::with(&group.tls, server),
+            idle: Pool::new(group.max_idle, group.idle_timeout),
+            http2: group
+                .http2
+                .then(|| Connections::new(group, server, notices.clone())),
+        }
+    }
+
+    /// How many connections there are that nobody uses.
+    pub(super) fn unused(&self) -> usize {
+        self.idle.len() + self.http2.as_ref().map_or(0, Connections::idle)
+    }
+
+    /// Opens a connection on which HTTP/1 is spoken.
+    pub(super) async fn connect(&self, limit: Duration) -> Result<Connection, OriginError> {
+        let deadline = Instant::now() + limit;
+        let transport = self.reach(false, limit, deadline).await?;
+        Ok(Connection::new(transport))
+    }
+
+    /// Opens a connection: with HTTP/2, if that is wanted and the server speaks it. By TLS it is asked; without, it is
+    /// taken at the operator's word (RFC 9113 §3.3).
+    pub(super) async fn open(&self, limit: Duration) -> Result<Opened, OriginError> {
+        let deadline = Instant::now() + limit;
+        let is_wanted = self.http2.is_some();
+        let transport = self.reach(is_wanted, limit, deadline).await?;
+        if !is_wanted || transport.has_declined_http2() {
+            return Ok(Opened::Http1(Connection::new(transport)));
+        }
+        match timeout_at(deadline, http2::Connection::open(transport)).await {
+            Ok(Ok(connection)) => Ok(Opened::Http2(connection)),
+            Ok(Err(error)) => Err(unreached(format!("no HTTP/2 session: {error}"))),
+            Err(_) => Err(late(limit)),
+        }
+    }
+
+    /// A place for a stream on one of the connections with HTTP/2. If there is none, one of those who want it opens another
+    /// connection, and all others wait for that: they will have places on it, or fail as it does.
+    pub(super) async fn way(
+        &self,
+        http2: &Connections,
+        wanted: &Wanted,
+        limit: Duration,
+    ) -> Result<Way, OriginError> {
+        let asked = Instant::now();
+        let bundle = http2.bundle();
+        if let Some(slot) = bundle.take(wanted).await {
+            return Ok(Way::Http2(slot));
+        }
+        if !http2.are_worth_waiting_for() {
+            return http2.taken_up(self.open(limit).await?);
+        }
+        let opening = timeout_at(asked + limit, bundle.opening()).await;
+        let mut opening = opening.map_err(|_| late(limit))?;
+        if let Some(slot) = bundle.take(wanted).await {
+            return Ok(Way::Http2(slot));
+        }
+        if let Some(error) = opening.failed_since(asked) {
+            return Err(error);
+        }
+        if !http2.are_worth_waiting_for() {
+            drop(opening);
+            return http2.taken_up(self.open(limit).await?);
+        }
+        match self.open(limit).await {
+            Ok(opened) => http2.taken_up(opened),
+            Err(error) => {
+                opening.has_failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    async fn reach(
+        &self,
+        offers_http2: bool,
+        limit: Duration,
+        deadline: Instant,
+    ) -> Result<Transport, OriginError> {
+        let socket = match self.endpoints.connect(limit).await {
+            Ok(socket) => socket,
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return Err(late(limit)),
+            Err(error) => return Err(unreached(error.to_string())),
+        };
+        if !self.settings.tls {
+            return Ok(Transport::Plain(socket));
+        }
+        let Some(tls) = &self.tls else {
+            return Err(unreached("TLS is not set up".to_owned()));
+        };
+        let config = if offers_http2 { &tls.any } else { &tls.http1 };
+        let connector = TlsConnector::from(Arc::clone(config));
+        match timeout_at(deadline, connector.connect(tls.name.clone(), socket)).await {
+            Ok(Ok(session)) => Ok(Transport::Tls(Box::new(session))),
+            Ok(Err(error)) => Err(unreached(format!("no TLS session: {error}"))),
+            Err(_) => Err(late(limit)),
+        }
+    }
+}
+
+impl Tls {
+    fn with(tls: &OriginTls, server: &ServerSettings) -> Option<Self> {
+        let ready = tls.ready.as_ref().filter(|_| server.tls)?;
+        let name = tls.name.clone().unwrap_or_else(|| server.host.clone());
+        Some(Self {
+            http1: Arc::clone(&ready.config),
+            any: Arc::new(ready.offering_http2()),
+            name: ServerName::try_from(name).ok()?,
+        })
+    }
+}
+
+fn unreached(why: String) -> OriginError {
+    OriginError::Connect(why.into())
+}
+
+fn late(limit: Duration) -> OriginError {
+    unreached(format!("no answer within {limit:?}"))
+}

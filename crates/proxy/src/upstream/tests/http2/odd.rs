@@ -1,0 +1,502 @@
+//! Servers that are shutting down, refuse, break off, lie, or say nothing.
+
+use super::frames::*;
+use super::*;
+use crate::upstream::HealthCheck;
+
+const REFUSED_STREAM: u32 = 7;
+const HTTP_1_1_REQUIRED: u32 = 13;
+
+fn spawn(
+    group: &Arc<Group>,
+    request: OriginRequest,
+) -> tokio::task::JoinHandle<Result<Got, OriginError>> {
+    let group = Arc::clone(group);
+    tokio::spawn(async move { fetch(&group, request).await })
+}
+
+/// What came of a request that was begun before.
+async fn came(of: tokio::task::JoinHandle<Result<Got, OriginError>>) -> Result<Got, OriginError> {
+    within(of).await.unwrap()
+}
+
+/// One GET, and what the server does with its stream.
+async fn check(
+    expected: Result<Got, OriginError>,
+    serve: impl AsyncFnOnce(&mut Frames, u32),
+) -> Frames {
+    let origin = Origin::start().await;
+    let group = origin.http2();
+    let serving = async {
+        let mut peer = Frames::accept(&origin).await;
+        let stream = peer.request().await;
+        serve(&mut peer, stream).await;
+        peer
+    };
+    let (answer, peer) = tokio::join!(get(&group), serving);
+    assert_eq!(answer, expected);
+    assert!(!origin.is_called().await, "it was asked twice");
+    let snapshot = group.snapshot();
+    assert_eq!(
+        (snapshot.active, snapshot.servers[0].standing.outstanding),
+        (0, 0)
+    );
+    peer
+}
+
+fn cut(body: &str, end: BodyError) -> Got {
+    Got {
+        end: Err(end),
+        ..got(200, body)
+    }
+}
+
+const RULES: &str = "it breaks the rules of HTTP/2";
+
+#[tokio::test]
+async fn what_a_server_did_not_begin_before_it_closes_is_asked_for_elsewhere() {
+    let origin = Origin::start().await;
+    let group = origin.http2();
+    let first = spawn(&group, request(Method::GET, "/"));
+    let mut peer = Frames::accept(&origin).await;
+    assert_eq!(peer.request().await, 1);
+    // Not even a POST is lost.
+    let second = spawn(&group, post("content"));
+    assert_eq!(peer.request().await, 3);
+    peer.send(GOAWAY, 0, 0, &goaway(1, 0)).await;
+    let mut next = Frames::accept(&origin).await;
+    let stream = next.request().await;
+    assert_eq!(next.until(DATA).await.payload, b"content");
+    next.answer(stream, "second").await;
+    assert_eq!(came(second).await, Ok(got(200, "second")));
+    // What it did begin goes on there.
+    peer.answer(1, "first").await;
+    assert_eq!(came(first).await, Ok(got(200, "first")));
+    assert!(peer.is_left().await);
+    assert_eq!(group.snapshot().servers[0].standing.failures, 0);
+}
+
+#[tokio::test]
+async fn a_connection_that_closes_takes_no_more_requests() {
+    let origin = Origin::start().await;
+    let group = origin.http2();
+    let first = spawn(&group, request(Method::GET, "/"));
+    let mut peer = Frames::accept(&origin).await;
+    assert_eq!(peer.request().await, 1);
+    peer.send(GOAWAY, 0, 0, &goaway(u32::MAX >> 1, 0)).await;
+    peer.answer(1, "first").await;
+    assert_eq!(came(first).await, Ok(got(200, "first")));
+    let second = spawn(&group, post("content"));
+    let mut next = Frames::accept(&origin).await;
+    next.request().await;
+    next.answer(1, "second").await;
+    assert_eq!(came(second).await, Ok(got(200, "second")));
+    assert!(peer.is_left().await);
+}
+
+#[tokio::test]
+async fn what_is_refused_is_asked_for_once_more() {
+    let origin = Origin::start().await;
+    let group = origin.http2();
+    let asked = spawn(&group, post("content"));
+    let mut peer = Frames::accept(&origin).await;
+    let stream = peer.request().await;
+    let refused = REFUSED_STREAM.to_be_bytes();
+    peer.send(RST_STREAM, 0, stream, &refused).await;
+    let mut next = Frames::accept(&origin).await;
+    let stream = next.request().await;
+    next.answer(stream, "taken").await;
+    assert_eq!(came(asked).await, Ok(got(200, "taken")));
+}
+
+#[tokio::test]
+async fn what_is_refused_twice_goes_to_another_server() {
+    let (origin, other) = (Origin::start().await, Origin::start().await);
+    let mut second = other.server();
+    second.backup = true;
+    let group = origin.http2_with(|settings| settings.servers.push(second));
+    let asked = spawn(&group, post("content"));
+    let refused = REFUSED_STREAM.to_be_bytes();
+    let mut peers = Vec::new();
+    for _ in 0..2 {
+        let mut peer = Frames::accept(&origin).await;
+        let stream = peer.request().await;
+        peer.send(RST_STREAM, 0, stream, &refused).await;
+        peers.push(peer);
+    }
+    let mut peer = Frames::accept(&other).await;
+    let stream = peer.request().await;
+    peer.answer(stream, "taken").await;
+    assert_eq!(came(asked).await, Ok(got(200, "taken")));
+    assert_eq!(group.snapshot().servers[0].standing.failures, 1);
+}
+
+#[tokio::test]
+async fn what_meets_a_connection_that_breaks_is_asked_for_again_if_it_may_be() {
+    for (again, repeatable) in [(request(Method::GET, "/"), true), (post("content"), false)] {
+        let origin = Origin::start().await;
+        let group = origin.http2();
+        let first = spawn(&group, request(Method::GET, "/"));
+        let mut peer = Frames::accept(&origin).await;
+        peer.request().await;
+        peer.answer(1, "first").await;
+        assert_eq!(came(first).await, Ok(got(200, "first")));
+        let second = spawn(&group, again);
+        assert_eq!(peer.request().await, 3);
+        drop(peer);
+        if repeatable {
+            let mut next = Frames::accept(&origin).await;
+            next.request().await;
+            next.answer(1, "second").await;
+            assert_eq!(came(second).await, Ok(got(200, "second")));
+        } else {
+            assert_eq!(came(second).await, Err(OriginError::Disconnected));
+            assert!(!origin.is_called().await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_new_connection_that_breaks_is_not_tried_twice() {
+    check(Err(OriginError::Disconnected), async |peer, _| {
+        peer.close().await;
+    })
+    .await;
+    let internal_error = 2_u32.to_be_bytes();
+    check(Err(OriginError::Disconnected), async |peer, stream| {
+        peer.send(RST_STREAM, 0, stream, &internal_error).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_known_to_be_closed_is_passed_over() {
+    let origin = Origin::start().await;
+    let group = origin.http2();
+    let first = spawn(&group, request(Method::GET, "/"));
+    let mut peer = Frames::accept(&origin).await;
+    peer.request().await;
+    peer.answer(1, "first").await;
+    assert_eq!(came(first).await, Ok(got(200, "first")));
+    drop(peer);
+    // It would be lost on the connection that is no more.
+    let second = spawn(&group, post("content"));
+    let mut next = Frames::accept(&origin).await;
+    next.request().await;
+    next.answer(1, "second").await;
+    assert_eq!(came(second).await, Ok(got(200, "second")));
+}
+
+/// Whatever reason it gives, what is reset is not whole.
+#[tokio::test]
+async fn an_answer_that_is_reset_is_broken() {
+    for reason in [0_u32, 2, 8, REFUSED_STREAM] {
+        check(
+            Ok(cut("begin", BodyError::Disconnected)),
+            async |peer, stream| {
+                let head = block(&[(":status", "200")]);
+                peer.send(HEADERS, END_HEADERS, stream, &head).await;
+                peer.send(DATA, 0, stream, b"begin").await;
+                peer.settle().await;
+                peer.send(RST_STREAM, 0, stream, &reason.to_be_bytes())
+                    .await;
+            },
+        )
+        .await;
+    }
+    check(
+        Ok(cut("begin", BodyError::Disconnected)),
+        async |peer, stream| {
+            let head = block(&[(":status", "200")]);
+            peer.send(HEADERS, END_HEADERS, stream, &head).await;
+            peer.send(DATA, 0, stream, b"begin").await;
+            peer.settle().await;
+            peer.close().await;
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_length_that_is_a_lie_is_not_believed() {
+    for sent in ["four", "sixsix"] {
+        let origin = Origin::start().await;
+        let group = origin.http2();
+        let asked = spawn(&group, request(Method::GET, "/"));
+        let mut peer = Frames::accept(&origin).await;
+        let stream = peer.request().await;
+        let head = block(&[(":status", "200"), ("content-length", "5")]);
+        peer.send(HEADERS, END_HEADERS, stream, &head).await;
+        peer.send(DATA, END_STREAM, stream, sent.as_bytes()).await;
+        match came(asked).await {
+            Ok(answer) => assert!(answer.end.is_err(), "{answer:?}"),
+            Err(error) => assert_eq!(error, OriginError::Malformed(RULES)),
+        }
+        // The connection is none the worse for it.
+        let asked = spawn(&group, request(Method::GET, "/"));
+        assert_eq!(peer.request().await, 3);
+        peer.answer(3, "ok").await;
+        assert_eq!(came(asked).await, Ok(got(200, "ok")));
+    }
+}
+
+#[tokio::test]
+async fn a_body_where_none_may_be_is_not_believed() {
+    check(
+        Err(OriginError::Malformed("bytes after the answer")),
+        async |peer, stream| {
+            let head = block(&[(":status", "204")]);
+            let mut frames = Frames::frame(HEADERS, END_HEADERS, stream, &head);
+            frames.extend(Frames::frame(DATA, END_STREAM, stream, b"evil"));
+            peer.write(&frames).await;
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_head_that_could_be_taken_for_another_in_http1_is_refused() {
+    for fields in [
+        &[(":status", "200"), ("X-Upper", "1")][..],
+        &[(":status", "200"), ("a", "b\r\nset-cookie: c=d")],
+        &[(":status", "200"), ("a", "b\nc")],
+        &[(":status", "200"), ("a", "b\0")],
+        &[(":status", "200"), ("a b", "c")],
+        &[(":status", "200"), ("a:", "b")],
+        &[(":status", "200"), ("", "b")],
+        &[(":status", "200"), ("connection", "close")],
+        &[(":status", "200"), ("transfer-encoding", "chunked")],
+        &[(":status", "200"), ("a", "b"), (":status", "200")],
+        &[(":status", "101")],
+        &[(":status", "20")],
+        &[("a", "b")],
+        &[(":status", "200"), ("a", " b")],
+        &[
+            (":status", "200"),
+            ("content-length", "1"),
+            ("content-length", "2"),
+        ],
+        &[
+            (":status", "200"),
+            ("content-length", "1"),
+            ("content-length", "1"),
+        ],
+        &[(":status", "200"), ("content-length", "0x1")],
+    ] {
+        let origin = Origin::start().await;
+        let group = origin.http2();
+        let asked = spawn(&group, request(Method::GET, "/"));
+        let mut peer = Frames::accept(&origin).await;
+        let stream = peer.request().await;
+        peer.send(HEADERS, END_HEADERS, stream, &block(fields))
+            .await;
+        let answer = came(asked).await;
+        assert!(
+            matches!(answer, Err(OriginError::Malformed(_))),
+            "{fields:?}: {answer:?}"
+        );
+        assert!(!origin.is_called().await, "it was asked twice: {fields:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused_and_others_go_on() {
+    let origin = Origin::start().await;
+    let group = origin.http2();
+    let asked = spawn(&group, request(Method::GET, "/"));
+    let mut peer = Frames::accept(&origin).await;
+    assert_eq!(peer.request().await, 1);
+    let other = spawn(&group, request(Method::GET, "/other"));
+    assert_eq!(peer.request().await, 3);
+    // A field of 4 KB enters the table (RFC 7541 §6.2.1), and is named sixty times by a byte.
+    let mut large = block(&[(":status", "200")]);
+    large.extend([0x40, 1, b'a', 0x7f, 0xa1, 0x1e]);
+    large.extend([b'x'; 4000]);
+    large.extend([0xbe; 60]);
+    peer.send(HEADERS, END_HEADERS | END_STREAM, 1, &large)
+        .await;
+    assert_eq!(came(asked).await, Err(OriginError::Malformed(RULES)));
+    peer.answer(3, "other").await;
+    assert_eq!(came(other).await, Ok(got(200, "other")));
+}
+
+#[tokio::test]
+async fn interim_responses_have_a_bound() {
+    let too_many = Err(OriginError::Malformed("too many interim responses"));
+    check(too_many, async |peer, stream| {
+        let hint = Frames::frame(HEADERS, END_HEADERS, stream, &block(&[(":status", "103")]));
+        peer.write(&hint.repeat(40)).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_does_not_speak_it_cannot_be_connected_to() {
+    let origin = Origin::start().await;
+    let group = origin.http2();
+    let asked = spawn(&group, request(Method::GET, "/"));
+    let mut peer = origin.accept().await;
+    peer.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        .await;
+    let Err(OriginError::Connect(why)) = came(asked).await else {
+        panic!("it should not be an answer");
+    };
+    assert!(why.starts_with("no HTTP/2 session: "), "{why}");
+}
+
+#[tokio::test]
+async fn who_waits_for_a_connection_that_fails_fails_with_it() {
+    let origin = Origin::start().await;
+    let group = origin.http2_with(|settings| {
+        settings.connect_timeout = Duration::from_millis(200);
+        settings.fail_limit = 1000;
+    });
+    let asked: Vec<_> = (0..20)
+        .map(|_| spawn(&group, request(Method::GET, "/")))
+        .collect();
+    let peer = Frames::silent(&origin).await;
+    for asked in asked {
+        let late = OriginError::Connect("no answer within 200ms".into());
+        assert_eq!(came(asked).await, Err(late));
+    }
+    assert!(
+        !origin.is_called().await,
+        "one connection was tried for all of them"
+    );
+    drop(peer);
+}
+
+#[tokio::test]
+async fn who_gives_up_while_connecting_leaves_it_to_the_next() {
+    let origin = Origin::start().await;
+    let group = origin.http2();
+    let first = spawn(&group, request(Method::GET, "/"));
+    let _silent = Frames::silent(&origin).await;
+    let second = spawn(&group, request(Method::GET, "/"));
+    while group.snapshot().active < 2 {
+        tokio::task::yield_now().await;
+    }
+    first.abort();
+    let mut peer = Frames::accept(&origin).await;
+    let stream = peer.request().await;
+    peer.answer(stream, "second").await;
+    assert_eq!(came(second).await, Ok(got(200, "second")));
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_gets_no_more_on_that_connection() {
+    let origin = Origin::start().await;
+    let group = origin.http2_with(|settings| {
+        settings.first_byte_timeout = Duration::from_millis(100);
+        settings.between_bytes_timeout = Duration::from_millis(100);
+    });
+    let asked = spawn(&group, request(Method::GET, "/"));
+    let mut peer = Frames::accept(&origin).await;
+    assert_eq!(peer.request().await, 1);
+    assert_eq!(came(asked).await, Err(OriginError::Timeout));
+    assert_eq!(peer.until(RST_STREAM).await.stream, 1);
+    let asked = spawn(&group, request(Method::GET, "/"));
+    let mut next = Frames::accept(&origin).await;
+    let stream = next.request().await;
+    let head = block(&[(":status", "200")]);
+    next.send(HEADERS, END_HEADERS, stream, &head).await;
+    next.send(DATA, 0, stream, b"begin").await;
+    let stalled = cut("begin", BodyError::Timeout);
+    assert_eq!(came(asked).await, Ok(stalled));
+}
+
+#[tokio::test]
+async fn giving_a_request_up_resets_its_stream_and_the_connection_goes_on() {
+    let origin = Origin::start().await;
+    let group = origin.http2_with(|settings| settings.max_concurrent = 2);
+    let given_up = spawn(&group, request(Method::GET, "/"));
+    let mut peer = Frames::accept(&origin).await;
+    assert_eq!(peer.request().await, 1);
+    let kept = spawn(&group, request(Method::GET, "/"));
+    assert_eq!(peer.request().await, 3);
+    given_up.abort();
+    let reset = peer.until(RST_STREAM).await;
+    assert_eq!(
+        (reset.stream, reset.payload),
+        (1, 8_u32.to_be_bytes().to_vec())
+    );
+    // What was on its way by then is nobody's.
+    peer.answer(1, "late").await;
+    peer.answer(3, "kept").await;
+    assert_eq!(came(kept).await, Ok(got(200, "kept")));
+    let next = spawn(&group, request(Method::GET, "/"));
+    assert_eq!(peer.request().await, 5);
+    peer.answer(5, "next").await;
+    assert_eq!(came(next).await, Ok(got(200, "next")));
+    assert_eq!(group.snapshot().active, 0);
+}
+
+#[tokio::test]
+async fn unused_connections_are_closed_in_time_and_with_their_group() {
+    let origin = Origin::start().await;
+    let group = origin.http2_with(|settings| settings.idle_timeout = Duration::from_millis(50));
+    let asked = spawn(&group, request(Method::GET, "/"));
+    let mut peer = Frames::accept(&origin).await;
+    peer.request().await;
+    peer.answer(1, "ok").await;
+    assert_eq!(came(asked).await, Ok(got(200, "ok")));
+    assert!(peer.is_left().await);
+    assert_eq!(group.snapshot().servers[0].idle, 0);
+    let group = origin.http2();
+    let asked = spawn(&group, request(Method::GET, "/"));
+    let mut peer = Frames::accept(&origin).await;
+    peer.request().await;
+    group.retire();
+    peer.answer(1, "ok").await;
+    assert_eq!(came(asked).await, Ok(got(200, "ok")));
+    assert!(peer.is_left().await);
+}
+
+#[tokio::test]
+async fn an_upgrade_and_what_wants_http1_go_by_it() {
+    let origin = Origin::start().await;
+    let group = origin.http2();
+    let mut upgrade = request(Method::GET, "/");
+    upgrade.upgrade = true;
+    upgrade.fields.push("Upgrade", "echo");
+    let asked = spawn(&group, upgrade);
+    let mut peer = origin.accept().await;
+    assert!(peer.head().await.contains("\r\nUpgrade: echo\r\n"));
+    peer.send(OK).await;
+    assert_eq!(came(asked).await, Ok(got(200, "ok")));
+    let asked = spawn(&group, post("content"));
+    let mut frames = Frames::accept(&origin).await;
+    let stream = frames.request().await;
+    let wants = HTTP_1_1_REQUIRED.to_be_bytes();
+    frames.send(RST_STREAM, 0, stream, &wants).await;
+    assert!(
+        peer.until("content")
+            .await
+            .starts_with("POST / HTTP/1.1\r\n")
+    );
+    peer.send(OK).await;
+    assert_eq!(came(asked).await, Ok(got(200, "ok")));
+}
+
+#[tokio::test]
+async fn a_server_is_asked_whether_it_is_well_as_it_speaks() {
+    let origin = Origin::start().await;
+    let group = origin.http2_with(|settings| {
+        settings.health = Some(HealthCheck {
+            interval: Duration::from_millis(10),
+            timeout: HANG,
+            fall: 1,
+            rise: 1,
+            ..HealthCheck::default()
+        });
+    });
+    let up = || group.snapshot().servers[0].standing.up;
+    for (status, before) in [("503", true), ("200", false), ("200", true)] {
+        let mut peer = Frames::accept(&origin).await;
+        assert_eq!(up(), before);
+        let stream = peer.request().await;
+        let head = block(&[(":status", status)]);
+        peer.send(HEADERS, END_HEADERS | END_STREAM, stream, &head)
+            .await;
+    }
+}

@@ -1,0 +1,218 @@
+//! A request as HTTP/1 has it.
+
+use std::io::IoSlice;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use microcache_engine::origin::OriginError;
+
+use super::{Next, Sending, Upload};
+use crate::h1::encode;
+use crate::upstream::connection::Connection;
+
+/// What is being written: what frames some bytes of a body, and the bytes.
+#[derive(Default)]
+pub(super) struct Pieces {
+    pub(super) prefix: Bytes,
+    pub(super) data: Bytes,
+    suffix: &'static [u8],
+}
+
+impl Upload {
+    /// Begins, on a connection with HTTP/1.
+    pub(in crate::upstream) fn begin_http1(&mut self) {
+        let out = Pieces {
+            prefix: self.write_head().into(),
+            data: self.whole.clone(),
+            suffix: b"",
+        };
+        self.restart(out);
+    }
+
+    /// Sends as much as can be sent now.
+    pub(in crate::upstream) fn poll_http1(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &mut Connection,
+    ) -> Result<Sending, OriginError> {
+        while !self.cut_off {
+            if !self.out.is_empty() {
+                match connection.poll_write(cx, &self.out.slices()) {
+                    Poll::Pending => return Ok(Sending::Server),
+                    Poll::Ready(Ok(written)) => {
+                        self.sent += written as u64;
+                        self.out.advance(written);
+                    }
+                    // It may have answered before it closed, so reading goes on.
+                    Poll::Ready(Err(_)) => self.cut_off = true,
+                }
+                continue;
+            }
+            if self.ended {
+                break;
+            }
+            let is_chunked = self.is_chunked();
+            match self.next(cx)? {
+                Poll::Ready(next) => self.out = Pieces::of(next, is_chunked),
+                Poll::Pending => return Ok(Sending::Client),
+            }
+        }
+        self.share = None;
+        Ok(Sending::Done)
+    }
+
+    fn is_chunked(&self) -> bool {
+        let stream = self.stream.as_ref();
+        stream.is_some_and(|stream| stream.left.is_none())
+    }
+
+    /// The request line, the fields, and what frames the body.
+    fn write_head(&self) -> Vec<u8> {
+        let head = &self.head;
+        let block = head.fields.fields().as_block();
+        let length = block.len() + head.target.len() + head.authority.len();
+        let mut out = Vec::with_capacity(length + 128);
+        out.extend_from_slice(head.method.as_str().as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(&head.target);
+        out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+        out.extend_from_slice(&head.authority);
+        out.extend_from_slice(b"\r\n");
+        let fields = head.fields.fields();
+        fields.write_if(&mut out, |name, _| self.travels(name));
+        if head.upgrade {
+            out.extend_from_slice(b"Connection: upgrade\r\n");
+        }
+        if self.is_chunked() {
+            out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+        } else if let Some(length) = self.length() {
+            out.extend_from_slice(b"Content-Length: ");
+            out.extend_from_slice(length.to_string().as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+        out
+    }
+}
+
+impl Pieces {
+    /// These bytes, and nothing around them.
+    pub(super) fn plain(data: Bytes) -> Self {
+        Self {
+            data,
+            ..Self::default()
+        }
+    }
+
+    fn of(next: Next, is_chunked: bool) -> Self {
+        match next {
+            Next::Data(data) if !is_chunked => Self::plain(data),
+            Next::Data(data) if data.is_empty() => Self::default(),
+            Next::Data(data) => {
+                let mut size = Vec::with_capacity(2 + 2 * size_of::<usize>());
+                encode::chunk_size(&mut size, data.len());
+                Self {
+                    prefix: size.into(),
+                    data,
+                    suffix: encode::CHUNK_END,
+                }
+            }
+            Next::Trailers(fields) => {
+                let mut out = Vec::new();
+                encode::trailers(&mut out, fields.fields());
+                Self {
+                    prefix: out.into(),
+                    ..Self::default()
+                }
+            }
+            Next::End if is_chunked => Self {
+                suffix: encode::BODY_END,
+                ..Self::default()
+            },
+            Next::End => Self::default(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.prefix.is_empty() && self.data.is_empty() && self.suffix.is_empty()
+    }
+
+    fn slices(&self) -> [IoSlice<'_>; 3] {
+        [&self.prefix[..], &self.data[..], self.suffix].map(IoSlice::new)
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        for piece in [&mut self.prefix, &mut self.data] {
+            let part = written.min(piece.len());
+            piece.advance(part);
+            written -= part;
+        }
+        self.suffix = self.suffix.get(written..).unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use microcache_engine::RouteId;
+    use microcache_engine::body::Body;
+    use microcache_engine::origin::{OriginRequest, Urgency};
+    use microcache_policy::{FieldsBuf, Scheme};
+
+    use super::*;
+
+    fn head(method: Method, fields: &[(&str, &str)], body: Body, length: Option<u64>) -> String {
+        let mut request = OriginRequest {
+            method,
+            scheme: Scheme::Http,
+            authority: Bytes::from_static(b"a"),
+            target: Bytes::from_static(b"/a?b"),
+            fields: FieldsBuf::new(),
+            body,
+            length,
+            upgrade: fields.iter().any(|(name, _)| *name == "Upgrade"),
+            interim: None,
+            urgency: Urgency::Client,
+            client: None,
+            route: RouteId::default(),
+            span: None,
+        };
+        for (name, value) in fields {
+            request.fields.push(name, value);
+        }
+        let upload = Upload::whole(&mut request, None);
+        String::from_utf8(upload.write_head()).unwrap()
+    }
+
+    #[test]
+    fn the_framing_is_ours_whatever_the_fields_say() {
+        let lies = [
+            ("Host", "b"),
+            ("Content-Length", "7"),
+            ("Transfer-encoding", "chunked"),
+            ("CONNECTION", "close"),
+            ("Expect", "100-continue"),
+            ("X", "1"),
+        ];
+        let hello = || Body::Full(Bytes::from_static(b"hello"));
+        for (method, body, length, framing) in [
+            (Method::GET, Body::Empty, None, ""),
+            (Method::GET, Body::Empty, Some(0), "Content-Length: 0\r\n"),
+            (Method::POST, Body::Empty, None, "Content-Length: 0\r\n"),
+            (Method::POST, hello(), None, "Content-Length: 5\r\n"),
+            (Method::PUT, hello(), Some(9), "Content-Length: 5\r\n"),
+        ] {
+            let expected = format!("{method} /a?b HTTP/1.1\r\nHost: a\r\nX: 1\r\n{framing}\r\n");
+            assert_eq!(head(method, &lies, body, length), expected);
+        }
+    }
+
+    #[test]
+    fn an_upgrade_says_so_in_connection() {
+        let fields = [("Upgrade", "websocket")];
+        assert_eq!(
+            head(Method::GET, &fields, Body::Empty, None),
+            "GET /a?b HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n"
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! A request as HTTP/2 has it.
+
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use h2::SendStream;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE};
+use http::uri::{Authority, Parts, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, Version};
+use microcache_engine::origin::OriginError;
+use microcache_policy::{Fields, hop};
+
+use super::http1::Pieces;
+use super::{Next, Sending, Upload};
+
+impl Upload {
+    /// The head of the request for a server whose urls have this scheme. Nothing if it is one that only HTTP/1 can say:
+    /// a host that is no authority, or an upgrade.
+    pub(in crate::upstream) fn http2_head(&self, scheme: Scheme) -> Option<Request<()>> {
+        let head = &self.head;
+        if head.upgrade {
+            return None;
+        }
+        let mut url = Parts::default();
+        url.scheme = Some(scheme);
+        url.authority = Some(Authority::from_maybe_shared(head.authority.clone()).ok()?);
+        url.path_and_query = Some(PathAndQuery::from_maybe_shared(head.target.clone()).ok()?);
+        let mut request = Request::new(());
+        *request.uri_mut() = Uri::from_parts(url).ok()?;
+        *request.method_mut() = head.method.clone();
+        *request.version_mut() = Version::HTTP_2;
+        let mut fields = map_of(self.fields(), |name| self.travels(name))?;
+        if let Some(length) = self.length() {
+            fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        *request.headers_mut() = fields;
+        Some(request)
+    }
+
+    /// Begins, on a stream. Says whether there is nothing to send behind the head.
+    pub(in crate::upstream) fn begin_http2(&mut self) -> bool {
+        self.restart(Pieces::plain(self.whole.clone()));
+        self.is_complete()
+    }
+
+    /// Sends as much as the server's windows take now.
+    pub(in crate::upstream) fn poll_http2(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut SendStream<Bytes>,
+    ) -> Result<Sending, OriginError> {
+        while !self.cut_off {
+            if !self.out.is_empty() {
+                match poll_room(cx, stream, self.out.data.len()) {
+                    Poll::Pending => return Ok(Sending::Server),
+                    Poll::Ready(Some(room)) => self.send_some(room, stream),
+                    // It may have answered before it closed the stream, so reading goes on.
+                    Poll::Ready(None) => self.cut_off = true,
+                }
+                continue;
+            }
+            if self.ended {
+                break;
+            }
+            let sent = match self.next(cx)? {
+                Poll::Pending => return Ok(Sending::Client),
+                Poll::Ready(Next::Data(data)) if data.is_empty() => {
+                    // What would have ended the stream has to do so all the same.
+                    self.ended = false;
+                    continue;
+                }
+                Poll::Ready(Next::Data(data)) => {
+                    self.out = Pieces::plain(data);
+                    continue;
+                }
+                Poll::Ready(Next::Trailers(fields)) => {
+                    let trailers = map_of(fields.fields(), |_| true).unwrap_or_default();
+                    stream.send_trailers(trailers)
+                }
+                Poll::Ready(Next::End) => stream.send_data(Bytes::new(), true),
+            };
+            self.cut_off |= sent.is_err();
+        }
+        self.share = None;
+        Ok(Sending::Done)
+    }
+
+    /// Sends of what is there as much as there is room for; with the last of it, the end.
+    fn send_some(&mut self, room: usize, stream: &mut SendStream<Bytes>) {
+        let data = &mut self.out.data;
+        let some = data.copy_to_bytes(room.min(data.len()));
+        let is_last = self.ended && data.is_empty();
+        self.sent += some.len() as u64;
+        self.cut_off |= stream.send_data(some, is_last).is_err();
+    }
+}
+
+/// How much a stream takes now, of so much that there is; nothing if it takes no more at all. What is sent beyond it
+/// would be kept here, however much it is.
+fn poll_room(
+    cx: &mut Context<'_>,
+    stream: &mut SendStream<Bytes>,
+    wanted: usize,
+) -> Poll<Option<usize>> {
+    stream.reserve_capacity(wanted);
+    match stream.capacity() {
+        0 => stream
+            .poll_capacity(cx)
+            .map(|room| room.and_then(Result::ok)),
+        room => Poll::Ready(Some(room)),
+    }
+}
+
+/// These fields for the library. What is secret goes on as it is and into no table, where its size would tell of it what it has
+/// in common with what others have sent on the same connection (RFC 7541 §7.1.3).
+fn map_of(fields: Fields<'_>, travels: impl Fn(&[u8]) -> bool) -> Option<HeaderMap> {
+    let of_connection = hop::Nominated::default();
+    let mut map = HeaderMap::new();
+    for (name, value) in fields {
+        if !travels(name) || of_connection.stays_behind(name) {
+            continue;
+        }
+        let name = HeaderName::from_bytes(name).ok()?;
+        let mut value = HeaderValue::from_bytes(value).ok()?;
+        value.set_sensitive(name == AUTHORIZATION || name == COOKIE);
+        map.try_append(name, value).ok()?;
+    }
+    Some(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use microcache_engine::RouteId;
+    use microcache_engine::body::Body;
+    use microcache_engine::origin::{OriginRequest, Urgency};
+    use microcache_policy::FieldsBuf;
+
+    use super::*;
+
+    fn asked(method: Method, authority: &'static str, target: &'static str) -> OriginRequest {
+        OriginRequest {
+            method,
+            scheme: microcache_policy::Scheme::Http,
+            authority: Bytes::from_static(authority.as_bytes()),
+            target: Bytes::from_static(target.as_bytes()),
+            fields: FieldsBuf::new(),
+            body: Body::Empty,
+            length: None,
+            upgrade: false,
+            interim: None,
+            urgency: Urgency::Client,
+            client: None,
+            route: RouteId::default(),
+            span: None,
+        }
+    }
+
+    fn head(mut request: OriginRequest) -> Option<Request<()>> {
+        Upload::whole(&mut request, None).http2_head(Scheme::HTTPS)
+    }
+
+    #[test]
+    fn every_target_goes_as_it_came() {
+        for target in [
+            "/",
+            "//a//b",
+            "/a?b|c{d}\\^`?e[f]",
+            "/%2e%2e/%00?a=%7C",
+            "/?",
+            "/a:b@c;d,e!$&'()*+=~_-.",
+            "/a?http://b/c",
+        ] {
+            let request = head(asked(Method::GET, "a.example:81", target)).expect(target);
+            let said = request.uri().path_and_query().map(PathAndQuery::as_str);
+            assert_eq!(said, Some(target));
+            assert_eq!(request.uri().scheme(), Some(&Scheme::HTTPS));
+            let said = request.uri().authority().map(Authority::as_str);
+            assert_eq!(said, Some("a.example:81"));
+        }
+        let request = head(asked(Method::OPTIONS, "[::1]:81", "*")).expect("a request");
+        assert_eq!(request.uri().path(), "*");
+    }
+
+    #[test]
+    fn what_only_http1_can_say_is_left_to_it() {
+        assert!(head(asked(Method::GET, "", "/")).is_none());
+        assert!(head(asked(Method::GET, "a%20b", "/")).is_none());
+        let mut upgrade = asked(Method::GET, "a", "/");
+        upgrade.upgrade = true;
+        upgrade.fields.push("Upgrade", "websocket");
+        assert!(head(upgrade).is_none());
+    }
+
+    #[test]
+    fn the_framing_is_ours_and_nothing_of_a_connection_goes_along() {
+        for (method, length, framing) in [
+            (Method::GET, None, None),
+            (Method::GET, Some(0), Some("0")),
+            (Method::POST, None, Some("0")),
+        ] {
+            let mut request = asked(method, "a", "/");
+            request.length = length;
+            for (name, value) in [
+                ("Host", "b"),
+                ("Content-Length", "7"),
+                ("Transfer-Encoding", "chunked"),
+                ("CONNECTION", "close"),
+                ("Keep-Alive", "5"),
+                ("TE", "gzip"),
+                ("Upgrade", "h2c"),
+                ("Expect", "100-continue"),
+                ("X-A", "1"),
+                ("Cookie", "a=b"),
+                ("x-a", "\u{e4}"),
+            ] {
+                request.fields.push(name, value);
+            }
+            let request = head(request).expect("a request");
+            let fields = request.headers();
+            let said = fields.get(CONTENT_LENGTH);
+            assert_eq!(said.map(HeaderValue::as_bytes), framing.map(str::as_bytes));
+            assert_eq!(fields.len(), 3 + usize::from(framing.is_some()));
+            let twice: Vec<_> = fields.get_all("x-a").iter().collect();
+            assert_eq!(twice, ["1".as_bytes(), "\u{e4}".as_bytes()]);
+            assert!(fields[COOKIE].is_sensitive() && !twice[0].is_sensitive());
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! All documents, and the one order of their changes.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+
+use foldhash::fast::RandomState;
+use microcache_policy::Time;
+use slab::Slab;
+use smallvec::SmallVec;
+
+use crate::change::Change;
+use crate::encodings::Encodings;
+use crate::journal::{Header, Loaded};
+use crate::name::{Name, Pattern};
+use crate::topics::{TooManyPatterns, TopicId, Topics};
+
+/// Documents that are gone, and are remembered as such. Who has read less than that begins anew.
+const MAX_GONE: usize = 64 * 1024;
+/// What is remembered of them may take such a part of what documents may take, beside that.
+const GONE_SHARE: u64 = 4;
+
+/// All documents.
+pub(crate) struct Books {
+    pub(crate) epoch: u64,
+    /// The number of the last change.
+    pub(crate) newest: u64,
+    documents: HashMap<Name, Document, RandomState>,
+    /// Those that are gone, by the number of that change.
+    gone: BTreeMap<u64, Name>,
+    /// What they take, and may.
+    gone_size: u64,
+    gone_capacity: u64,
+    /// What is gone since this change or earlier may not be remembered any more.
+    pub(crate) forgotten_through: u64,
+    /// When documents go by themselves.
+    expiries: BTreeMap<(Time, u64), Name>,
+    /// What all of them take.
+    size: u64,
+    /// How many versions of each are remembered; at least one.
+    history: usize,
+    pub(crate) topics: Topics,
+    pub(crate) encodings: Encodings,
+    pub(crate) subscribers: usize,
+}
+
+/// A document, and what is remembered of it.
+#[derive(Default)]
+pub(crate) struct Document {
+    /// The newest is the last.
+    changes: VecDeque<Arc<Change>>,
+    /// Changes up to this number are not remembered any more.
+    pub(crate) forgotten_through: u64,
+}
+
+impl Document {
+    /// What it is now.
+    pub(crate) fn now(&self) -> Option<&Arc<Change>> {
+        self.changes.back()
+    }
+
+    /// A log may have been written anew without what was before its first change. There was something if no
+    /// more than that is remembered, or if the first thing known is that it was gone.
+    fn note_forgotten(&mut self, history: usize) {
+        if let Some(first) = self.changes.front()
+            && (self.changes.len() >= history || first.is_gone())
+        {
+            self.forgotten_through = self.forgotten_through.max(first.number - 1);
+        }
+    }
+
+    /// The first change after this one.
+    pub(crate) fn after(&self, number: u64) -> Option<&Arc<Change>> {
+        self.changes.iter().find(|change| change.number > number)
+    }
+}
+
+impl Books {
+    /// For documents that may take so many bytes.
+    pub(crate) fn new(epoch: u64, history: usize, capacity: u64) -> Self {
+        Self {
+            epoch,
+            newest: 0,
+            documents: HashMap::default(),
+            gone: BTreeMap::new(),
+            gone_size: 0,
+            gone_capacity: capacity / GONE_SHARE,
+            forgotten_through: 0,
+            expiries: BTreeMap::new(),
+            size: 0,
+            history: history.max(1),
+            topics: Topics::default(),
+            encodings: Encodings::default(),
+            subscribers: 0,
+        }
+    }
+
+    /// Takes up what a log has in it.
+    pub(crate) fn load(&mut self, loaded: Loaded) {
+        let Header {
+            epoch,
+            newest,
+            forgotten_through,
+        } = loaded.header;
+        self.epoch = epoch;
+        for change in loaded.changes {
+            self.note(&Arc::new(change));
+        }
+        self.newest = self.newest.max(newest);
+        self.forgotten_through = self.forgotten_through.max(forgotten_through);
+        for document in self.documents.values_mut() {
+            document.note_forgotten(self.history);
+        }
+    }
+
+    /// What is known of a document.
+    pub(crate) fn document(&self, name: &str) -> Option<&Document> {
+        self.documents.get(name)
+    }
+
+    /// A document as it is now.
+    pub(crate) fn now(&self, name: &str) -> Option<&Arc<Change>> {
+        self.documents.get(name)?.now().filter(|it| !it.is_gone())
+    }
+
+    /// A document changes. Gives those who wait for it.
+    pub(crate) fn note(&mut self, change: &Arc<Change>) -> SmallVec<[Slab<Waker>; 2]> {
+        self.newest = self.newest.max(change.number);
+        let document = self.documents.entry(Arc::clone(&change.name)).or_default();
+        if let Some(before) = document.now() {
+            if self.gone.remove(&before.number).is_some() {
+                self.gone_size -= before.gone_size();
+            }
+            if let Some(expires) = before.expires {
+                self.expiries.remove(&(expires, before.number));
+            }
+        }
+        self.size += change.size();
+        document.changes.push_back(Arc::clone(change));
+        // Nobody is given what was before something was gone.
+        let most = if change.is_gone() { 1 } else { self.history };
+        let mut forgotten = SmallVec::<[u64; 2]>::new();
+        while document.changes.len() > most {
+            if let Some(old) = document.changes.pop_front() {
+                self.size -= old.size();
+                document.forgotten_through = old.number;
+                forgotten.push(old.number);
+            }
+        }
+        if change.is_gone() {
+            self.gone.insert(change.number, Arc::clone(&change.name));
+            self.gone_size += change.gone_size();
+        }
+        if let Some(expires) = change.expires {
+            self.expiries
+                .insert((expires, change.number), Arc::clone(&change.name));
+        }
+        let woken = self.topics.note(change, &forgotten);
+        self.forget_long_gone();
+        woken
+    }
+
+    fn forget_long_gone(&mut self) {
+        while (self.gone.len() > MAX_GONE || self.gone_size > self.gone_capacity)
+            && let Some((number, name)) = self.gone.pop_first()
+        {
+            self.forget(&name);
+            self.topics.forget(number);
+            self.forgotten_through = number;
+        }
+    }
+
+    fn forget(&mut self, name: &str) {
+        if let Some(document) = self.documents.remove(name) {
+            for change in &document.changes {
+                self.size -= change.size();
+                self.gone_size -= change.gone_size();
+            }
+        }
+    }
+
+    /// Somebody subscribes to a pattern.
+    pub(crate) fn join(&mut self, pattern: &Pattern) -> Result<TopicId, TooManyPatterns> {
+        let Self {
+            topics, documents, ..
+        } = self;
+        topics.join(pattern, || {
+            let begins_with = pattern.begins_with();
+            let of_pattern = documents
+                .iter()
+                .filter(|(name, _)| name.starts_with(begins_with) && pattern.matches(name));
+            of_pattern
+                .flat_map(|(_, document)| &document.changes)
+                .map(|change| (change.number, Arc::clone(change)))
+                .collect()
+        })
+    }
+
+    /// The first change of a topic after this one.
+    pub(crate) fn after(&self, topic: TopicId, number: u64) -> Option<&Arc<Change>> {
+        let topic = self.topics.get(topic);
+        match &topic.pattern {
+            Pattern::Exact(name) => self.document(name)?.after(number),
+            Pattern::Like(_) => {
+                let mut later = topic.changes.range(number + 1..);
+                later.next().map(|(_, change)| change)
+            }
+        }
+    }
+
+    /// Whether nothing but the latest version of each is remembered.
+    pub(crate) const fn keeps_only_the_last(&self) -> bool {
+        self.history == 1
+    }
+
+    /// How much of a document is not remembered any more once this has happened to it.
+    pub(crate) fn leaves(&self, change: &Change) -> u64 {
+        let Some(document) = self.document(&change.name) else {
+            return 0;
+        };
+        let most = if change.is_gone() { 1 } else { self.history };
+        let leaving = (document.changes.len() + 1).saturating_sub(most);
+        let sizes = document.changes.iter().take(leaving);
+        sizes.map(|change| change.size()).sum()
+    }
+
+    /// Whether more than the latest version of each is remembered.
+    pub(crate) const fn has_history(&self) -> bool {
+        self.history > 1
+    }
+
+    /// Whether a document has not changed since.
+    pub(crate) fn is_now(&self, change: &Change) -> bool {
+        let now = self.document(&change.name).and_then(Document::now);
+        now.is_some_and(|now| now.number == change.number)
+    }
+
+    /// The documents that go by themselves until then.
+    pub(crate) fn expired(&self, now: Time) -> Vec<Name> {
+        let due = self.expiries.iter().take_while(|((at, _), _)| *at <= now);
+        due.map(|(_, name)| Arc::clone(name)).collect()
+    }
+
+    /// When the next one does.
+    pub(crate) fn next_expiry(&self) -> Option<Time> {
+        self.expiries.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// What is remembered, the oldest first: what a log has to have in it.
+    pub(crate) fn all(&self) -> Vec<Arc<Change>> {
+        let mut all: Vec<_> = self
+            .documents
+            .values()
+            .flat_map(|document| document.changes.iter().map(Arc::clone))
+            .collect();
+        all.sort_unstable_by_key(|change| change.number);
+        all
+    }
+
+    /// What all of them take, in bytes.
+    pub(crate) const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.documents.len() - self.gone.len()
+    }
+}

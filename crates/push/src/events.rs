@@ -1,0 +1,244 @@
+//! How changes are written down for those who subscribe: as server-sent events, and as JSON.
+//!
+//! The JSON is the same by either way, one object for each change:
+//! `{"id":"1f.7","event":"put","url":"/live/x","type":"application/json","value":{…}}`. A value is JSON as
+//! it was put, or a `text`; what is neither has to be fetched.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::change::{Change, Content};
+use crate::json::is_json;
+use crate::version::Version;
+
+/// In which form somebody is sent changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// An event whose data is the document itself.
+    Plain,
+    /// An event whose data is the JSON of the change.
+    Told,
+    /// The same, with what turns the version before into this one.
+    ToldDelta,
+    /// The JSON alone.
+    Json,
+    /// The same, with what turns the version before into this one.
+    JsonDelta,
+}
+
+/// What is told of a change.
+#[derive(Serialize)]
+struct Told<'a> {
+    id: String,
+    event: &'static str,
+    url: &'a str,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    media_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<&'a RawValue>,
+}
+
+/// A word about the subscription itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// Nothing can be said about the time since what was seen last: everything follows anew.
+    Reset,
+    /// Some changes of the document that follows are not remembered any more.
+    Gap,
+}
+
+/// Writes a change down.
+pub(crate) fn encode(change: &Change, epoch: u64, form: Form) -> Vec<u8> {
+    let id = Version {
+        epoch,
+        number: change.number,
+    };
+    let delta = change.delta.as_ref();
+    let delta = delta.filter(|_| matches!(form, Form::ToldDelta | Form::JsonDelta));
+    let event = match (&change.content, delta) {
+        (None, _) => "delete",
+        (Some(_), Some(_)) => "patch",
+        (Some(_), None) => "put",
+    };
+    if form == Form::Plain {
+        let body = change.content.as_ref().and_then(Content::as_text);
+        return server_sent(Some(id), event, body.unwrap_or_default());
+    }
+    let patch = delta.and_then(|delta| serde_json::from_slice(&delta.patch).ok());
+    let whole = change.content.as_ref().filter(|_| patch.is_none());
+    let text = whole.and_then(Content::as_text);
+    let value = whole.zip(text).and_then(|(content, text)| {
+        is_json(&content.media_type).then(|| serde_json::from_str(text).ok())?
+    });
+    let told = Told {
+        id: id.to_string(),
+        event,
+        url: &change.name,
+        media_type: change.content.as_ref().map(|it| &*it.media_type),
+        value,
+        text: text.filter(|_| value.is_none()),
+        patch,
+    };
+    // Nothing in it can fail to be written.
+    let json = serde_json::to_string(&told).unwrap_or_default();
+    match form {
+        Form::Json | Form::JsonDelta => json.into_bytes(),
+        _ => server_sent(Some(id), event, &json),
+    }
+}
+
+/// Writes a word down, which comes before what has this number.
+pub(crate) fn encode_word(word: Word, is_json: bool) -> Vec<u8> {
+    let event = match word {
+        Word::Reset => "reset",
+        Word::Gap => "gap",
+    };
+    let json = format!("{{\"event\":\"{event}\"}}");
+    if is_json {
+        json.into_bytes()
+    } else {
+        server_sent(None, event, &json)
+    }
+}
+
+/// An event as it is sent. Its id is what the client has seen when it has seen this.
+fn server_sent(id: Option<Version>, event: &str, data: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(data.len() + 64);
+    if let Some(id) = id {
+        out.extend_from_slice(format!("id: {id}\n").as_bytes());
+    }
+    out.extend_from_slice(b"event: ");
+    out.extend_from_slice(event.as_bytes());
+    out.push(b'\n');
+    let mut rest = data;
+    loop {
+        let end = rest.find(['\r', '\n']).unwrap_or(rest.len());
+        out.extend_from_slice(b"data: ");
+        out.extend_from_slice(&rest.as_bytes()[..end]);
+        out.push(b'\n');
+        let after = &rest[end..];
+        rest = match after.strip_prefix("\r\n") {
+            Some(next) => next,
+            None if after.is_empty() => break,
+            None => &after[1..],
+        };
+    }
+    out.push(b'\n');
+    out
+}
+
+impl Content {
+    /// The body, if it is text.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        std::str::from_utf8(&self.body).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Delta;
+
+    fn change(media_type: &str, body: &'static [u8]) -> Change {
+        Change {
+            number: 7,
+            name: "/live/x".into(),
+            content: Some(Content {
+                media_type: media_type.into(),
+                body: body.into(),
+            }),
+            expires: None,
+            delta: None,
+        }
+    }
+
+    fn check(change: &Change, form: Form, expected: &str) {
+        let encoded = encode(change, 0x1f, form);
+        assert_eq!(String::from_utf8(encoded).as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn a_document_is_the_data_of_its_own_events() {
+        let json = change("application/json", b"{\"a\":1,\n\"b\":2}");
+        check(
+            &json,
+            Form::Plain,
+            "id: 1f.7\nevent: put\ndata: {\"a\":1,\ndata: \"b\":2}\n\n",
+        );
+        let text = change("text/plain", b"a\r\nb\rc\n");
+        check(
+            &text,
+            Form::Plain,
+            "id: 1f.7\nevent: put\ndata: a\ndata: b\ndata: c\ndata: \n\n",
+        );
+        // What is no text has to be fetched.
+        check(
+            &change("image/png", b"\x89PNG"),
+            Form::Plain,
+            "id: 1f.7\nevent: put\ndata: \n\n",
+        );
+    }
+
+    #[test]
+    fn changes_are_told_as_json() {
+        let json = change("application/json", b"{\"a\": 1}");
+        check(
+            &json,
+            Form::Json,
+            r#"{"id":"1f.7","event":"put","url":"/live/x","type":"application/json","value":{"a": 1}}"#,
+        );
+        check(
+            &change("text/plain", b"\"a\nb"),
+            Form::Told,
+            "id: 1f.7\nevent: put\ndata: {\"id\":\"1f.7\",\"event\":\"put\",\"url\":\"/live/x\",\"type\":\"text/plain\",\"text\":\"\\\"a\\nb\"}\n\n",
+        );
+        check(
+            &change("image/png", b"\x89PNG"),
+            Form::Json,
+            r#"{"id":"1f.7","event":"put","url":"/live/x","type":"image/png"}"#,
+        );
+        let gone = Change {
+            content: None,
+            ..json
+        };
+        check(
+            &gone,
+            Form::Json,
+            r#"{"id":"1f.7","event":"delete","url":"/live/x"}"#,
+        );
+    }
+
+    #[test]
+    fn a_delta_is_told_where_it_is_wanted() {
+        let patched = Change {
+            delta: Some(Delta {
+                from: 6,
+                patch: "{\"a\":1}".into(),
+            }),
+            ..change("application/json", b"{\"a\":1}")
+        };
+        check(
+            &patched,
+            Form::JsonDelta,
+            r#"{"id":"1f.7","event":"patch","url":"/live/x","type":"application/json","patch":{"a":1}}"#,
+        );
+        check(
+            &patched,
+            Form::Json,
+            r#"{"id":"1f.7","event":"put","url":"/live/x","type":"application/json","value":{"a":1}}"#,
+        );
+    }
+
+    #[test]
+    fn words_have_no_id() {
+        assert_eq!(
+            encode_word(Word::Reset, false),
+            b"event: reset\ndata: {\"event\":\"reset\"}\n\n"
+        );
+        assert_eq!(encode_word(Word::Gap, true), b"{\"event\":\"gap\"}");
+    }
+}

@@ -1,0 +1,274 @@
+//! The log of all changes, which outlives the process.
+//!
+//! Changes are added at the end; when what is there is mostly out of date, it is written anew beside itself
+//! and takes its own place. The last record may be torn, if the process was killed or the power failed while
+//! it was written: then nobody was told that it is there, and it is left out. If anything else is damaged,
+//! the file is set aside, and what came before the damage is kept.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+
+use crate::change::Change;
+use crate::records::{self, MAGIC, Read};
+use crate::settings::Sync;
+
+const LOG: &str = "documents.log";
+const NEW: &str = "documents.new";
+const DAMAGED: &str = "documents.damaged";
+const LOCK: &str = "documents.lock";
+/// What the log begins with: the magic bytes, and three numbers.
+const HEADER: usize = MAGIC.len() + 3 * 8;
+/// A log that is shorter is never written anew.
+const SMALL: u64 = 1024 * 1024;
+
+/// Why documents cannot be kept in a directory.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The system says so.
+    #[error("cannot keep documents in push_directory {}: {error}", path.display())]
+    Unusable {
+        /// The directory.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The thread that writes cannot be started.
+    #[error("the thread that writes documents down cannot be started: {0}")]
+    NoThread(io::Error),
+    /// Another process has it.
+    #[error("another process keeps its documents in push_directory {}: choose another one, or stop it", path.display())]
+    Taken {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A later version has written it.
+    #[error("{} was written by another version, or is no log of documents: move it away, or choose another push_directory", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// What is true of all changes in a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) epoch: u64,
+    /// The last change before the log was written anew.
+    pub(crate) newest: u64,
+    /// What was gone by this change may not be in the log any more.
+    pub(crate) forgotten_through: u64,
+}
+
+/// What a log has in it.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) header: Header,
+    /// The oldest first.
+    pub(crate) changes: Vec<Change>,
+    /// What comes after them could not be read, and was set aside.
+    pub(crate) is_damaged: bool,
+}
+
+/// The log of a directory, and the right to write to it.
+pub(crate) struct Journal {
+    directory: PathBuf,
+    sync: Sync,
+    /// `None` after a failure: what is on the disk then is not known, and it has to be written anew.
+    log: Option<Log>,
+    lock: File,
+}
+
+struct Log {
+    file: File,
+    end: u64,
+}
+
+impl Journal {
+    /// Opens the log of a directory, or begins one.
+    pub(crate) fn open(
+        directory: &Path,
+        sync: Sync,
+        epoch: u64,
+    ) -> Result<(Self, Loaded), JournalError> {
+        let unusable = |error| JournalError::Unusable {
+            path: directory.to_owned(),
+            error,
+        };
+        let mut make = DirBuilder::new();
+        make.recursive(true).mode(0o700);
+        make.create(directory).map_err(unusable)?;
+        let lock = open(&directory.join(LOCK)).map_err(unusable)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(JournalError::Taken {
+                    path: directory.to_owned(),
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(unusable(error)),
+        }
+        let mut journal = Self {
+            directory: directory.to_owned(),
+            sync,
+            log: None,
+            lock,
+        };
+        let path = directory.join(LOG);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => Bytes::from(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Bytes::new(),
+            Err(error) => return Err(unusable(error)),
+        };
+        if bytes.is_empty() {
+            let header = Header {
+                epoch,
+                newest: 0,
+                forgotten_through: 0,
+            };
+            journal.rewrite(header, &[]).map_err(unusable)?;
+            let loaded = Loaded {
+                header,
+                changes: Vec::new(),
+                is_damaged: false,
+            };
+            return Ok((journal, loaded));
+        }
+        let (loaded, end) =
+            load(bytes.clone()).ok_or(JournalError::Foreign { path: path.clone() })?;
+        if loaded.is_damaged {
+            fs::copy(&path, directory.join(DAMAGED)).map_err(unusable)?;
+        }
+        let file = open(&path).map_err(unusable)?;
+        file.set_len(end).map_err(unusable)?;
+        journal.log = Some(Log { file, end });
+        Ok((journal, loaded))
+    }
+
+    /// Lets another process take it up.
+    pub(crate) fn let_go(&self) {
+        // It is let go of at the end of the process at the latest.
+        let _ = self.lock.unlock();
+    }
+
+    /// Takes it back, unless another process has it.
+    pub(crate) fn take_back(&self) -> bool {
+        self.lock.try_lock().is_ok()
+    }
+
+    /// Adds records. When this returns, they are there.
+    pub(crate) fn append(&mut self, records: &[u8]) -> io::Result<()> {
+        let Some(log) = &mut self.log else {
+            return Err(io::Error::other("the log has to be written anew"));
+        };
+        let written = log
+            .file
+            .write_all_at(records, log.end)
+            .and_then(|()| match self.sync {
+                Sync::Always => log.file.sync_data(),
+                Sync::Never => Ok(()),
+            });
+        match written {
+            Ok(()) => log.end += records.len() as u64,
+            Err(_) => self.log = None,
+        }
+        written
+    }
+
+    /// Whether it has to be written anew before anything can be added.
+    pub(crate) const fn is_broken(&self) -> bool {
+        self.log.is_none()
+    }
+
+    /// Whether most of it is out of date, if so much of it is not.
+    pub(crate) fn is_mostly_old(&self, live: u64) -> bool {
+        let end = self.log.as_ref().map_or(0, |log| log.end);
+        end > SMALL && end / 2 > live
+    }
+
+    /// Writes it anew, with these changes only.
+    pub(crate) fn rewrite(&mut self, header: Header, changes: &[Arc<Change>]) -> io::Result<()> {
+        let mut out = Vec::new();
+        out.extend_from_slice(&MAGIC);
+        for number in [header.epoch, header.newest, header.forgotten_through] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        let path = self.directory.join(NEW);
+        let file = open(&path)?;
+        file.set_len(0)?;
+        let mut end = 0;
+        for change in changes {
+            records::write(std::slice::from_ref(change), &mut out);
+            if out.len() > 1 << 20 {
+                file.write_all_at(&out, end)?;
+                end += out.len() as u64;
+                out.clear();
+            }
+        }
+        file.write_all_at(&out, end)?;
+        end += out.len() as u64;
+        file.sync_all()?;
+        fs::rename(&path, self.directory.join(LOG))?;
+        File::open(&self.directory)?.sync_all()?;
+        self.log = Some(Log { file, end });
+        Ok(())
+    }
+}
+
+/// What a log has in it, and where that ends; `None` if it is no log.
+fn load(mut bytes: Bytes) -> Option<(Loaded, u64)> {
+    let length = bytes.len();
+    if length < HEADER {
+        return None;
+    }
+    let mut header = bytes.split_to(HEADER);
+    if header.split_to(MAGIC.len()) != MAGIC[..] {
+        return None;
+    }
+    let header = Header {
+        epoch: header.get_u64_le(),
+        newest: header.get_u64_le(),
+        forgotten_through: header.get_u64_le(),
+    };
+    let mut changes = Vec::new();
+    let is_damaged = loop {
+        match records::read(bytes.clone()) {
+            Read::Record(more, rest) => {
+                changes.extend(more);
+                bytes = rest;
+            }
+            Read::End => break false,
+            Read::Damaged => break !is_torn(&bytes),
+        }
+    };
+    let loaded = Loaded {
+        header,
+        changes,
+        is_damaged,
+    };
+    Some((loaded, (length - bytes.len()) as u64))
+}
+
+/// Whether what is left is the beginning of one record, and not something with others behind it.
+fn is_torn(rest: &[u8]) -> bool {
+    let Some((length, _)) = rest.split_first_chunk::<4>() else {
+        return true;
+    };
+    let length = u32::from_le_bytes(*length) as usize;
+    // A record that was written in part may have any bytes, zeros above all, where the rest belongs.
+    length >= rest.len().saturating_sub(records::OPENING) || rest.iter().all(|&byte| byte == 0)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+}

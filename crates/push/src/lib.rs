@@ -1,0 +1,40 @@
+//! The push cache: documents are put in, and whoever subscribes is told of every change.
+//!
+//! Each document's latest version is kept. Every change gets a number from one sequence, and one ordered
+//! index from numbers to changes is the queue of all subscribers: a subscriber is a pattern and the number
+//! of the last change that it has seen. Nothing is queued for anybody, so a slow one costs nobody else
+//! anything: when it reads on, it gets the latest versions of what has changed since.
+//!
+//! To the cache in front of it, it is an origin ([`Push`]) that has the answer to a GET at hand: a response
+//! as memory holds it, with conditions, ranges and whatever else a hit has.
+
+mod access;
+mod answer;
+mod batch;
+mod books;
+mod change;
+mod encodings;
+mod events;
+mod journal;
+mod json;
+mod name;
+mod origin;
+mod pages;
+mod patch;
+mod records;
+mod settings;
+mod stats;
+mod subscription;
+mod topics;
+mod version;
+mod watch;
+mod wish;
+mod writer;
+
+pub use access::{Token, TokenError};
+pub use journal::JournalError;
+pub use name::{NameError, Prefix};
+pub use origin::Push;
+pub use settings::{PushSettings, Sync};
+pub use stats::PushStats;
+pub use watch::{WATCH_PATH, Watch};

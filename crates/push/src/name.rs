@@ -1,0 +1,213 @@
+//! What documents are called, and what subscribers ask for.
+
+use std::sync::Arc;
+
+use microcache_policy::glob;
+
+/// The longest name of a document, in bytes.
+pub(crate) const MAX_NAME: usize = 1024;
+
+/// The path of a document. There is one way to write each (RFC 3986 §6.2.2).
+pub(crate) type Name = Arc<str>;
+
+/// Under which documents are put: the beginning of their paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefix(String);
+
+/// Why something is no path of a document, or no beginning of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// It does not begin or end as it has to.
+    #[error("a prefix begins and ends with a slash, such as /live/")]
+    Slashes,
+    /// The server's own.
+    #[error("/.well-known/ is kept for what standards put there")]
+    Reserved,
+    /// There is another way to write it, and caches on the way may take both for the same or not.
+    #[error(
+        "write the path in its shortest form: no `.`, `..` or empty parts, and only what has to be as %XX, in upper case"
+    )]
+    NotNormal,
+    /// There are bounds.
+    #[error("a path has {MAX_NAME} bytes at most")]
+    TooLong,
+}
+
+impl Prefix {
+    /// Reads one.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        if !text.starts_with('/') || !text.ends_with('/') {
+            return Err(NameError::Slashes);
+        }
+        if text.starts_with("/.well-known/") {
+            return Err(NameError::Reserved);
+        }
+        let parts = &text[..text.len() - 1];
+        if !parts.is_empty() {
+            check(parts.as_bytes())?;
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// As it is written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The name of a document, if it is one.
+pub(crate) fn name(path: &[u8]) -> Result<Name, NameError> {
+    check(path)?;
+    let text = std::str::from_utf8(path).map_err(|_| NameError::NotNormal)?;
+    Ok(text.into())
+}
+
+/// Whether a path is in its shortest form.
+fn check(path: &[u8]) -> Result<(), NameError> {
+    if path.len() > MAX_NAME {
+        return Err(NameError::TooLong);
+    }
+    let Some(path) = path.strip_prefix(b"/") else {
+        return Err(NameError::NotNormal);
+    };
+    let is_normal = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && is_written_shortly(part);
+    if path.split(|&byte| byte == b'/').all(is_normal) {
+        Ok(())
+    } else {
+        Err(NameError::NotNormal)
+    }
+}
+
+fn is_written_shortly(part: &[u8]) -> bool {
+    let mut rest = part;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte == b'%' {
+            let Some((digits, after)) = rest.split_at_checked(2) else {
+                return false;
+            };
+            match (digit(digits[0]), digit(digits[1])) {
+                (Some(high), Some(low)) if !is_unreserved(high << 4 | low) => {}
+                _ => return false,
+            }
+            rest = after;
+        } else if !is_unreserved(byte) && !b"!$&'()*+,;=:@".contains(&byte) {
+            return false;
+        }
+    }
+    true
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+/// Which documents somebody wants to know about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Pattern {
+    /// This one.
+    Exact(Name),
+    /// All whose paths are like this; a `*` stands for any run of bytes.
+    Like(Name),
+}
+
+impl Pattern {
+    /// Reads one. The path of a document may have a star in it: then it is written `%2A` here.
+    pub(crate) fn parse(text: &str) -> Result<Self, NameError> {
+        if !text.contains('*') {
+            return name(text.as_bytes()).map(Self::Exact);
+        }
+        if text.len() > MAX_NAME {
+            return Err(NameError::TooLong);
+        }
+        if !text.starts_with('/') {
+            return Err(NameError::NotNormal);
+        }
+        Ok(Self::Like(text.into()))
+    }
+
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        match self {
+            Self::Exact(one) => **one == *name,
+            Self::Like(pattern) => glob::matches(pattern.as_bytes(), name.as_bytes()),
+        }
+    }
+
+    /// What all that it matches begins with.
+    pub(crate) fn begins_with(&self) -> &str {
+        match self {
+            Self::Exact(name) => name,
+            Self::Like(pattern) => pattern.split('*').next().unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_one_way_to_write_a_name() {
+        for path in [
+            "/live/x",
+            "/a",
+            "/live/a%20b",
+            "/live/%2F",
+            "/live/a:b@c",
+            "/live/...",
+            "/live/~x-y._",
+        ] {
+            assert!(name(path.as_bytes()).is_ok(), "{path}");
+        }
+        for path in [
+            "",
+            "/",
+            "live",
+            "/live/",
+            "/live//x",
+            "/live/./x",
+            "/live/..",
+            "/live/%41",
+            "/live/%2f",
+            "/live/%4",
+            "/live/a b",
+            "/live/\u{e4}",
+            "/live/%2E%2E",
+        ] {
+            assert_eq!(name(path.as_bytes()), Err(NameError::NotNormal), "{path}");
+        }
+        assert_eq!(
+            name(format!("/{}", "x".repeat(MAX_NAME)).as_bytes()),
+            Err(NameError::TooLong)
+        );
+    }
+
+    #[test]
+    fn prefixes_are_folders() {
+        assert!(Prefix::parse("/live/").is_ok());
+        assert!(Prefix::parse("/").is_ok());
+        assert_eq!(Prefix::parse("/live"), Err(NameError::Slashes));
+        assert_eq!(Prefix::parse("live/"), Err(NameError::Slashes));
+        assert_eq!(Prefix::parse("/.well-known/x/"), Err(NameError::Reserved));
+        assert_eq!(Prefix::parse("/a/../"), Err(NameError::NotNormal));
+        assert_eq!(Prefix::parse("//"), Err(NameError::NotNormal));
+    }
+
+    #[test]
+    fn patterns_match() {
+        let like = Pattern::parse("/news/*").unwrap();
+        assert!(like.matches("/news/a") && like.matches("/news/a/b") && !like.matches("/new"));
+        assert_eq!(like.begins_with(), "/news/");
+        let exact = Pattern::parse("/news/a").unwrap();
+        assert!(exact.matches("/news/a") && !exact.matches("/news/ab"));
+        assert!(Pattern::parse("*").is_err());
+    }
+}

@@ -1,0 +1,406 @@
+//! Documents, as the cache in front of them sees them: an origin.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+
+use bytes::{Bytes, BytesMut};
+use http::Method;
+use microcache_engine::origin::BoxFuture;
+use microcache_engine::{
+    BodyError, Clock, Frame, Origin, OriginError, OriginRequest, OriginResponse,
+};
+use microcache_policy::key::split_query;
+use microcache_policy::{Fields, is_event_stream};
+use microcache_store::Hit;
+use parking_lot::{Mutex, RwLock};
+
+use crate::access::Token;
+use crate::answer;
+use crate::batch;
+use crate::books::Books;
+use crate::change::{Change, Content};
+use crate::events::Form;
+use crate::journal::{Journal, JournalError};
+use crate::json::{essence, is_json};
+use crate::name::{Name, Pattern, name};
+use crate::pages::Pages;
+use crate::settings::PushSettings;
+use crate::stats::{Counters, PushStats};
+use crate::subscription::{EventStream, Subscription};
+use crate::wish::{Condition, Deed, Patch, Wish};
+use crate::writer::Writer;
+
+/// What all requests that publish may take while they come, as a multiple of the largest document.
+const MAX_COMING: u64 = 16;
+/// What stands behind the prefix of documents where many of them are sent together.
+const BATCH: &[u8] = b"batch";
+
+/// What all who read and publish have in common.
+pub(crate) struct Documents {
+    pub(crate) books: Mutex<Books>,
+    pub(crate) settings: PushSettings,
+    pub(crate) counters: Counters,
+    pub(crate) clock: Clock,
+    /// What documents are answered with.
+    pub(crate) pages: Pages,
+    token: RwLock<Option<Token>>,
+    /// What is coming in of requests that publish, in bytes.
+    coming: AtomicU64,
+}
+
+/// The push cache.
+pub struct Push {
+    documents: Arc<Documents>,
+    writer: Writer,
+}
+
+impl Documents {
+    /// A change counts from now on, for those who read and for those who subscribe.
+    pub(crate) fn note(&self, change: &Arc<Change>) {
+        let mut books = self.books.lock();
+        // Before anybody is told: who asks then must not be given what was before.
+        self.pages.note(change, books.epoch, self.clock.now());
+        let woken = books.note(change);
+        drop(books);
+        self.counters.changes.add_one();
+        for waiting in woken {
+            waiting
+                .into_iter()
+                .for_each(|(_, waker)| Waker::wake(waker));
+        }
+    }
+}
+
+impl Push {
+    /// Opens the documents that were kept, and keeps more.
+    pub fn start(settings: PushSettings, token: Option<Token>) -> Result<Self, JournalError> {
+        let epoch = microcache_store::random::number();
+        let mut books = Books::new(epoch, settings.history, settings.memory);
+        let mut journal = None;
+        if let Some(directory) = &settings.directory {
+            let (opened, loaded) = Journal::open(directory, settings.sync, epoch)?;
+            if loaded.is_damaged {
+                tracing::error!(
+                    target: "microcache",
+                    "the log of documents in {} is damaged: what comes after the damage is lost, and lies in documents.damaged",
+                    directory.display()
+                );
+            }
+            books.load(loaded);
+            journal = Some(opened);
+        }
+        let clock = Clock::start();
+        let pages = Pages::default();
+        let now = clock.now();
+        for change in books.all().iter().filter(|it| !it.has_expired(now)) {
+            pages.note(change, books.epoch, now);
+        }
+        let documents = Arc::new(Documents {
+            books: Mutex::new(books),
+            settings,
+            counters: Counters::default(),
+            clock,
+            pages,
+            token: RwLock::new(token),
+            coming: AtomicU64::new(0),
+        });
+        let writer =
+            Writer::start(Arc::clone(&documents), journal).map_err(JournalError::NoThread)?;
+        Ok(Self { documents, writer })
+    }
+
+    /// Those who publish have to show this from now on; without it, nobody may.
+    pub fn renew_token(&self, token: Option<Token>) {
+        *self.documents.token.write() = token;
+    }
+
+    /// Lets another process take up the documents. When this returns, nothing is changed here any more.
+    pub async fn give_up(&self) {
+        self.writer.give_up().await;
+    }
+
+    /// Goes on, if it has not.
+    pub fn take_back(&self) {
+        self.writer.take_back();
+    }
+
+    /// What it holds and has done.
+    pub fn stats(&self) -> PushStats {
+        let (books, counters) = (self.documents.books.lock(), &self.documents.counters);
+        PushStats {
+            documents: books.len() as u64,
+            bytes: books.size(),
+            capacity: self.documents.settings.memory,
+            subscribers: books.subscribers as u64,
+            topics: books.topics.len() as u64,
+            changes: counters.changes.get(),
+            same: counters.same.get(),
+            expired: counters.expired.get(),
+            refused: counters.refused.get(),
+            subscribed: counters.subscribed.get(),
+            turned_away: counters.turned_away.get(),
+            events: counters.events.get(),
+            deltas: counters.deltas.get(),
+            resets: counters.resets.get(),
+            gaps: counters.gaps.get(),
+            syncs: counters.syncs.get(),
+            unwritten: counters.unwritten.get(),
+        }
+    }
+
+    pub(crate) const fn documents(&self) -> &Arc<Documents> {
+        &self.documents
+    }
+
+    fn read(&self, request: &OriginRequest, name: &Name) -> OriginResponse {
+        let fields = request.fields.fields();
+        let accepts = fields.get("accept").unwrap_or_default();
+        if request.method == Method::GET && accepts.split(|&b| b == b',').any(is_event_stream) {
+            return self.subscribe(fields, name);
+        }
+        // What there is was at hand.
+        answer::problem(404, "there is no such document")
+    }
+
+    fn subscribe(&self, fields: Fields<'_>, name: &Name) -> OriginResponse {
+        let seen = fields.get("last-event-id").map(String::from_utf8_lossy);
+        let pattern = Pattern::Exact(Arc::clone(name));
+        match Subscription::new(&self.documents, &[pattern], seen.as_deref(), false) {
+            Ok(subscription) => answer::events(EventStream::new(subscription, Form::Plain)),
+            Err(why) => answer::no_subscription(why),
+        }
+    }
+
+    async fn publish(
+        &self,
+        mut request: OriginRequest,
+        path: &[u8],
+    ) -> Result<OriginResponse, OriginError> {
+        let fields = request.fields.fields();
+        let said = fields.get("authorization").unwrap_or_default();
+        let token = self.documents.token.read().clone();
+        let is_allowed = token.map(|token| token.is_in(said));
+        if is_allowed != Some(true) {
+            return Ok(answer::unauthorised(is_allowed.is_some()));
+        }
+        if let Some(refused) = self.not_understood(&request) {
+            return Ok(refused);
+        }
+        let prefix_of_batch = path
+            .strip_suffix(BATCH)
+            .filter(|_| request.method == Method::POST);
+        let body = match self.receive(&mut request).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(refused)) => return Ok(refused),
+            Err(error) => return Err(OriginError::RequestBody(error)),
+        };
+        let fields = request.fields.fields();
+        if let Some(prefix) = prefix_of_batch {
+            let wishes = match batch::read(&body, prefix) {
+                Ok(wishes) => wishes,
+                Err(why) => return Ok(answer::problem(400, why)),
+            };
+            return Ok(match self.writer.ask(wishes).await {
+                Ok(done) => batch::answer(&done),
+                Err(refused) => answer::refused(&refused),
+            });
+        }
+        let wish = match name(path) {
+            Ok(name) => wish(&request.method, fields, name, body),
+            Err(why) => Err(answer::problem(400, why)),
+        };
+        let wish = match wish {
+            Ok(wish) => wish,
+            Err(refused) => return Ok(refused),
+        };
+        Ok(match self.writer.ask(vec![wish]).await {
+            Ok(done) => done
+                .first()
+                .map_or_else(|| answer::bare(204), |done| answer::done(*done)),
+            Err(refused) => answer::refused(&refused),
+        })
+    }
+
+    /// What a request must not say, because it would mean something else than is done.
+    fn not_understood(&self, request: &OriginRequest) -> Option<OriginResponse> {
+        let fields = request.fields.fields();
+        if fields.contains("content-encoding") {
+            return Some(answer::problem(
+                415,
+                "documents are put as they are, without Content-Encoding",
+            ));
+        }
+        if fields.contains("content-range") {
+            return Some(answer::problem(
+                400,
+                "a part of a document cannot be put (RFC 9110, section 14.5): patch it",
+            ));
+        }
+        let largest = self.documents.settings.max_document;
+        if request.length.is_some_and(|length| length > largest) {
+            return Some(answer::problem(
+                413,
+                format!("a document has {largest} bytes at most (push_max_document)"),
+            ));
+        }
+        None
+    }
+
+    /// All of a request's content, if there is room for it.
+    async fn receive(
+        &self,
+        request: &mut OriginRequest,
+    ) -> Result<Result<Bytes, OriginResponse>, BodyError> {
+        let largest = self.documents.settings.max_document;
+        let mut coming = Coming {
+            documents: &self.documents,
+            bytes: 0,
+        };
+        let mut content = BytesMut::new();
+        while let Some(frame) = request.body.frame().await {
+            let Frame::Data(data) = frame? else {
+                continue;
+            };
+            if (content.len() + data.len()) as u64 > largest {
+                let detail = format!("a document has {largest} bytes at most (push_max_document)");
+                return Ok(Err(answer::problem(413, detail)));
+            }
+            if !coming.add(data.len() as u64) {
+                return Ok(Err(answer::later(answer::problem(
+                    503,
+                    "too much is being published at once",
+                ))));
+            }
+            content.extend_from_slice(&data);
+        }
+        Ok(Ok(content.freeze()))
+    }
+}
+
+/// What a request that publishes has brought so far.
+struct Coming<'a> {
+    documents: &'a Documents,
+    bytes: u64,
+}
+
+impl Coming<'_> {
+    fn add(&mut self, bytes: u64) -> bool {
+        let most = self
+            .documents
+            .settings
+            .max_document
+            .saturating_mul(MAX_COMING);
+        self.bytes += bytes;
+        self.documents.coming.fetch_add(bytes, Ordering::Relaxed) + bytes <= most
+    }
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        self.documents
+            .coming
+            .fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// What a request wants to become of a document.
+fn wish(
+    method: &Method,
+    fields: Fields<'_>,
+    name: Name,
+    body: Bytes,
+) -> Result<Wish, OriginResponse> {
+    let media_type = match fields.get("content-type") {
+        Some(said) => std::str::from_utf8(said)
+            .map_err(|_| answer::problem(400, "Content-Type is not ASCII"))?,
+        None => "application/octet-stream",
+    };
+    let deed = match *method {
+        Method::PUT => {
+            if is_event_stream(media_type.as_bytes()) {
+                return Err(answer::problem(415, "a document is no event stream"));
+            }
+            check_json(media_type, &body)?;
+            let content = Content {
+                media_type: media_type.into(),
+                body,
+            };
+            Deed::Put(content, lifetime(fields)?)
+        }
+        Method::PATCH => Deed::Patch(patch(media_type, body)?),
+        _ => Deed::Delete,
+    };
+    Ok(Wish {
+        name,
+        deed,
+        condition: Condition::of(fields),
+    })
+}
+
+/// What says that it is JSON has to be.
+fn check_json(media_type: &str, body: &[u8]) -> Result<(), OriginResponse> {
+    if !is_json(media_type) {
+        return Ok(());
+    }
+    let read: Result<serde::de::IgnoredAny, _> = serde_json::from_slice(body);
+    read.map(drop)
+        .map_err(|error| answer::problem(400, format!("the document is not JSON: {error}")))
+}
+
+/// How long a document lives, in milliseconds: `Push-TTL`, in seconds.
+fn lifetime(fields: Fields<'_>) -> Result<Option<u64>, OriginResponse> {
+    let Some(said) = fields.get("push-ttl") else {
+        return Ok(None);
+    };
+    let seconds = std::str::from_utf8(said)
+        .ok()
+        .and_then(|text| text.parse::<u32>().ok());
+    match seconds {
+        Some(seconds) if seconds > 0 => Ok(Some(u64::from(seconds) * 1000)),
+        _ => Err(answer::problem(
+            400,
+            "Push-TTL is a number of seconds from 1 on",
+        )),
+    }
+}
+
+fn patch(media_type: &str, body: Bytes) -> Result<Patch, OriginResponse> {
+    let wrong = |error: serde_json::Error| {
+        answer::problem(400, format!("the patch cannot be read: {error}"))
+    };
+    match essence(media_type) {
+        "application/merge-patch+json" => {
+            let value = serde_json::from_slice(&body).map_err(wrong)?;
+            Ok(Patch::Merge(body, value))
+        }
+        "application/json-patch+json" => serde_json::from_slice(&body)
+            .map(Patch::Operations)
+            .map_err(wrong),
+        _ => Err(answer::unknown_patch()),
+    }
+}
+
+impl Origin for Push {
+    fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
+        Box::pin(async move {
+            let target = request.target.clone();
+            let (path, _) = split_query(&target);
+            match request.method {
+                Method::GET | Method::HEAD => Ok(match name(path) {
+                    Ok(name) => self.read(&request, &name),
+                    Err(_) => answer::problem(404, "there is no such document"),
+                }),
+                Method::PUT | Method::PATCH | Method::DELETE => self.publish(request, path).await,
+                Method::POST if path.ends_with(b"/batch") => self.publish(request, path).await,
+                Method::OPTIONS => Ok(answer::options()),
+                _ => Ok(answer::not_allowed()),
+            }
+        })
+    }
+
+    fn at_hand(&self, target: &[u8]) -> Option<Hit> {
+        let (path, _) = split_query(target);
+        self.documents.pages.get(path)
+    }
+}

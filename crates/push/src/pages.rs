@@ -1,0 +1,80 @@
+//! Documents as they are answered: responses that are at hand.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use http::Method;
+use microcache_policy::{
+    Fields, FieldsBuf, RequestFacts, ResponseFacts, Rules, Storable, Time, VaryNames, date,
+    storable,
+};
+use microcache_store::{Hit, Memory, Stored};
+use parking_lot::RwLock;
+
+use crate::answer::entity_tag;
+use crate::change::{Change, Content};
+use crate::name::Name;
+use crate::version::Version;
+
+/// What documents are answered with, by their names. Whoever reads takes no other lock.
+#[derive(Default)]
+pub(crate) struct Pages(RwLock<HashMap<Name, Hit, RandomState>>);
+
+impl Pages {
+    /// The answer to a request for this path.
+    pub(crate) fn get(&self, path: &[u8]) -> Option<Hit> {
+        let path = std::str::from_utf8(path).ok()?;
+        self.0.read().get(path).cloned()
+    }
+
+    /// A document is not answered any more.
+    pub(crate) fn hide(&self, name: &str) {
+        let before = self.0.write().remove(name);
+        drop(before);
+    }
+
+    /// A document is something else now.
+    pub(crate) fn note(&self, change: &Change, epoch: u64, now: Time) {
+        let version = Version {
+            epoch,
+            number: change.number,
+        };
+        let page = change
+            .content
+            .as_ref()
+            .and_then(|content| page(content, version, now));
+        let mut pages = self.0.write();
+        let before = match page {
+            Some(page) => pages.insert(Arc::clone(&change.name), page),
+            None => pages.remove(&change.name),
+        };
+        drop(pages);
+        // It may be large, and is not to be freed while others wait.
+        drop(before);
+    }
+}
+
+/// A document as a response. Caches in front of ours ask each time whether it has changed; here it is never
+/// out of date.
+fn page(content: &Content, version: Version, now: Time) -> Option<Hit> {
+    let mut fields = FieldsBuf::new();
+    fields.push("Date", date::format(now));
+    fields.push("Content-Type", &*content.media_type);
+    fields.push("ETag", entity_tag(version));
+    fields.push("Cache-Control", "no-cache");
+    fields.push("X-Content-Type-Options", "nosniff");
+    let rules = Rules {
+        forced_ttl: Some(u64::MAX),
+        ..Rules::default()
+    };
+    let get = RequestFacts::read(&Method::GET, Fields::default(), false, &rules);
+    let response = ResponseFacts::read(fields.fields(), &rules);
+    let Storable::Yes(lifetime) = storable(&get, 200, &response, now, now) else {
+        return None;
+    };
+    let body = content.body.clone().into();
+    let vary = VaryNames::default();
+    let stored = Stored::new(200, fields.fields(), body, lifetime, vary, &[], now);
+    Some(Memory::hold(stored))
+}

@@ -1,0 +1,152 @@
+//! What a patch makes of a JSON document.
+
+use std::sync::Arc;
+
+use json_patch::{PatchErrorKind, PatchOperation};
+use serde_json::Value;
+
+use crate::change::Content;
+use crate::json::is_json;
+use crate::wish::{Patch, Refused};
+
+/// What a patch makes of a document, which may have so many bytes then.
+pub(crate) fn patched(before: &Content, patch: &Patch, most: u64) -> Result<Content, Refused> {
+    if !is_json(&before.media_type) {
+        return Err(Refused::NoJson);
+    }
+    let mut value: Value = serde_json::from_slice(&before.body).map_err(|_| Refused::NoJson)?;
+    match patch {
+        Patch::Merge(_, patch) => json_patch::merge(&mut value, patch),
+        Patch::Operations(operations) => operate(&mut value, operations, most)?,
+    }
+    let body = serde_json::to_vec(&value).map_err(|error| Refused::Unfit(error.to_string()))?;
+    Ok(Content {
+        media_type: Arc::clone(&before.media_type),
+        body: body.into(),
+    })
+}
+
+/// Takes one operation after the other. What is copied may be copied again: a short patch could make a
+/// document that no memory holds, so all of it together is bounded.
+fn operate(value: &mut Value, operations: &[PatchOperation], most: u64) -> Result<(), Refused> {
+    let mut copied = 0;
+    for operation in operations {
+        if let PatchOperation::Copy(copy) = operation {
+            let source = copy.from.resolve(value).ok();
+            copied += source.map_or(0, |source| size(source, most));
+            if copied > most {
+                return Err(Refused::TooLarge);
+            }
+        }
+        let one = std::slice::from_ref(operation);
+        json_patch::patch(value, one).map_err(|error| match error.kind {
+            PatchErrorKind::TestFailed => Refused::Test,
+            kind => Refused::Unfit(format!("{}: {kind}", error.path)),
+        })?;
+    }
+    Ok(())
+}
+
+/// How many bytes a value has at least; not more than a little over `most` is counted.
+fn size(value: &Value, most: u64) -> u64 {
+    let sum = |sizes: &mut dyn Iterator<Item = u64>| {
+        let mut all = 2;
+        for size in sizes {
+            all += size;
+            if all > most {
+                break;
+            }
+        }
+        all
+    };
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
+        Value::String(text) => text.len() as u64 + 2,
+        Value::Array(items) => sum(&mut items.iter().map(|item| size(item, most) + 1)),
+        Value::Object(members) => sum(&mut members
+            .iter()
+            .map(|(name, member)| name.len() as u64 + 4 + size(member, most))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(body: &str) -> Content {
+        Content {
+            media_type: "application/json".into(),
+            body: body.to_owned().into(),
+        }
+    }
+
+    fn merged(before: &str, patch: &str) -> String {
+        let value = serde_json::from_str(patch).expect("JSON");
+        let patch = Patch::Merge(patch.to_owned().into(), value);
+        let after = patched(&json(before), &patch, 1 << 20).expect("it fits");
+        after.as_text().expect("text").to_owned()
+    }
+
+    fn operated(before: &str, operations: &str) -> Result<String, Refused> {
+        let operations = serde_json::from_str(operations).expect("a patch");
+        let after = patched(&json(before), &Patch::Operations(operations), 1 << 10)?;
+        Ok(after.as_text().expect("text").to_owned())
+    }
+
+    #[test]
+    fn merge_patches_do_what_the_appendix_says() {
+        // RFC 7396, appendix A.
+        for (before, patch, after) in [
+            (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"a":null}"#, "{}"),
+            (r#"{"a":"b","b":"c"}"#, r#"{"a":null}"#, r#"{"b":"c"}"#),
+            (r#"{"a":["b"]}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"c"}"#, r#"{"a":["b"]}"#, r#"{"a":["b"]}"#),
+            (
+                r#"{"a":{"b":"c"}}"#,
+                r#"{"a":{"b":"d","c":null}}"#,
+                r#"{"a":{"b":"d"}}"#,
+            ),
+            (r#"{"a":[{"b":"c"}]}"#, r#"{"a":[1]}"#, r#"{"a":[1]}"#),
+            (r#"["a","b"]"#, r#"["c","d"]"#, r#"["c","d"]"#),
+            (r#"{"a":"b"}"#, r#"["c"]"#, r#"["c"]"#),
+            (r#"{"a":"foo"}"#, "null", "null"),
+            (r#"{"a":"foo"}"#, r#""bar""#, r#""bar""#),
+            (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"a":1,"e":null}"#),
+            ("[1,2]", r#"{"a":"b","c":null}"#, r#"{"a":"b"}"#),
+            ("{}", r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
+        ] {
+            assert_eq!(merged(before, patch), after, "{before} {patch}");
+        }
+    }
+
+    #[test]
+    fn operations_are_taken_one_after_the_other() {
+        let patch = r#"[{"op":"test","path":"/a","value":1},{"op":"add","path":"/b","value":2},{"op":"move","from":"/a","path":"/c"}]"#;
+        assert_eq!(
+            operated(r#"{"a":1}"#, patch).as_deref(),
+            Ok(r#"{"b":2,"c":1}"#)
+        );
+        assert_eq!(operated(r#"{"a":2}"#, patch), Err(Refused::Test));
+        let unfit = operated("{}", r#"[{"op":"remove","path":"/x"}]"#);
+        assert!(matches!(unfit, Err(Refused::Unfit(_))), "{unfit:?}");
+    }
+
+    #[test]
+    fn copies_of_copies_are_bounded() {
+        let double = r#"{"op":"copy","from":"/a","path":"/a/-"}"#;
+        let patch = format!("[{}]", [double; 64].join(","));
+        assert_eq!(operated(r#"{"a":["x"]}"#, &patch), Err(Refused::TooLarge));
+    }
+
+    #[test]
+    fn what_is_no_json_cannot_be_patched() {
+        let text = Content {
+            media_type: "text/plain".into(),
+            body: "{}".into(),
+        };
+        let patch = Patch::Operations(Vec::new());
+        assert_eq!(patched(&text, &patch, 10), Err(Refused::NoJson));
+    }
+}

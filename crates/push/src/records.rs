@@ -1,0 +1,175 @@
+//! How changes are written down in the log: a record for each wish or batch of wishes, with its length and
+//! a checksum before it.
+
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use microcache_policy::Time;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::change::{Change, Content};
+
+/// The log begins with it; the last byte is the version of this format. The epoch follows.
+pub(crate) const MAGIC: [u8; 8] = *b"MCPUSH\0\x01";
+/// Before a record: its length, and its checksum.
+pub(crate) const OPENING: usize = 4 + 8;
+
+/// Adds a record of these changes, which count together or not at all.
+pub(crate) fn write(changes: &[Arc<Change>], out: &mut Vec<u8>) {
+    let at = out.len();
+    out.extend_from_slice(&[0; OPENING]);
+    for change in changes {
+        write_change(change, out);
+    }
+    let record = &out[at + OPENING..];
+    let (length, checksum) = (record.len() as u32, xxh3_64(record));
+    out[at..at + 4].copy_from_slice(&length.to_le_bytes());
+    out[at + 4..at + OPENING].copy_from_slice(&checksum.to_le_bytes());
+}
+
+fn write_change(change: &Change, out: &mut Vec<u8>) {
+    out.extend_from_slice(&change.number.to_le_bytes());
+    let expires = change.expires.map_or(0, Time::as_millis);
+    out.extend_from_slice(&expires.to_le_bytes());
+    write_bytes(change.name.as_bytes(), out);
+    let content = change.content.as_ref();
+    out.push(u8::from(content.is_some()));
+    if let Some(Content { media_type, body }) = content {
+        write_bytes(media_type.as_bytes(), out);
+        write_bytes(body, out);
+    }
+}
+
+fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// What the beginning of the rest of a log is.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// A record of these changes, and what comes after it.
+    Record(Vec<Change>, Bytes),
+    /// Its end.
+    End,
+    /// A record that is not all there, or none at all.
+    Damaged,
+}
+
+/// Reads one record.
+pub(crate) fn read(mut rest: Bytes) -> Read {
+    if rest.is_empty() {
+        return Read::End;
+    }
+    let (Ok(length), Ok(checksum)) = (rest.try_get_u32_le(), rest.try_get_u64_le()) else {
+        return Read::Damaged;
+    };
+    let length = length as usize;
+    if length > rest.len() {
+        return Read::Damaged;
+    }
+    let mut record = rest.split_to(length);
+    if xxh3_64(&record) != checksum {
+        return Read::Damaged;
+    }
+    let mut changes = Vec::new();
+    while !record.is_empty() {
+        match read_change(&mut record) {
+            Some(change) => changes.push(change),
+            None => return Read::Damaged,
+        }
+    }
+    Read::Record(changes, rest)
+}
+
+fn read_change(rest: &mut Bytes) -> Option<Change> {
+    let number = rest.try_get_u64_le().ok()?;
+    let expires = rest.try_get_u64_le().ok()?;
+    let name = read_text(rest)?;
+    let content = match rest.try_get_u8().ok()? {
+        0 => None,
+        1 => Some(Content {
+            media_type: read_text(rest)?,
+            // A piece of the log would keep all of it in memory.
+            body: Bytes::copy_from_slice(&read_bytes(rest)?),
+        }),
+        _ => return None,
+    };
+    Some(Change {
+        number,
+        name,
+        content,
+        expires: (expires > 0).then(|| Time::from_millis(expires)),
+        delta: None,
+    })
+}
+
+fn read_text(rest: &mut Bytes) -> Option<Arc<str>> {
+    let bytes = read_bytes(rest)?;
+    std::str::from_utf8(&bytes).ok().map(Arc::from)
+}
+
+fn read_bytes(rest: &mut Bytes) -> Option<Bytes> {
+    let length = rest.try_get_u32_le().ok()? as usize;
+    (length <= rest.len()).then(|| rest.split_to(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes() -> Vec<Arc<Change>> {
+        let put = Change {
+            number: 7,
+            name: "/live/x".into(),
+            content: Some(Content {
+                media_type: "text/plain".into(),
+                body: "hello".into(),
+            }),
+            expires: Some(Time::from_millis(9)),
+            delta: None,
+        };
+        let gone = Change {
+            number: 8,
+            name: "/live/y".into(),
+            content: None,
+            expires: None,
+            delta: None,
+        };
+        vec![Arc::new(put), Arc::new(gone)]
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut out = Vec::new();
+        write(&changes(), &mut out);
+        write(&changes()[1..], &mut out);
+        let Read::Record(first, rest) = read(out.into()) else {
+            panic!("it is whole");
+        };
+        let written = format!("{:?}", changes());
+        assert_eq!(format!("{first:?}"), written);
+        let Read::Record(second, rest) = read(rest) else {
+            panic!("it is whole");
+        };
+        assert_eq!(second.len(), 1);
+        assert!(matches!(read(rest), Read::End));
+    }
+
+    #[test]
+    fn what_is_torn_or_changed_is_damaged() {
+        let mut out = Vec::new();
+        write(&changes(), &mut out);
+        for end in 1..out.len() {
+            assert!(
+                matches!(read(out[..end].to_vec().into()), Read::Damaged),
+                "{end}"
+            );
+        }
+        for at in 0..out.len() {
+            let mut other = out.clone();
+            other[at] ^= 0x10;
+            assert!(matches!(read(other.into()), Read::Damaged), "{at}");
+        }
+    }
+}

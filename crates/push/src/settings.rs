@@ -1,0 +1,32 @@
+//! What the operator wants of it.
+
+use std::path::PathBuf;
+
+/// How documents are kept.
+#[derive(Clone, Debug)]
+pub struct PushSettings {
+    /// Where they are written down; `None`: they end with the process.
+    pub directory: Option<PathBuf>,
+    /// When they count as written.
+    pub sync: Sync,
+    /// What all of them may take, in bytes.
+    pub memory: u64,
+    /// The largest.
+    pub max_document: u64,
+    /// How many versions of each are remembered for those who come later; at least one.
+    pub history: usize,
+    /// Whoever changes a document has to say which version of it.
+    pub conditions: bool,
+    /// Who subscribes at a time.
+    pub max_subscribers: usize,
+}
+
+/// When a change counts as written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sync {
+    /// When it is on the disk: it outlives a power failure.
+    #[default]
+    Always,
+    /// When the system has it: it outlives this process.
+    Never,
+}

@@ -1,0 +1,59 @@
+//! Where something stands in the sequence of all changes.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The number of a change, in the life of one collection of documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    /// Which life. Numbers of different ones say nothing about each other.
+    pub(crate) epoch: u64,
+    pub(crate) number: u64,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}.{}", self.epoch, self.number)
+    }
+}
+
+/// It is no version of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoVersion;
+
+impl FromStr for Version {
+    type Err = NoVersion;
+
+    fn from_str(text: &str) -> Result<Self, NoVersion> {
+        let (epoch, number) = text.split_once('.').ok_or(NoVersion)?;
+        let version = Self {
+            epoch: u64::from_str_radix(epoch, 16).map_err(|_| NoVersion)?,
+            number: number.parse().map_err(|_| NoVersion)?,
+        };
+        // There is one way to write each.
+        (version.to_string() == text)
+            .then_some(version)
+            .ok_or(NoVersion)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else() {
+        let version = Version {
+            epoch: 0xabc,
+            number: 17,
+        };
+        assert_eq!(version.to_string(), "abc.17");
+        assert_eq!("abc.17".parse(), Ok(version));
+        for other in [
+            "", ".", "abc", "abc.", ".17", "ABC.17", "0abc.17", "abc.017", "abc.+17", "abc.17 ",
+            "abc.17.1",
+        ] {
+            assert_eq!(other.parse::<Version>(), Err(NoVersion), "{other}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What somebody who publishes wants to be changed, and under which conditions.
+
+use bytes::Bytes;
+use json_patch::PatchOperation;
+use microcache_policy::{Fields, Millis, etag};
+use serde_json::Value;
+
+use crate::change::Content;
+use crate::name::Name;
+use crate::version::Version;
+
+/// A change that is wanted.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    pub(crate) name: Name,
+    pub(crate) deed: Deed,
+    pub(crate) condition: Condition,
+}
+
+/// What is to become of a document.
+#[derive(Debug)]
+pub(crate) enum Deed {
+    /// It is this now, and for so long.
+    Put(Content, Option<Millis>),
+    /// It is patched, and lives on as long as it would have.
+    Patch(Patch),
+    /// It is gone.
+    Delete,
+}
+
+/// What is to be changed in a JSON document.
+#[derive(Debug)]
+pub(crate) enum Patch {
+    /// A merge patch (RFC 7396), as it was sent and as it was read.
+    Merge(Bytes, Value),
+    /// Operations (RFC 6902).
+    Operations(Vec<PatchOperation>),
+}
+
+/// Which version a change is meant for (RFC 9110 §13.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Condition {
+    /// `If-Match`.
+    only: Option<Versions>,
+    /// `If-None-Match`.
+    never: Option<Versions>,
+}
+
+/// What a condition names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Versions {
+    /// `*`
+    Any,
+    These(Vec<Version>),
+}
+
+impl Condition {
+    /// What a request says.
+    pub(crate) fn of(fields: Fields<'_>) -> Self {
+        Self {
+            only: Versions::of(fields, "if-match"),
+            never: Versions::of(fields, "if-none-match"),
+        }
+    }
+
+    /// Only this version is to be changed.
+    pub(crate) fn only(version: Version) -> Self {
+        Self {
+            only: Some(Versions::These(vec![version])),
+            never: None,
+        }
+    }
+
+    /// Whether it says anything.
+    pub(crate) const fn is_set(&self) -> bool {
+        self.only.is_some() || self.never.is_some()
+    }
+
+    /// Whether it holds for a document that has this version, or does not exist.
+    pub(crate) fn holds(&self, now: Option<Version>) -> bool {
+        let names = |versions: &Versions| now.is_some_and(|now| versions.has(now));
+        self.only.as_ref().is_none_or(names) && !self.never.as_ref().is_some_and(names)
+    }
+}
+
+impl Versions {
+    fn of(fields: Fields<'_>, name: &str) -> Option<Self> {
+        let mut lines = fields.all(name).peekable();
+        lines.peek()?;
+        let mut versions = Vec::new();
+        for line in lines {
+            if line == b"*" {
+                return Some(Self::Any);
+            }
+            // What is no version of ours is none that a document has.
+            let strong = etag::list(line).filter(|tag| !tag.is_weak());
+            versions.extend(strong.filter_map(|tag| {
+                let text = std::str::from_utf8(tag.opaque()).ok()?;
+                text.parse::<Version>().ok()
+            }));
+        }
+        Some(Self::These(versions))
+    }
+
+    fn has(&self, version: Version) -> bool {
+        match self {
+            Self::Any => true,
+            Self::These(versions) => versions.contains(&version),
+        }
+    }
+}
+
+/// What became of a wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// There was no such document.
+    Created(Version),
+    /// It was something else.
+    Changed(Version),
+    /// It is as it was.
+    Same(Version),
+    Deleted,
+}
+
+/// Why a wish is not fulfilled. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("there is no such document")]
+    Missing,
+    #[error("the document is not, or not any more, what the request names")]
+    Condition,
+    #[error("a change has to say which version it is meant for, by If-Match or If-None-Match")]
+    NoCondition,
+    #[error("the memory for documents is full (push_memory)")]
+    Full,
+    #[error("the document would be too large (push_max_document)")]
+    TooLarge,
+    #[error("only a JSON document can be patched")]
+    NoJson,
+    #[error("a test of the patch does not hold")]
+    Test,
+    #[error("the patch cannot be applied: {0}")]
+    Unfit(String),
+    #[error("the change could not be written down: {0}")]
+    Unwritten(String),
+    #[error("too many changes wait to be written down")]
+    Busy,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holds(block: &str, now: Option<Version>) -> bool {
+        Condition::of(Fields::new(block.as_bytes())).holds(now)
+    }
+
+    #[test]
+    fn conditions_are_held_against_the_version_there_is() {
+        let now = Some(Version {
+            epoch: 1,
+            number: 2,
+        });
+        assert!(holds("", now) && holds("", None));
+        assert!(holds("If-Match: \"1.2\"\r\n", now));
+        assert!(holds("If-Match: \"x\", \"1.2\"\r\n", now));
+        assert!(holds("If-Match: *\r\n", now));
+        for other in [
+            "If-Match: \"1.1\"\r\n",
+            "If-Match: W/\"1.2\"\r\n",
+            "If-Match: 1.2\r\n",
+            "If-None-Match: *\r\n",
+            "If-None-Match: \"1.2\"\r\n",
+        ] {
+            assert!(!holds(other, now), "{other}");
+        }
+        assert!(holds("If-None-Match: *\r\n", None));
+        assert!(!holds("If-Match: *\r\n", None));
+        assert!(!holds("If-Match: \"1.2\"\r\n", None));
+    }
+}

@@ -1,0 +1,407 @@
+//! Changes documents: one thread, which takes all wishes that have come, writes them down together, and then
+//! has them count. What one wish sees of the others is what came before it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use microcache_policy::Time;
+use tokio::sync::oneshot;
+
+use crate::change::{Change, Content, Delta};
+use crate::journal::{Header, Journal};
+use crate::name::Name;
+use crate::origin::Documents;
+use crate::patch::patched;
+use crate::records;
+use crate::version::Version;
+use crate::wish::{Deed, Done, Patch, Refused, Wish};
+
+/// Jobs that wait to be written.
+const MAX_WAITING: usize = 1024;
+/// So many are written together at most.
+const MAX_TOGETHER: usize = 256;
+/// Documents that go by themselves are looked for this often at most.
+const SHORTEST_WAIT: Duration = Duration::from_millis(10);
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
+/// Wishes that are fulfilled together or not at all.
+struct Job {
+    wishes: Vec<Wish>,
+    done: oneshot::Sender<Result<Vec<Done>, Refused>>,
+}
+
+/// What the thread is asked for.
+enum Asked {
+    Change(Job),
+    /// Another process takes up the documents: none is changed here any more.
+    GiveUp(oneshot::Sender<()>),
+    /// It has not.
+    TakeBack,
+}
+
+/// Where wishes go.
+#[derive(Clone)]
+pub(crate) struct Writer(SyncSender<Asked>);
+
+impl Writer {
+    /// Starts the thread. It ends when nobody can wish for anything any more.
+    pub(crate) fn start(
+        documents: Arc<Documents>,
+        journal: Option<Journal>,
+    ) -> std::io::Result<Self> {
+        let (sender, jobs) = sync_channel(MAX_WAITING);
+        let thread = std::thread::Builder::new().name("push".to_owned());
+        thread.spawn(move || {
+            let mut writing = Writing {
+                documents,
+                journal,
+                is_given_up: false,
+            };
+            writing.run(&jobs);
+        })?;
+        Ok(Self(sender))
+    }
+
+    /// Has all of these happen, or none.
+    pub(crate) async fn ask(&self, wishes: Vec<Wish>) -> Result<Vec<Done>, Refused> {
+        let (done, result) = oneshot::channel();
+        match self.0.try_send(Asked::Change(Job { wishes, done })) {
+            Ok(()) => result.await.unwrap_or(Err(Refused::Busy)),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(Refused::Busy),
+        }
+    }
+
+    /// Lets another process take up the documents. When this returns, nothing is changed any more.
+    pub(crate) async fn give_up(&self) {
+        let (done, given_up) = oneshot::channel();
+        if self.0.try_send(Asked::GiveUp(done)).is_ok() {
+            let _ = given_up.await;
+        }
+    }
+
+    /// Goes on.
+    pub(crate) fn take_back(&self) {
+        let _ = self.0.try_send(Asked::TakeBack);
+    }
+}
+
+struct Writing {
+    documents: Arc<Documents>,
+    journal: Option<Journal>,
+    is_given_up: bool,
+}
+
+/// Changes that are not written down yet.
+#[derive(Default)]
+struct Draft {
+    /// Those of each job together.
+    records: Vec<Vec<Arc<Change>>>,
+    /// The last one of each document.
+    now: HashMap<Name, Arc<Change>>,
+    /// Numbers that are given away.
+    numbers: u64,
+    /// What all of them add to what documents take.
+    size: i64,
+}
+
+impl Writing {
+    fn run(&mut self, asked: &Receiver<Asked>) {
+        loop {
+            let mut next = match asked.recv_timeout(self.until_next_expiry()) {
+                Ok(first) => Some(first),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let mut jobs = Vec::new();
+            while let Some(Asked::Change(job)) = next {
+                jobs.push(job);
+                let may_take_more = jobs.len() < MAX_TOGETHER;
+                next = may_take_more.then(|| asked.try_recv().ok()).flatten();
+            }
+            self.write(jobs);
+            match next {
+                Some(Asked::GiveUp(done)) => {
+                    self.give_up();
+                    let _ = done.send(());
+                }
+                Some(Asked::TakeBack) => self.take_back(),
+                Some(Asked::Change(_)) | None => {}
+            }
+            if !self.is_given_up {
+                self.expire();
+            }
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.is_given_up = true;
+        if let Some(journal) = &self.journal {
+            journal.let_go();
+        }
+    }
+
+    fn take_back(&mut self) {
+        let taken = self.journal.as_ref().is_none_or(Journal::take_back);
+        self.is_given_up = !taken;
+        if !taken {
+            tracing::error!(target: TARGET, "push_directory cannot be taken back: no document is changed until a restart");
+        }
+    }
+
+    fn until_next_expiry(&self) -> Duration {
+        let next = self.documents.books.lock().next_expiry();
+        let now = self.documents.clock.now();
+        let wait = next.map_or(LONGEST_WAIT, |at| Duration::from_millis(at.since(now)));
+        wait.clamp(SHORTEST_WAIT, LONGEST_WAIT)
+    }
+
+    /// Fulfils what can be.
+    fn write(&mut self, jobs: Vec<Job>) {
+        if self.is_given_up {
+            // Who is told nothing tries again, and finds the other process.
+            return;
+        }
+        let mut draft = Draft::default();
+        let mut results = Vec::with_capacity(jobs.len());
+        for Job { wishes, done } in jobs {
+            let result = self.draft(&mut draft, &wishes);
+            if result.is_err() {
+                self.documents.counters.refused.add_one();
+            }
+            results.push((done, result));
+        }
+        let written = self.bring_into_force(&draft);
+        for (done, result) in results {
+            // Nobody may be waiting any more.
+            let _ = done.send(match &written {
+                Ok(()) => result,
+                Err(error) => result.and(Err(Refused::Unwritten(error.clone()))),
+            });
+        }
+    }
+
+    /// Takes away what has had its time.
+    fn expire(&mut self) {
+        let now = self.documents.clock.now();
+        let expired = self.documents.books.lock().expired(now);
+        if expired.is_empty() {
+            return;
+        }
+        let mut draft = Draft::default();
+        for name in expired {
+            let change = self.gone(&mut draft, name);
+            draft.records.push(vec![change]);
+            self.documents.counters.expired.add_one();
+        }
+        if let Err(error) = self.bring_into_force(&draft) {
+            // Nobody is told yet, but nobody is answered with them any more.
+            for change in draft.records.iter().flatten() {
+                self.documents.pages.hide(&change.name);
+            }
+            tracing::warn!(target: TARGET, "documents that have had their time cannot be taken away: {error}");
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
+    /// Works out what the wishes of one job come to, after everything before them.
+    fn draft(&self, draft: &mut Draft, wishes: &[Wish]) -> Result<Vec<Done>, Refused> {
+        let before = (draft.now.clone(), draft.numbers, draft.size);
+        let mut record = Vec::new();
+        let done: Result<Vec<_>, _> = wishes
+            .iter()
+            .map(|wish| self.draft_one(draft, wish, &mut record))
+            .collect();
+        let settings = &self.documents.settings;
+        let taken = self.documents.books.lock().size();
+        let fits = taken.saturating_add_signed(draft.size) <= settings.memory;
+        let is_smaller = draft.size <= before.2;
+        let done = done.and_then(|done| (fits || is_smaller).then_some(done).ok_or(Refused::Full));
+        if done.is_err() {
+            (draft.now, draft.numbers, draft.size) = before;
+        } else if !record.is_empty() {
+            draft.records.push(record);
+        }
+        done
+    }
+
+    fn draft_one(
+        &self,
+        draft: &mut Draft,
+        wish: &Wish,
+        record: &mut Vec<Arc<Change>>,
+    ) -> Result<Done, Refused> {
+        let now = self.now(draft, &wish.name);
+        let epoch = self.documents.books.lock().epoch;
+        let version = now.as_ref().map(|now| Version {
+            epoch,
+            number: now.number,
+        });
+        if self.documents.settings.conditions && !wish.condition.is_set() {
+            return Err(Refused::NoCondition);
+        }
+        if now.is_none() && !matches!(wish.deed, Deed::Put(..)) {
+            return Err(Refused::Missing);
+        }
+        if !wish.condition.holds(version) {
+            return Err(Refused::Condition);
+        }
+        let most = self.documents.settings.max_document;
+        let (content, expires, patch) = match &wish.deed {
+            Deed::Put(content, ttl) => {
+                let expires = ttl.map(|ttl| self.documents.clock.now().plus(ttl));
+                (content.clone(), expires, None)
+            }
+            Deed::Patch(patch) => {
+                let now = now.as_ref().ok_or(Refused::Missing)?;
+                let before = now.content.as_ref().ok_or(Refused::Missing)?;
+                let content = patched(before, patch, most)?;
+                let sent = match patch {
+                    Patch::Merge(sent, _) => Some(sent.clone()),
+                    Patch::Operations(_) => None,
+                };
+                (content, now.expires, sent)
+            }
+            Deed::Delete => {
+                record.push(self.gone(draft, Arc::clone(&wish.name)));
+                return Ok(Done::Deleted);
+            }
+        };
+        if content.body.len() as u64 > most {
+            return Err(Refused::TooLarge);
+        }
+        let is_same = |now: &Arc<Change>| {
+            now.content.as_ref() == Some(&content) && now.expires.is_none() && expires.is_none()
+        };
+        if let (Some(now), Some(version)) = (&now, version)
+            && is_same(now)
+        {
+            self.documents.counters.same.add_one();
+            return Ok(Done::Same(version));
+        }
+        let delta = patch.zip(version).map(|(patch, version)| Delta {
+            from: version.number,
+            patch,
+        });
+        let delta = delta.filter(|delta| delta.patch.len() < content.body.len());
+        let change = self.add(draft, Arc::clone(&wish.name), Some(content), expires, delta);
+        let version = Version {
+            epoch,
+            number: change.number,
+        };
+        record.push(change);
+        Ok(match now {
+            Some(_) => Done::Changed(version),
+            None => Done::Created(version),
+        })
+    }
+
+    /// A document as it is after what is drafted; `None` if there is none.
+    fn now(&self, draft: &Draft, name: &Name) -> Option<Arc<Change>> {
+        if let Some(drafted) = draft.now.get(name) {
+            return (!drafted.is_gone()).then(|| Arc::clone(drafted));
+        }
+        let books = self.documents.books.lock();
+        let now = self.documents.clock.now();
+        let live = books.now(name).filter(|it| !it.has_expired(now));
+        live.map(Arc::clone)
+    }
+
+    fn gone(&self, draft: &mut Draft, name: Name) -> Arc<Change> {
+        self.add(draft, name, None, None, None)
+    }
+
+    fn add(
+        &self,
+        draft: &mut Draft,
+        name: Name,
+        content: Option<Content>,
+        expires: Option<Time>,
+        delta: Option<Delta>,
+    ) -> Arc<Change> {
+        draft.numbers += 1;
+        let books = self.documents.books.lock();
+        let change = Arc::new(Change {
+            number: books.newest + draft.numbers,
+            name,
+            content,
+            expires,
+            delta,
+        });
+        draft.size += change.size().cast_signed();
+        let before = draft
+            .now
+            .insert(Arc::clone(&change.name), Arc::clone(&change));
+        let leaves = match &before {
+            Some(drafted) if books.keeps_only_the_last() || change.is_gone() => drafted.size(),
+            Some(_) => 0,
+            None => books.leaves(&change),
+        };
+        draft.size -= leaves.cast_signed();
+        change
+    }
+
+    /// Writes the changes down, and has them count.
+    fn bring_into_force(&mut self, draft: &Draft) -> Result<(), String> {
+        if draft.records.is_empty() {
+            return Ok(());
+        }
+        self.write_down(&draft.records)?;
+        for change in draft.records.iter().flatten() {
+            self.documents.note(change);
+        }
+        self.clear_up();
+        Ok(())
+    }
+
+    fn write_down(&mut self, records: &[Vec<Arc<Change>>]) -> Result<(), String> {
+        let Some(journal) = &mut self.journal else {
+            return Ok(());
+        };
+        let mut bytes = Vec::new();
+        for record in records {
+            records::write(record, &mut bytes);
+        }
+        if journal.is_broken() {
+            let (header, all) = self.documents.all();
+            let _ = journal.rewrite(header, &all);
+        }
+        self.documents.counters.syncs.add_one();
+        journal.append(&bytes).map_err(|error| {
+            self.documents.counters.unwritten.add_one();
+            tracing::error!(target: TARGET, "changes of documents are refused: they cannot be written to push_directory: {error}");
+            error.to_string()
+        })
+    }
+
+    /// Writes the log anew when most of it is out of date.
+    fn clear_up(&mut self) {
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        if !journal.is_mostly_old(self.documents.books.lock().size()) {
+            return;
+        }
+        let (header, all) = self.documents.all();
+        if let Err(error) = journal.rewrite(header, &all) {
+            tracing::warn!(target: TARGET, "the log of documents grows: it cannot be written anew: {error}");
+        }
+    }
+}
+
+/// What the log and what is told of the server's own doings are filed under.
+const TARGET: &str = "microcache";
+
+impl Documents {
+    /// All that is remembered, as a log has it.
+    fn all(&self) -> (Header, Vec<Arc<Change>>) {
+        let books = self.books.lock();
+        let header = Header {
+            epoch: books.epoch,
+            newest: books.newest,
+            forgotten_through: books.forgotten_through,
+        };
+        (header, books.all())
+    }
+}
