@@ -48,6 +48,27 @@ pub struct OriginRequest {
     pub span: Option<Span>,
 }
 
+impl OriginRequest {
+    /// A plain request of nobody in particular: without fields, content and route.
+    pub const fn bare(method: Method, authority: Bytes, target: Bytes) -> Self {
+        Self {
+            method,
+            scheme: Scheme::Http,
+            authority,
+            target,
+            fields: FieldsBuf::new(),
+            body: Body::Empty,
+            length: None,
+            upgrade: false,
+            interim: None,
+            urgency: Urgency::Client,
+            client: None,
+            route: RouteId(0),
+            span: None,
+        }
+    }
+}
+
 /// A route as whoever counts knows it, also when there are others by then. Zero is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteId(pub u16);

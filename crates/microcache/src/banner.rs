@@ -72,7 +72,7 @@ pub(crate) fn started(
 /// Where documents are, where they are kept, and whether anybody may change them.
 fn documents(push: &PushConfig) -> String {
     let prefixes: Vec<&str> = push.prefixes.iter().map(Prefix::as_str).collect();
-    let kept = match &push.directory {
+    let kept = match &push.settings.directory {
         Some(directory) => format!("kept in {}", directory.display()),
         None => "which end with the process".to_owned(),
     };

@@ -278,7 +278,8 @@ impl Server {
             .map_err(ServerError::Thread)?;
         let _tasks_go_there = runtime.enter();
         let signals = Signals::listen(self.on_reopen.take()).map_err(ServerError::Thread)?;
-        let keeps_documents = self.config.push.is_on() && self.config.push.directory.is_some();
+        let keeps_documents =
+            self.config.push.is_on() && self.config.push.settings.directory.is_some();
         if self.config.tiers.disk.is_some() || keeps_documents {
             let asked = self.inherited.ask_for_disk();
             asked.map_err(TierStartError::Handover)?;
@@ -324,7 +325,7 @@ impl Server {
 fn start_push(config: &Config) -> Result<Option<Arc<Push>>, JournalError> {
     let push = &config.push;
     push.is_on()
-        .then(|| Push::start(push.settings(), push.token.clone()).map(Arc::new))
+        .then(|| Push::start(push.settings.clone(), push.token.clone()).map(Arc::new))
         .transpose()
 }
 

@@ -95,24 +95,9 @@ impl Shared {
         let object = (config.memory / LARGEST_SHARE).max(tiers.largest());
         let behind = (origins, push.as_ref());
         let (routes, find) = routes(config, behind, object, &figures);
-        Self {
+        let lasting = Lasting {
+            engine: Engine::new(settings(config), routes, find, tiers),
             push,
-            engine: Arc::new(Engine::new(settings(config), routes, find, tiers)),
-            head_limits: head_limits(config),
-            timeouts: config.timeouts,
-            idle_millis: config.timeouts.idle.as_millis() as u64,
-            trusted_proxies: config.trusted_proxies.clone(),
-            proxy_protocol: config.proxy_protocol.clone(),
-            max_bodies: max_bodies(config),
-            requests_per_connection: config.limits.requests_per_connection.unwrap_or(u64::MAX),
-            http2: config.limits.http2,
-            purge_from: config.purge_from.clone(),
-            default_host: default_host(config),
-            tls: config.tls.ready.clone(),
-            strict: config.tls.strict.clone(),
-            secure_port: config.tls.secure_port(),
-            issued: issued(config),
-            looks_first: config.tls.secure_port().is_some() || config.acme.is_on(),
             pseudonym: Arc::new(Pseudonym::new()),
             room: Arc::new(Room::new(Bounds::of(config), notices.clone())),
             lent: Lent::new(fill_memory(config), slow_reader_timeout(config)),
@@ -123,7 +108,8 @@ impl Shared {
             on_finished: None,
             life: Arc::default(),
             generation: 0,
-        }
+        };
+        lasting.with(config)
     }
 
     /// The same cache, connections and room with another configuration, before these origins.
@@ -135,24 +121,9 @@ impl Shared {
         if let Some(push) = &self.push {
             push.renew_token(config.push.token.clone());
         }
-        Self {
+        let lasting = Lasting {
+            engine: self.engine.reconfigured(settings(config), routes, find),
             push: self.push.clone(),
-            engine: Arc::new(self.engine.reconfigured(settings(config), routes, find)),
-            head_limits: head_limits(config),
-            timeouts: config.timeouts,
-            idle_millis: config.timeouts.idle.as_millis() as u64,
-            trusted_proxies: config.trusted_proxies.clone(),
-            proxy_protocol: config.proxy_protocol.clone(),
-            max_bodies: max_bodies(config),
-            requests_per_connection: config.limits.requests_per_connection.unwrap_or(u64::MAX),
-            http2: config.limits.http2,
-            purge_from: config.purge_from.clone(),
-            default_host: default_host(config),
-            tls: config.tls.ready.clone(),
-            strict: config.tls.strict.clone(),
-            secure_port: config.tls.secure_port(),
-            issued: issued(config),
-            looks_first: config.tls.secure_port().is_some() || config.acme.is_on(),
             pseudonym: Arc::clone(&self.pseudonym),
             room: Arc::clone(&self.room),
             lent: self
@@ -169,7 +140,8 @@ impl Shared {
             on_finished: self.on_finished.clone(),
             life: Arc::clone(&self.life),
             generation: self.generation + 1,
-        }
+        };
+        lasting.with(config)
     }
 
     /// Whether connections from there begin with the PROXY protocol.
@@ -216,6 +188,57 @@ impl Shared {
     /// Whether the server is told to stop: no connection takes another request.
     pub(crate) fn is_draining(&self) -> bool {
         self.life.is_draining()
+    }
+}
+
+/// What goes on over reloads, as it is to go on: the rest is what the configuration says.
+struct Lasting {
+    engine: Engine,
+    push: Option<Arc<Push>>,
+    pseudonym: Arc<Pseudonym>,
+    room: Arc<Room>,
+    lent: Lent,
+    rates: Option<Box<Rates>>,
+    notices: Notices,
+    figures: Arc<Figures>,
+    strangers: Arc<Strangers>,
+    on_finished: Option<OnFinished>,
+    life: Arc<Life>,
+    generation: u64,
+}
+
+impl Lasting {
+    fn with(self, config: &Config) -> Shared {
+        let secure_port = config.tls.secure_port();
+        Shared {
+            engine: Arc::new(self.engine),
+            push: self.push,
+            head_limits: head_limits(config),
+            timeouts: config.timeouts,
+            idle_millis: config.timeouts.idle.as_millis() as u64,
+            trusted_proxies: config.trusted_proxies.clone(),
+            proxy_protocol: config.proxy_protocol.clone(),
+            purge_from: config.purge_from.clone(),
+            max_bodies: max_bodies(config),
+            requests_per_connection: config.limits.requests_per_connection.unwrap_or(u64::MAX),
+            http2: config.limits.http2,
+            default_host: default_host(config),
+            tls: config.tls.ready.clone(),
+            strict: config.tls.strict.clone(),
+            secure_port,
+            issued: issued(config),
+            looks_first: secure_port.is_some() || config.acme.is_on(),
+            pseudonym: self.pseudonym,
+            room: self.room,
+            lent: self.lent,
+            rates: self.rates,
+            notices: self.notices,
+            figures: self.figures,
+            strangers: self.strangers,
+            on_finished: self.on_finished,
+            life: self.life,
+            generation: self.generation,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// How documents are kept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushSettings {
     /// Where they are written down; `None`: they end with the process.
     pub directory: Option<PathBuf>,

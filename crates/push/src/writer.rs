@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use microcache_policy::Time;
 use tokio::sync::oneshot;
 
-use crate::change::{Change, Content, Delta};
+use crate::books::Books;
+use crate::change::{Change, Delta};
 use crate::journal::{Header, Journal};
 use crate::name::Name;
 use crate::origin::Documents;
@@ -94,16 +94,55 @@ struct Writing {
 }
 
 /// Changes that are not written down yet.
-#[derive(Default)]
 struct Draft {
+    epoch: u64,
     /// Those of each job together.
     records: Vec<Vec<Arc<Change>>>,
     /// The last one of each document.
     now: HashMap<Name, Arc<Change>>,
-    /// Numbers that are given away.
-    numbers: u64,
-    /// What all of them add to what documents take.
-    size: i64,
+    /// The number of the last one.
+    newest: u64,
+    /// What documents take with all of them.
+    size: u64,
+}
+
+/// What is drafted of one job, and what was drafted of the same documents before.
+#[derive(Default)]
+struct Drafting {
+    record: Vec<Arc<Change>>,
+    before: Vec<Option<Arc<Change>>>,
+}
+
+impl Draft {
+    /// Nobody but who writes changes what it begins with.
+    fn after(books: &Books) -> Self {
+        Self {
+            epoch: books.epoch,
+            records: Vec::new(),
+            now: HashMap::new(),
+            newest: books.newest,
+            size: books.size(),
+        }
+    }
+
+    const fn version(&self, number: u64) -> Version {
+        Version {
+            epoch: self.epoch,
+            number,
+        }
+    }
+
+    /// Takes back what was drafted of a job since this was all.
+    fn undo(&mut self, drafting: Drafting, newest: u64, size: u64) {
+        (self.newest, self.size) = (newest, size);
+        let changes = drafting.record.into_iter().zip(drafting.before);
+        for (change, before) in changes.rev() {
+            match before {
+                Some(before) => self.now.insert(Arc::clone(&change.name), before),
+                None => self.now.remove(&change.name),
+            };
+        }
+    }
 }
 
 impl Writing {
@@ -163,7 +202,7 @@ impl Writing {
             // Who is told nothing tries again, and finds the other process.
             return;
         }
-        let mut draft = Draft::default();
+        let mut draft = Draft::after(&self.documents.books.lock());
         let mut results = Vec::with_capacity(jobs.len());
         for Job { wishes, done } in jobs {
             let result = self.draft(&mut draft, &wishes);
@@ -185,14 +224,17 @@ impl Writing {
     /// Takes away what has had its time.
     fn expire(&mut self) {
         let now = self.documents.clock.now();
-        let expired = self.documents.books.lock().expired(now);
+        let books = self.documents.books.lock();
+        let expired = books.expired(now);
         if expired.is_empty() {
             return;
         }
-        let mut draft = Draft::default();
+        let mut draft = Draft::after(&books);
+        drop(books);
         for name in expired {
-            let change = self.gone(&mut draft, name);
-            draft.records.push(vec![change]);
+            let mut drafting = Drafting::default();
+            self.gone(&mut draft, &mut drafting, name);
+            draft.records.push(drafting.record);
             self.documents.counters.expired.add_one();
         }
         if let Err(error) = self.bring_into_force(&draft) {
@@ -207,21 +249,18 @@ impl Writing {
 
     /// Works out what the wishes of one job come to, after everything before them.
     fn draft(&self, draft: &mut Draft, wishes: &[Wish]) -> Result<Vec<Done>, Refused> {
-        let before = (draft.now.clone(), draft.numbers, draft.size);
-        let mut record = Vec::new();
+        let (newest, size) = (draft.newest, draft.size);
+        let mut drafting = Drafting::default();
         let done: Result<Vec<_>, _> = wishes
             .iter()
-            .map(|wish| self.draft_one(draft, wish, &mut record))
+            .map(|wish| self.draft_one(draft, wish, &mut drafting))
             .collect();
-        let settings = &self.documents.settings;
-        let taken = self.documents.books.lock().size();
-        let fits = taken.saturating_add_signed(draft.size) <= settings.memory;
-        let is_smaller = draft.size <= before.2;
-        let done = done.and_then(|done| (fits || is_smaller).then_some(done).ok_or(Refused::Full));
+        let fits = draft.size <= self.documents.settings.memory || draft.size <= size;
+        let done = done.and_then(|done| fits.then_some(done).ok_or(Refused::Full));
         if done.is_err() {
-            (draft.now, draft.numbers, draft.size) = before;
-        } else if !record.is_empty() {
-            draft.records.push(record);
+            draft.undo(drafting, newest, size);
+        } else if !drafting.record.is_empty() {
+            draft.records.push(drafting.record);
         }
         done
     }
@@ -230,14 +269,10 @@ impl Writing {
         &self,
         draft: &mut Draft,
         wish: &Wish,
-        record: &mut Vec<Arc<Change>>,
+        drafting: &mut Drafting,
     ) -> Result<Done, Refused> {
         let now = self.now(draft, &wish.name);
-        let epoch = self.documents.books.lock().epoch;
-        let version = now.as_ref().map(|now| Version {
-            epoch,
-            number: now.number,
-        });
+        let version = now.as_ref().map(|now| draft.version(now.number));
         if self.documents.settings.conditions && !wish.condition.is_set() {
             return Err(Refused::NoCondition);
         }
@@ -264,7 +299,7 @@ impl Writing {
                 (content, now.expires, sent)
             }
             Deed::Delete => {
-                record.push(self.gone(draft, Arc::clone(&wish.name)));
+                self.gone(draft, drafting, Arc::clone(&wish.name));
                 return Ok(Done::Deleted);
             }
         };
@@ -285,12 +320,16 @@ impl Writing {
             patch,
         });
         let delta = delta.filter(|delta| delta.patch.len() < content.body.len());
-        let change = self.add(draft, Arc::clone(&wish.name), Some(content), expires, delta);
-        let version = Version {
-            epoch,
-            number: change.number,
+        draft.newest += 1;
+        let change = Change {
+            number: draft.newest,
+            name: Arc::clone(&wish.name),
+            content: Some(content),
+            expires,
+            delta,
         };
-        record.push(change);
+        self.add(draft, drafting, change);
+        let version = draft.version(draft.newest);
         Ok(match now {
             Some(_) => Done::Changed(version),
             None => Done::Created(version),
@@ -308,38 +347,33 @@ impl Writing {
         live.map(Arc::clone)
     }
 
-    fn gone(&self, draft: &mut Draft, name: Name) -> Arc<Change> {
-        self.add(draft, name, None, None, None)
+    fn gone(&self, draft: &mut Draft, drafting: &mut Drafting, name: Name) {
+        draft.newest += 1;
+        let change = Change {
+            number: draft.newest,
+            name,
+            content: None,
+            expires: None,
+            delta: None,
+        };
+        self.add(draft, drafting, change);
     }
 
-    fn add(
-        &self,
-        draft: &mut Draft,
-        name: Name,
-        content: Option<Content>,
-        expires: Option<Time>,
-        delta: Option<Delta>,
-    ) -> Arc<Change> {
-        draft.numbers += 1;
-        let books = self.documents.books.lock();
-        let change = Arc::new(Change {
-            number: books.newest + draft.numbers,
-            name,
-            content,
-            expires,
-            delta,
-        });
-        draft.size += change.size().cast_signed();
+    fn add(&self, draft: &mut Draft, drafting: &mut Drafting, change: Change) {
+        let change = Arc::new(change);
         let before = draft
             .now
             .insert(Arc::clone(&change.name), Arc::clone(&change));
+        let books = self.documents.books.lock();
         let leaves = match &before {
             Some(drafted) if books.keeps_only_the_last() || change.is_gone() => drafted.size(),
             Some(_) => 0,
             None => books.leaves(&change),
         };
-        draft.size -= leaves.cast_signed();
-        change
+        drop(books);
+        draft.size = (draft.size + change.size()).saturating_sub(leaves);
+        drafting.before.push(before);
+        drafting.record.push(change);
     }
 
     /// Writes the changes down, and has them count.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use microcache_policy::rules::Query;
 use microcache_policy::{KeyRules, Rules};
-use microcache_push::{Prefix, PushSettings, Sync, Token, WATCH_PATH};
+use microcache_push::{Prefix, PushSettings, Token, WATCH_PATH};
 
 use super::acme::usual_state;
 use super::mistake::{Mistake, Mistakes, Place};
@@ -23,20 +23,8 @@ pub struct PushConfig {
     pub prefixes: Vec<Prefix>,
     /// What those have to show who publish; `None`: nobody may.
     pub token: Option<Token>,
-    /// Where documents are written down; `None`: they end with the process.
-    pub directory: Option<PathBuf>,
-    /// When a change counts as written.
-    pub sync: Sync,
-    /// What all of them may take, in bytes.
-    pub memory: u64,
-    /// The largest, in bytes.
-    pub max_document: u64,
-    /// How many versions of each are remembered.
-    pub history: usize,
-    /// Changes have to say which version they are meant for.
-    pub conditions: bool,
-    /// Who may subscribe at a time.
-    pub max_subscribers: usize,
+    /// How they are kept.
+    pub settings: PushSettings,
     pub(super) place: Option<Place>,
     pub(super) token_file: Option<(PathBuf, Place)>,
     pub(super) chosen_directory: Option<Chosen>,
@@ -55,29 +43,9 @@ impl PushConfig {
         !self.prefixes.is_empty()
     }
 
-    /// How they are kept.
-    pub fn settings(&self) -> PushSettings {
-        PushSettings {
-            directory: self.directory.clone(),
-            sync: self.sync,
-            memory: self.memory,
-            max_document: self.max_document,
-            history: self.history,
-            conditions: self.conditions,
-            max_subscribers: self.max_subscribers,
-        }
-    }
-
     /// Whether another one needs another start.
     pub(super) fn needs_restart_for(&self, new: &Self) -> bool {
-        self.prefixes != new.prefixes
-            || self.directory != new.directory
-            || self.sync != new.sync
-            || self.memory != new.memory
-            || self.max_document != new.max_document
-            || self.history != new.history
-            || self.conditions != new.conditions
-            || self.max_subscribers != new.max_subscribers
+        self.prefixes != new.prefixes || self.settings != new.settings
     }
 
     /// Notes what means nothing.
@@ -101,12 +69,12 @@ impl PushConfig {
         let Some(place) = self.place.clone().filter(|_| self.is_on()) else {
             return;
         };
-        self.directory = match &self.chosen_directory {
+        self.settings.directory = match &self.chosen_directory {
             Some(Chosen::There(directory)) => Some(directory.clone()),
             Some(Chosen::Nowhere) => None,
             None => usual_state("push"),
         };
-        if self.chosen_directory.is_none() && self.directory.is_none() {
+        if self.chosen_directory.is_none() && self.settings.directory.is_none() {
             mistakes.note(
                 Mistake::new(&place, "there is no place to keep documents in")
                     .remedy("name a directory as `push_directory`, or say \"none\""),

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use microcache_engine::body::Body;
-use microcache_engine::origin::{OriginError, OriginRequest, RouteId, Urgency};
-use microcache_policy::{FieldsBuf, Scheme};
+use microcache_engine::origin::{OriginError, OriginRequest};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::balance::Balance;
@@ -43,23 +41,9 @@ pub(super) async fn keep_checking(
 async fn ask(server: &Server, check: &HealthCheck) -> Result<u16, OriginError> {
     let host = server.host.clone();
     let authority = host.unwrap_or_else(|| authority(server));
-    let mut fields = FieldsBuf::new();
-    fields.push("User-Agent", "microcache-health-check");
-    let mut request = OriginRequest {
-        method: Method::GET,
-        scheme: Scheme::Http,
-        authority: authority.into(),
-        target: Bytes::copy_from_slice(check.path.as_bytes()),
-        fields,
-        body: Body::Empty,
-        length: None,
-        upgrade: false,
-        interim: None,
-        urgency: Urgency::Client,
-        client: None,
-        route: RouteId::default(),
-        span: None,
-    };
+    let target = Bytes::copy_from_slice(check.path.as_bytes());
+    let mut request = OriginRequest::bare(Method::GET, authority.into(), target);
+    request.fields.push("User-Agent", "microcache-health-check");
     let mut upload = Upload::whole(&mut request, None);
     let question = Question::of(&mut request);
     let status = server.ask_apart(&mut upload, &question, check.timeout);

@@ -79,7 +79,7 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
         },
         set: |push, v, m| {
             m.put(
-                &mut push.sync,
+                &mut push.settings.sync,
                 v.choice(&[("always", Sync::Always), ("never", Sync::Never)]),
             );
         },
@@ -93,7 +93,7 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
             help: "What documents may take in memory; beyond it none is taken (507)",
             more: "They are never evicted: nobody could be asked for them again. It is beside `memory`. Each takes half a kilobyte more than its bytes.",
         },
-        set: |push, v, m| m.put(&mut push.memory, v.size(&MEMORY)),
+        set: |push, v, m| m.put(&mut push.settings.memory, v.size(&MEMORY)),
     },
     Opt {
         about: About {
@@ -104,7 +104,7 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
             help: "The largest document, batch or patch (413)",
             more: "What is being published at one time may take sixteen times that.",
         },
-        set: |push, v, m| m.put(&mut push.max_document, v.size(&DOCUMENT)),
+        set: |push, v, m| m.put(&mut push.settings.max_document, v.size(&DOCUMENT)),
     },
     Opt {
         about: About {
@@ -116,7 +116,7 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
             more: "With 1, who was away gets the latest version. With more, every change that is remembered, and an event `gap` \
                    where some are not any more.",
         },
-        set: |push, v, m| m.put(&mut push.history, v.count(1..=100_000)),
+        set: |push, v, m| m.put(&mut push.settings.history, v.count(1..=100_000)),
     },
     Opt {
         about: About {
@@ -127,7 +127,7 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
             help: "Refuse changes that do not say which version they are meant for (428)",
             more: "By `If-Match` or `If-None-Match`, so that nobody overwrites what somebody else has put meanwhile.",
         },
-        set: |push, v, m| m.put(&mut push.conditions, v.switch()),
+        set: |push, v, m| m.put(&mut push.settings.conditions, v.switch()),
     },
     Opt {
         about: About {
@@ -138,7 +138,7 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
             help: "Who may subscribe to documents at a time (503)",
             more: "`max_tunnels` bounds them together with other connections without an end.",
         },
-        set: |push, v, m| m.put(&mut push.max_subscribers, v.count(1..=1 << 24)),
+        set: |push, v, m| m.put(&mut push.settings.max_subscribers, v.count(1..=1 << 24)),
     },
 ];
 

@@ -12,10 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::body::{Body, BodyError, Frame};
-use microcache_engine::origin::{
-    Origin as _, OriginError, OriginRequest, OriginResponse, RouteId, Urgency,
-};
-use microcache_policy::{FieldsBuf, Scheme};
+use microcache_engine::origin::{Origin as _, OriginError, OriginRequest, OriginResponse};
+use microcache_policy::FieldsBuf;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -114,21 +112,8 @@ impl Peer {
 }
 
 fn request(method: Method, target: &'static str) -> OriginRequest {
-    OriginRequest {
-        method,
-        scheme: Scheme::Http,
-        authority: Bytes::from_static(b"test"),
-        target: Bytes::from_static(target.as_bytes()),
-        fields: FieldsBuf::new(),
-        body: Body::Empty,
-        length: None,
-        upgrade: false,
-        interim: None,
-        urgency: Urgency::Client,
-        client: None,
-        route: RouteId::default(),
-        span: None,
-    }
+    let target = Bytes::from_static(target.as_bytes());
+    OriginRequest::bare(method, Bytes::from_static(b"test"), target)
 }
 
 /// A whole answer.

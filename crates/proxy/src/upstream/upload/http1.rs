@@ -154,28 +154,21 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use http::Method;
-    use microcache_engine::RouteId;
     use microcache_engine::body::Body;
-    use microcache_engine::origin::{OriginRequest, Urgency};
-    use microcache_policy::{FieldsBuf, Scheme};
+    use microcache_engine::origin::OriginRequest;
 
     use super::*;
 
     fn head(method: Method, fields: &[(&str, &str)], body: Body, length: Option<u64>) -> String {
         let mut request = OriginRequest {
-            method,
-            scheme: Scheme::Http,
-            authority: Bytes::from_static(b"a"),
-            target: Bytes::from_static(b"/a?b"),
-            fields: FieldsBuf::new(),
             body,
             length,
             upgrade: fields.iter().any(|(name, _)| *name == "Upgrade"),
-            interim: None,
-            urgency: Urgency::Client,
-            client: None,
-            route: RouteId::default(),
-            span: None,
+            ..OriginRequest::bare(
+                method,
+                Bytes::from_static(b"a"),
+                Bytes::from_static(b"/a?b"),
+            )
         };
         for (name, value) in fields {
             request.fields.push(name, value);

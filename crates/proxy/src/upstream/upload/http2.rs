@@ -131,29 +131,13 @@ fn map_of(fields: Fields<'_>, travels: impl Fn(&[u8]) -> bool) -> Option<HeaderM
 #[cfg(test)]
 mod tests {
     use http::Method;
-    use microcache_engine::RouteId;
-    use microcache_engine::body::Body;
-    use microcache_engine::origin::{OriginRequest, Urgency};
-    use microcache_policy::FieldsBuf;
+    use microcache_engine::origin::OriginRequest;
 
     use super::*;
 
     fn asked(method: Method, authority: &'static str, target: &'static str) -> OriginRequest {
-        OriginRequest {
-            method,
-            scheme: microcache_policy::Scheme::Http,
-            authority: Bytes::from_static(authority.as_bytes()),
-            target: Bytes::from_static(target.as_bytes()),
-            fields: FieldsBuf::new(),
-            body: Body::Empty,
-            length: None,
-            upgrade: false,
-            interim: None,
-            urgency: Urgency::Client,
-            client: None,
-            route: RouteId::default(),
-            span: None,
-        }
+        let authority = Bytes::from_static(authority.as_bytes());
+        OriginRequest::bare(method, authority, Bytes::from_static(target.as_bytes()))
     }
 
     fn head(mut request: OriginRequest) -> Option<Request<()>> {

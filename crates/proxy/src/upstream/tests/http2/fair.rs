@@ -91,6 +91,18 @@ where
     seen
 }
 
+/// So many at once, which are all answered well.
+async fn ask_together(group: &Arc<Group>, requests: usize) {
+    let ask = |_| {
+        let group = Arc::clone(group);
+        tokio::spawn(async move { get(&group).await })
+    };
+    let asked: Vec<_> = (0..requests).map(ask).collect();
+    for asked in asked {
+        assert_eq!(within(asked).await.unwrap(), Ok(got(200, "ok")));
+    }
+}
+
 #[tokio::test]
 async fn many_requests_at_once_share_a_connection() {
     let origin = Origin::start().await;
@@ -104,15 +116,7 @@ async fn many_requests_at_once_share_a_connection() {
         }
     });
     for _ in 0..2 {
-        let asked: Vec<_> = (0..50)
-            .map(|_| {
-                let group = Arc::clone(&group);
-                tokio::spawn(async move { get(&group).await })
-            })
-            .collect();
-        for asked in asked {
-            assert_eq!(within(asked).await.unwrap(), Ok(got(200, "ok")));
-        }
+        ask_together(&group, 50).await;
     }
     assert_eq!(seen.connections.load(Ordering::Relaxed), 1);
     let snapshot = group.snapshot();
@@ -135,15 +139,7 @@ async fn no_more_are_on_a_connection_than_the_server_allows() {
                 asked.answer(&[], "ok");
             }
         });
-        let asked: Vec<_> = (0..20)
-            .map(|_| {
-                let group = Arc::clone(&group);
-                tokio::spawn(async move { get(&group).await })
-            })
-            .collect();
-        for asked in asked {
-            assert_eq!(within(asked).await.unwrap(), Ok(got(200, "ok")));
-        }
+        ask_together(&group, 20).await;
         let most = seen.most.load(Ordering::Relaxed);
         assert!(most <= allowed as usize, "{most} of {allowed}");
         let connections = seen.connections.load(Ordering::Relaxed);

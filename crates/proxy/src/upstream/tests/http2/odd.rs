@@ -7,17 +7,25 @@ use crate::upstream::HealthCheck;
 const REFUSED_STREAM: u32 = 7;
 const HTTP_1_1_REQUIRED: u32 = 13;
 
-fn spawn(
-    group: &Arc<Group>,
-    request: OriginRequest,
-) -> tokio::task::JoinHandle<Result<Got, OriginError>> {
+type Asked = tokio::task::JoinHandle<Result<Got, OriginError>>;
+
+fn spawn(group: &Arc<Group>, request: OriginRequest) -> Asked {
     let group = Arc::clone(group);
     tokio::spawn(async move { fetch(&group, request).await })
 }
 
 /// What came of a request that was begun before.
-async fn came(of: tokio::task::JoinHandle<Result<Got, OriginError>>) -> Result<Got, OriginError> {
+async fn came(of: Asked) -> Result<Got, OriginError> {
     within(of).await.unwrap()
+}
+
+/// A server that is asked for this, and has taken the connection for it.
+async fn begun(request: OriginRequest) -> (Origin, Arc<Group>, Asked, Frames) {
+    let origin = Origin::start().await;
+    let group = origin.http2();
+    let asked = spawn(&group, request);
+    let peer = Frames::accept(&origin).await;
+    (origin, group, asked, peer)
 }
 
 /// One GET, and what the server does with its stream.
@@ -55,10 +63,7 @@ const RULES: &str = "it breaks the rules of HTTP/2";
 
 #[tokio::test]
 async fn what_a_server_did_not_begin_before_it_closes_is_asked_for_elsewhere() {
-    let origin = Origin::start().await;
-    let group = origin.http2();
-    let first = spawn(&group, request(Method::GET, "/"));
-    let mut peer = Frames::accept(&origin).await;
+    let (origin, group, first, mut peer) = begun(request(Method::GET, "/")).await;
     assert_eq!(peer.request().await, 1);
     // Not even a POST is lost.
     let second = spawn(&group, post("content"));
@@ -78,10 +83,7 @@ async fn what_a_server_did_not_begin_before_it_closes_is_asked_for_elsewhere() {
 
 #[tokio::test]
 async fn a_connection_that_closes_takes_no_more_requests() {
-    let origin = Origin::start().await;
-    let group = origin.http2();
-    let first = spawn(&group, request(Method::GET, "/"));
-    let mut peer = Frames::accept(&origin).await;
+    let (origin, group, first, mut peer) = begun(request(Method::GET, "/")).await;
     assert_eq!(peer.request().await, 1);
     peer.send(GOAWAY, 0, 0, &goaway(u32::MAX >> 1, 0)).await;
     peer.answer(1, "first").await;
@@ -96,10 +98,7 @@ async fn a_connection_that_closes_takes_no_more_requests() {
 
 #[tokio::test]
 async fn what_is_refused_is_asked_for_once_more() {
-    let origin = Origin::start().await;
-    let group = origin.http2();
-    let asked = spawn(&group, post("content"));
-    let mut peer = Frames::accept(&origin).await;
+    let (origin, _group, asked, mut peer) = begun(post("content")).await;
     let stream = peer.request().await;
     let refused = REFUSED_STREAM.to_be_bytes();
     peer.send(RST_STREAM, 0, stream, &refused).await;
@@ -171,10 +170,7 @@ async fn a_new_connection_that_breaks_is_not_tried_twice() {
 
 #[tokio::test]
 async fn a_connection_known_to_be_closed_is_passed_over() {
-    let origin = Origin::start().await;
-    let group = origin.http2();
-    let first = spawn(&group, request(Method::GET, "/"));
-    let mut peer = Frames::accept(&origin).await;
+    let (origin, group, first, mut peer) = begun(request(Method::GET, "/")).await;
     peer.request().await;
     peer.answer(1, "first").await;
     assert_eq!(came(first).await, Ok(got(200, "first")));
@@ -301,10 +297,7 @@ async fn a_head_that_could_be_taken_for_another_in_http1_is_refused() {
 
 #[tokio::test]
 async fn a_head_that_is_too_large_is_refused_and_others_go_on() {
-    let origin = Origin::start().await;
-    let group = origin.http2();
-    let asked = spawn(&group, request(Method::GET, "/"));
-    let mut peer = Frames::accept(&origin).await;
+    let (_origin, group, asked, mut peer) = begun(request(Method::GET, "/")).await;
     assert_eq!(peer.request().await, 1);
     let other = spawn(&group, request(Method::GET, "/other"));
     assert_eq!(peer.request().await, 3);
