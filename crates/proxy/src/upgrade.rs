@@ -103,17 +103,18 @@ pub(crate) async fn upgrade(program: &Program, handle: &Handle) -> Result<u32, N
             Ok(()) => blocking(move || successor.go_on()).await,
             Err(error) => blocking(move || Err(successor.ended(&format!("disk: {error}")))).await,
         };
-        (successor, word) = went_on.inspect_err(|_| {
+        if went_on.is_err() {
             life.end_handover();
-            take_back_disk(handle);
-        })?;
+            take_back_disk(handle).await;
+        }
+        (successor, word) = went_on?;
     }
     debug_assert_eq!(word, Word::Ready);
     // From now on it accepts, and a purge that came here would miss what it stores.
     life.begin_handover();
     if let Err(error) = successor.line.say("go", None) {
         life.end_handover();
-        take_back_disk(handle);
+        take_back_disk(handle).await;
         let why = error.to_string();
         return blocking(move || Err(successor.ended(&why))).await;
     }
@@ -138,9 +139,9 @@ async fn give_up_disk(handle: &Handle) -> Result<(), TierError> {
     engine.cache.give_up_local().await
 }
 
-fn take_back_disk(handle: &Handle) {
+async fn take_back_disk(handle: &Handle) {
     if let Some(push) = handle.push() {
-        push.take_back();
+        push.take_back().await;
     }
     if let Err(error) = handle.engine().cache.take_back_local() {
         let line =

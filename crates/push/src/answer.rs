@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use microcache_engine::{Body, OriginResponse};
 use microcache_policy::FieldsBuf;
+use microcache_store::Hit;
 use serde_json::json;
 
 use crate::subscription::{EventStream, NoSubscription};
@@ -78,6 +79,15 @@ pub(crate) fn unauthorised(has_token: bool) -> OriginResponse {
         "send the secret of `push_token_file` as Authorization: Bearer SECRET",
     );
     answer.fields.push("WWW-Authenticate", "Bearer");
+    answer
+}
+
+/// A document.
+pub(crate) fn page(page: Hit) -> OriginResponse {
+    let mut answer = bare(page.status);
+    answer.fields = FieldsBuf::from(page.fields());
+    answer.length = Some(page.body.len());
+    answer.body = Body::Stored(page);
     answer
 }
 

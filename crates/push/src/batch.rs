@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::answer;
 use crate::change::Content;
+use crate::json::check;
 use crate::name::name;
 use crate::version::Version;
 use crate::wish::{Condition, Deed, Done, Wish};
@@ -88,6 +89,7 @@ fn wish(said: Said<'_>, prefix: &[u8]) -> Result<Wish, String> {
     if is_event_stream(media_type.as_bytes()) {
         return Err(format!("{url}: a document is no event stream"));
     }
+    check(&media_type, &body).map_err(|why| format!("{url}: it is not JSON: {why}"))?;
     let content = Content {
         media_type: media_type.into(),
         body,

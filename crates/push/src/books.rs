@@ -104,7 +104,7 @@ impl Books {
         } = loaded.header;
         self.epoch = epoch;
         for change in loaded.changes {
-            self.note(&Arc::new(change));
+            self.note(&change);
         }
         self.newest = self.newest.max(newest);
         self.forgotten_through = self.forgotten_through.max(forgotten_through);
@@ -260,6 +260,11 @@ impl Books {
     /// What all of them take, in bytes.
     pub(crate) const fn size(&self) -> u64 {
         self.size
+    }
+
+    /// The same, with what is remembered of those that are gone.
+    pub(crate) const fn whole_size(&self) -> u64 {
+        self.size + self.gone_size
     }
 
     /// How many there are.

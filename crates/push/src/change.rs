@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use microcache_policy::Time;
+use microcache_store::Stored;
 
 use crate::name::Name;
 
@@ -42,7 +43,13 @@ impl Change {
         let Some(Content { media_type, body }) = &self.content else {
             return 0;
         };
-        let content = body.len() + media_type.len();
+        // Small bodies are copied into the answer that is at hand.
+        let copied = if body.len() <= Stored::COMPACT {
+            body.len()
+        } else {
+            0
+        };
+        let content = body.len() + copied + media_type.len();
         let delta = self.delta.as_ref().map_or(0, |it| it.patch.len());
         (FIXED + self.name.len() + content + delta) as u64
     }

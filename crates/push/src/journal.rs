@@ -6,7 +6,7 @@
 //! the file is set aside, and what came before the damage is kept.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub(crate) struct Header {
 pub(crate) struct Loaded {
     pub(crate) header: Header,
     /// The oldest first.
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<Arc<Change>>,
     /// What comes after them could not be read, and was set aside.
     pub(crate) is_damaged: bool,
 }
@@ -112,6 +112,7 @@ impl Journal {
             }
             Err(TryLockError::Error(error)) => return Err(unusable(error)),
         }
+        let may_have_lost_some = lost_power(&lock, sync).map_err(unusable)?;
         let mut journal = Self {
             directory: directory.to_owned(),
             sync,
@@ -138,14 +139,21 @@ impl Journal {
             };
             return Ok((journal, loaded));
         }
-        let (loaded, end) =
+        let (mut loaded, end) =
             load(bytes.clone()).ok_or(JournalError::Foreign { path: path.clone() })?;
         if loaded.is_damaged {
             fs::copy(&path, directory.join(DAMAGED)).map_err(unusable)?;
         }
-        let file = open(&path).map_err(unusable)?;
-        file.set_len(end).map_err(unusable)?;
-        journal.log = Some(Log { file, end });
+        if loaded.is_damaged || may_have_lost_some {
+            // What is lost has had numbers, which are given away once more: they must not mean the same.
+            loaded.header.epoch = epoch;
+            let rewritten = journal.rewrite(loaded.header, &loaded.changes);
+            rewritten.map_err(unusable)?;
+        } else {
+            let file = open(&path).map_err(unusable)?;
+            file.set_len(end).map_err(unusable)?;
+            journal.log = Some(Log { file, end });
+        }
         Ok((journal, loaded))
     }
 
@@ -155,9 +163,14 @@ impl Journal {
         let _ = self.lock.unlock();
     }
 
-    /// Takes it back, unless another process has it.
-    pub(crate) fn take_back(&self) -> bool {
-        self.lock.try_lock().is_ok()
+    /// Takes it back, unless another process has it. What that one has made of the log is not known: it is
+    /// written anew before anything is added.
+    pub(crate) fn take_back(&mut self) -> bool {
+        let is_ours = self.lock.try_lock().is_ok();
+        if is_ours {
+            self.log = None;
+        }
+        is_ours
     }
 
     /// Adds records. When this returns, they are there.
@@ -192,13 +205,30 @@ impl Journal {
 
     /// Writes it anew, with these changes only.
     pub(crate) fn rewrite(&mut self, header: Header, changes: &[Arc<Change>]) -> io::Result<()> {
+        let path = self.directory.join(NEW);
+        let directory = File::open(&self.directory)?;
+        let log = Log::write(&path, header, changes).inspect_err(|_| {
+            // The disk may be full, of this.
+            let _ = fs::remove_file(&path);
+        })?;
+        // From here on what was the log may have no name any more.
+        self.log = None;
+        fs::rename(&path, self.directory.join(LOG))?;
+        directory.sync_all()?;
+        self.log = Some(log);
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Writes one with these changes.
+    fn write(path: &Path, header: Header, changes: &[Arc<Change>]) -> io::Result<Self> {
         let mut out = Vec::new();
         out.extend_from_slice(&MAGIC);
         for number in [header.epoch, header.newest, header.forgotten_through] {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        let path = self.directory.join(NEW);
-        let file = open(&path)?;
+        let file = open(path)?;
         file.set_len(0)?;
         let mut end = 0;
         for change in changes {
@@ -212,11 +242,23 @@ impl Journal {
         file.write_all_at(&out, end)?;
         end += out.len() as u64;
         file.sync_all()?;
-        fs::rename(&path, self.directory.join(LOG))?;
-        File::open(&self.directory)?.sync_all()?;
-        self.log = Some(Log { file, end });
-        Ok(())
+        Ok(Self { file, end })
     }
+}
+
+/// Whether the system was started anew since a process wrote without waiting for the disk: what it wrote last
+/// may not be there. The file of the lock says under which start of the system that was.
+fn lost_power(lock: &File, sync: Sync) -> io::Result<bool> {
+    let now = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let mut before = Vec::new();
+    (&*lock).read_to_end(&mut before)?;
+    let writing: &[u8] = match sync {
+        Sync::Always => b"",
+        Sync::Never => &now,
+    };
+    lock.set_len(0)?;
+    lock.write_all_at(writing, 0)?;
+    Ok(!before.is_empty() && before != now)
 }
 
 /// What a log has in it, and where that ends; `None` if it is no log.
@@ -238,7 +280,7 @@ fn load(mut bytes: Bytes) -> Option<(Loaded, u64)> {
     let is_damaged = loop {
         match records::read(bytes.clone()) {
             Read::Record(more, rest) => {
-                changes.extend(more);
+                changes.extend(more.into_iter().map(Arc::new));
                 bytes = rest;
             }
             Read::End => break false,

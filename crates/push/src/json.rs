@@ -7,6 +7,14 @@ pub(crate) fn is_json(media_type: &str) -> bool {
         || essence.len() > 5 && essence[essence.len() - 5..].eq_ignore_ascii_case("+json")
 }
 
+/// What says that it is JSON has to be.
+pub(crate) fn check(media_type: &str, body: &[u8]) -> Result<(), serde_json::Error> {
+    if !is_json(media_type) {
+        return Ok(());
+    }
+    serde_json::from_slice(body).map(|_: serde::de::IgnoredAny| ())
+}
+
 /// A media type without its parameters.
 pub(crate) fn essence(media_type: &str) -> &str {
     media_type.split(';').next().unwrap_or_default().trim()

@@ -17,6 +17,8 @@ mod encodings;
 mod events;
 mod journal;
 mod json;
+#[cfg(test)]
+mod laws;
 mod name;
 mod origin;
 mod pages;

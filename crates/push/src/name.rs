@@ -131,7 +131,19 @@ impl Pattern {
         if !text.starts_with('/') {
             return Err(NameError::NotNormal);
         }
-        Ok(Self::Like(text.into()))
+        // Several stars say no more than one.
+        let mut like = String::with_capacity(text.len());
+        for letter in text.chars() {
+            if letter != '*' || !like.ends_with('*') {
+                like.push(letter);
+            }
+        }
+        Ok(Self::Like(like.into()))
+    }
+
+    /// Whether it may match several.
+    pub(crate) const fn is_like(&self) -> bool {
+        matches!(self, Self::Like(_))
     }
 
     pub(crate) fn matches(&self, name: &str) -> bool {
@@ -209,5 +221,6 @@ mod tests {
         let exact = Pattern::parse("/news/a").unwrap();
         assert!(exact.matches("/news/a") && !exact.matches("/news/ab"));
         assert!(Pattern::parse("*").is_err());
+        assert_eq!(Pattern::parse("/news/***"), Pattern::parse("/news/*"));
     }
 }

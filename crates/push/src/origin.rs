@@ -22,7 +22,7 @@ use crate::books::Books;
 use crate::change::{Change, Content};
 use crate::events::Form;
 use crate::journal::{Journal, JournalError};
-use crate::json::{essence, is_json};
+use crate::json::{check, essence};
 use crate::name::{Name, Pattern, name};
 use crate::pages::Pages;
 use crate::settings::PushSettings;
@@ -93,8 +93,10 @@ impl Push {
         let clock = Clock::start();
         let pages = Pages::default();
         let now = clock.now();
-        for change in books.all().iter().filter(|it| !it.has_expired(now)) {
-            pages.note(change, books.epoch, now);
+        for change in books.all() {
+            if books.is_now(&change) && !change.has_expired(now) {
+                pages.note(&change, books.epoch, now);
+            }
         }
         let documents = Arc::new(Documents {
             books: Mutex::new(books),
@@ -121,8 +123,8 @@ impl Push {
     }
 
     /// Goes on, if it has not.
-    pub fn take_back(&self) {
-        self.writer.take_back();
+    pub async fn take_back(&self) {
+        self.writer.take_back().await;
     }
 
     /// What it holds and has done.
@@ -159,8 +161,11 @@ impl Push {
         if request.method == Method::GET && accepts.split(|&b| b == b',').any(is_event_stream) {
             return self.subscribe(fields, name);
         }
-        // What there is was at hand.
-        answer::problem(404, "there is no such document")
+        // It was at hand, unless the request is not for caches (`no-store`, content, another protocol).
+        match self.documents.pages.get(name.as_bytes()) {
+            Some(page) => answer::page(page),
+            None => answer::problem(404, "there is no such document"),
+        }
     }
 
     fn subscribe(&self, fields: Fields<'_>, name: &Name) -> OriginResponse {
@@ -190,8 +195,8 @@ impl Push {
         let prefix_of_batch = path
             .strip_suffix(BATCH)
             .filter(|_| request.method == Method::POST);
-        let body = match self.receive(&mut request).await {
-            Ok(Ok(body)) => body,
+        let (body, coming) = match self.receive(&mut request).await {
+            Ok(Ok(received)) => received,
             Ok(Err(refused)) => return Ok(refused),
             Err(error) => return Err(OriginError::RequestBody(error)),
         };
@@ -201,7 +206,7 @@ impl Push {
                 Ok(wishes) => wishes,
                 Err(why) => return Ok(answer::problem(400, why)),
             };
-            return Ok(match self.writer.ask(wishes).await {
+            return Ok(match self.writer.ask(wishes, coming).await {
                 Ok(done) => batch::answer(&done),
                 Err(refused) => answer::refused(&refused),
             });
@@ -214,7 +219,7 @@ impl Push {
             Ok(wish) => wish,
             Err(refused) => return Ok(refused),
         };
-        Ok(match self.writer.ask(vec![wish]).await {
+        Ok(match self.writer.ask(vec![wish], coming).await {
             Ok(done) => done
                 .first()
                 .map_or_else(|| answer::bare(204), |done| answer::done(*done)),
@@ -251,10 +256,10 @@ impl Push {
     async fn receive(
         &self,
         request: &mut OriginRequest,
-    ) -> Result<Result<Bytes, OriginResponse>, BodyError> {
+    ) -> Result<Result<(Bytes, Coming), OriginResponse>, BodyError> {
         let largest = self.documents.settings.max_document;
         let mut coming = Coming {
-            documents: &self.documents,
+            documents: Arc::clone(&self.documents),
             bytes: 0,
         };
         let mut content = BytesMut::new();
@@ -274,17 +279,19 @@ impl Push {
             }
             content.extend_from_slice(&data);
         }
-        Ok(Ok(content.freeze()))
+        // What grew while it came has room behind it that nobody needs.
+        let content = Bytes::copy_from_slice(&content);
+        Ok(Ok((content, coming)))
     }
 }
 
 /// What a request that publishes has brought so far.
-struct Coming<'a> {
-    documents: &'a Documents,
+pub(crate) struct Coming {
+    documents: Arc<Documents>,
     bytes: u64,
 }
 
-impl Coming<'_> {
+impl Coming {
     fn add(&mut self, bytes: u64) -> bool {
         let most = self
             .documents
@@ -296,7 +303,7 @@ impl Coming<'_> {
     }
 }
 
-impl Drop for Coming<'_> {
+impl Drop for Coming {
     fn drop(&mut self) {
         self.documents
             .coming
@@ -340,11 +347,7 @@ fn wish(
 
 /// What says that it is JSON has to be.
 fn check_json(media_type: &str, body: &[u8]) -> Result<(), OriginResponse> {
-    if !is_json(media_type) {
-        return Ok(());
-    }
-    let read: Result<serde::de::IgnoredAny, _> = serde_json::from_slice(body);
-    read.map(drop)
+    check(media_type, body)
         .map_err(|error| answer::problem(400, format!("the document is not JSON: {error}")))
 }
 

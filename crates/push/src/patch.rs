@@ -26,8 +26,13 @@ pub(crate) fn patched(before: &Content, patch: &Patch, most: u64) -> Result<Cont
     })
 }
 
-/// Takes one operation after the other. What is copied may be copied again: a short patch could make a
-/// document that no memory holds, so all of it together is bounded.
+/// As deep as JSON is read: what is deeper could not be read again, and what walks through it would need more
+/// stack than there is.
+const MAX_DEPTH: usize = 128;
+
+/// Takes one operation after the other. What is copied may be copied again, and what is moved may be moved into
+/// what was moved: a short patch could make a document that no memory holds, or so deep that nothing can walk
+/// through it. So what all of it copies is bounded, and how deep each puts something.
 fn operate(value: &mut Value, operations: &[PatchOperation], most: u64) -> Result<(), Refused> {
     let mut copied = 0;
     for operation in operations {
@@ -38,6 +43,19 @@ fn operate(value: &mut Value, operations: &[PatchOperation], most: u64) -> Resul
                 return Err(Refused::TooLarge);
             }
         }
+        let put = match operation {
+            PatchOperation::Add(add) => Some((&add.path, Some(&add.value))),
+            PatchOperation::Replace(replace) => Some((&replace.path, Some(&replace.value))),
+            PatchOperation::Copy(copy) => Some((&copy.path, copy.from.resolve(value).ok())),
+            PatchOperation::Move(moved) => Some((&moved.path, moved.from.resolve(value).ok())),
+            PatchOperation::Remove(_) | PatchOperation::Test(_) => None,
+        };
+        if let Some((path, what)) = put
+            && path.count() + what.map_or(0, depth) > MAX_DEPTH
+        {
+            let why = format!("{path}: the document would be more than {MAX_DEPTH} levels deep");
+            return Err(Refused::Unfit(why));
+        }
         let one = std::slice::from_ref(operation);
         json_patch::patch(value, one).map_err(|error| match error.kind {
             PatchErrorKind::TestFailed => Refused::Test,
@@ -45,6 +63,16 @@ fn operate(value: &mut Value, operations: &[PatchOperation], most: u64) -> Resul
         })?;
     }
     Ok(())
+}
+
+/// How many levels a value has. No value here has more than [`MAX_DEPTH`] of them.
+fn depth(value: &Value) -> usize {
+    let deepest = match value {
+        Value::Array(items) => items.iter().map(depth).max(),
+        Value::Object(members) => members.values().map(depth).max(),
+        _ => return 0,
+    };
+    1 + deepest.unwrap_or(0)
 }
 
 /// How many bytes a value has at least; not more than a little over `most` is counted.
@@ -138,6 +166,20 @@ mod tests {
         let double = r#"{"op":"copy","from":"/a","path":"/a/-"}"#;
         let patch = format!("[{}]", [double; 64].join(","));
         assert_eq!(operated(r#"{"a":["x"]}"#, &patch), Err(Refused::TooLarge));
+    }
+
+    #[test]
+    fn what_is_moved_into_what_was_moved_does_not_get_deeper_than_can_be_read() {
+        let nest = format!("{}{}", "[".repeat(100), "]".repeat(100));
+        let inside = "/0".repeat(100);
+        let round = format!(
+            r#"{{"op":"add","path":"/y","value":{nest}}},{{"op":"move","from":"/x","path":"/y{inside}"}},{{"op":"move","from":"/y","path":"/x"}}"#
+        );
+        let patch = format!("[{}]", vec![round; 500].join(","));
+        let before = r#"{"x":[]}"#;
+        let operations = serde_json::from_str(&patch).expect("a patch");
+        let refused = patched(&json(before), &Patch::Operations(operations), 1 << 20);
+        assert!(matches!(refused, Err(Refused::Unfit(why)) if why.contains("levels")));
     }
 
     #[test]

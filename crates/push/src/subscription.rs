@@ -1,5 +1,6 @@
 //! Somebody who is told of changes.
 
+use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use microcache_engine::body::Source;
 use microcache_engine::{BodyError, Frame};
 use smallvec::SmallVec;
@@ -15,10 +17,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::books::Books;
 use crate::change::Change;
 use crate::events::{Form, Word, encode, encode_word};
-use crate::name::Pattern;
+use crate::name::{Name, Pattern};
 use crate::origin::Documents;
 use crate::topics::{Seat, TopicId};
-use crate::version::Version;
+use crate::version::{Place, Version};
 
 /// How often somebody to whom nothing happens is told that the connection is good.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -29,15 +31,49 @@ const ALIVE: &[u8] = b":\n\n";
 pub(crate) struct Subscription {
     documents: Arc<Documents>,
     topics: SmallVec<[(TopicId, Option<Seat>); 1]>,
-    /// The number of the last change that it has seen.
+    /// The number of the last change that it has seen. What was overtaken before it came to that was not told.
     seen: u64,
     /// What is that old is told as it is now, to somebody who knows nothing.
     told_whole_through: u64,
+    /// It knew all there was when this was the last change.
+    caught_up: u64,
+    /// What it said that it had seen. What was missing of the time before is not told again.
+    resumed_at: u64,
+    /// What it was told since.
+    told: Told,
     /// It has to be told that it begins anew.
     begins_anew: bool,
-    /// It was told that something is missing before this change.
-    gap_told: u64,
     wants_deltas: bool,
+}
+
+/// What a subscriber was told of each document while it was behind.
+#[derive(Default)]
+struct Told(HashMap<Name, ToldOfOne, RandomState>);
+
+#[derive(Clone, Copy, Default)]
+struct ToldOfOne {
+    /// This version, last.
+    version: u64,
+    /// That something up to this number is missing.
+    gap: u64,
+}
+
+/// So many changes that are out of date are passed over at a time.
+const MAX_SKIPPED: usize = 1024;
+/// Of so many it is remembered. Of others less is known than could be: they are told whole, or of a gap that
+/// may be none.
+const MAX_TOLD: usize = 4096;
+
+impl Told {
+    fn note(&mut self, name: &Name, told: ToldOfOne) {
+        if self.0.len() < MAX_TOLD || self.0.contains_key(name) {
+            self.0.insert(Arc::clone(name), told);
+        }
+    }
+
+    fn of(&self, name: &str) -> ToldOfOne {
+        self.0.get(name).copied().unwrap_or_default()
+    }
 }
 
 /// Why somebody cannot subscribe.
@@ -47,6 +83,14 @@ pub(crate) enum NoSubscription {
     TooMany,
     /// They ask for too many different things.
     TooManyPatterns,
+}
+
+/// One look at what comes next.
+enum Step {
+    Next(Next),
+    /// It has passed over so much that others should have their turn.
+    Later,
+    Nothing,
 }
 
 /// What comes next.
@@ -82,16 +126,26 @@ impl Subscription {
             topics: SmallVec::new(),
             seen: 0,
             told_whole_through: books.newest,
+            caught_up: 0,
+            resumed_at: 0,
+            told: Told::default(),
             begins_anew: false,
-            gap_told: 0,
             wants_deltas,
         };
-        if let Some(id) = last_seen {
+        if let Some(place) = last_seen {
             let remembered = books.forgotten_through..=books.newest;
-            let is_ours = |it: &Version| it.epoch == books.epoch && remembered.contains(&it.number);
-            if let Some(version) = id.parse::<Version>().ok().filter(is_ours) {
-                subscription.seen = version.number;
-                subscription.told_whole_through = 0;
+            let is_ours = |it: &Place| {
+                it.version.epoch == books.epoch && remembered.contains(&it.knows_through())
+            };
+            if let Some(place) = place.parse::<Place>().ok().filter(is_ours) {
+                subscription.seen = place.version.number;
+                subscription.told_whole_through = place.told_whole_through;
+                subscription.resumed_at = place.version.number;
+                if let ([Pattern::Exact(name)], 0) = (wanted, place.told_whole_through) {
+                    // Of one document, it was told what it has seen.
+                    let version = place.version.number;
+                    subscription.told.note(name, ToldOfOne { version, gap: 0 });
+                }
             } else {
                 subscription.begins_anew = true;
             }
@@ -111,10 +165,18 @@ impl Subscription {
     }
 
     /// Where it stands: what comes later it has not seen.
-    pub(crate) fn seen(&self) -> Version {
-        Version {
-            epoch: self.documents.books.lock().epoch,
-            number: self.seen,
+    pub(crate) fn place(&self) -> Place {
+        let is_told_whole = self.seen < self.told_whole_through;
+        Place {
+            version: Version {
+                epoch: self.documents.books.lock().epoch,
+                number: self.seen,
+            },
+            told_whole_through: if is_told_whole {
+                self.told_whole_through
+            } else {
+                0
+            },
         }
     }
 
@@ -127,11 +189,24 @@ impl Subscription {
     ) -> Poll<Bytes> {
         let documents = Arc::clone(&self.documents);
         let mut books = documents.books.lock();
-        let Some(next) = self.next(&books) else {
-            for (topic, seat) in &mut self.topics {
-                *seat = Some(books.topics.wait(*topic, *seat, cx.waker()));
+        let mut topics = self.topics.iter();
+        if topics.all(|(topic, seat)| books.topics.is_quiet(*topic, *seat)) {
+            // Nothing has happened to it since it had seen everything.
+            self.has_seen_all(&books);
+        }
+        let next = match self.next(&books) {
+            Step::Next(next) => next,
+            Step::Later => {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
-            return Poll::Pending;
+            Step::Nothing => {
+                self.has_seen_all(&books);
+                for (topic, seat) in &mut self.topics {
+                    *seat = Some(books.topics.wait(*topic, *seat, cx.waker()));
+                }
+                return Poll::Pending;
+            }
         };
         let is_json = matches!(whole, Form::Json);
         Poll::Ready(match next {
@@ -173,41 +248,63 @@ impl Subscription {
         }
     }
 
+    fn has_seen_all(&mut self, books: &Books) {
+        self.seen = books.newest;
+        self.caught_up = books.newest;
+        self.told = Told::default();
+    }
+
     /// What comes next, if something does.
-    fn next(&mut self, books: &Books) -> Option<Next> {
+    fn next(&mut self, books: &Books) -> Step {
         // A deletion that it should have been told of may be forgotten.
         if self.begins_anew || self.seen.max(self.told_whole_through) < books.forgotten_through {
             self.begins_anew = false;
             self.seen = 0;
             self.told_whole_through = books.newest;
-            return Some(Next::Word(Word::Reset));
+            self.caught_up = 0;
+            self.resumed_at = 0;
+            self.told = Told::default();
+            return Step::Next(Next::Word(Word::Reset));
         }
-        loop {
+        for _ in 0..MAX_SKIPPED {
             let nearest = |(topic, _): &(TopicId, _)| books.after(*topic, self.seen);
             let next = self.topics.iter().filter_map(nearest);
-            let change = Arc::clone(next.min_by_key(|change| change.number)?);
+            let Some(change) = next.min_by_key(|change| change.number).map(Arc::clone) else {
+                return Step::Nothing;
+            };
             let knows_nothing = change.number <= self.told_whole_through;
             if knows_nothing && (change.is_gone() || !books.is_now(&change)) {
                 self.seen = change.number;
                 continue;
             }
-            let document = books.document(&change.name);
-            let forgotten = document.map_or(0, |document| document.forgotten_through);
-            if books.has_history()
-                && !knows_nothing
-                && forgotten > self.seen.max(self.told_whole_through)
-                && self.gap_told != change.number
-            {
-                self.gap_told = change.number;
-                return Some(Next::Word(Word::Gap));
-            }
-            let has_before = |from: u64| !knows_nothing && from <= self.seen;
-            let delta = change.delta.as_ref();
-            let is_delta = self.wants_deltas && delta.is_some_and(|delta| has_before(delta.from));
-            self.seen = change.number;
-            let is_delta = if is_delta { Delta::Yes } else { Delta::No };
-            return Some(Next::Change(change, is_delta));
+            return Step::Next(self.tell(change, knows_nothing, books));
         }
+        Step::Later
+    }
+
+    /// This change comes next, unless something has to be said before it.
+    fn tell(&mut self, change: Arc<Change>, knows_nothing: bool, books: &Books) -> Next {
+        let mut told = self.told.of(&change.name);
+        let last = told.version.max(self.caught_up);
+        let document = books.document(&change.name);
+        let forgotten = document.map_or(0, |document| document.forgotten_through);
+        let known = last.max(self.told_whole_through).max(self.resumed_at);
+        if books.has_history() && !knows_nothing && forgotten > known.max(told.gap) {
+            told.gap = forgotten;
+            self.told.note(&change.name, told);
+            return Next::Word(Word::Gap);
+        }
+        let delta = change.delta.as_ref();
+        let has_before = delta.is_some_and(|delta| !knows_nothing && delta.from <= last);
+        let is_delta = if self.wants_deltas && has_before {
+            Delta::Yes
+        } else {
+            Delta::No
+        };
+        self.seen = change.number;
+        told.version = change.number;
+        self.told.note(&change.name, told);
+        Next::Change(change, is_delta)
     }
 }
 

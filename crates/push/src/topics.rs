@@ -13,6 +13,8 @@ use crate::name::Pattern;
 
 /// Patterns at a time, beside those that name one document: every change is held against all of them.
 pub(crate) const MAX_PATTERNS: usize = 1024;
+/// What is remembered of what they match, all of them together, when another one comes.
+const MAX_MATCHES: usize = 1 << 20;
 
 /// The number of a topic.
 pub(crate) type TopicId = usize;
@@ -61,10 +63,13 @@ impl Topics {
             return Ok(id);
         }
         let is_exact = matches!(pattern, Pattern::Exact(_));
-        if !is_exact && self.patterns.len() >= MAX_PATTERNS {
+        let changes = if is_exact {
+            BTreeMap::new()
+        } else if self.patterns.len() >= MAX_PATTERNS || self.matches() >= MAX_MATCHES {
             return Err(TooManyPatterns);
-        }
-        let changes = if is_exact { BTreeMap::new() } else { changes() };
+        } else {
+            changes()
+        };
         let id = self.all.insert(Topic {
             pattern: pattern.clone(),
             changes,
@@ -77,6 +82,16 @@ impl Topics {
             self.patterns.push(id);
         }
         Ok(id)
+    }
+
+    fn matches(&self) -> usize {
+        let sizes = self.patterns.iter().map(|&id| self.all[id].changes.len());
+        sizes.sum()
+    }
+
+    /// Whether nothing has happened to a topic since this place was taken.
+    pub(crate) fn is_quiet(&self, id: TopicId, seat: Option<Seat>) -> bool {
+        seat.is_some_and(|seat| seat.round == self.all[id].round)
     }
 
     /// One less.

@@ -37,6 +37,46 @@ impl FromStr for Version {
     }
 }
 
+/// How far somebody has read, and begins again later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The last change that it has seen.
+    pub(crate) version: Version,
+    /// What is that old is told as it is now: it has begun anew, and has not seen all there is. Zero otherwise.
+    pub(crate) told_whole_through: u64,
+}
+
+impl Place {
+    /// What is forgotten of the time before this it need not be told.
+    pub(crate) fn knows_through(&self) -> u64 {
+        self.version.number.max(self.told_whole_through)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.told_whole_through {
+            0 => write!(f, "{}", self.version),
+            through => write!(f, "{}-{through}", self.version),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = NoVersion;
+
+    fn from_str(text: &str) -> Result<Self, NoVersion> {
+        let (version, through) = match text.split_once('-') {
+            Some((version, through)) => (version, through.parse().map_err(|_| NoVersion)?),
+            None => (text, 0),
+        };
+        Ok(Self {
+            version: version.parse()?,
+            told_whole_through: through,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +94,20 @@ mod tests {
             "abc.17.1",
         ] {
             assert_eq!(other.parse::<Version>(), Err(NoVersion), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_place_may_be_in_the_middle_of_what_is_told_first() {
+        for text in ["abc.17", "abc.0-17"] {
+            let place: Place = text.parse().expect("a place");
+            assert_eq!(
+                (place.to_string().as_str(), place.knows_through()),
+                (text, 17)
+            );
+        }
+        for other in ["abc.17-", "abc.17-x", "-17", "abc.17-1-2"] {
+            assert_eq!(other.parse::<Place>(), Err(NoVersion), "{other}");
         }
     }
 }

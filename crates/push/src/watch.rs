@@ -20,8 +20,9 @@ use crate::subscription::{EventStream, NoSubscription, Subscription};
 /// Where they are subscribed to.
 pub const WATCH_PATH: &str = "/.well-known/microcache/watch";
 
-/// The most urls of one subscription.
+/// The most urls of one subscription, and how many of them may have a star.
 const MAX_URLS: usize = 100;
+const MAX_STARS: usize = 8;
 /// How long somebody waits for something to happen who asks again and again.
 const WAIT: Duration = Duration::from_secs(25);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
@@ -75,6 +76,12 @@ impl Watch {
         if let Some(seen) = request.fields.fields().get("last-event-id") {
             wanted.seen = Some(String::from_utf8_lossy(seen).into_owned());
         }
+        let stars = wanted.patterns.iter().filter(|pattern| pattern.is_like());
+        if stars.count() > MAX_STARS {
+            return Err(format!(
+                "one subscription has {MAX_STARS} urls with a `*` at most"
+            ));
+        }
         match wanted.patterns.len() {
             0 => Err(format!(
                 "say what to watch: {WATCH_PATH}?url=/live/x, or url=/live/*"
@@ -127,7 +134,9 @@ async fn first_changes(mut subscription: Subscription, wait: Duration) -> Origin
         let has_room = count < MAX_TOLD && told.len() < MAX_TOLD_BYTES;
         next = has_room.then(|| subscription.next_json_at_hand()).flatten();
     }
-    told.extend_from_slice(format!("],\"last_event_id\":\"{}\"}}", subscription.seen()).as_bytes());
+    told.extend_from_slice(
+        format!("],\"last_event_id\":\"{}\"}}", subscription.place()).as_bytes(),
+    );
     let mut answer = answer::whole(200, "application/json", Bytes::from(told));
     answer.fields.push("Cache-Control", "no-store");
     answer

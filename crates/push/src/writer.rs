@@ -7,12 +7,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 
 use crate::books::Books;
 use crate::change::{Change, Delta};
 use crate::journal::{Header, Journal};
 use crate::name::Name;
-use crate::origin::Documents;
+use crate::origin::{Coming, Documents};
 use crate::patch::patched;
 use crate::records;
 use crate::version::Version;
@@ -29,6 +30,8 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// Wishes that are fulfilled together or not at all.
 struct Job {
     wishes: Vec<Wish>,
+    /// What came with them counts until they are written, whether or not anybody waits for that.
+    _coming: Coming,
     done: oneshot::Sender<Result<Vec<Done>, Refused>>,
 }
 
@@ -65,9 +68,18 @@ impl Writer {
     }
 
     /// Has all of these happen, or none.
-    pub(crate) async fn ask(&self, wishes: Vec<Wish>) -> Result<Vec<Done>, Refused> {
+    pub(crate) async fn ask(
+        &self,
+        wishes: Vec<Wish>,
+        coming: Coming,
+    ) -> Result<Vec<Done>, Refused> {
         let (done, result) = oneshot::channel();
-        match self.0.try_send(Asked::Change(Job { wishes, done })) {
+        let job = Job {
+            wishes,
+            _coming: coming,
+            done,
+        };
+        match self.0.try_send(Asked::Change(job)) {
             Ok(()) => result.await.unwrap_or(Err(Refused::Busy)),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(Refused::Busy),
         }
@@ -76,14 +88,26 @@ impl Writer {
     /// Lets another process take up the documents. When this returns, nothing is changed any more.
     pub(crate) async fn give_up(&self) {
         let (done, given_up) = oneshot::channel();
-        if self.0.try_send(Asked::GiveUp(done)).is_ok() {
+        if self.say(Asked::GiveUp(done)).await {
             let _ = given_up.await;
         }
     }
 
     /// Goes on.
-    pub(crate) fn take_back(&self) {
-        let _ = self.0.try_send(Asked::TakeBack);
+    pub(crate) async fn take_back(&self) {
+        self.say(Asked::TakeBack).await;
+    }
+
+    /// Says this as soon as there is room. False if nobody listens.
+    async fn say(&self, mut what: Asked) -> bool {
+        loop {
+            match self.0.try_send(what) {
+                Ok(()) => return true,
+                Err(TrySendError::Disconnected(_)) => return false,
+                Err(TrySendError::Full(again)) => what = again,
+            }
+            sleep(SHORTEST_WAIT).await;
+        }
     }
 }
 
@@ -182,7 +206,7 @@ impl Writing {
     }
 
     fn take_back(&mut self) {
-        let taken = self.journal.as_ref().is_none_or(Journal::take_back);
+        let taken = self.journal.as_mut().is_none_or(Journal::take_back);
         self.is_given_up = !taken;
         if !taken {
             tracing::error!(target: TARGET, "push_directory cannot be taken back: no document is changed until a restart");
@@ -204,17 +228,17 @@ impl Writing {
         }
         let mut draft = Draft::after(&self.documents.books.lock());
         let mut results = Vec::with_capacity(jobs.len());
-        for Job { wishes, done } in jobs {
-            let result = self.draft(&mut draft, &wishes);
+        for job in jobs {
+            let result = self.draft(&mut draft, &job.wishes);
             if result.is_err() {
                 self.documents.counters.refused.add_one();
             }
-            results.push((done, result));
+            results.push((job, result));
         }
         let written = self.bring_into_force(&draft);
-        for (done, result) in results {
+        for (job, result) in results {
             // Nobody may be waiting any more.
-            let _ = done.send(match &written {
+            let _ = job.done.send(match &written {
                 Ok(()) => result,
                 Err(error) => result.and(Err(Refused::Unwritten(error.clone()))),
             });
@@ -235,8 +259,8 @@ impl Writing {
             let mut drafting = Drafting::default();
             self.gone(&mut draft, &mut drafting, name);
             draft.records.push(drafting.record);
-            self.documents.counters.expired.add_one();
         }
+        let expired = draft.records.len();
         if let Err(error) = self.bring_into_force(&draft) {
             // Nobody is told yet, but nobody is answered with them any more.
             for change in draft.records.iter().flatten() {
@@ -244,7 +268,9 @@ impl Writing {
             }
             tracing::warn!(target: TARGET, "documents that have had their time cannot be taken away: {error}");
             std::thread::sleep(Duration::from_secs(1));
+            return;
         }
+        self.documents.counters.expired.add(expired as u64);
     }
 
     /// Works out what the wishes of one job come to, after everything before them.
@@ -397,12 +423,14 @@ impl Writing {
         for record in records {
             records::write(record, &mut bytes);
         }
-        if journal.is_broken() {
+        let mended = if journal.is_broken() {
             let (header, all) = self.documents.all();
-            let _ = journal.rewrite(header, &all);
-        }
+            journal.rewrite(header, &all)
+        } else {
+            Ok(())
+        };
         self.documents.counters.syncs.add_one();
-        journal.append(&bytes).map_err(|error| {
+        mended.and_then(|()| journal.append(&bytes)).map_err(|error| {
             self.documents.counters.unwritten.add_one();
             tracing::error!(target: TARGET, "changes of documents are refused: they cannot be written to push_directory: {error}");
             error.to_string()
@@ -414,7 +442,7 @@ impl Writing {
         let Some(journal) = &mut self.journal else {
             return;
         };
-        if !journal.is_mostly_old(self.documents.books.lock().size()) {
+        if !journal.is_mostly_old(self.documents.books.lock().whole_size()) {
             return;
         }
         let (header, all) = self.documents.all();

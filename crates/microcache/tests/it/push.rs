@@ -143,6 +143,15 @@ fn what_is_put_is_a_hit_until_it_changes() {
     part.assert_is(206, r#""a""#);
     let personal = ["Cookie: session=1", "Authorization: Basic eA=="];
     live.0.get_with("/live/x", &personal).assert_hit();
+    // What is no business of caches is answered all the same.
+    for not_cached in [
+        "Cache-Control: no-store",
+        "Upgrade: example/1\r\nConnection: upgrade",
+    ] {
+        let found = live.0.get_with("/live/x", &[not_cached]);
+        found.assert_is(200, r#"{"a":2}"#);
+        assert_eq!(tag(&found), tag(&changed), "{not_cached}");
+    }
     assert_eq!(live.publish("DELETE", "/live/x", &[], "").status, 204);
     assert_eq!(live.0.get("/live/x").status, 404);
     assert_eq!(live.publish("DELETE", "/live/x", &[], "").status, 404);
@@ -499,6 +508,37 @@ fn a_torn_log_is_good_up_to_there() {
         output.contains("documents.log was written by another version"),
         "{output}"
     );
+}
+
+/// What was lost has had numbers, which are given away once more. Whoever has seen them must not take the new
+/// ones for what it has seen.
+#[test]
+fn after_a_damage_nothing_is_called_as_something_else_was() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let log = kept.0.join("documents/documents.log");
+    let [first, lost] = {
+        let mut live = kept.start(&origin, &[]);
+        let tags = ["1", "2"].map(|value| tag(&live.put("/live/x", value)));
+        live.put("/live/x", "3");
+        live.0.signal("KILL");
+        live.0.wait();
+        tags
+    };
+    let mut damaged = fs::read(&log).expect("the log");
+    let third = damaged.windows(7).rposition(|it| it == b"/live/x");
+    // Before its name are a checksum, a length and two numbers; before those the content of the second.
+    let of_second = third.expect("it is there") - 33;
+    damaged[of_second] ^= 1;
+    fs::write(&log, &damaged).expect("a damaged log");
+    let live = kept.start(&origin, &[]);
+    assert!(kept.0.join("documents/documents.damaged").exists());
+    let found = live.0.get("/live/x");
+    found.assert_is(200, "1");
+    assert_ne!(tag(&found), first);
+    assert_ne!(tag(&live.put("/live/x", "4")), lost);
+    let seen = format!("Last-Event-ID: {}", lost.trim_matches('"'));
+    let mut events = live.subscribe("/live/x", &[&seen]);
+    assert_eq!(events.event().1, "reset");
 }
 
 #[test]

@@ -91,7 +91,7 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
             unset: Unset::Is(r#""64MiB""#),
             example: r#""64MiB""#,
             help: "What documents may take in memory; beyond it none is taken (507)",
-            more: "They are never evicted: nobody could be asked for them again. It is beside `memory`. Each takes half a kilobyte more than its bytes.",
+            more: "They are never evicted: nobody could be asked for them again. It is beside `memory`. Each takes its bytes and half a kilobyte; up to 16 KiB, its bytes twice.",
         },
         set: |push, v, m| m.put(&mut push.settings.memory, v.size(&MEMORY)),
     },

@@ -1,0 +1,237 @@
+//! What holds for every subscriber, whatever is published and however it reads: it ends with what there is, a
+//! difference is told only to who has the version that it is of, and what is missing of a history is said.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use crate::change::{Change, Content, Delta};
+use crate::events::Form;
+use crate::name::Pattern;
+use crate::origin::Push;
+use crate::settings::PushSettings;
+use crate::subscription::Subscription;
+
+const NAMES: [&str; 3] = ["/live/a", "/live/b", "/live/c"];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(usize),
+    Patch(usize),
+    Delete(usize),
+    /// So many events are read.
+    Read(usize),
+    /// It comes back, and says what it has seen as an event stream does, or as who asks again and again does.
+    ComeBack(bool),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let name = || 0..NAMES.len();
+    let step = prop_oneof![
+        4 => name().prop_map(Step::Put),
+        3 => name().prop_map(Step::Patch),
+        1 => name().prop_map(Step::Delete),
+        3 => (1..5usize).prop_map(Step::Read),
+        1 => any::<bool>().prop_map(Step::ComeBack),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+/// What is published, and all that ever was.
+struct World {
+    push: Push,
+    changes: Vec<Arc<Change>>,
+}
+
+impl World {
+    fn new(history: usize) -> Self {
+        let settings = PushSettings {
+            memory: 1 << 20,
+            history,
+            max_subscribers: 2,
+            ..PushSettings::default()
+        };
+        Self {
+            push: Push::start(settings, None).expect("documents are kept in memory"),
+            changes: Vec::new(),
+        }
+    }
+
+    fn last(&self, name: &str) -> Option<&Arc<Change>> {
+        let last = self.changes.iter().rfind(|change| &*change.name == name);
+        last.filter(|change| !change.is_gone())
+    }
+
+    fn publish(&mut self, name: &str, content: bool, is_patch: bool) {
+        let before = self.last(name).map(|change| change.number);
+        if before.is_none() && (is_patch || !content) {
+            return;
+        }
+        let number = self.changes.len() as u64 + 1;
+        let change = Arc::new(Change {
+            number,
+            name: name.into(),
+            content: content.then(|| Content {
+                media_type: "application/json".into(),
+                body: format!("{{\"n\":{number}}}").into(),
+            }),
+            expires: None,
+            delta: before.filter(|_| is_patch).map(|from| Delta {
+                from,
+                patch: "{}".into(),
+            }),
+        });
+        self.push.documents().note(&change);
+        self.changes.push(change);
+    }
+}
+
+/// Who reads, and what it knows by what it was told.
+struct Reader {
+    subscription: Subscription,
+    wanted: Vec<Pattern>,
+    history: usize,
+    /// The version of each document.
+    has: BTreeMap<String, u64>,
+    last_id: Option<String>,
+    after_gap: bool,
+    /// It has not come back since it was told of these. Who comes back and asks for several may have been behind
+    /// with some, and is not told of what is missing of those.
+    told_since: BTreeSet<String>,
+}
+
+impl Reader {
+    fn new(world: &World, wanted: &[&str], history: usize) -> Self {
+        let wanted: Vec<_> = wanted
+            .iter()
+            .map(|it| Pattern::parse(it).unwrap())
+            .collect();
+        let subscription = Subscription::new(world.push.documents(), &wanted, None, true);
+        Self {
+            subscription: subscription.expect("there is room"),
+            wanted,
+            history,
+            has: BTreeMap::new(),
+            last_id: None,
+            after_gap: false,
+            told_since: BTreeSet::new(),
+        }
+    }
+
+    fn come_back(&mut self, world: &World, as_stream: bool) {
+        let place = self.subscription.place().to_string();
+        let place = if as_stream {
+            self.last_id.clone()
+        } else {
+            Some(place)
+        };
+        if place.is_none() {
+            self.has.clear();
+        }
+        self.told_since.clear();
+        let again = Subscription::new(world.push.documents(), &self.wanted, place.as_deref(), true);
+        self.subscription = again.expect("there is room");
+    }
+
+    fn is_single(&self) -> bool {
+        matches!(&self.wanted[..], [Pattern::Exact(_)])
+    }
+
+    /// Reads one event. False if there is none.
+    fn read(&mut self, world: &World) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        let polled = self
+            .subscription
+            .poll_encoded(&mut cx, Form::Json, Form::JsonDelta);
+        let Poll::Ready(event) = polled else {
+            return false;
+        };
+        let event: Value = serde_json::from_slice(&event).expect("JSON");
+        match event["event"].as_str().expect("a kind") {
+            "reset" => self.has.clear(),
+            "gap" => self.after_gap = true,
+            kind => self.take(world, kind, &event),
+        }
+        true
+    }
+
+    fn take(&mut self, world: &World, kind: &str, event: &Value) {
+        let id = event["id"].as_str().expect("an id");
+        let (_, number) = id.split_once('.').expect("a version");
+        let number: u64 = number.parse().expect("a number");
+        self.last_id = Some(id.to_owned());
+        let change = &world.changes[number as usize - 1];
+        let name = change.name.to_string();
+        let before = self.has.get(&name).copied();
+        if let Some(before) = before {
+            assert!(number > before, "{name} was told twice, or backwards");
+        }
+        if kind == "patch" {
+            let from = change.delta.as_ref().expect("a delta").from;
+            assert_eq!(before, Some(from), "what a patch of {name} applies to");
+        }
+        if let Some(before) = before
+            && self.history > 1
+            && !self.after_gap
+            && (self.told_since.contains(&name) || self.is_single())
+        {
+            let between = |one: &&Arc<Change>| {
+                *one.name == *name && one.number > before && one.number < number
+            };
+            let missing = world.changes.iter().filter(between).count();
+            assert_eq!(missing, 0, "changes of {name} were left out without a word");
+        }
+        self.after_gap = false;
+        self.told_since.insert(name.clone());
+        if change.is_gone() {
+            self.has.remove(&name);
+        } else {
+            self.has.insert(name, number);
+        }
+    }
+}
+
+fn check(steps: &[Step], wanted: &[&str], history: usize) {
+    let mut world = World::new(history);
+    let mut reader = Reader::new(&world, wanted, history);
+    for step in steps {
+        match *step {
+            Step::Put(name) => world.publish(NAMES[name], true, false),
+            Step::Patch(name) => world.publish(NAMES[name], true, true),
+            Step::Delete(name) => world.publish(NAMES[name], false, false),
+            Step::Read(events) => {
+                for _ in 0..events {
+                    reader.read(&world);
+                }
+            }
+            Step::ComeBack(as_stream) => reader.come_back(&world, as_stream),
+        }
+    }
+    while reader.read(&world) {}
+    let is_wanted = |name: &str| reader.wanted.iter().any(|it| it.matches(name));
+    let there: BTreeMap<_, _> = NAMES
+        .into_iter()
+        .filter(|name| is_wanted(name))
+        .filter_map(|name| Some((name.to_owned(), world.last(name)?.number)))
+        .collect();
+    assert_eq!(reader.has, there, "what a reader has in the end");
+}
+
+proptest! {
+    #[test]
+    fn a_subscriber_ends_with_what_there_is(
+        steps in steps(),
+        wanted in prop_oneof![
+            Just(&["/live/*"][..]),
+            Just(&["/live/a"][..]),
+            Just(&["/live/a", "/live/b"][..]),
+            Just(&["/live/a", "/live/*"][..]),
+        ],
+        history in prop_oneof![Just(1), Just(3), Just(100)],
+    ) {
+        check(&steps, wanted, history);
+    }
+}
