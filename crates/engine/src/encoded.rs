@@ -22,8 +22,8 @@ use crate::outcome::Outcome;
 use crate::respond::Reusable;
 use crate::serve::{Engine, Look};
 
-/// Bodies above this take too long to be compressed thoroughly.
-const THOROUGH: u64 = 1024 * 1024;
+/// Bodies above this take too long to be compressed thoroughly: others wait for the same thread.
+const THOROUGH: u64 = 128 * 1024;
 /// Whether that pays is asked once in so many answers.
 const ASK_AGAIN: u32 = 64;
 /// What a byte that is compressed thoroughly has to save in the life of its response.
@@ -190,10 +190,10 @@ impl Engine {
             && varies_by_credentials(hit.fields())
     }
 
-    /// Has something done in the background, unless somebody has asked for that.
+    /// Has something done in the background, unless somebody has asked for that or too much waits.
     fn have_done(&self, key: &[u8], encoded: &Encoded, task: Task, demand: u32) {
-        let encodings = encoded.bodies();
-        if encodings.claim(task) {
+        let (encodings, compressor) = (encoded.bodies(), &self.cache.compressor);
+        if !encodings.is_claimed(task) && compressor.has_place(demand) && encodings.claim(task) {
             let job = Job {
                 key: key.into(),
                 encodings: Arc::downgrade(encodings),
@@ -201,7 +201,7 @@ impl Engine {
                 demand,
             };
             let bound = self.settings.compress_queue;
-            self.cache.compressor.ask(&self.cache, job, bound);
+            compressor.ask(&self.cache, job, bound);
         }
     }
 
@@ -213,8 +213,7 @@ impl Engine {
         let left = hit.lifetime.usable_until().since(now);
         let age = now.since(hit.began).max(1);
         let expected = u64::from(hit.uses()).saturating_mul(left) / age;
-        let saves = expected.saturating_mul(quick) / SAVING;
-        if hit.body.len() <= THOROUGH && saves > hit.body.len() * PAYS {
+        if pays(hit.body.len(), quick, expected) {
             self.have_done(key, encoded, Task::Encode(Making::Thoroughly), 0);
         }
     }
@@ -237,7 +236,7 @@ impl Engine {
         let Some(encoded) = hit.encoded(|stored| unsuited(rules, stored).is_none()) else {
             return;
         };
-        let again = |task| self.have_done(key, encoded, task, before.uses());
+        let again = |task| self.have_done(key, encoded, task, before.uses().max(1));
         for &coding in &rules.compress.codings {
             let task = Task::Encode(Making::Quickly(coding));
             if old.bodies().is_claimed(task) {
@@ -344,6 +343,12 @@ pub(crate) fn named_by_origin(rules: &Rules, named: VaryNames, before: &VaryName
     }
 }
 
+/// Whether it pays to compress a body thoroughly, which has so many bytes compressed quickly and is expected to be
+/// sent so often.
+const fn pays(length: u64, quick: u64, expected: u64) -> bool {
+    length <= THOROUGH && expected.saturating_mul(quick) / SAVING > length * PAYS
+}
+
 /// Why a stored response is not sent compressed, whoever asks for it.
 pub(crate) fn unsuited(rules: &Rules, stored: &Stored) -> Option<AsStored> {
     let length = Some(stored.body.len());
@@ -355,5 +360,27 @@ pub(crate) fn unsuited(rules: &Rules, stored: &Stored) -> Option<AsStored> {
     } else {
         // What came before the route compressed has told other caches nothing of it.
         (!varies_on_codings(stored.fields())).then_some(AsStored::FromBefore)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_often_and_does_not_take_long_is_compressed_thoroughly() {
+        for (length, quick, expected, is_done) in [
+            (50_000, 10_000, 2_000, true),
+            (50_000, 10_000, 1_000, false),
+            (50_000, 0, u64::MAX, false),
+            (THOROUGH, 20_000, u64::MAX, true),
+            (THOROUGH + 1, 20_000, u64::MAX, false),
+        ] {
+            assert_eq!(
+                pays(length, quick, expected),
+                is_done,
+                "{length} {expected}"
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@ mod saved;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ const NICENESS: i32 = 10;
 /// Compresses what it is asked to.
 pub(crate) struct Compressor {
     shop: Arc<Shop>,
+    /// It has so many threads at most.
+    threads: usize,
 }
 
 /// What the threads share.
@@ -35,6 +37,8 @@ pub(crate) struct Compressor {
 struct Shop {
     state: Mutex<State>,
     wake: Condvar,
+    /// What fewer ask for finds no place among those that wait.
+    needed: AtomicU32,
     counts: Counts,
     saved: Saved,
 }
@@ -104,7 +108,18 @@ impl Compressor {
     pub(crate) fn new() -> Self {
         Self {
             shop: Arc::default(),
+            threads: threads(),
         }
+    }
+
+    /// Whether there is a place for what so many ask for. Else it is counted as refused: nobody waits for a lock
+    /// to learn that too much waits already.
+    pub(crate) fn has_place(&self, demand: u32) -> bool {
+        let has_place = demand >= self.shop.needed.load(Ordering::Relaxed);
+        if !has_place {
+            self.shop.counts.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        has_place
     }
 
     /// Has something made, if not too much waits; what that means is for the caller to say. It is put into
@@ -112,7 +127,9 @@ impl Compressor {
     pub(crate) fn ask(&self, cache: &Arc<Cache>, job: Job, bound: usize) {
         let mut state = self.shop.state.lock();
         let left_out = state.queue.push(job, bound);
-        if state.threads < threads() && self.shop.start(cache) {
+        let needed = state.queue.needed(bound);
+        self.shop.needed.store(needed, Ordering::Relaxed);
+        if state.threads < self.threads && self.shop.start(cache) {
             state.threads += 1;
         }
         drop(state);
@@ -197,6 +214,7 @@ impl Shop {
                 return None;
             }
             if let Some(job) = state.queue.pop() {
+                self.needed.store(0, Ordering::Relaxed);
                 return Some(job);
             }
             self.wake.wait(&mut state);
@@ -277,4 +295,58 @@ fn cpu_time() -> Duration {
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     Duration::from_secs(seconds)
         + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::sync::Weak;
+
+    use microcache_store::{MemoryLimits, Tiers};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::flight::FlightLimits;
+
+    fn cache() -> Cache {
+        let memory = MemoryLimits {
+            capacity: 1 << 20,
+            object: 1 << 16,
+            variants: 8,
+        };
+        let flights = FlightLimits {
+            fetches: 10,
+            waiters: 10,
+        };
+        Cache::new(memory, flights, Tiers::default(), Clock::start())
+    }
+
+    fn job(demand: u32) -> Job {
+        Job {
+            key: b"a page"[..].into(),
+            encodings: Weak::new(),
+            task: Task::Encode(Making::Quickly(Coding::Gzip)),
+            demand,
+        }
+    }
+
+    #[test]
+    fn who_finds_no_place_learns_so_without_a_lock() {
+        let (cache, mut compressor) = (Arc::new(cache()), Compressor::new());
+        // Nothing leaves the queue by itself.
+        compressor.threads = 0;
+        for demand in [3, 5] {
+            assert!(compressor.has_place(1));
+            compressor.ask(&cache, job(demand), 2);
+        }
+        let locked = compressor.shop.state.lock();
+        assert!(!compressor.has_place(1) && !compressor.has_place(3));
+        assert!(compressor.has_place(4));
+        drop(locked);
+        assert_eq!(compressor.stats().refused, 2);
+        compressor.ask(&cache, job(4), 2);
+        assert!(!compressor.has_place(4));
+        assert!(compressor.shop.next().is_some());
+        assert!(compressor.has_place(1));
+        assert_eq!(compressor.stats().refused, 4);
+    }
 }

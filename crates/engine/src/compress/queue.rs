@@ -1,4 +1,4 @@
-//! What waits to be compressed: bounded, and what is asked for most goes first.
+//! What waits to be compressed: bounded, and what is asked for most and what came first go in turns.
 
 use std::sync::Weak;
 
@@ -11,14 +11,17 @@ pub(crate) struct Job {
     pub(crate) key: Key,
     pub(crate) encodings: Weak<Encodings>,
     pub(crate) task: Task,
-    /// How often the response was the answer.
+    /// How often the response was the answer; 0 for what is done when there is nothing else to do.
     pub(crate) demand: u32,
 }
 
 /// The jobs that wait.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
+    /// As they came.
     jobs: Vec<Job>,
+    /// It is the turn of the one that came first.
+    by_age: bool,
 }
 
 impl Queue {
@@ -29,21 +32,36 @@ impl Queue {
     /// Takes a job in. At the bound the one that fewest ask for has no place, be it this one: a flood of urls
     /// that are asked for once or twice does not keep those waiting that everybody asks for.
     pub(super) fn push(&mut self, job: Job, bound: usize) -> Option<Job> {
-        if self.jobs.len() < bound {
-            self.jobs.push(job);
-            return None;
+        let mut left_out = None;
+        if self.jobs.len() >= bound {
+            let all = self.jobs.iter().enumerate();
+            match all.min_by_key(|(_, other)| other.demand) {
+                Some((at, least)) if least.demand < job.demand => {
+                    left_out = Some(self.jobs.remove(at));
+                }
+                _ => return Some(job),
+            }
         }
-        let least = self.jobs.iter_mut().min_by_key(|other| other.demand);
-        match least {
-            Some(least) if least.demand < job.demand => Some(std::mem::replace(least, job)),
-            _ => Some(job),
-        }
+        self.jobs.push(job);
+        left_out
     }
 
-    /// The one that most ask for; of several, that which came first.
+    /// How many have to ask for something that it finds a place.
+    pub(super) fn needed(&self, bound: usize) -> u32 {
+        if self.jobs.len() < bound {
+            return 0;
+        }
+        let least = self.jobs.iter().map(|job| job.demand).min();
+        least.map_or(0, |least| least.saturating_add(1))
+    }
+
+    /// The one that most ask for; of several, that which came first. Every other time the one that came first of all
+    /// that anybody asks for: however much others are asked for, it is not put off for ever.
     pub(super) fn pop(&mut self) -> Option<Job> {
         let most = self.jobs.iter().map(|job| job.demand).max()?;
-        let at = self.jobs.iter().position(|job| job.demand == most)?;
+        let least = if self.by_age { most.min(1) } else { most };
+        self.by_age = !self.by_age;
+        let at = self.jobs.iter().position(|job| job.demand >= least)?;
         Some(self.jobs.remove(at))
     }
 }
@@ -71,13 +89,46 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_most_goes_first() {
+    fn what_is_asked_for_most_and_what_came_first_go_in_turns() {
         let mut queue = Queue::default();
-        for (one, demand) in [("a", 1), ("b", 5), ("c", 1), ("d", 5)] {
+        for (one, demand) in [
+            ("idle", 0),
+            ("a", 1),
+            ("b", 4),
+            ("c", 5),
+            ("d", 5),
+            ("e", 1),
+        ] {
             assert!(queue.push(job(one, demand), 10).is_none());
         }
-        let order: Vec<String> = (0..5).map(|_| name(queue.pop())).collect();
-        assert_eq!(order, ["b", "d", "a", "c", ""]);
+        let order: Vec<String> = (0..7).map(|_| name(queue.pop())).collect();
+        assert_eq!(order, ["c", "a", "d", "b", "e", "idle", ""]);
+    }
+
+    #[test]
+    fn a_stream_of_what_is_asked_for_more_keeps_nothing_waiting_for_ever() {
+        let mut queue = Queue::default();
+        assert!(queue.push(job("honest", 1), 10).is_none());
+        let mut order = Vec::new();
+        for n in 0..5 {
+            for half in 0..2 {
+                let hostile = job(&format!("hostile {n} {half}"), 11);
+                assert!(queue.push(hostile, 10).is_none());
+            }
+            order.push(name(queue.pop()));
+        }
+        assert_eq!(order[..2], ["hostile 0 0", "honest"]);
+    }
+
+    #[test]
+    fn what_takes_the_place_of_another_came_later_than_those_that_stay() {
+        let mut queue = Queue::default();
+        for (one, demand) in [("least", 1), ("other", 5), ("most", 9)] {
+            assert!(queue.push(job(one, demand), 3).is_none());
+        }
+        assert_eq!(name(queue.push(job("late", 7), 3)), "least");
+        let order: Vec<String> = (0..3).map(|_| name(queue.pop())).collect();
+        assert_eq!(order, ["most", "other", "late"]);
     }
 
     #[test]
@@ -91,5 +142,17 @@ mod tests {
         assert_eq!(queue.len(), 3);
         assert_eq!(name(queue.pop()), "popular");
         assert_eq!(name(queue.push(job("any", 1), 0)), "any");
+    }
+
+    #[test]
+    fn what_more_ask_for_than_for_the_least_finds_a_place() {
+        let mut queue = Queue::default();
+        assert_eq!((queue.needed(2), queue.needed(0)), (0, 0));
+        for demand in [7, u32::MAX] {
+            queue.push(job("one", demand), 2);
+        }
+        assert_eq!((queue.needed(3), queue.needed(2)), (0, 8));
+        queue.push(job("two", u32::MAX), 2);
+        assert_eq!(queue.needed(2), u32::MAX);
     }
 }
