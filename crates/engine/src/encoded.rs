@@ -15,6 +15,7 @@ use microcache_policy::{
 };
 use microcache_store::{Encoded, Encodings, Hit, Making, Stored, Task};
 
+use crate::body::Body;
 use crate::cache::Cache;
 use crate::compress::Job;
 use crate::message::{Request, Response};
@@ -91,12 +92,14 @@ impl Engine {
             self.be_thorough(look.key, &hit, encoded, now);
         }
         let saved = hit.body.len() - body.len() as u64;
-        self.cache.compressor.saved(coding, saved);
         let head = encoded.head(coding, hit.fields());
         let reusable = Reusable::encoded(&hit, head, body.clone());
         let mut response = reusable.respond(request, &facts, now, cache_status, outcome);
         if response.status == hit.status {
             response.cache_status.coding = Some(coding);
+        }
+        if !matches!(response.body, Body::Empty) {
+            self.cache.compressor.saved(coding, saved);
         }
         response
     }

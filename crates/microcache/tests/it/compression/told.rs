@@ -62,6 +62,13 @@ fn what_was_sent_is_counted_by_coding_and_logged() {
     proxy.get("/");
     in_coding(&proxy, "/", "br");
     in_coding(&proxy, "/", "gzip");
+    // Nothing is saved where nothing would have been sent.
+    let br = "Accept-Encoding: br";
+    assert_eq!(proxy.send("HEAD", "/", &[br]).status, 200);
+    for (condition, status) in [("If-None-Match: \"a\"", 304), ("If-Match: \"a\"", 412)] {
+        let response = proxy.get_with("/", &[br, condition]);
+        assert_eq!(response.status, status, "{condition}");
+    }
     let compression = &Operator::at(admin).get("/v1/stats")["compression"];
     assert_eq!(
         compression["sent"],
