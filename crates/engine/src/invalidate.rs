@@ -20,11 +20,11 @@ impl Engine {
         if !invalidate::invalidates(&incoming.method, status) {
             return;
         }
-        let mut keys = vec![self.key_of_get(incoming, &incoming.target)];
+        let mut keys = Vec::from_iter(self.key_of_get(incoming, &incoming.target));
         for target in
             invalidate::locations(response, incoming.scheme, &incoming.host, &incoming.target)
         {
-            keys.push(self.key_of_get(incoming, &target));
+            keys.extend(self.key_of_get(incoming, &target));
         }
         self.cache.invalidate(keys).await;
         let groups = tags::invalidated_groups(&incoming.method, status, response);
@@ -38,13 +38,14 @@ impl Engine {
     }
 
     /// A GET of the target may take another route than the request that invalidates it, and
-    /// routes decide what makes up a key.
-    fn key_of_get(&self, incoming: &Incoming, target: &[u8]) -> KeyBuf {
+    /// routes decide what makes up a key. There is none where nothing is ever stored.
+    fn key_of_get(&self, incoming: &Incoming, target: &[u8]) -> Option<KeyBuf> {
         let get = Request {
             method: &Method::GET,
             target,
             ..incoming.as_request()
         };
-        key_of(&get, &self.route(&get).rules)
+        let route = self.route(&get);
+        (!route.answers_at_once).then(|| key_of(&get, &route.rules))
     }
 }

@@ -42,7 +42,7 @@ fn id(path: &str) -> EntryId {
     EntryId::of(&key)
 }
 
-fn engine(tier: &ScriptedTier, is_shared: bool) -> Arc<Engine> {
+fn engine(tier: &ScriptedTier, is_shared: bool, answers_at_once: bool) -> Arc<Engine> {
     let tier = Arc::new(tier.clone());
     let tier = if is_shared {
         AnyTier::Shared(tier)
@@ -50,7 +50,8 @@ fn engine(tier: &ScriptedTier, is_shared: bool) -> Arc<Engine> {
         AnyTier::Local(tier)
     };
     let tiers = Tiers::new(vec![tier], TierLimits::default(), &Handle::current());
-    let route = support::route(Arc::new(Application), Rules::default());
+    let mut route = support::route(Arc::new(Application), Rules::default());
+    route.answers_at_once = answers_at_once;
     support::engine(support::settings(), route, tiers)
 }
 
@@ -70,7 +71,7 @@ async fn settle() {
 async fn it_waits_for_its_own_removals_only() {
     for is_shared in [false, true] {
         let tier = ScriptedTier::hanging([id("/slow")]);
-        let engine = engine(&tier, is_shared);
+        let engine = engine(&tier, is_shared, false);
         read(ask(&engine, &Method::GET, "/quick", "").await).await;
         settle().await;
         let slow = post(&engine, "/slow");
@@ -85,5 +86,17 @@ async fn it_waits_for_its_own_removals_only() {
         assert!(!slow.is_finished(), "its own removal is not done");
         tier.let_go_on(id("/slow"), 1);
         assert_eq!(slow.await.expect("it does not panic"), 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_is_ever_stored_nothing_is_removed() {
+    for is_shared in [false, true] {
+        let tier = ScriptedTier::hanging([id("/document")]);
+        let engine = engine(&tier, is_shared, true);
+        let published = post(&engine, "/document");
+        settle().await;
+        assert!(published.is_finished(), "it waits for a tier");
+        assert!(tier.begun().is_empty(), "{:?}", tier.begun());
     }
 }
