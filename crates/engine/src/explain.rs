@@ -210,7 +210,7 @@ impl Engine {
                 Some(hit) => Decision::Stored {
                     reuse: Reuse::Fresh,
                     tier: None,
-                    ttl: hit.lifetime.ttl(now),
+                    ttl: whole_seconds(&hit, now),
                 },
                 None => Decision::Pass(Forward::UriMiss, None),
             };

@@ -121,12 +121,15 @@ fn sentence(outlook: &Outlook, fetched: Option<&Answer<'_>>) -> String {
         (None, Decision::Stored { reuse, tier, .. }) => {
             let place = tier.map_or("memory", Detail::as_str);
             let from = explained.variants.iter().rfind(|one| one.is_selected);
-            let left = from.map_or(0, |one| one.lifetime.ttl(explained.now));
-            let left_for = span(left.unsigned_abs());
+            let left = from.map(|one| one.lifetime.ttl(explained.now));
+            let left_for = span(left.unwrap_or_default().unsigned_abs());
             match reuse {
                 Reuse::Stale => format!(
                     "It is a hit ({place}): stale for {left_for}, and served while one request refreshes it."
                 ),
+                _ if left.is_none() => {
+                    format!("It is a hit ({place}): a document is fresh until it changes.")
+                }
                 _ => format!("It is a hit ({place}): fresh for another {left_for}."),
             }
         }

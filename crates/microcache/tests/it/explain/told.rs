@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::explain;
+use super::{explain, parameter};
 use crate::operators::Operator;
-use crate::support::{Client, Gate, Origin, Proxy, Reply, config_file, eventually};
+use crate::support::{Client, Gate, Origin, Proxy, Reply, config_file, eventually, request};
 
 /// The steps of an answer, as text.
 fn steps(told: &Value) -> String {
@@ -365,4 +365,51 @@ fn a_request_that_would_wait_for_somebody_elses_is_told_so() {
     assert_eq!(answers.iter().filter(joined).count(), 1);
     assert_eq!(origin.count("/slow"), 1);
     assert_eq!(explain(admin, "/slow", &json!({}))["verdict"], "hit");
+}
+
+#[test]
+fn a_document_is_a_hit_unless_its_request_passes() {
+    const SECRET: &str = "a-secret-that-is-long-enough";
+    let origin = Origin::start();
+    let token = config_file(SECRET).display().to_string();
+    let flags = ["--push", "/live/", "--push-token-file", &token];
+    let (proxy, admin) = Proxy::operated(
+        &origin,
+        &[&flags[..], &["--push-directory", "none"]].concat(),
+    );
+    let check = |method: &str, fields: &[&str], verdict: &str, sentence: &str| {
+        let told = explain(
+            admin,
+            "/live/x",
+            &json!({"method": method, "headers": fields}),
+        );
+        assert_eq!(told["verdict"], verdict, "{told:#}");
+        let said = told["sentence"].as_str().expect("a sentence");
+        assert!(said.contains(sentence), "{said}");
+        let made = proxy.send(method, "/live/x", fields);
+        let status = told["cache_status"].as_str().expect("a status");
+        for part in ["hit", "fwd", "detail", "ttl"] {
+            let done = made.cache();
+            assert_eq!(parameter(status, part), done.get(part), "{part}: {told:#}");
+        }
+    };
+    check("GET", &[], "pass", "nothing usable is stored");
+    let mut client = proxy.connect();
+    let authorization = format!("Authorization: Bearer {SECRET}");
+    client.send(request(
+        "PUT",
+        "/live/x",
+        &[&authorization, "Content-Length: 2"],
+    ));
+    client.send("{}");
+    assert_eq!(client.response().status, 201);
+    check("GET", &[], "hit", "a document is fresh until it changes");
+    check(
+        "HEAD",
+        &["Cookie: a=b"],
+        "hit",
+        "a document is fresh until it changes",
+    );
+    check("GET", &["Cache-Control: no-store"], "pass", "`no-store`");
+    check("HEAD", &["Accept: text/event-stream"], "pass", "stream");
 }
