@@ -70,7 +70,7 @@ impl Engine {
             cache_status,
             outcome,
         } = said;
-        let Some(encoded) = hit.encoded(|stored| unsuited(rules, stored).is_none()) else {
+        let Some(encoded) = encoded_by(rules, &hit) else {
             return Reusable::stored(hit).respond(request, look.facts, now, cache_status, outcome);
         };
         let choice = self.choice(look, &hit, encoded);
@@ -236,7 +236,7 @@ impl Engine {
         let Some(hit) = self.cache.response(key, request) else {
             return;
         };
-        let Some(encoded) = hit.encoded(|stored| unsuited(rules, stored).is_none()) else {
+        let Some(encoded) = encoded_by(rules, &hit) else {
             return;
         };
         let again = |task| self.have_done(key, encoded, task, before.uses().max(1));
@@ -288,7 +288,7 @@ pub(crate) fn with_encodings_of(
     let is_dictionary = rules.compress.dictionaries && is_small(before);
     if is_dictionary && is_small(&stored) && unsuited(rules, &stored).is_none() {
         let encodings = Encodings::after(before, VERSIONS, room);
-        return stored.with_encodings(Some(Encoded::of(Arc::new(encodings))));
+        return stored.with_encodings(Encoded::of(Arc::new(encodings)));
     }
     stored
 }
@@ -311,7 +311,7 @@ pub(crate) fn confirmed(rules: &Rules, stored: Stored, before: &Stored) -> Store
     match before.known_encoded() {
         Some(encoded) if unsuited(rules, &stored).is_none() => {
             let encoded = Encoded::of(Arc::clone(encoded.bodies()));
-            stored.with_encodings(Some(encoded))
+            stored.with_encodings(encoded)
         }
         _ => stored,
     }
@@ -344,6 +344,12 @@ pub(crate) fn named_by_origin(rules: &Rules, named: VaryNames, before: &VaryName
     } else {
         named
     }
+}
+
+/// A stored response in other codings, where it may be sent in such by these rules.
+fn encoded_by<'h>(rules: &Rules, stored: &'h Stored) -> Option<&'h Encoded> {
+    let may_be = |stored: &Stored| unsuited(rules, stored).is_none();
+    stored.encoded(rules.compress.number, may_be)
 }
 
 /// Whether it pays to compress a body thoroughly, which has so many bytes compressed quickly and is expected to be

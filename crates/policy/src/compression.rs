@@ -4,6 +4,8 @@
 //! The origin is asked for what is not encoded, so a url has one stored response; what this cache makes of it
 //! is derived from it and goes with it.
 
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
 use smallvec::SmallVec;
 
 use crate::dictionaries::DictionaryCoding;
@@ -140,6 +142,8 @@ pub struct Compress {
     pub personal: bool,
     /// The version of a page that a client has is a dictionary for the next one (RFC 9842).
     pub dictionaries: bool,
+    /// Which settings these are, once the rules are [sealed](Rules::sealed).
+    pub number: u32,
 }
 
 impl Default for Compress {
@@ -151,6 +155,7 @@ impl Default for Compress {
             largest: 8 * 1024 * 1024,
             personal: false,
             dictionaries: false,
+            number: 0,
         }
     }
 }
@@ -176,6 +181,24 @@ impl Compress {
         "image/svg+xml",
         "image/x-icon",
     ];
+
+    /// The same settings, whose number is another one from now on where they decide otherwise what suits: what was
+    /// decided by others is decided anew by these.
+    #[must_use]
+    pub(crate) fn numbered(self) -> Self {
+        let decide = (
+            &self.codings,
+            &self.types,
+            self.smallest,
+            self.largest,
+            self.personal,
+        );
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(decide);
+        Self {
+            number: hash as u32,
+            ..self
+        }
+    }
 
     /// Whether anything is compressed.
     #[inline]
@@ -297,7 +320,10 @@ fn weights(request: Fields<'_>) -> Option<([Weight; 3], Weight)> {
             Some(([weight(gzip), weight(br), weight(zstd)], None))
         };
         match first {
-            b"gzip, deflate, br, zstd" => return known(true, true, true),
+            // The latter comes with a dictionary.
+            b"gzip, deflate, br, zstd" | b"gzip, deflate, br, zstd, dcb, dcz" => {
+                return known(true, true, true);
+            }
             b"gzip, deflate, br" => return known(true, true, false),
             b"gzip" | b"gzip, deflate" => return known(true, false, false),
             b"identity" | b"" => return None,
@@ -450,6 +476,8 @@ pub fn ranges_by_date(request: Fields<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use Coding::{Brotli, Gzip, Zstd};
     use proptest::prelude::*;
 
@@ -481,6 +509,7 @@ mod tests {
     fn the_highest_weight_wins_and_then_the_operators_order() {
         for (accepted, expected) in [
             ("gzip, deflate, br, zstd", &[Zstd, Brotli, Gzip][..]),
+            ("gzip, deflate, br, zstd, dcb, dcz", &[Zstd, Brotli, Gzip]),
             ("zstd,br,gzip", &[Zstd, Brotli, Gzip]),
             ("gzip, deflate, br", &[Brotli, Gzip]),
             ("gzip, deflate", &[Gzip]),
@@ -615,6 +644,27 @@ mod tests {
             };
             assert_eq!(compress.dictionary_coding(), expected, "{codings:?}");
         }
+    }
+
+    #[test]
+    fn settings_that_decide_otherwise_have_another_number() {
+        let number = |change: fn(&mut Compress)| {
+            let mut compress = on().compress;
+            change(&mut compress);
+            compress.numbered().number
+        };
+        let changes: [fn(&mut Compress); 6] = [
+            |_| {},
+            |compress| compress.codings.clear(),
+            |compress| drop(compress.types.pop()),
+            |compress| compress.smallest += 1,
+            |compress| compress.largest += 1,
+            |compress| compress.personal = true,
+        ];
+        let numbers: HashSet<u32> = changes.map(number).into();
+        assert_eq!(numbers.len(), changes.len());
+        assert_eq!(number(|_| {}), number(|compress| compress.number = 7));
+        assert_eq!(on().sealed().compress.number, number(|_| {}));
     }
 
     #[test]

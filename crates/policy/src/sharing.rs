@@ -26,8 +26,8 @@ pub enum Seal {
 }
 
 impl Rules {
-    /// The same rules, whose keys say from now on which they are. Nothing that decides about sharing may be
-    /// changed after that.
+    /// The same rules, whose keys say from now on which they are. Nothing that decides about sharing, or about what is
+    /// compressed, may be changed after that.
     #[must_use]
     pub fn sealed(mut self) -> Self {
         let own = of_sharing(&self);
@@ -38,6 +38,7 @@ impl Rules {
         } else {
             Seal::Own(xxh3_64(&own))
         };
+        self.compress = self.compress.numbered();
         self
     }
 }

@@ -2,7 +2,7 @@
 //! it: it is made again.
 
 use std::mem;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -295,30 +295,57 @@ impl Encoded {
     }
 }
 
-/// The place for it in a stored response: empty until somebody asks, and then perhaps for ever.
+/// The place for it in a stored response: empty until somebody asks for what may be there.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place(OnceLock<Option<Arc<Encoded>>>);
+pub(crate) struct Place(OnceLock<Arc<Encoded>>);
 
 impl Place {
-    pub(crate) fn of(encoded: Option<Encoded>) -> Self {
-        Self(OnceLock::from(encoded.map(Arc::new)))
+    pub(crate) fn of(encoded: Encoded) -> Self {
+        Self(OnceLock::from(Arc::new(encoded)))
     }
 
-    /// What is there, if somebody has asked.
+    /// What is there.
     pub(crate) fn known(&self) -> Option<&Encoded> {
-        self.0.get()?.as_deref()
+        self.0.get().map(Arc::as_ref)
     }
 
-    /// What is there. Whoever asks first says whether there may be anything.
-    pub(crate) fn get_or(&self, may_be: impl FnOnce() -> bool) -> Option<&Encoded> {
-        let begin = || may_be().then(|| Arc::new(Encoded::of(Arc::default())));
-        self.0.get_or_init(begin).as_deref()
+    /// The same, from now on.
+    pub(crate) fn get(&self) -> &Encoded {
+        let begin = || Arc::new(Encoded::of(Arc::default()));
+        self.0.get_or_init(begin)
     }
 
     pub(crate) fn heap_size(&self, head: usize) -> usize {
         self.known().map_or(0, |encoded| {
             encoded.heap_size(head) + 2 * mem::size_of::<usize>()
         })
+    }
+}
+
+/// Whether there may be anything at its place, and by which settings that was decided; 0 before it was.
+#[derive(Debug, Default)]
+pub(crate) struct Decided(AtomicU32);
+
+impl Decided {
+    const MAY_BE: u32 = 1;
+    const DECIDED: u32 = 2;
+
+    /// Whether there may be by the settings of this number, of which all but the last two bits count. Whoever asks
+    /// first by these says it.
+    pub(crate) fn may_be(&self, settings: u32, decide: impl FnOnce() -> bool) -> bool {
+        let forbidden = settings & !3 | Self::DECIDED;
+        let mut decided = self.0.load(Ordering::Relaxed);
+        if decided & !Self::MAY_BE != forbidden {
+            decided = forbidden | u32::from(decide());
+            self.0.store(decided, Ordering::Relaxed);
+        }
+        decided != forbidden
+    }
+}
+
+impl Clone for Decided {
+    fn clone(&self) -> Self {
+        Self(AtomicU32::new(self.0.load(Ordering::Relaxed)))
     }
 }
 
@@ -367,15 +394,23 @@ mod tests {
     fn all_of_it_is_counted() {
         let place = Place::default();
         assert_eq!(place.heap_size(100), 0);
-        assert!(place.get_or(|| true).is_some());
+        place.get();
         let empty = place.heap_size(100);
         let bodies = place.known().unwrap().bodies();
         bodies.put(BR, Bytes::from_static(b"0123456789"));
         assert_eq!(place.heap_size(100), empty + 10 + 132);
-        let none = Place::default();
-        assert!(none.get_or(|| false).is_none());
-        assert!(none.get_or(|| true).is_none(), "it is asked once");
-        assert_eq!(none.heap_size(100), 0);
+    }
+
+    #[test]
+    fn it_is_decided_once_by_the_same_settings() {
+        let decided = Decided::default();
+        assert!(!decided.may_be(0, || false));
+        assert!(!decided.may_be(0, || true), "it was decided");
+        assert!(decided.may_be(u32::MAX, || true), "others allow it");
+        assert!(decided.may_be(u32::MAX, || false));
+        assert!(!decided.may_be(8, || false));
+        let copy = decided.clone();
+        assert!(!copy.may_be(8, || true), "a copy knows it too");
     }
 
     const KEY: &[u8] = b"a page";
@@ -405,11 +440,25 @@ mod tests {
     }
 
     fn encodings(hit: &Hit) -> Arc<Encodings> {
-        Arc::clone(hit.encoded(|_| true).expect("it may be").bodies())
+        Arc::clone(hit.encoded(1, |_| true).expect("it may be").bodies())
     }
 
     fn attach(memory: &Memory, to: &Arc<Encodings>, body: &'static str) -> bool {
         memory.attach(&KEY.into(), to, BR, Bytes::from_static(body.as_bytes()))
+    }
+
+    #[test]
+    fn other_settings_decide_anew_and_what_was_made_stays() {
+        let (memory, [loose, strict]) = (memory(), [4, 8]);
+        let hit = put(&memory, "a body");
+        let without = hit.heap_size();
+        assert!(hit.encoded(strict, |_| false).is_none());
+        assert_eq!(hit.heap_size(), without);
+        let encoded = hit.encoded(loose, |_| true).expect("it may be");
+        encoded.bodies().put(BR, Bytes::from_static(b"small"));
+        assert!(hit.encoded(strict, |_| false).is_none());
+        let encoded = hit.encoded(loose, |_| true).expect("it may be again");
+        assert_eq!(encoded.bodies().body(Coding::Brotli).unwrap(), "small");
     }
 
     #[test]
@@ -456,10 +505,7 @@ mod tests {
             let encodings = Encodings::after(&before, 2, 1000);
             let encoded = Encoded::of(Arc::new(encodings));
             let hit = put(&memory, body);
-            before = Memory::hold(
-                hit.with_lifetime(hit.lifetime)
-                    .with_encodings(Some(encoded)),
-            );
+            before = Memory::hold(hit.with_lifetime(hit.lifetime).with_encodings(encoded));
         }
         let kept = |encodings: &Encodings| -> Vec<Bytes> {
             let versions = encodings.bases().map(Base::version);
@@ -500,7 +546,7 @@ mod tests {
             let after = Encodings::after(&before, 8, 1000);
             let encoded = Encoded::of(Arc::new(after));
             let stored = before.with_lifetime(before.lifetime);
-            before = Memory::hold(stored.with_encodings(Some(encoded)));
+            before = Memory::hold(stored.with_encodings(encoded));
             versions += 1;
         }
         assert_eq!(versions, 8);

@@ -8,7 +8,7 @@ use microcache_policy::vary::VaryNames;
 use microcache_policy::{FieldBlock, Fields, Lifetime, Millis, Rules, Time};
 
 use crate::content::Content;
-use crate::encodings::{Encoded, Place};
+use crate::encodings::{Decided, Encoded, Place};
 use crate::key_notes::Learnt;
 use crate::tags::TagNumbers;
 
@@ -40,6 +40,7 @@ pub struct Stored {
     uses: AtomicU32,
     refresh: Refresh,
     encodings: Place,
+    may_be_encoded: Decided,
     /// When it was last used, in units of [`Stored::TICK`]; 0 if never.
     used: AtomicU32,
 }
@@ -101,6 +102,7 @@ impl Stored {
             uses: AtomicU32::new(0),
             refresh: Refresh::default(),
             encodings: Place::default(),
+            may_be_encoded: Decided::default(),
             used: AtomicU32::new(0),
         }
     }
@@ -175,25 +177,27 @@ impl Stored {
             uses: AtomicU32::new(self.uses()),
             refresh: Refresh::default(),
             encodings: self.encodings.clone(),
+            may_be_encoded: self.may_be_encoded.clone(),
             used: AtomicU32::new(self.last_use()),
         }
     }
 
-    /// The same, whose body others have made something of already, if anything may be made of it.
+    /// The same, whose body others have made something of already.
     #[must_use]
-    pub fn with_encodings(self, encoded: Option<Encoded>) -> Self {
+    pub fn with_encodings(self, encoded: Encoded) -> Self {
         Self {
             encodings: Place::of(encoded),
             ..self
         }
     }
 
-    /// It in other codings. Whoever asks first says whether there may be any.
-    pub fn encoded(&self, may_be: impl FnOnce(&Self) -> bool) -> Option<&Encoded> {
-        self.encodings.get_or(|| may_be(self))
+    /// It in other codings. Whoever asks first by settings of this number says whether there may be any.
+    pub fn encoded(&self, settings: u32, may_be: impl FnOnce(&Self) -> bool) -> Option<&Encoded> {
+        let may_be = self.may_be_encoded.may_be(settings, || may_be(self));
+        may_be.then(|| self.encodings.get())
     }
 
-    /// The same, if anybody has asked for it.
+    /// The same, if anybody has asked for it who might have it.
     pub fn known_encoded(&self) -> Option<&Encoded> {
         self.encodings.known()
     }

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::operators::Operator;
 use crate::support::{
     Client, Gate, Origin, Proxy, Reply, Response, config_file, eventually, request,
 };
@@ -511,4 +512,53 @@ fn what_is_with_a_group_counts_for_the_one_that_takes_its_place() {
     server.proxy.get("/3").assert_is(200, "3");
     gate.open();
     first.response().assert_is(200, "1");
+}
+
+const BR: &str = "Accept-Encoding: br";
+
+/// The coding in which a page comes out of memory.
+fn coding_of(server: &Server, target: &str) -> Option<String> {
+    let response = server.proxy.get_with(target, &[BR]);
+    response.assert_hit();
+    response.field("content-encoding").map(str::to_owned)
+}
+
+/// Whether it is explained to come in one.
+fn is_told_in_a_coding(server: &Server, target: &str) -> bool {
+    let asked = json!({"url": format!("http://example.com{target}"), "headers": [BR]});
+    let told = Operator::at(server.admin).post("/v1/explain", &asked)["steps"].to_string();
+    told.contains("it is sent as `br`")
+}
+
+#[test]
+fn what_is_stored_is_compressed_by_the_rules_that_hold_now() {
+    let origin = Origin::start();
+    let html = Reply::new(200)
+        .with("Content-Type: text/html")
+        .with("Cache-Control: max-age=1000");
+    let text = "a line of a page\n".repeat(500);
+    let personal = html.clone().with("Vary: X-Session-Token");
+    origin.on("/personal").reply(personal.body(&text));
+    origin.on("/large").reply(html.body(&text));
+    let targets = ["/personal", "/large"];
+    let loose = "compress = [\"br\"]\ncompress_personal = true\n";
+    let strict = "compress = [\"br\"]\ncompress_max = \"4KiB\"\n";
+    let server = Server::start(&origin, loose);
+    for target in targets {
+        server.proxy.get(target);
+        eventually(target, || coding_of(&server, target).map(drop));
+    }
+    server.reload(strict);
+    for target in targets {
+        assert_eq!(coding_of(&server, target), None, "{target}");
+        assert!(!is_told_in_a_coding(&server, target), "{target}");
+    }
+    // What was made of them is still there.
+    server.reload(loose);
+    for target in targets {
+        assert!(is_told_in_a_coding(&server, target), "{target}");
+        assert_eq!(coding_of(&server, target).as_deref(), Some("br"));
+    }
+    let asked = targets.map(|target| origin.count(target));
+    assert_eq!(asked, [1, 1]);
 }
