@@ -1,14 +1,15 @@
 //! One request and one server, up to the head of the answer: which connection it goes on, and when it is sent a second time.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::uri::Scheme;
 use microcache_engine::origin::OriginError;
+use tokio::time::Instant;
 
 use super::connection::Connection;
 use super::exchange::{Question, ResponseHead, exchange};
 use super::http2::{self, Connections, Fate, Wanted};
-use super::server::{Opened, Server, Way};
+use super::server::{Failed, Opened, Server, Way};
 use super::settings::GroupSettings;
 use super::upload::Upload;
 
@@ -35,15 +36,12 @@ pub(super) enum Carrier {
 
 impl Asking<'_> {
     /// The server's answer; `Connect` if it cannot even be asked.
-    pub(super) async fn ask(
-        &self,
-        upload: &mut Upload,
-    ) -> Result<(Carrier, ResponseHead), OriginError> {
+    pub(super) async fn ask(&self, upload: &mut Upload) -> Result<(Carrier, ResponseHead), Failed> {
         match &self.server.http2 {
             Some(http2) if !self.alone && !self.question.upgrade => {
                 self.ask_http2(http2, upload).await
             }
-            _ => self.ask_http1(self.pooled(), upload).await,
+            _ => Ok(self.ask_http1(self.pooled(), upload).await?),
         }
     }
 
@@ -84,20 +82,7 @@ impl Asking<'_> {
             }
         }
         let connection = self.server.connect(self.settings.connect_timeout).await?;
-        self.ask_on(connection, upload).await
-    }
-
-    /// The answer on a new connection with HTTP/1.
-    async fn ask_on(
-        &self,
-        mut connection: Connection,
-        upload: &mut Upload,
-    ) -> Result<(Carrier, ResponseHead), OriginError> {
-        let silence = self.settings.first_byte_timeout;
-        let answer = exchange(&mut connection, upload, self.question, silence).await;
-        answer
-            .map(|answer| (Carrier::Http1(connection), answer))
-            .map_err(|broken| broken.error)
+        ask_on(connection, upload, self.question, silence).await
     }
 
     /// The answer on a stream. What the server has not begun to work on, and what met a connection that it was closing, goes on a
@@ -106,7 +91,7 @@ impl Asking<'_> {
         &self,
         http2: &Connections,
         upload: &mut Upload,
-    ) -> Result<(Carrier, ResponseHead), OriginError> {
+    ) -> Result<(Carrier, ResponseHead), Failed> {
         let scheme = self.server.scheme();
         let mut wanted = Wanted {
             idle: self.idle_limit(),
@@ -114,21 +99,23 @@ impl Asking<'_> {
         };
         loop {
             let Some(head) = upload.http2_head(scheme.clone()) else {
-                return self.ask_http1(self.pooled(), upload).await;
+                return Ok(self.ask_http1(self.pooled(), upload).await?);
             };
             if http2.has_been_declined()
                 && let Some(connection) = self.pooled()
             {
-                return self.ask_http1(Some(connection), upload).await;
+                return Ok(self.ask_http1(Some(connection), upload).await?);
             }
-            let began = tokio::time::Instant::now();
+            let began = Instant::now();
             let limit = self.settings.connect_timeout;
+            let silence = self.settings.first_byte_timeout;
             let slot = match self.server.way(http2, &wanted, limit).await? {
-                Way::Http1(connection) => return self.ask_on(connection, upload).await,
+                Way::Http1(connection) => {
+                    return Ok(ask_on(connection, upload, self.question, silence).await?);
+                }
                 Way::Http2(slot) => slot,
             };
             let was_in_use = slot.is_older_than(began);
-            let silence = self.settings.first_byte_timeout;
             let broken = match http2::exchange(slot, head, upload, self.question, silence).await {
                 Ok((stream, answer)) => return Ok((Carrier::Http2(stream), answer)),
                 Err(broken) => broken,
@@ -136,16 +123,16 @@ impl Asking<'_> {
             let can_begin = upload.can_begin();
             let once_more = match broken.fate {
                 Fate::ForHttp1 if can_begin => {
-                    return self.ask_http1(self.pooled(), upload).await;
+                    return Ok(self.ask_http1(self.pooled(), upload).await?);
                 }
                 Fate::Untouched => can_begin,
                 Fate::Lost => can_begin && self.repeatable && was_in_use,
                 Fate::ForHttp1 | Fate::Worked => false,
             };
             if !once_more || wanted.opened_after.is_some() {
-                return Err(broken.error_for(can_begin));
+                return Err(broken.error_for(can_begin).into());
             }
-            wanted.opened_after = Some(tokio::time::Instant::now());
+            wanted.opened_after = Some(Instant::now());
         }
     }
 }
@@ -169,7 +156,7 @@ impl Server {
     ) -> Result<u16, OriginError> {
         let connection = match (self.open(limit).await?, upload.http2_head(self.scheme())) {
             (Opened::Http2(connection), Some(head)) => {
-                let slot = connection.only_slot()?;
+                let slot = connection.first_slot()?;
                 let answer = http2::exchange(slot, head, upload, question, limit).await;
                 let answer = answer.map_err(|broken| broken.error_for(true))?;
                 return Ok(answer.1.status);
@@ -177,10 +164,20 @@ impl Server {
             (Opened::Http1(connection), _) => connection,
             (Opened::Http2(_), None) => self.connect(limit).await?,
         };
-        let mut connection = connection;
-        let answer = exchange(&mut connection, upload, question, limit).await;
-        answer
-            .map(|answer| answer.status)
-            .map_err(|broken| broken.error)
+        let answer = ask_on(connection, upload, question, limit).await;
+        answer.map(|(_, answer)| answer.status)
     }
+}
+
+/// The answer on a new connection with HTTP/1.
+async fn ask_on(
+    mut connection: Connection,
+    upload: &mut Upload,
+    question: &Question,
+    silence: Duration,
+) -> Result<(Carrier, ResponseHead), OriginError> {
+    let answer = exchange(&mut connection, upload, question, silence).await;
+    answer
+        .map(|answer| (Carrier::Http1(connection), answer))
+        .map_err(|broken| broken.error)
 }

@@ -20,8 +20,8 @@ use super::health;
 use super::http2::{self, Connections};
 use super::owner::{Asker, KeptConnection, Owner};
 use super::queue::{Full, Permit, Queue, QueueBounds};
-use super::response::{Exchange, Stay};
-use super::server::Server;
+use super::response::{Exchange, Stay, no_answer};
+use super::server::{Failed, Server};
 use super::settings::{GroupSettings, ServerSettings};
 use super::upload::Upload;
 use crate::figures::{AskedOrigin, Figures, GroupFigures};
@@ -209,16 +209,21 @@ impl Group {
                     let owner = || asker.owner(challenged, &self.settings.name, &self.seats);
                     return self.deliver(carrier, upload, stay, server, owner, answer);
                 }
-                Err(error @ OriginError::Connect(_)) => {
+                Err(Failed {
+                    error: error @ OriginError::Connect(_),
+                    is_shared,
+                }) => {
                     now = Instant::now();
-                    turn.failed(&error, now);
+                    if !is_shared {
+                        turn.failed(&error, now);
+                    }
                     tried.push(turn.index);
                     unreached = error;
                     if turn.last_resort {
                         break;
                     }
                 }
-                Err(error) => {
+                Err(Failed { error, .. }) => {
                     turn.failed(&error, Instant::now());
                     return Err(error);
                 }
@@ -393,7 +398,7 @@ impl Group {
             }
             Carrier::Http2(stream) => {
                 let body = http2::deliver(stream, upload, stay, answer.framing, silence);
-                body.map_err(|_| OriginError::Malformed("bytes after the answer"))?
+                body.map_err(no_answer)?
             }
         };
         Ok(response)

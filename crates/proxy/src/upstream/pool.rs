@@ -2,10 +2,11 @@
 //! runtime gets back only its own.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
+use tokio::time::Instant;
 
 use super::connection::Connection;
 

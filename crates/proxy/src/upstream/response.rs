@@ -95,8 +95,7 @@ impl Exchange {
         silence: Duration,
     ) -> Result<Body, OriginError> {
         if let Some((body, length)) = whole_body(&mut self.connection, framing) {
-            self.finish(length)
-                .map_err(|_| OriginError::Malformed("bytes after the answer"))?;
+            self.finish(length).map_err(no_answer)?;
             return Ok(body);
         }
         self.connection.timer.restart(silence);
@@ -191,7 +190,10 @@ impl ResponseBody {
             }
             if !exchange.upload.is_complete() {
                 let sent = exchange.upload.sent();
-                sending = exchange.upload.poll_http1(cx, connection).map_err(lost)?;
+                sending = match exchange.upload.poll_http1(cx, connection) {
+                    Ok(sending) => sending,
+                    Err(_) => return Poll::Ready(Err(self.upload_failed())),
+                };
                 if exchange.upload.sent() > sent {
                     connection.timer.restart(self.silence);
                 }
@@ -209,9 +211,21 @@ impl ResponseBody {
             }
         }
     }
+
+    /// The request's own body failed; the server will not be able to make sense of it, and is not to blame.
+    fn upload_failed(&mut self) -> BodyError {
+        self.exchange = None;
+        BodyError::Disconnected
+    }
 }
 
-/// The request's own body failed; the server will not be able to make sense of it.
-pub(super) fn lost(_: OriginError) -> BodyError {
-    BodyError::Disconnected
+/// What is wrong with an answer whose body proves to be, before any of it has gone on.
+pub(super) fn no_answer(error: BodyError) -> OriginError {
+    match error {
+        BodyError::Malformed(what) => OriginError::Malformed(what),
+        BodyError::Incomplete => OriginError::Malformed("fewer bytes than announced"),
+        BodyError::Timeout | BodyError::TooLarge | BodyError::TooSlow | BodyError::Disconnected => {
+            OriginError::Disconnected
+        }
+    }
 }

@@ -56,6 +56,22 @@ pub(super) enum Way {
     Http2(Slot),
 }
 
+/// Why a server has not answered.
+pub(super) struct Failed {
+    pub(super) error: OriginError,
+    /// It is the failure of somebody else, who was to open a connection for others too.
+    pub(super) is_shared: bool,
+}
+
+impl From<OriginError> for Failed {
+    fn from(error: OriginError) -> Self {
+        Self {
+            error,
+            is_shared: false,
+        }
+    }
+}
+
 impl Server {
     /// A server of a group with these settings.
     pub(super) fn new(group: &GroupSettings, server: &ServerSettings, notices: &Notices) -> Self {
@@ -106,34 +122,37 @@ impl Server {
         http2: &Connections,
         wanted: &Wanted,
         limit: Duration,
-    ) -> Result<Way, OriginError> {
+    ) -> Result<Way, Failed> {
         let asked = Instant::now();
         let bundle = http2.bundle();
         if let Some(slot) = bundle.take(wanted).await {
             return Ok(Way::Http2(slot));
         }
         if !http2.are_worth_waiting_for() {
-            return http2.taken_up(self.open(limit).await?);
+            return Ok(http2.taken_up(self.open(limit).await?)?);
         }
+        let shared = |error| Failed {
+            error,
+            is_shared: true,
+        };
         let opening = timeout_at(asked + limit, bundle.opening()).await;
-        let mut opening = opening.map_err(|_| late(limit))?;
+        let mut opening = opening.map_err(|_| shared(late(limit)))?;
         if let Some(slot) = bundle.take(wanted).await {
             return Ok(Way::Http2(slot));
         }
         if let Some(error) = opening.failed_since(asked) {
-            return Err(error);
+            return Err(shared(error));
         }
         if !http2.are_worth_waiting_for() {
             drop(opening);
-            return http2.taken_up(self.open(limit).await?);
+            return Ok(http2.taken_up(self.open(limit).await?)?);
         }
-        match self.open(limit).await {
-            Ok(opened) => http2.taken_up(opened),
-            Err(error) => {
-                opening.has_failed(&error);
-                Err(error)
-            }
+        let opened = self.open(limit).await;
+        let way = opened.and_then(|opened| http2.taken_up(opened));
+        if let Err(error) = &way {
+            opening.has_failed(error);
         }
+        Ok(way?)
     }
 
     async fn reach(

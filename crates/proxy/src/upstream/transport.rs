@@ -64,10 +64,9 @@ impl AsyncRead for Transport {
             Self::Plain(socket) => Pin::new(socket).poll_read(cx, buffer),
             Self::Tls(tls) => {
                 let mut tls = Pin::new(&mut **tls);
-                // Whoever waits for an answer has not sent all of the request before this is done.
-                if let Poll::Ready(Err(error)) = tls.as_mut().poll_flush(cx) {
-                    return Poll::Ready(Err(error));
-                }
+                // Whoever waits for an answer has not sent all of the request before this is done. If it cannot be, there may be an answer
+                // all the same.
+                let _ = tls.as_mut().poll_flush(cx);
                 tls.poll_read(cx, buffer)
             }
         }

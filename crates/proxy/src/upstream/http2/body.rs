@@ -1,18 +1,23 @@
 //! The body of an answer, read from its stream as it is asked for. What is not asked for stays with the server, once the stream's
 //! window is full.
 
+use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_engine::body::{Body, BodyError, Frame, Source};
+use tokio::time::timeout;
 
 use super::exchange::Stream;
 use super::fate::broke_off;
 use super::fields;
 use crate::h1::Framing;
-use crate::upstream::response::{Stay, lost};
+use crate::upstream::response::Stay;
 use crate::upstream::upload::{Sending, Upload};
+
+/// How long the end of a stream is waited for on which all else has come.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A body that is being received. Dropping it early gives the stream up.
 struct ResponseBody {
@@ -130,7 +135,10 @@ impl ResponseBody {
         let mut sending = Sending::Done;
         if !upload.is_complete() {
             let sent = upload.sent();
-            sending = upload.poll_http2(cx, &mut stream.send).map_err(lost)?;
+            sending = match upload.poll_http2(cx, &mut stream.send) {
+                Ok(sending) => sending,
+                Err(_) => return Poll::Ready(Err(self.upload_failed())),
+            };
             if upload.sent() > sent {
                 stream.timer.restart(self.silence);
             }
@@ -143,6 +151,12 @@ impl ResponseBody {
         timeout.map(|()| Err(BodyError::Timeout))
     }
 
+    /// The request's own body failed; the server will not be able to make sense of it, and is not to blame.
+    fn upload_failed(&mut self) -> BodyError {
+        self.exchange = None;
+        BodyError::Disconnected
+    }
+
     /// Whether all of it was received, as far as can be said.
     fn is_over(&self) -> bool {
         let exchange = self.exchange.as_ref();
@@ -153,17 +167,27 @@ impl ResponseBody {
     /// The answer is over. More than was announced means that the length was a lie: no part of it is to be believed; nor
     /// is there all of it if there is less.
     fn finish(&mut self) -> Result<(), BodyError> {
-        let Some(mut exchange) = self.exchange.take() else {
+        let Some(Exchange {
+            mut stream,
+            upload,
+            mut stay,
+        }) = self.exchange.take()
+        else {
             return Ok(());
         };
         let end = match self.length {
             Some(length) if self.received < length => Err(BodyError::Incomplete),
-            Some(_) => exchange.stream.expect_nothing(),
+            Some(_) => stream.expect_nothing(),
             None => Ok(()),
         };
         match &end {
-            Ok(()) => exchange.stay.ended(self.received, exchange.upload.sent()),
-            Err(why) => exchange.stay.broke_off(why),
+            Ok(()) => {
+                stay.ended(self.received, upload.sent());
+                if upload.is_complete() {
+                    stream.close();
+                }
+            }
+            Err(why) => stay.broke_off(why),
         }
         end
     }
@@ -197,7 +221,22 @@ impl Stream {
         })
     }
 
-    /// Takes what has come of the end already, so that the stream need not be reset.
+    /// Lets go of a stream on which all was sent and received, without a reset: a server that ends it with a frame of its own does so
+    /// in the next moment.
+    fn close(mut self) {
+        if self.content.is_end_stream() {
+            return self.slot.has_ended();
+        }
+        tokio::spawn(async move {
+            let end = poll_fn(|cx| self.poll_frame(cx));
+            let _ = timeout(END_PATIENCE, end).await;
+            if self.content.is_end_stream() {
+                self.slot.has_ended();
+            }
+        });
+    }
+
+    /// Takes what has come of the end already.
     fn expect_nothing(&mut self) -> Result<(), BodyError> {
         let mut nobody = Context::from_waker(Waker::noop());
         match self.poll_frame(&mut nobody) {

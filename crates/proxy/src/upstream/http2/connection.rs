@@ -8,7 +8,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::client::{Builder, SendRequest};
+use h2::SendStream;
+use h2::client::{Builder, ResponseFuture, SendRequest};
+use http::Request;
 use microcache_engine::origin::OriginError;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -26,9 +28,10 @@ const WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = MAX_STREAMS as u32 * WINDOW;
 /// As much of a request's body is handed to the connection before that has sent it.
 const SEND_BUFFER: usize = 64 * 1024;
-/// What frames may still come for after their request was given up.
-const MAX_GIVEN_UP: usize = 1000;
-/// How long they are expected.
+/// A connection takes no more requests once so many of those on it were given up, which resets their streams: servers close one on
+/// which too many are reset, and then nothing that is on it is answered. Those that are on it by then may be given up too.
+const MAX_GIVEN_UP: usize = 100;
+/// How long frames may still come for them.
 const GIVEN_UP: Duration = Duration::from_secs(10);
 /// A connection that others wait on, and that has been silent for so long, may be a dead one: new requests go elsewhere.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -47,8 +50,12 @@ pub(in crate::upstream) struct Connection {
 #[derive(Debug)]
 struct Usage {
     streams: usize,
-    /// When the server was last heard, or the first of the streams began.
+    /// When the first of those came, while nobody else was on it.
+    began: Instant,
+    /// When the server was last heard.
     heard: Instant,
+    /// So many streams went before both sides had ended them.
+    given_up: usize,
     /// No more streams are wanted on it.
     retired: bool,
 }
@@ -56,8 +63,10 @@ struct Usage {
 /// One request's place on a connection. Dropping it makes room for another one.
 pub(in crate::upstream) struct Slot {
     connection: Arc<Connection>,
-    /// Nobody else was on it.
-    pub(super) was_idle: bool,
+    /// The connection was idle before, and nothing was heard on it since.
+    pub(super) is_unproven: bool,
+    /// There is a stream, and one of its sides has not ended.
+    is_under_way: bool,
 }
 
 impl Connection {
@@ -80,7 +89,9 @@ impl Connection {
             opened: now,
             usage: Mutex::new(Usage {
                 streams: 0,
+                began: now,
                 heard: now,
+                given_up: 0,
                 retired: false,
             }),
             _needed: needed,
@@ -105,26 +116,27 @@ impl Connection {
         }
         let room = self.room();
         let mut usage = self.usage.lock();
-        let was_idle = usage.streams == 0;
-        let patience = if was_idle { wanted.idle } else { SILENCE };
-        let is_silent = now.saturating_duration_since(usage.heard) > patience;
-        if usage.retired || is_silent || usage.streams >= room {
+        let began = if usage.streams == 0 { now } else { usage.began };
+        // How long it had been idle, if nothing was heard on it since.
+        let unproven = began.saturating_duration_since(usage.heard);
+        let silence = now.saturating_duration_since(began.max(usage.heard));
+        if usage.retired || unproven > wanted.idle || silence > SILENCE || usage.streams >= room {
             return None;
         }
-        if was_idle {
-            usage.heard = now;
-        }
+        usage.began = began;
         usage.streams += 1;
         drop(usage);
         Some(Slot {
             connection: Arc::clone(self),
-            was_idle,
+            is_unproven: !unproven.is_zero(),
+            is_under_way: false,
         })
     }
 
-    /// The place of the only request that will be on it.
-    pub(in crate::upstream) fn only_slot(self: &Arc<Self>) -> Result<Slot, OriginError> {
-        let slot = self.join(&Wanted::ANY, Instant::now());
+    /// The first place on it.
+    pub(in crate::upstream) fn first_slot(self: &Arc<Self>) -> Result<Slot, OriginError> {
+        // It is as if somebody had been on it ever since.
+        let slot = self.join(&Wanted::ANY, self.opened);
         slot.ok_or_else(|| OriginError::Connect("it closed the connection at once".into()))
     }
 
@@ -160,9 +172,24 @@ impl fmt::Debug for Connection {
 }
 
 impl Slot {
-    /// For sending the one request.
-    pub(super) fn requests(&self) -> SendRequest<Bytes> {
-        self.connection.requests.clone()
+    /// Begins the one stream.
+    pub(super) fn begin(
+        &mut self,
+        head: Request<()>,
+        is_all: bool,
+    ) -> Result<(ResponseFuture, SendStream<Bytes>), h2::Error> {
+        let begun = self
+            .connection
+            .requests
+            .clone()
+            .send_request(head, is_all)?;
+        self.is_under_way = true;
+        Ok(begun)
+    }
+
+    /// Both sides have ended the stream: letting go of it resets nothing.
+    pub(super) fn has_ended(&mut self) {
+        self.is_under_way = false;
     }
 
     /// Whether the connection was there before this moment.
@@ -188,7 +215,10 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.connection.usage.lock().streams -= 1;
+        let mut usage = self.connection.usage.lock();
+        usage.streams -= 1;
+        usage.given_up += usize::from(self.is_under_way);
+        usage.retired |= usage.given_up >= MAX_GIVEN_UP;
     }
 }
 
@@ -221,7 +251,7 @@ fn builder() -> Builder {
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(head as u32)
         .max_send_buffer_size(SEND_BUFFER)
-        .max_concurrent_reset_streams(MAX_GIVEN_UP)
+        .max_concurrent_reset_streams(MAX_GIVEN_UP + MAX_STREAMS)
         .reset_stream_duration(GIVEN_UP);
     builder
 }

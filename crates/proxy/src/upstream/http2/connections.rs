@@ -53,7 +53,7 @@ pub(in crate::upstream) struct Opening(Option<(Instant, OriginError)>);
 /// What a connection has to be like to take a request.
 #[derive(Debug)]
 pub(in crate::upstream) struct Wanted {
-    /// If nobody is on it, it was in use no longer ago.
+    /// If nothing was heard on it since it was idle, it was so no longer.
     pub(in crate::upstream) idle: Duration,
     /// It is newer than this: on an older one the request was turned away.
     pub(in crate::upstream) opened_after: Option<Instant>,
@@ -125,7 +125,7 @@ impl Connections {
             Opened::Http2(connection) => {
                 self.room.store(connection.room(), Ordering::Relaxed);
                 self.was_declined.store(false, Ordering::Relaxed);
-                let slot = connection.only_slot()?;
+                let slot = connection.first_slot()?;
                 if self.keep.is_some() && !self.is_closed.load(Ordering::Relaxed) {
                     self.bundle().put(connection);
                 }
@@ -170,7 +170,7 @@ impl Bundle {
                 let connections = self.connections.lock();
                 connections.iter().find_map(|one| one.join(wanted, now))?
             };
-            if !slot.was_idle {
+            if !slot.is_unproven {
                 return Some(slot);
             }
             // What the server has said while nobody was on it, such as that it closes, is read before anything is sent.

@@ -44,14 +44,14 @@ enum Head {
 /// Sends and waits for the final head. `silence` is how long the server may neither take nor send
 /// anything.
 pub(in crate::upstream) async fn exchange(
-    slot: Slot,
+    mut slot: Slot,
     head: Request<()>,
     upload: &mut Upload,
     question: &Question,
     silence: Duration,
 ) -> Result<(Stream, ResponseHead), Broken> {
     let is_all = upload.begin_http2();
-    let Ok((answer, send)) = slot.requests().send_request(head, is_all) else {
+    let Ok((answer, send)) = slot.begin(head, is_all) else {
         // The connection was over already: nothing was sent.
         slot.give_up_connection();
         return Err(Broken {

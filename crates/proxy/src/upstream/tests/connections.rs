@@ -65,7 +65,7 @@ async fn an_answer_with_more_behind_it_is_not_believed() {
         end: Err(BodyError::Malformed("bytes after its end")),
         ..got(200, "ok")
     };
-    let whole = || Err(OriginError::Malformed("bytes after the answer"));
+    let whole = || Err(OriginError::Malformed("bytes after its end"));
     for (sent, expected) in [
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok, then",

@@ -14,12 +14,13 @@ use http::Method;
 use microcache_engine::body::{Body, BodyError, Frame};
 use microcache_engine::origin::{Origin as _, OriginError, OriginRequest, OriginResponse};
 use microcache_policy::FieldsBuf;
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::{Group, GroupSettings, ServerSettings};
-use crate::notices::Notices;
+use crate::notices::{Notices, collected};
 
 /// What a step of a test may take; only a hang takes that long.
 const HANG: Duration = Duration::from_mins(1);
@@ -48,9 +49,18 @@ impl Origin {
     }
 
     fn group_with(&self, change: impl FnOnce(&mut GroupSettings)) -> Arc<Group> {
+        self.group_and_log(change).0
+    }
+
+    /// A group, and what an operator is told of it.
+    fn group_and_log(
+        &self,
+        change: impl FnOnce(&mut GroupSettings),
+    ) -> (Arc<Group>, Arc<Mutex<Vec<String>>>) {
         let mut settings = GroupSettings::new("test", vec![self.server()]);
         change(&mut settings);
-        Group::start(settings, Notices::default(), &Arc::default())
+        let (notices, told) = collected();
+        (Group::start(settings, notices, &Arc::default()), told)
     }
 
     async fn accept(&self) -> Peer {

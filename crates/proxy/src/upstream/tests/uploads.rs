@@ -4,7 +4,33 @@ use super::*;
 use std::task::{Context, Poll};
 
 use microcache_engine::body::Source;
+use rustls::ServerConfig;
 use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+
+use crate::tls::{OriginTls, provider};
+
+/// TLS with a server on this machine, on either side.
+fn tls() -> (TlsAcceptor, OriginTls) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let builder = ServerConfig::builder_with_provider(provider());
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    let key = made.signing_key.serialize_der().try_into().unwrap();
+    let server = builder
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key);
+    let name = format!("microcache-early-{}.pem", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    std::fs::write(&file, made.cert.pem()).unwrap();
+    let mut client = OriginTls {
+        ca: Some(file.clone()),
+        name: Some("localhost".to_owned()),
+        ..OriginTls::default()
+    };
+    client.ready = Some(client.load(0).unwrap());
+    std::fs::remove_file(file).unwrap();
+    (TlsAcceptor::from(Arc::new(server.unwrap())), client)
+}
 
 /// A request body that the test feeds.
 struct Fed(mpsc::Receiver<Result<Frame, BodyError>>);
@@ -141,6 +167,49 @@ async fn a_server_that_answers_and_closes_is_heard_while_it_is_being_sent_to() {
     let (answer, _) = tokio::join!(fetch(&group, asked), serving);
     assert_eq!(answer, Ok(got(413, "big")));
     assert_eq!(group.snapshot().servers[0].idle, 0);
+}
+
+#[tokio::test]
+async fn a_server_that_answers_by_tls_and_is_gone_is_heard_while_it_is_being_sent_to() {
+    let origin = Origin::start().await;
+    let (acceptor, tls) = tls();
+    let group = origin.group_with(|settings| {
+        settings.servers[0].tls = true;
+        settings.tls = tls;
+    });
+    let mut asked = post("");
+    asked.body = Body::Full(Bytes::from(vec![b'x'; 32 << 20]));
+    let serving = async {
+        let socket = origin.accept().await.stream;
+        socket.set_nodelay(true).unwrap();
+        let mut stream = within(acceptor.accept(socket)).await.unwrap();
+        let mut head = [0; 16];
+        within(stream.read_exact(&mut head)).await.unwrap();
+        let refusal = "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig";
+        within(stream.write_all(refusal.as_bytes())).await.unwrap();
+        within(stream.flush()).await.unwrap();
+        // What has come of the body by now is not read: the system has the client know that nothing more will be.
+    };
+    let (answer, ()) = tokio::join!(fetch(&group, asked), serving);
+    assert_eq!(answer, Ok(got(413, "big")));
+}
+
+#[tokio::test]
+async fn a_client_that_breaks_off_within_its_answer_is_not_the_servers_fault() {
+    let origin = Origin::start().await;
+    let (group, told) = origin.group_and_log(|settings| settings.upload_buffer = 0);
+    let (asked, feed) = upload(None);
+    feed.send(Ok(data("one"))).await.unwrap();
+    let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegin\r\n";
+    let (answer, mut peer) = tokio::join!(group.fetch(asked), origin.serve(answer));
+    feed.send(Err(BodyError::Disconnected)).await.unwrap();
+    let broken = Got {
+        end: Err(BodyError::Disconnected),
+        ..got(200, "begin")
+    };
+    assert_eq!(read(answer.unwrap()).await, broken);
+    assert_eq!(peer.until("never").await, "3\r\none\r\n");
+    assert_eq!(*told.lock(), [""; 0]);
 }
 
 #[tokio::test]

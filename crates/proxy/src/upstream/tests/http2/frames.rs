@@ -72,6 +72,17 @@ impl Frames {
         self.until(HEADERS).await.stream
     }
 
+    /// The same. Nothing was reset before.
+    pub(super) async fn request_and_no_reset(&mut self) -> u32 {
+        loop {
+            let read = self.read().await.expect("it should not have closed");
+            assert_ne!(read.kind, RST_STREAM);
+            if read.kind == HEADERS {
+                return read.stream;
+            }
+        }
+    }
+
     pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
         let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
         frame.extend([kind, flags]);

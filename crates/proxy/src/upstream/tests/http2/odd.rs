@@ -3,6 +3,7 @@
 use super::frames::*;
 use super::*;
 use crate::upstream::HealthCheck;
+use crate::upstream::tests::uploads::{data, upload};
 
 const REFUSED_STREAM: u32 = 7;
 const HTTP_1_1_REQUIRED: u32 = 13;
@@ -79,6 +80,50 @@ async fn what_a_server_did_not_begin_before_it_closes_is_asked_for_elsewhere() {
     assert_eq!(came(first).await, Ok(got(200, "first")));
     assert!(peer.is_left().await);
     assert_eq!(group.snapshot().servers[0].standing.failures, 0);
+}
+
+/// A connection that was answered on once, and then idle for two seconds.
+async fn idle() -> (Origin, Arc<Group>, Frames) {
+    let (origin, group, first, mut peer) = begun(request(Method::GET, "/")).await;
+    peer.request().await;
+    peer.answer(1, "first").await;
+    assert_eq!(came(first).await, Ok(got(200, "first")));
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(2)).await;
+    tokio::time::resume();
+    (origin, group, peer)
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_trusted_with_a_post_once_it_was_heard_again() {
+    let (origin, group, mut peer) = idle().await;
+    let page = spawn(&group, request(Method::GET, "/"));
+    assert_eq!(peer.request().await, 3);
+    let first = spawn(&group, post("first"));
+    let mut other = Frames::accept(&origin).await;
+    other.request().await;
+    peer.answer(3, "page").await;
+    assert_eq!(came(page).await, Ok(got(200, "page")));
+    let second = spawn(&group, post("second"));
+    assert_eq!(peer.request().await, 5);
+    peer.answer(5, "second").await;
+    other.answer(1, "first").await;
+    assert_eq!(came(first).await, Ok(got(200, "first")));
+    assert_eq!(came(second).await, Ok(got(200, "second")));
+}
+
+#[tokio::test]
+async fn who_gives_up_on_an_idle_connection_does_not_vouch_for_it() {
+    let (origin, group, mut peer) = idle().await;
+    let given_up = spawn(&group, request(Method::GET, "/"));
+    assert_eq!(peer.request().await, 3);
+    given_up.abort();
+    assert_eq!(peer.until(RST_STREAM).await.stream, 3);
+    let asked = spawn(&group, post("content"));
+    let mut other = Frames::accept(&origin).await;
+    let stream = other.request().await;
+    other.answer(stream, "other").await;
+    assert_eq!(came(asked).await, Ok(got(200, "other")));
 }
 
 #[tokio::test]
@@ -183,6 +228,44 @@ async fn a_connection_known_to_be_closed_is_passed_over() {
     assert_eq!(came(second).await, Ok(got(200, "second")));
 }
 
+#[tokio::test]
+async fn a_connection_known_to_be_closed_is_passed_over_by_all_who_come_at_once() {
+    let (origin, group, first, mut peer) = begun(request(Method::GET, "/")).await;
+    peer.request().await;
+    peer.answer(1, "first").await;
+    assert_eq!(came(first).await, Ok(got(200, "first")));
+    drop(peer);
+    let all = [request(Method::GET, "/"), post("a"), post("b")].map(|asked| spawn(&group, asked));
+    let mut next = Frames::accept(&origin).await;
+    for _ in &all {
+        let stream = next.request().await;
+        next.answer(stream, "ok").await;
+    }
+    for asked in all {
+        assert_eq!(came(asked).await, Ok(got(200, "ok")));
+    }
+}
+
+/// RFC 9113 §8.1: with a reset a server may ask not to be sent the rest of what it has answered already.
+#[tokio::test]
+async fn what_is_reset_behind_its_end_is_whole() {
+    let origin = Origin::start().await;
+    let group = origin.http2_with(|settings| settings.upload_buffer = 0);
+    let (asked, feed) = upload(None);
+    feed.send(Ok(data("begin"))).await.unwrap();
+    let asked = spawn(&group, asked);
+    let mut peer = Frames::accept(&origin).await;
+    let stream = peer.request().await;
+    let head = block(&[(":status", "200")]);
+    let mut frames = Frames::frame(HEADERS, END_HEADERS, stream, &head);
+    frames.extend(Frames::frame(DATA, END_STREAM, stream, b"whole"));
+    frames.extend(Frames::frame(RST_STREAM, 0, stream, &[0; 4]));
+    peer.write(&frames).await;
+    assert_eq!(came(asked).await, Ok(got(200, "whole")));
+    assert!(feed.is_closed(), "nobody waits for the rest");
+    assert_eq!(group.snapshot().servers[0].standing.failures, 0);
+}
+
 /// Whatever reason it gives, what is reset is not whole.
 #[tokio::test]
 async fn an_answer_that_is_reset_is_broken() {
@@ -239,7 +322,7 @@ async fn a_length_that_is_a_lie_is_not_believed() {
 #[tokio::test]
 async fn a_body_where_none_may_be_is_not_believed() {
     check(
-        Err(OriginError::Malformed("bytes after the answer")),
+        Err(OriginError::Malformed("bytes after its end")),
         async |peer, stream| {
             let head = block(&[(":status", "204")]);
             let mut frames = Frames::frame(HEADERS, END_HEADERS, stream, &head);
@@ -247,6 +330,16 @@ async fn a_body_where_none_may_be_is_not_believed() {
             peer.write(&frames).await;
         },
     )
+    .await;
+    let malformed = Err(OriginError::Malformed("white space around a field value"));
+    check(malformed, async |peer, stream| {
+        let head = block(&[(":status", "204")]);
+        let mut frames = Frames::frame(HEADERS, END_HEADERS, stream, &head);
+        let trailers = block(&[("x-sum", "2 ")]);
+        let end = END_HEADERS | END_STREAM;
+        frames.extend(Frames::frame(HEADERS, end, stream, &trailers));
+        peer.write(&frames).await;
+    })
     .await;
 }
 
@@ -340,10 +433,7 @@ async fn who_does_not_speak_it_cannot_be_connected_to() {
 #[tokio::test]
 async fn who_waits_for_a_connection_that_fails_fails_with_it() {
     let origin = Origin::start().await;
-    let group = origin.http2_with(|settings| {
-        settings.connect_timeout = Duration::from_millis(200);
-        settings.fail_limit = 1000;
-    });
+    let group = origin.http2_with(|settings| settings.connect_timeout = Duration::from_millis(200));
     let asked: Vec<_> = (0..20)
         .map(|_| spawn(&group, request(Method::GET, "/")))
         .collect();
@@ -356,6 +446,7 @@ async fn who_waits_for_a_connection_that_fails_fails_with_it() {
         !origin.is_called().await,
         "one connection was tried for all of them"
     );
+    assert_eq!(group.snapshot().servers[0].standing.failures, 1);
     drop(peer);
 }
 
@@ -422,6 +513,83 @@ async fn giving_a_request_up_resets_its_stream_and_the_connection_goes_on() {
     peer.answer(5, "next").await;
     assert_eq!(came(next).await, Ok(got(200, "next")));
     assert_eq!(group.snapshot().active, 0);
+}
+
+/// Servers close a connection on which too much is reset, and nothing else on it is answered then.
+#[tokio::test]
+async fn a_connection_on_which_many_were_given_up_takes_no_more_and_the_others_go_on() {
+    let (origin, group, kept, mut peer) = begun(post("content")).await;
+    assert_eq!(peer.request().await, 1);
+    for _ in 0..100 {
+        let given_up = spawn(&group, request(Method::GET, "/"));
+        let stream = peer.request().await;
+        given_up.abort();
+        assert_eq!(peer.until(RST_STREAM).await.stream, stream);
+    }
+    let next = spawn(&group, request(Method::GET, "/"));
+    let mut other = Frames::accept(&origin).await;
+    let stream = other.request().await;
+    other.answer(stream, "next").await;
+    assert_eq!(came(next).await, Ok(got(200, "next")));
+    peer.answer(1, "kept").await;
+    assert_eq!(came(kept).await, Ok(got(200, "kept")));
+    assert!(peer.is_left().await);
+}
+
+/// Where the length is known, so is the end, and many servers say it a moment later.
+#[tokio::test]
+async fn an_answer_whose_end_comes_by_itself_is_not_reset() {
+    let origin = Origin::start().await;
+    let group = origin.http2();
+    let mut asked = spawn(&group, request(Method::GET, "/"));
+    let mut peer = Frames::accept(&origin).await;
+    let whole = block(&[(":status", "200"), ("content-length", "2")]);
+    let nothing = block(&[(":status", "204")]);
+    let trailers = block(&[("x-sum", "1")]);
+    for (head, content, (end, flags, last)) in [
+        (&whole, "ok", (DATA, END_STREAM, &[][..])),
+        (&whole, "ok", (HEADERS, END_STREAM | END_HEADERS, &trailers)),
+        (&nothing, "", (DATA, END_STREAM, &[])),
+    ] {
+        let stream = peer.request_and_no_reset().await;
+        peer.send(HEADERS, END_HEADERS, stream, head).await;
+        if !content.is_empty() {
+            peer.send(DATA, 0, stream, content.as_bytes()).await;
+        }
+        let answer = came(asked).await.expect("an answer");
+        assert_eq!((&*answer.body, answer.end), (content, Ok(None)));
+        assert_eq!(group.snapshot().active, 0);
+        asked = spawn(&group, request(Method::GET, "/"));
+        peer.send(end, flags, stream, last).await;
+    }
+    // Nobody waits for it forever.
+    let stream = peer.request_and_no_reset().await;
+    peer.send(HEADERS, END_HEADERS, stream, &nothing).await;
+    assert_eq!(came(asked).await, Ok(got(204, "")));
+    assert_eq!(peer.until(RST_STREAM).await.stream, stream);
+}
+
+#[tokio::test]
+async fn a_client_that_breaks_off_within_its_answer_is_not_the_servers_fault() {
+    let origin = Origin::start().await;
+    let (group, told) = origin.group_and_log(|settings| {
+        settings.http2 = true;
+        settings.upload_buffer = 0;
+    });
+    let (asked, feed) = upload(None);
+    feed.send(Ok(data("one"))).await.unwrap();
+    let asked = spawn(&group, asked);
+    let mut peer = Frames::accept(&origin).await;
+    let stream = peer.request().await;
+    let head = block(&[(":status", "200")]);
+    peer.send(HEADERS, END_HEADERS, stream, &head).await;
+    peer.send(DATA, 0, stream, b"begin").await;
+    peer.settle().await;
+    feed.send(Err(BodyError::Disconnected)).await.unwrap();
+    let broken = cut("begin", BodyError::Disconnected);
+    assert_eq!(came(asked).await, Ok(broken));
+    assert_eq!(peer.until(RST_STREAM).await.stream, stream);
+    assert_eq!(*told.lock(), [""; 0]);
 }
 
 #[tokio::test]
