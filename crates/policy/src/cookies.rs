@@ -78,7 +78,7 @@ pub enum Rewritten {
 }
 
 /// The name and the value of a cookie. One without `=` has a value and no name, as browsers read it.
-pub(crate) fn split(pair: &[u8]) -> (&[u8], &[u8]) {
+pub fn split(pair: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b'=', pair) {
         Some(equals) => (&pair[..equals], &pair[equals + 1..]),
         None => (&[], pair),
@@ -185,22 +185,28 @@ impl Judged {
     }
 }
 
-/// Whether some program takes `name` for one that `pattern` stands for: it decodes names, minds no
-/// case, or makes underscores of dots and lists of brackets, as PHP does.
+/// Whether some program takes `name` for one that `pattern` stands for: it decodes names, minds neither case nor
+/// the white space around them, or reads them as PHP does, which makes underscores of what no variable may have in
+/// its name and lists of brackets, and stops at a zero.
 pub fn could_be_taken_by(pattern: &[u8], name: &[u8]) -> bool {
-    let folded: SmallVec<[u8; 64]> = decoded(name)
-        .take_while(|&byte| byte != b'[')
-        .map(|byte| match byte {
-            b'.' | b' ' => b'_',
-            byte => byte.to_ascii_lowercase(),
+    let decoded: SmallVec<[u8; 64]> = decoded(name).take_while(|&byte| byte != 0).collect();
+    let all = decoded.trim_ascii();
+    let list = all.split(|&byte| byte == b'[').next().unwrap_or(all);
+    [all, list]
+        .into_iter()
+        .any(|name| match pattern.strip_suffix(b"*") {
+            Some(beginning) => name
+                .get(..beginning.len())
+                .is_some_and(|start| folded(start).eq(folded(beginning))),
+            None => folded(name).eq(folded(pattern)),
         })
-        .collect();
-    match pattern.strip_suffix(b"*") {
-        Some(beginning) => folded
-            .get(..beginning.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(beginning)),
-        None => folded.eq_ignore_ascii_case(pattern),
-    }
+}
+
+fn folded(name: &[u8]) -> impl Iterator<Item = u8> {
+    name.iter().map(|byte| match byte {
+        b'.' | b' ' | b'[' => b'_',
+        byte => byte.to_ascii_lowercase(),
+    })
 }
 
 fn is_harmless(name: &[u8], rules: &Rules) -> bool {
@@ -367,6 +373,7 @@ mod tests {
             "Cookie: =x; currency=eur",
             "Cookie: Currency=eur",
             "Cookie: curr%65ncy=eur",
+            "Cookie: currency =eur",
             "Cookie: currency[a]=eur",
             &many,
         ] {
@@ -375,6 +382,37 @@ mod tests {
         let rules = keyed_and_ignored("user_*", "*");
         assert!(!is_personal(&rules, "Cookie: user_a=1; user=2"));
         assert!(is_personal(&rules, "Cookie: user.a=1"));
+    }
+
+    #[test]
+    fn a_name_is_taken_for_whatever_some_program_makes_of_it() {
+        for name in [
+            "api_key",
+            "API_KEY",
+            "api.key",
+            "api+key",
+            "api%5fkey",
+            "api[key",
+            "api_key[a]",
+            "api_key%00x",
+            "api_key ",
+            "%20api_key",
+            "+api_key\t",
+        ] {
+            assert!(could_be_taken_by(b"api_key", name.as_bytes()), "{name}");
+        }
+        for name in [
+            "apikey",
+            "api_keys",
+            "xapi_key",
+            "api-key",
+            "api%255fkey",
+            "",
+        ] {
+            assert!(!could_be_taken_by(b"api_key", name.as_bytes()), "{name}");
+        }
+        assert!(could_be_taken_by(b"user.*", b"user.id"));
+        assert!(!could_be_taken_by(b"user.*", b"user"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use microcache_engine::{Request, RouteId};
 use microcache_policy::key::{normal_host, split_query};
-use microcache_policy::{Time, query};
+use microcache_policy::{Time, cookies, query};
 
 use crate::config::{Config, Quota, RateBy, RateOf};
 use crate::network::Network;
@@ -127,8 +127,8 @@ fn micros(now: Time) -> Micros {
 }
 
 impl RateBy {
-    /// Whom a request of a client from there is counted for. A request without what is counted by, or with more than one of
-    /// it, of which nobody here knows which one the application reads, is its client's.
+    /// Whom a request of a client from there is counted for. A request without what is counted by is its client's, and so is
+    /// one of which nobody here knows what the application reads: it has more than one, or what only some programs take for it.
     fn who<'a>(&self, request: &Request<'a>, client: Network) -> Who<'a> {
         let named = match self {
             Self::Address => None,
@@ -136,37 +136,44 @@ impl RateBy {
                 let host = normal_host(request.scheme, request.host);
                 return Who::Url(host, request.target);
             }
-            Self::Header(name) => only(request.fields.all(name).map(<[u8]>::to_vec)),
-            Self::Cookie(name) => only(
-                request
-                    .fields
-                    .all("cookie")
-                    .flat_map(|line| line.split(|&b| b == b';'))
-                    .filter_map(|pair| value_of(name, pair.trim_ascii())),
-            ),
-            Self::Query(name) => only(
-                split_query(request.target)
-                    .1
-                    .into_iter()
-                    .flat_map(query::parameters)
-                    .flat_map(query::in_any_reading)
-                    .filter(|(known, _)| query::takes_decoded(name.as_bytes(), known))
-                    // In whatever way it is encoded, it is one to the application.
-                    .map(|(_, value)| query::decoded(value).collect()),
-            ),
+            Self::Header(name) => {
+                let mut all = request.fields.all(name);
+                let only = all.next().filter(|_| all.next().is_none());
+                only.map(<[u8]>::to_vec)
+            }
+            Self::Cookie(name) => {
+                let cookies = request.fields.all("cookie");
+                let pairs = cookies
+                    .flat_map(cookies::in_any_reading)
+                    .map(cookies::split);
+                named(pairs, name, |known| known == name.as_bytes())
+            }
+            Self::Query(name) => {
+                let query = split_query(request.target).1.into_iter();
+                let parameters = query.flat_map(query::parameters);
+                let pairs = parameters.flat_map(query::in_any_reading);
+                named(pairs, name, |known| {
+                    query::takes_decoded(name.as_bytes(), known)
+                })
+            }
         };
         named.map_or(Who::Client(client), Who::Named)
     }
 }
 
-fn value_of(name: &str, pair: &[u8]) -> Option<Vec<u8>> {
-    let value = pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-    Some(value.to_vec())
-}
-
-/// The one there is, if it is one.
-fn only(mut all: impl Iterator<Item = Vec<u8>>) -> Option<Vec<u8>> {
-    all.next().filter(|_| all.next().is_none())
+/// What the pairs of this name say, if every program takes it from them.
+fn named<'a>(
+    pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    name: &str,
+    is_it: impl Fn(&[u8]) -> bool,
+) -> Option<Vec<u8>> {
+    let could_be = pairs.filter(|(known, _)| cookies::could_be_taken_by(name.as_bytes(), known));
+    // In whatever way a value is encoded, it is one to the application.
+    let value = |(known, value)| is_it(known).then(|| query::decoded(value).collect());
+    let mut values = could_be.map(value);
+    let first: Vec<u8> = values.next()??;
+    let agree = values.all(|other| other.as_ref() == Some(&first));
+    agree.then_some(first)
 }
 
 #[cfg(test)]
@@ -214,6 +221,15 @@ mod tests {
             ("Cookie: sessions=b; xsession=c; session\r\n", "the client"),
             ("Cookie: session=b; session=c\r\n", "the client"),
             ("Cookie: session=b\r\nCookie: session=c\r\n", "the client"),
+            ("Cookie: session=%62\r\n", "b"),
+            // What the application does not see costs nobody his name, and what it may see frees nobody of it.
+            ("Cookie: session=b; xsession=c; session.id=d\r\n", "b"),
+            ("Cookie: session=b; Session=c\r\n", "the client"),
+            ("Cookie: session=b; s%65ssion=c\r\n", "the client"),
+            ("Cookie: session =b\r\n", "the client"),
+            ("Cookie: session[a]=b\r\n", "the client"),
+            ("Cookie: session=b, session=c\r\n", "the client"),
+            ("Cookie: session=\"b\"\r\n", "the client"),
         ] {
             assert_eq!(who(&cookie, fields, "/"), expected, "{fields}");
         }
@@ -226,6 +242,9 @@ mod tests {
             ("/key=b", "the client"),
             ("/?key=b&key=c", "the client"),
             ("/?a=1;key=c&key=b", "the client"),
+            ("/?key[]=b", "the client"),
+            ("/?%20key=c&key=b", "the client"),
+            ("/?KEY=c&key=b", "the client"),
         ] {
             assert_eq!(who(&query, "", target), expected, "{target}");
         }
