@@ -1,5 +1,6 @@
 //! Our account with the authority: made once, and kept.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,7 +57,7 @@ impl Accounts {
 async fn open(config: &AcmeConfig) -> Result<Account, Failed> {
     let storage = Storage::of(config);
     let refused = |why: String| Failed::new("the account", Fault::Storage, why);
-    let broken = |error: std::io::Error| {
+    let broken = |error: io::Error| {
         let file = storage.folder().join(ACCOUNT);
         refused(format!("{}: {error}", file.display()))
     };
@@ -66,14 +67,21 @@ async fn open(config: &AcmeConfig) -> Result<Account, Failed> {
         .ok_or_else(|| refused("no TLS".into()))?;
     let heard = Heard::default();
     let failed = |error: &instant_acme::Error| Failed::of("the account", error, heard.last());
-    if let Some(kept) = storage.read_file(ACCOUNT).map_err(broken)? {
-        // What cannot be read any more is of no use: another account does as well.
-        if let Ok(credentials) = serde_json::from_str::<AccountCredentials>(&kept) {
-            let opening = builder(tls).from_credentials(credentials);
-            return heard.listening(opening).await.map_err(|e| failed(&e));
+    let mut known = kept(&storage).map_err(broken)?;
+    let mut lock = None;
+    if known.is_none() {
+        lock = storage.lock("account").map_err(broken)?;
+        if lock.is_none() {
+            return Err(refused("another process is about to make it".into()));
         }
+        // Whoever held the lock before may have made it.
+        known = kept(&storage).map_err(broken)?;
     }
-    let _lock = storage.lock("account").map_err(broken)?;
+    if let Some(credentials) = known {
+        drop(lock);
+        let opening = builder(tls).from_credentials(credentials);
+        return heard.listening(opening).await.map_err(|e| failed(&e));
+    }
     let contact = config.email.as_ref().map(|email| format!("mailto:{email}"));
     let contact: Vec<&str> = contact.as_deref().into_iter().collect();
     let account = NewAccount {
@@ -90,6 +98,12 @@ async fn open(config: &AcmeConfig) -> Result<Account, Failed> {
     Ok(account)
 }
 
+/// What opens the account, if it was made. What cannot be read any more is of no use: another account does as well.
+fn kept(storage: &Storage) -> io::Result<Option<AccountCredentials>> {
+    let kept = storage.read_file(ACCOUNT)?;
+    Ok(kept.and_then(|kept| serde_json::from_str(&kept).ok()))
+}
+
 fn builder(tls: &Arc<ClientConfig>) -> AccountBuilder {
     let tls = Arc::clone(tls);
     Account::builder_with_http(Box::new(Authority { tls }))
@@ -98,4 +112,34 @@ fn builder(tls: &Arc<ClientConfig>) -> AccountBuilder {
 /// Has another account made the next time: the authority does not know this one.
 pub(super) fn forget(config: &AcmeConfig) {
     let _ = Storage::of(config).remove_file(ACCOUNT);
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::RootCertStore;
+    use rustls::crypto::aws_lc_rs::default_provider;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_process_makes_the_account_and_the_others_come_again() {
+        let folder =
+            std::env::temp_dir().join(format!("microcache-account-{}", std::process::id()));
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let tls = builder.with_root_certificates(RootCertStore::empty());
+        let mut config = AcmeConfig::default();
+        config.directory = "https://127.0.0.1:1/directory".to_owned();
+        config.storage.clone_from(&folder);
+        config.tls = Some(Arc::new(tls.with_no_client_auth()));
+        let storage = Storage::of(&config);
+        storage.prepare().unwrap();
+        let lock = storage.lock("account").unwrap();
+        let failed = open(&config).await.err().expect("it is being made");
+        assert_eq!(failed.why, "another process is about to make it");
+        drop(lock);
+        let failed = open(&config).await.err().expect("there is no authority");
+        assert_eq!(failed.kind, Fault::Authority);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use instant_acme::Account;
 use microcache_proxy::config::AcmeConfig;
 use microcache_proxy::{Issue, Issued, Kind, Notices};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::account::{self, Accounts};
 use super::failed::{Failed, Fault};
@@ -298,6 +298,8 @@ impl Keeper {
     async fn failed(&mut self, failed: &Failed, config: &AcmeConfig) {
         self.failures = self.failures.saturating_add(1);
         let pause = schedule::pause(self.failures, failed);
+        // The clock may be set in the meantime: what it will say is for people only.
+        let again = Instant::now() + pause;
         let next = schedule::now() + pause.as_secs().cast_signed();
         let trouble = format!("{}: {}", failed.step, failed.why);
         let meanwhile = match &self.held {
@@ -322,10 +324,11 @@ impl Keeper {
             standing.failed += 1;
         });
         loop {
-            let woken = self.wait(until(next).min(LOOK_AT_LEAST)).await;
+            let left = again.saturating_duration_since(Instant::now());
+            let woken = self.wait(left).await;
             // Whoever has said when to come again is not asked before; another authority is.
             let is_other = self.together.config().0.directory != config.directory;
-            if until(next).is_zero() || woken && (failed.retry_after.is_none() || is_other) {
+            if again <= Instant::now() || woken && (failed.retry_after.is_none() || is_other) {
                 return;
             }
         }
@@ -360,4 +363,22 @@ async fn try_ways<'a>(
 /// How long it is until then.
 fn until(unix: i64) -> Duration {
     Duration::from_secs(unix.saturating_sub(schedule::now()).max(0).cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The test's time passes, and the clock stands still: as if somebody set it back again and again.
+    #[tokio::test(start_paused = true)]
+    async fn what_has_failed_is_tried_again_in_time_whatever_the_clock_says() {
+        let together = Together::new(Notices::default());
+        let mut keeper = Keeper::new("a.example", Arc::new(together));
+        let failed = Failed::new("the order", Fault::Authority, "it is away");
+        let began = Instant::now();
+        keeper.failed(&failed, &AcmeConfig::default()).await;
+        let waited = began.elapsed();
+        let about_half_a_minute = Duration::from_secs(20)..Duration::from_secs(40);
+        assert!(about_half_a_minute.contains(&waited), "{waited:?}");
+    }
 }
