@@ -1,6 +1,6 @@
 //! Whom an address stands for.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An address of version 4, or the /64 of one of version 6: who has one of those mostly has all of it.
 ///
@@ -13,6 +13,8 @@ impl Network {
     pub(crate) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(v4) => Self(u64::from(v4.to_bits())),
+            // Whoever is on this machine is so in both versions.
+            IpAddr::V6(Ipv6Addr::LOCALHOST) => Self::of(Ipv4Addr::LOCALHOST.into()),
             IpAddr::V6(v6) => Self((v6.to_bits() >> 64) as u64),
         }
     }
@@ -30,7 +32,7 @@ impl Network {
 impl std::fmt::Display for Network {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match u32::try_from(self.0) {
-            Ok(v4) => std::net::Ipv4Addr::from_bits(v4).fmt(f),
+            Ok(v4) => Ipv4Addr::from_bits(v4).fmt(f),
             Err(_) => write!(f, "{}/64", Ipv6Addr::from_bits(u128::from(self.0) << 64)),
         }
     }
@@ -45,6 +47,7 @@ mod tests {
         for (address, shown) in [
             ("10.0.0.1", "10.0.0.1"),
             ("::ffff:10.0.0.1", "10.0.0.1"),
+            ("::1", "127.0.0.1"),
             ("2001:db8::1", "2001:db8::/64"),
             ("2001:db8::ffff:0:0:1", "2001:db8::/64"),
             ("2001:db8:0:1::1", "2001:db8:0:1::/64"),
