@@ -13,6 +13,7 @@ mod explain;
 mod failure;
 mod file;
 mod fill;
+mod glance;
 mod interim;
 mod invalidate;
 mod keep;
@@ -39,6 +40,7 @@ pub use explain::{Compressed, Decision, Explained, Variant};
 pub use failure::NoResponse;
 pub use file::FileReader;
 pub use fill::FillReader;
+pub use glance::Glance;
 pub use interim::{Interim, Interims};
 pub use message::{Incoming, Request, Response};
 pub use origin::{

@@ -31,6 +31,7 @@ mod traces;
 mod upgrade;
 pub mod upstream;
 mod watch;
+mod watched;
 
 pub use figures::{
     Amount, ErrorKind, FiguresSnapshot, KeptLatencies, Latencies, Measure, OriginSnapshot,

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
-use crate::config::{Config, Source};
+use crate::config::{Config, GoesTo, Source};
 use crate::connections::Connections;
 use crate::handle::Handle;
 use crate::handover::{Inherited, label};
@@ -324,7 +324,8 @@ impl Server {
 /// Takes up the documents that were kept.
 fn start_push(config: &Config) -> Result<Option<Arc<Push>>, JournalError> {
     let push = &config.push;
-    push.is_on()
+    let is_watched = config.routes.iter().any(|it| it.goes_to == GoesTo::Watch);
+    is_watched
         .then(|| Push::start(push.settings.clone(), push.token.clone()).map(Arc::new))
         .transpose()
 }

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::serve::FindRoute;
-use microcache_engine::{BodyError, Engine, Origin, Request, Route, RouteFound, Settings};
+use microcache_engine::{
+    BodyError, Engine, Origin, OriginRequest, Request, Route, RouteFound, Settings,
+};
 use microcache_push::{Push, Watch};
 use microcache_store::{MemoryLimits, Tiers};
 use rustls::ServerConfig;
@@ -25,6 +27,7 @@ use crate::rates::Rates;
 use crate::room::{Bounds, Room};
 use crate::session::{OnFinished, Pseudonym, Strangers};
 use crate::tls::Issued;
+use crate::watched::WatchedPages;
 
 /// The largest share of the memory that one response may take.
 const LARGEST_SHARE: u64 = 16;
@@ -41,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
     /// Documents that are put here, where there are any.
     pub(crate) push: Option<Arc<Push>>,
+    /// Pages that somebody watches.
+    watched: Arc<WatchedPages>,
     pub(crate) head_limits: HeadLimits,
     pub(crate) timeouts: ClientTimeouts,
     pub(crate) idle_millis: u64,
@@ -93,11 +98,18 @@ impl Shared {
         figures: Arc<Figures>,
     ) -> Self {
         let object = (config.memory / LARGEST_SHARE).max(tiers.largest());
-        let behind = (origins, push.as_ref());
+        let life = Arc::default();
+        let watched = Arc::new(WatchedPages::new(&life));
+        let behind = Behind {
+            origins,
+            push: push.as_ref(),
+            watched: &watched,
+        };
         let (routes, find) = routes(config, behind, object, &figures);
         let lasting = Lasting {
             engine: Engine::new(settings(config), routes, find, tiers),
             push,
+            watched,
             pseudonym: Arc::new(Pseudonym::new()),
             room: Arc::new(Room::new(Bounds::of(config), notices.clone())),
             lent: Lent::new(fill_memory(config), slow_reader_timeout(config)),
@@ -106,7 +118,7 @@ impl Shared {
             figures,
             strangers: Arc::default(),
             on_finished: None,
-            life: Arc::default(),
+            life,
             generation: 0,
         };
         lasting.with(config)
@@ -115,7 +127,12 @@ impl Shared {
     /// The same cache, connections and room with another configuration, before these origins.
     pub(crate) fn renewed(&self, origins: &[Arc<dyn Origin>], config: &Config) -> Self {
         let object = (config.memory / LARGEST_SHARE).max(self.engine.cache.largest_behind());
-        let behind = (origins, self.push.as_ref());
+        let push = self.push.clone().or_else(|| subscriptions(config));
+        let behind = Behind {
+            origins,
+            push: push.as_ref(),
+            watched: &self.watched,
+        };
         let (routes, find) = routes(config, behind, object, &self.figures);
         self.room.rebound(Bounds::of(config));
         if let Some(push) = &self.push {
@@ -123,7 +140,8 @@ impl Shared {
         }
         let lasting = Lasting {
             engine: self.engine.reconfigured(settings(config), routes, find),
-            push: self.push.clone(),
+            push,
+            watched: Arc::clone(&self.watched),
             pseudonym: Arc::clone(&self.pseudonym),
             room: Arc::clone(&self.room),
             lent: self
@@ -195,6 +213,7 @@ impl Shared {
 struct Lasting {
     engine: Engine,
     push: Option<Arc<Push>>,
+    watched: Arc<WatchedPages>,
     pseudonym: Arc<Pseudonym>,
     room: Arc<Room>,
     lent: Lent,
@@ -213,6 +232,7 @@ impl Lasting {
         Shared {
             engine: Arc::new(self.engine),
             push: self.push,
+            watched: self.watched,
             head_limits: head_limits(config),
             timeouts: config.timeouts,
             idle_millis: config.timeouts.idle.as_millis() as u64,
@@ -316,7 +336,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
 /// bytes are kept only where a route says so.
 fn routes(
     config: &Config,
-    (origins, push): (&[Arc<dyn Origin>], Option<&Arc<Push>>),
+    behind: Behind<'_>,
     object: u64,
     figures: &Figures,
 ) -> (Vec<Route>, FindRoute) {
@@ -332,10 +352,10 @@ fn routes(
             answers_at_once: route.goes_to == GoesTo::Push,
             max_object: route.max_object.unwrap_or(object),
             origin: match &route.goes_to {
-                GoesTo::Upstream(number) => Arc::clone(&origins[*number]),
+                GoesTo::Upstream(number) => Arc::clone(&behind.origins[*number]),
                 GoesTo::Files(root) => Arc::new(Files::new(root.clone())),
-                GoesTo::Push => documents(push),
-                GoesTo::Watch => watch(config, push),
+                GoesTo::Push => Arc::clone(behind.push()) as Arc<dyn Origin>,
+                GoesTo::Watch => behind.watch(config),
             },
         })
         .collect();
@@ -352,14 +372,33 @@ fn routes(
     (routes, Box::new(find))
 }
 
-/// There are documents where a route goes to them: the configuration says both at once.
-const NO_DOCUMENTS: &str = "a route goes to documents, and there are none";
-
-fn documents(push: Option<&Arc<Push>>) -> Arc<dyn Origin> {
-    Arc::clone(push.expect(NO_DOCUMENTS)) as Arc<dyn Origin>
+/// Who answers what the cache cannot.
+#[derive(Clone, Copy)]
+struct Behind<'a> {
+    origins: &'a [Arc<dyn Origin>],
+    push: Option<&'a Arc<Push>>,
+    watched: &'a Arc<WatchedPages>,
 }
 
-fn watch(config: &Config, push: Option<&Arc<Push>>) -> Arc<dyn Origin> {
-    let push = Arc::clone(push.expect(NO_DOCUMENTS));
-    Arc::new(Watch::new(push, config.push.prefixes.clone()))
+impl Behind<'_> {
+    /// It is there where a route goes to it.
+    fn push(&self) -> &Arc<Push> {
+        self.push
+            .expect("a route goes to documents or those who watch, and nobody was started for them")
+    }
+
+    fn watch(&self, config: &Config) -> Arc<dyn Origin> {
+        let watched = Arc::clone(self.watched);
+        let find_page = move |request: &OriginRequest, url: &str| watched.find(request, url);
+        let (push, prefixes) = (Arc::clone(self.push()), config.push.prefixes.clone());
+        Arc::new(Watch::new(push, prefixes, Box::new(find_page)))
+    }
+}
+
+/// What those need who watch pages, where a reload allows it first. There are no documents then: they need
+/// another start.
+fn subscriptions(config: &Config) -> Option<Arc<Push>> {
+    let is_watched = config.routes.iter().any(|it| it.goes_to == GoesTo::Watch);
+    let push = is_watched.then(|| Push::start(config.push.settings.clone(), None));
+    push?.ok().map(Arc::new)
 }

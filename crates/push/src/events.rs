@@ -106,7 +106,7 @@ pub(crate) fn encode_word(word: Word, is_json: bool) -> Vec<u8> {
 }
 
 /// An event as it is sent. Its id is what the client has seen when it has seen this.
-fn server_sent(id: Option<Version>, event: &str, data: &str) -> Vec<u8> {
+pub(crate) fn server_sent(id: Option<Version>, event: &str, data: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() + 64);
     if let Some(id) = id {
         out.extend_from_slice(format!("id: {id}\n").as_bytes());

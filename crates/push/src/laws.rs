@@ -109,7 +109,8 @@ impl Reader {
             .iter()
             .map(|it| Pattern::parse(it).unwrap())
             .collect();
-        let subscription = Subscription::new(world.push.documents(), &wanted, None, true);
+        let subscription =
+            Subscription::new(world.push.documents(), (&wanted, Vec::new()), None, true);
         Self {
             subscription: subscription.expect("there is room"),
             wanted,
@@ -132,7 +133,12 @@ impl Reader {
             self.has.clear();
         }
         self.told_since.clear();
-        let again = Subscription::new(world.push.documents(), &self.wanted, place.as_deref(), true);
+        let again = Subscription::new(
+            world.push.documents(),
+            (&self.wanted, Vec::new()),
+            place.as_deref(),
+            true,
+        );
         self.subscription = again.expect("there is room");
     }
 

@@ -1,65 +1,59 @@
-// Keeps a page as its url is answered now: <script type="module" src="/.well-known/microcache/live.js"></script>
+// <script type="module" src="/.well-known/microcache/live.js"></script> keeps a page up to date.
 
-const here = () => location.pathname + location.search;
-const url = here();
-const mine = "microcache&url=" + encodeURIComponent(url);
-const { locks } = navigator;
-const channel = new BroadcastChannel("microcache");
-let base, wanted, shown, busy, source, asked, leave, isLeader, isLost, isOver;
+const url = location.pathname + location.search;
+const lock = "microcache&url=" + encodeURIComponent(url);
+const ears = new BroadcastChannel("microcache");
+const mouth = new BroadcastChannel("microcache");
+let wanted, shown, busy, source, asked, leader, lost;
+let leave = () => source.close();
 
-// For each node its like in a list: an equal one, or one of its kind that no other is equal to.
+const typed = new Set();
+addEventListener("input", ({ target }) => typed.add(target), true);
+
+// For each node an equal one, or else one like it.
 const match = (nodes, list) => {
   const found = new Map();
   let rest = [...list];
   [...nodes].forEach((node, i, all) => {
-    const near = rest.slice(0, 50);
-    const kind = (it) => it.nodeName + it.id + it.name;
-    const isFree = (it) => kind(it) === kind(node) && !all.slice(i, i + 50).some((other) => other.isEqualNode(it));
-    const like = near.find((it) => it.isEqualNode(node)) || near.find(isFree);
-    if (!like) return;
-    found.set(node, like);
+    const fits = (it) =>
+      it.nodeName + it.id === node.nodeName + node.id && !all.slice(i, i + 50).some((other) => other.isEqualNode(it));
+    const like = rest.slice(0, 50).find((it) => it.isEqualNode(node)) || rest.slice(0, 50).find(fits);
     rest = rest.slice(rest.indexOf(like) + 1);
+    found.set(node, like);
   });
   return found;
 };
 
-// What somebody has typed into stays.
-const typed = new Set();
-addEventListener("input", ({ target }) => typed.add(target), true);
-
-// Changes in the document what differs between two answers. What scripts and people did elsewhere stays.
-// New scripts do not run.
+// Changes what differs between answers. New scripts do not run.
 const patch = (old, fresh, live) => {
   if (old.isEqualNode(fresh) || typed.has(live)) return;
-  if (!old.attributes) return void (live.data = fresh.data);
-  for (const { name } of [...old.attributes, ...fresh.attributes]) {
-    const now = fresh.getAttributeNode(name);
-    if (!now) live.removeAttribute(name);
-    else if (now.value !== old.getAttribute(name)) live.setAttributeNode(now.cloneNode());
-  }
+  if (!old.attributes) return (live.data = fresh.data);
+  for (const it of old.attributes) fresh.hasAttribute(it.name) || live.removeAttribute(it.name);
+  for (const it of fresh.attributes) it.value === old.getAttribute(it.name) || live.setAttributeNode(it.cloneNode());
   const twins = match(old.childNodes, live.childNodes);
-  const kept = match(fresh.childNodes, old.childNodes);
-  let last;
-  for (const node of fresh.childNodes) {
-    const before = kept.get(node);
-    let twin = twins.get(before);
-    if (twin) patch(before, node, twin);
-    else if (!before) {
-      twin = document.importNode(node, true);
-      last ? last.after(twin) : live.prepend(twin);
-    }
+  let next = live.firstChild;
+  match(fresh.childNodes, old.childNodes).forEach((before, node) => {
+    const twin = twins.get(before);
     twins.delete(before);
-    last = twin || last;
-  }
-  twins.forEach((twin) => twin.remove());
+    if (!before) live.insertBefore(document.importNode(node, true), next);
+    if (!twin) return;
+    patch(before, node, twin);
+    next = twin.nextSibling;
+  });
+  twins.forEach((twin) => twin?.remove());
 };
 
-const ask = async (cache) => {
-  const answer = await fetch(location.origin + url, { cache, headers: { accept: "text/html" } });
-  if (!answer.ok || answer.redirected) throw answer;
-  const html = new TextDecoder(document.characterSet).decode(await answer.arrayBuffer());
+const ask = async (cache, size) => {
+  const page = await fetch(location, { cache, headers: { accept: "text/html" } });
+  if (!page.ok || page.redirected) return;
+  const bytes = await page.arrayBuffer();
+  if (size && size !== bytes.byteLength) return ask("no-cache");
+  const html = new TextDecoder(document.characterSet).decode(bytes);
   return new DOMParser().parseFromString(html, "text/html").documentElement;
 };
+
+// What the document was made of, if it is cached.
+let base = ask("force-cache", performance.getEntriesByType("navigation")[0]?.decodedBodySize).catch(() => {});
 
 const look = async () => {
   const version = wanted;
@@ -67,13 +61,14 @@ const look = async () => {
     document.dispatchEvent(new CustomEvent("microcache:" + name, { cancelable: true, detail: { url, version } }));
   try {
     const fresh = await ask("no-cache");
-    if (here() === url && !base.isEqualNode(fresh) && tell("before-update")) {
-      const { activeElement } = document;
-      const again = (it) => (it.isConnected ? it : document.getElementById(it.id));
-      patch(base, fresh, document.documentElement);
+    const old = (await base) || fresh;
+    if (fresh && url === location.pathname + location.search && !old.isEqualNode(fresh) && tell("before-update")) {
+      const focus = document.activeElement;
+      for (const it of typed) it.isConnected || typed.delete(it);
+      patch(old, fresh, document.documentElement);
       base = fresh;
-      for (const it of typed) again(it)?.replaceWith(it);
-      if (activeElement !== document.activeElement) again(activeElement)?.focus({ preventScroll: true });
+      for (const it of typed) it.isConnected || document.getElementById(it.id)?.replaceWith(it);
+      if (document.activeElement !== focus) document.getElementById(focus.id)?.focus({ preventScroll: true });
       tell("update");
     }
     shown = version;
@@ -83,66 +78,58 @@ const look = async () => {
 
 const soon = () => (busy = busy || setTimeout(look, Math.random() * 200));
 
-const hear = ({ data: { event, url: about, version } }) => {
-  isLost = event === "lost";
+ears.onmessage = ({ data: { event, url: about, version } }) => {
+  lost = !event;
   if (about !== url) return;
-  if (event === "page" && shown !== (wanted = version)) soon();
-  if (event === "unwatchable") leave((isOver = true));
+  if (event !== "page") ears.close(), leave();
+  else if (shown !== (wanted = version)) soon();
 };
 
-const open = (parameters) => {
-  const tell = (data) => {
-    hear({ data });
-    channel.postMessage(data);
-  };
+const open = (query) => {
   source?.close();
-  asked = parameters;
-  source = new EventSource(location.origin + "/.well-known/microcache/watch?" + asked);
-  for (const name of ["page", "unwatchable"]) source.addEventListener(name, ({ data }) => tell(JSON.parse(data)));
+  asked = query;
+  if (!query) return;
+  source = new EventSource("/.well-known/microcache/watch?" + query);
+  const tell = ({ data }) => mouth.postMessage(JSON.parse(data));
+  source.addEventListener("page", tell);
+  source.addEventListener("unwatchable", tell);
   source.onerror = ({ target }) => {
     if (target.readyState < 2) return;
-    tell({ event: "lost" });
-    setTimeout(() => asked === parameters && open(asked), 60000);
+    mouth.postMessage({});
+    setTimeout(() => asked === query && open(query), 60000);
   };
 };
 
-// The tab that was looked at last has one connection for all: each has a lock that says its url.
+// One tab asks for what the locks of all tabs name.
 const check = async () => {
-  const names = (await locks.query()).held.map((it) => it.name).filter((name) => name.startsWith("microcache&"));
-  const parameters = [...new Set(names.sort())].join("&");
-  if (isLeader && asked !== parameters) open(parameters);
+  const names = (await navigator.locks.query()).held.map((it) => it.name);
+  const query = names.filter((it) => it.startsWith("microcache&")).join("&");
+  if (leader && asked !== query) open(query);
 };
 
-const lead = (steal) =>
-  locks
-    .request("microcache", { steal }, () => {
-      isLeader = true;
-      return new Promise(check);
-    })
-    .catch(() => {
-      source?.close();
-      lead((isLeader = asked = false));
+const lead = async (steal) => {
+  try {
+    await navigator.locks.request("microcache", { steal }, () => new Promise(check, (leader = true)));
+  } catch {
+    open();
+    lead((leader = false));
+  }
+};
+
+const join = async () => {
+  try {
+    await navigator.locks.request(lock, { mode: "shared" }, () => {
+      lead(!document.hidden);
+      addEventListener("visibilitychange", () => document.hidden || leader || lead(true));
+      return new Promise((done) => (leave = done));
     });
-
-const join = () => {
-  lead(!document.hidden);
-  document.addEventListener("visibilitychange", () => document.hidden || isLeader || lead(true));
-  return new Promise((done) => (leave = done));
+  } catch {
+    open(lock);
+  }
 };
+join();
 
-ask("force-cache")
-  .then((it) => {
-    base = it;
-    if (locks) {
-      channel.onmessage = hear;
-      locks.request(mine, { mode: "shared" }, join);
-    } else {
-      open(mine);
-      leave = () => source.close();
-    }
-    setInterval(() => {
-      if (isLeader) check();
-      if (!document.hidden && !isOver && (isLost || wanted !== shown)) soon();
-    }, 5000 + Math.random() * 1000);
-  })
-  .catch(() => {});
+setInterval(() => {
+  if (leader) check();
+  if (!document.hidden && (lost || wanted !== shown)) soon();
+}, 5000);

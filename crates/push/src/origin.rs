@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Waker;
 
 use bytes::{Bytes, BytesMut};
 use http::Method;
@@ -28,6 +27,7 @@ use crate::pages::Pages;
 use crate::settings::PushSettings;
 use crate::stats::{Counters, PushStats};
 use crate::subscription::{EventStream, Subscription};
+use crate::waiting::wake;
 use crate::wish::{Condition, Deed, Patch, Wish};
 use crate::writer::Writer;
 
@@ -64,11 +64,7 @@ impl Documents {
         let woken = books.note(change);
         drop(books);
         self.counters.changes.add_one();
-        for waiting in woken {
-            waiting
-                .into_iter()
-                .for_each(|(_, waker)| Waker::wake(waker));
-        }
+        woken.into_iter().for_each(wake);
     }
 }
 
@@ -171,7 +167,12 @@ impl Push {
     fn subscribe(&self, fields: Fields<'_>, name: &Name) -> OriginResponse {
         let seen = fields.get("last-event-id").map(String::from_utf8_lossy);
         let pattern = Pattern::Exact(Arc::clone(name));
-        match Subscription::new(&self.documents, &[pattern], seen.as_deref(), false) {
+        match Subscription::new(
+            &self.documents,
+            (&[pattern], Vec::new()),
+            seen.as_deref(),
+            false,
+        ) {
             Ok(subscription) => answer::events(EventStream::new(subscription, Form::Plain)),
             Err(why) => answer::no_subscription(why),
         }

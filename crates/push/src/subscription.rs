@@ -19,8 +19,10 @@ use crate::change::Change;
 use crate::events::{Form, Word, encode, encode_word};
 use crate::name::{Name, Pattern};
 use crate::origin::Documents;
-use crate::topics::{Seat, TopicId};
+use crate::page::Watching;
+use crate::topics::TopicId;
 use crate::version::{Place, Version};
+use crate::waiting::Seat;
 
 /// How often somebody to whom nothing happens is told that the connection is good.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -31,6 +33,8 @@ const ALIVE: &[u8] = b":\n\n";
 pub(crate) struct Subscription {
     documents: Arc<Documents>,
     topics: SmallVec<[(TopicId, Option<Seat>); 1]>,
+    /// Pages of the application.
+    pages: Vec<Watching>,
     /// The number of the last change that it has seen. What was overtaken before it came to that was not told.
     seen: u64,
     /// What is that old is told as it is now, to somebody who knows nothing.
@@ -111,7 +115,7 @@ impl Subscription {
     /// there is.
     pub(crate) fn new(
         documents: &Arc<Documents>,
-        wanted: &[Pattern],
+        (wanted, pages): (&[Pattern], Vec<Watching>),
         last_seen: Option<&str>,
         wants_deltas: bool,
     ) -> Result<Self, NoSubscription> {
@@ -124,6 +128,7 @@ impl Subscription {
         let mut subscription = Self {
             documents: Arc::clone(documents),
             topics: SmallVec::new(),
+            pages,
             seen: 0,
             told_whole_through: books.newest,
             caught_up: 0,
@@ -205,7 +210,8 @@ impl Subscription {
                 for (topic, seat) in &mut self.topics {
                     *seat = Some(books.topics.wait(*topic, *seat, cx.waker()));
                 }
-                return Poll::Pending;
+                drop(books);
+                return self.poll_pages(cx.waker(), matches!(whole, Form::Json));
             }
         };
         let is_json = matches!(whole, Form::Json);
@@ -232,6 +238,17 @@ impl Subscription {
                     .get(change.number, form, || encode(&change, epoch, form))
             }
         })
+    }
+
+    fn poll_pages(&mut self, waker: &Waker, as_json: bool) -> Poll<Bytes> {
+        let mut pages = self.pages.iter_mut();
+        match pages.find_map(|page| page.next(waker, as_json)) {
+            Some(event) => {
+                self.documents.counters.events.add_one();
+                Poll::Ready(event)
+            }
+            None => Poll::Pending,
+        }
     }
 
     /// The next change as JSON.

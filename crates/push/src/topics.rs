@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::change::Change;
 use crate::name::Pattern;
+use crate::waiting::{Seat, Waiting};
 
 /// Patterns at a time, beside those that name one document: every change is held against all of them.
 pub(crate) const MAX_PATTERNS: usize = 1024;
@@ -35,16 +36,7 @@ pub(crate) struct Topic {
     /// entry.
     pub(crate) changes: BTreeMap<u64, Arc<Change>>,
     subscribers: usize,
-    waiting: Slab<Waker>,
-    /// How often those who wait were woken.
-    round: u64,
-}
-
-/// A place among those who wait for a topic.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seat {
-    round: u64,
-    number: usize,
+    waiting: Waiting,
 }
 
 /// There are too many different patterns.
@@ -74,8 +66,7 @@ impl Topics {
             pattern: pattern.clone(),
             changes,
             subscribers: 1,
-            waiting: Slab::new(),
-            round: 0,
+            waiting: Waiting::default(),
         });
         self.by_pattern.insert(pattern.clone(), id);
         if !is_exact {
@@ -91,7 +82,7 @@ impl Topics {
 
     /// Whether nothing has happened to a topic since this place was taken.
     pub(crate) fn is_quiet(&self, id: TopicId, seat: Option<Seat>) -> bool {
-        seat.is_some_and(|seat| seat.round == self.all[id].round)
+        self.all[id].waiting.is_quiet(seat)
     }
 
     /// One less.
@@ -103,7 +94,7 @@ impl Topics {
             self.by_pattern.remove(&topic.pattern);
             self.patterns.retain(|one| *one != id);
         } else if let Some(seat) = seat {
-            topic.get_up(seat);
+            topic.waiting.leave(seat);
         }
     }
 
@@ -113,17 +104,7 @@ impl Topics {
 
     /// Wakes this one at the next change of a topic. A place from earlier is taken again.
     pub(crate) fn wait(&mut self, id: TopicId, seat: Option<Seat>, waker: &Waker) -> Seat {
-        let topic = &mut self.all[id];
-        if let Some(seat) = seat.filter(|seat| seat.round == topic.round)
-            && let Some(known) = topic.waiting.get_mut(seat.number)
-        {
-            known.clone_from(waker);
-            return seat;
-        }
-        Seat {
-            round: topic.round,
-            number: topic.waiting.insert(waker.clone()),
-        }
+        self.all[id].waiting.wait(seat, waker)
     }
 
     /// Notes a change, and what is not remembered any more because of it. Gives those who wait for it.
@@ -135,7 +116,7 @@ impl Topics {
         let mut woken = SmallVec::new();
         let exact = Pattern::Exact(Arc::clone(&change.name));
         if let Some(&id) = self.by_pattern.get(&exact) {
-            woken.push(self.all[id].wake());
+            woken.push(self.all[id].waiting.happen());
         }
         for &id in &self.patterns {
             let topic = &mut self.all[id];
@@ -144,7 +125,7 @@ impl Topics {
                     topic.changes.remove(number);
                 }
                 topic.changes.insert(change.number, Arc::clone(change));
-                woken.push(topic.wake());
+                woken.push(topic.waiting.happen());
             }
         }
         woken
@@ -160,18 +141,5 @@ impl Topics {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
-    }
-}
-
-impl Topic {
-    fn wake(&mut self) -> Slab<Waker> {
-        self.round += 1;
-        std::mem::take(&mut self.waiting)
-    }
-
-    fn get_up(&mut self, seat: Seat) {
-        if seat.round == self.round {
-            self.waiting.try_remove(seat.number);
-        }
     }
 }

@@ -13,12 +13,17 @@ use tokio::time::timeout;
 
 use crate::answer;
 use crate::events::Form;
-use crate::name::{Pattern, Prefix};
+use crate::name::{MAX_NAME, Pattern, Prefix};
 use crate::origin::{Documents, Push};
+use crate::page::{Page, Watching};
 use crate::subscription::{EventStream, NoSubscription, Subscription};
 
 /// Where they are subscribed to.
 pub const WATCH_PATH: &str = "/.well-known/microcache/watch";
+
+/// Where the script is that makes a page update itself.
+pub const LIVE_PATH: &str = "/.well-known/microcache/live.js";
+const LIVE: &[u8] = include_bytes!("live.js");
 
 /// The most urls of one subscription, and how many of them may have a star.
 const MAX_URLS: usize = 100;
@@ -30,31 +35,68 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 const MAX_TOLD: usize = 1000;
 const MAX_TOLD_BYTES: usize = 1024 * 1024;
 
-/// What is answered at [`WATCH_PATH`].
+/// Finds a page of the application that whoever sends a request wants to watch, by its path and query.
+pub type FindPage = Box<dyn Fn(&OriginRequest, &str) -> Result<Arc<Page>, NoPage> + Send + Sync>;
+
+/// Why a page cannot be watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoPage {
+    /// Its route says so.
+    NotAllowed,
+    /// Too many are.
+    TooMany,
+}
+
+/// What is answered at [`WATCH_PATH`] and [`LIVE_PATH`].
 pub struct Watch {
     push: Arc<Push>,
     prefixes: Vec<Prefix>,
+    find_page: FindPage,
 }
 
 /// What somebody asks for.
-#[derive(Debug)]
 struct Wanted {
     patterns: Vec<Pattern>,
+    pages: Vec<Watching>,
     seen: Option<String>,
     wants_deltas: bool,
     wait: Duration,
 }
 
 impl Watch {
-    /// For documents under these prefixes.
-    pub const fn new(push: Arc<Push>, prefixes: Vec<Prefix>) -> Self {
-        Self { push, prefixes }
+    /// For documents under these prefixes, and pages.
+    pub fn new(push: Arc<Push>, prefixes: Vec<Prefix>, find_page: FindPage) -> Self {
+        Self {
+            push,
+            prefixes,
+            find_page,
+        }
     }
 
-    fn read(&self, request: &OriginRequest) -> Result<Wanted, String> {
+    async fn watch(&self, request: &OriginRequest) -> OriginResponse {
+        let wanted = match self.read(request) {
+            Ok(wanted) => wanted,
+            Err(refused) => return refused,
+        };
+        let wait = wanted.wait;
+        let subscription = match wanted.subscribe(self.push.documents()) {
+            Ok(subscription) => subscription,
+            Err(why) => return answer::no_subscription(why),
+        };
+        let accepts = request.fields.fields().get("accept").unwrap_or_default();
+        if accepts.split(|&byte| byte == b',').any(is_event_stream) {
+            answer::events(EventStream::new(subscription, Form::Told))
+        } else {
+            first_changes(subscription, wait).await
+        }
+    }
+
+    fn read(&self, request: &OriginRequest) -> Result<Wanted, OriginResponse> {
+        let refused = |why: String| answer::problem(400, why);
         let (_, query) = split_query(&request.target);
         let mut wanted = Wanted {
             patterns: Vec::new(),
+            pages: Vec::new(),
             seen: None,
             wants_deltas: false,
             wait: WAIT,
@@ -63,12 +105,25 @@ impl Watch {
             let equals = parameter.iter().position(|&byte| byte == b'=');
             let (name, value) = parameter.split_at(equals.unwrap_or(parameter.len()));
             let value = query::decoded(value).skip(1).collect();
-            let value = String::from_utf8(value).map_err(|_| "the query is not UTF-8")?;
+            let value = String::from_utf8(value)
+                .map_err(|_| refused("the query is not UTF-8".to_owned()))?;
             match name {
-                b"url" => wanted.patterns.push(self.pattern(&value)?),
+                b"url" if wanted.patterns.len() + wanted.pages.len() == MAX_URLS => {
+                    let why = format!("one subscription has {MAX_URLS} urls at most");
+                    return Err(refused(why));
+                }
+                b"url" => match self.pattern(&value).map_err(refused)? {
+                    Some(pattern) => wanted.patterns.push(pattern),
+                    None => wanted.pages.push(self.page(request, &value)?),
+                },
+                b"version" => {
+                    if let Some(page) = wanted.pages.last_mut() {
+                        page.has(u64::from_str_radix(&value, 16).ok());
+                    }
+                }
                 b"last_event_id" | b"lastEventID" => wanted.seen = Some(value),
                 b"deltas" => wanted.wants_deltas = value != "0",
-                b"wait" => wanted.wait = wait(&value)?,
+                b"wait" => wanted.wait = wait(&value).map_err(refused)?,
                 _ => {}
             }
         }
@@ -78,42 +133,55 @@ impl Watch {
         }
         let stars = wanted.patterns.iter().filter(|pattern| pattern.is_like());
         if stars.count() > MAX_STARS {
-            return Err(format!(
+            return Err(refused(format!(
                 "one subscription has {MAX_STARS} urls with a `*` at most"
-            ));
+            )));
         }
-        match wanted.patterns.len() {
-            0 => Err(format!(
-                "say what to watch: {WATCH_PATH}?url=/live/x, or url=/live/*"
-            )),
-            1..=MAX_URLS => Ok(wanted),
-            _ => Err(format!("one subscription has {MAX_URLS} urls at most")),
+        if wanted.patterns.is_empty() && wanted.pages.is_empty() {
+            return Err(refused(format!(
+                "say what to watch: {WATCH_PATH}?url=/a/page, or url=/live/*"
+            )));
         }
+        Ok(wanted)
     }
 
-    fn pattern(&self, url: &str) -> Result<Pattern, String> {
-        let pattern = Pattern::parse(url).map_err(|why| format!("{url}: {why}"))?;
-        let begins_with = pattern.begins_with();
-        if self
-            .prefixes
-            .iter()
-            .any(|prefix| begins_with.starts_with(prefix.as_str()))
-        {
-            return Ok(pattern);
+    /// What names documents; `None` for a url that is a page's.
+    fn pattern(&self, url: &str) -> Result<Option<Pattern>, String> {
+        let begins_with = url.split('*').next().unwrap_or_default();
+        let mut prefixes = self.prefixes.iter().map(Prefix::as_str);
+        if prefixes.any(|prefix| begins_with.starts_with(prefix)) {
+            let pattern = Pattern::parse(url).map_err(|why| format!("{url}: {why}"))?;
+            return Ok(Some(pattern));
         }
-        let prefixes: Vec<_> = self.prefixes.iter().map(Prefix::as_str).collect();
-        Err(format!(
-            "{url} is not under {}, where documents are",
-            prefixes.join(", ")
-        ))
+        let is_target = url.starts_with('/') && url.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_target || url.contains(['*', '#']) || url.len() > MAX_NAME {
+            return Err(format!(
+                "{url} is neither the path of documents nor path and query of a page, as they stand in a request"
+            ));
+        }
+        Ok(None)
+    }
+
+    fn page(&self, request: &OriginRequest, url: &str) -> Result<Watching, OriginResponse> {
+        match (self.find_page)(request, url) {
+            Ok(page) => Ok(Watching::new(page)),
+            Err(NoPage::NotAllowed) => Err(answer::problem(
+                400,
+                format!("{url} cannot be watched: the option `watch` does not allow it"),
+            )),
+            Err(NoPage::TooMany) => Err(answer::later(answer::problem(
+                503,
+                "too many different pages are watched (watch_max_pages)",
+            ))),
+        }
     }
 }
 
 impl Wanted {
-    fn subscribe(&self, documents: &Arc<Documents>) -> Result<Subscription, NoSubscription> {
+    fn subscribe(self, documents: &Arc<Documents>) -> Result<Subscription, NoSubscription> {
         Subscription::new(
             documents,
-            &self.patterns,
+            (&self.patterns, self.pages),
             self.seen.as_deref(),
             self.wants_deltas,
         )
@@ -155,27 +223,29 @@ fn wait(value: &str) -> Result<Duration, String> {
 impl Origin for Watch {
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
         Box::pin(async move {
-            if request.method != Method::GET {
+            let (path, _) = split_query(&request.target);
+            if !matches!(request.method, Method::GET | Method::HEAD) {
                 let mut answer = answer::problem(405, "changes are watched by GET");
-                answer.fields.push("Allow", "GET");
+                answer.fields.push("Allow", "GET, HEAD");
                 return Ok(answer);
             }
-            let wanted = match self.read(&request) {
-                Ok(wanted) => wanted,
-                Err(why) => return Ok(answer::problem(400, why)),
-            };
-            let subscription = match wanted.subscribe(self.push.documents()) {
-                Ok(subscription) => subscription,
-                Err(why) => return Ok(answer::no_subscription(why)),
-            };
-            let accepts = request.fields.fields().get("accept").unwrap_or_default();
-            Ok(
-                if accepts.split(|&byte| byte == b',').any(is_event_stream) {
-                    answer::events(EventStream::new(subscription, Form::Told))
-                } else {
-                    first_changes(subscription, wanted.wait).await
-                },
-            )
+            Ok(if path == LIVE_PATH.as_bytes() {
+                live()
+            } else {
+                self.watch(&request).await
+            })
         })
     }
+}
+
+/// What makes a page update itself.
+fn live() -> OriginResponse {
+    let mut answer = answer::whole(
+        200,
+        "text/javascript; charset=utf-8",
+        Bytes::from_static(LIVE),
+    );
+    answer.fields.push("Cache-Control", "max-age=3600");
+    answer.fields.push("X-Content-Type-Options", "nosniff");
+    answer
 }

@@ -30,6 +30,8 @@ pub enum Watched {
     Key(Key),
     /// Whatever a purge of this would name.
     Scope(Scope),
+    /// Every purge, whatever it names. What it covers is gone or stale by then.
+    Purges,
 }
 
 /// Something has changed.
@@ -97,6 +99,7 @@ struct Books {
     number: u64,
     next_id: u64,
     everything: Mailboxes,
+    purges: Mailboxes,
     keys: HashMap<Key, Mailboxes, RandomState>,
     named: HashMap<u64, Mailboxes, RandomState>,
     prefixes: BTreeMap<usize, HashMap<Vec<u8>, Mailboxes, RandomState>>,
@@ -213,7 +216,10 @@ impl Changes {
             }
             scope => books.named.get(&scope.number()),
         };
-        let told = same.into_iter().chain([&books.everything]).flatten();
+        let told = same
+            .into_iter()
+            .chain([&books.everything, &books.purges])
+            .flatten();
         let wakers: Vec<_> = told
             .filter_map(|(_, mailbox)| mailbox.put(&change))
             .collect();
@@ -234,6 +240,7 @@ impl Books {
         match what {
             Watched::Key(key) => self.keys.entry(Arc::clone(key)).or_default(),
             Watched::Scope(Scope::Everything) => &mut self.everything,
+            Watched::Purges => &mut self.purges,
             Watched::Scope(scope @ Scope::Prefix { .. }) => {
                 let prefix = scope.pattern();
                 let of_length = self.prefixes.entry(prefix.len()).or_default();
@@ -245,6 +252,7 @@ impl Books {
 
     fn forget_empty(&mut self, what: &Watched) {
         match what {
+            Watched::Purges => {}
             Watched::Key(key) => {
                 if self.keys.get(key).is_some_and(Vec::is_empty) {
                     self.keys.remove(key);

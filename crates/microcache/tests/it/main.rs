@@ -49,3 +49,4 @@ mod upgrade;
 mod uploads;
 mod upstream;
 mod variants;
+mod watched;

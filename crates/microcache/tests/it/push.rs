@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::support::{Client, Origin, Proxy, Response, request};
+use crate::support::{Events, Origin, Proxy, Response, request};
 
 const SECRET: &str = "a-secret-that-is-long-enough";
 
@@ -62,49 +62,7 @@ impl Live {
     fn subscribe(&self, target: &str, fields: &[&str]) -> Events {
         let mut all = vec!["Accept: text/event-stream"];
         all.extend(fields);
-        let mut client = self.0.ask_with(target, &all);
-        let head = client.head();
-        assert_eq!(head.start, "HTTP/1.1 200 OK", "{target}");
-        assert_eq!(head.field("content-type"), Some("text/event-stream"));
-        let mut events = Events {
-            client,
-            text: String::new(),
-        };
-        assert!(events.next().starts_with("retry: "));
-        events
-    }
-}
-
-/// Events as they come.
-struct Events {
-    client: Client,
-    text: String,
-}
-
-impl Events {
-    fn next(&mut self) -> String {
-        loop {
-            if let Some((event, rest)) = self.text.split_once("\n\n") {
-                let (event, rest) = (event.to_owned(), rest.to_owned());
-                self.text = rest;
-                return event;
-            }
-            self.text += &self.client.chunk();
-        }
-    }
-
-    /// The next event's id, its kind and its data.
-    fn event(&mut self) -> (String, String, String) {
-        let event = self.next();
-        let of = |name: &str| {
-            let lines = event.lines().filter_map(|line| line.strip_prefix(name));
-            lines.collect::<Vec<_>>().join("\n")
-        };
-        (of("id: "), of("event: "), of("data: "))
-    }
-
-    fn data(&mut self) -> String {
-        self.event().2
+        Events::begin(self.0.ask_with(target, &all))
     }
 }
 

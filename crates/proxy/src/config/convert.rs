@@ -307,13 +307,14 @@ impl<'a> Draft<'a> {
                 read.push(route);
             }
         }
-        self.config.routes = self.config.push.routes();
         let read = read.into_iter().map(|read| read.route.route);
-        self.config.routes.extend(read);
+        self.config.routes = read.collect();
         let routes = &self.config.routes;
         if !routes.iter().any(|route| route.matcher.is_everything()) {
             self.add_default_route(mistakes);
         }
+        let own = self.config.push.routes(&self.config.routes);
+        self.config.routes.splice(0..0, own);
     }
 
     /// What no route takes goes where requests go when nothing else is said.

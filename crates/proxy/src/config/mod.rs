@@ -50,7 +50,7 @@ pub use option::{Flag, Takes, flags};
 pub use push::PushConfig;
 pub use rate::{Quota, Rate, RateBy, RateOf};
 pub use raw::Plain;
-pub use route::{Condition, GoesTo, Matcher, Route};
+pub use route::{Condition, GoesTo, Matcher, Route, Watching};
 pub use settings::{Said, Setting, Settings};
 pub use source::{Source, SourceError};
 pub use suggest::nearest;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use microcache_policy::rules::Query;
 use microcache_policy::{KeyRules, Rules};
-use microcache_push::{Prefix, PushSettings, Token, WATCH_PATH};
+use microcache_push::{LIVE_PATH, Prefix, PushSettings, Token, WATCH_PATH};
 
 use super::acme::usual_state;
 use super::mistake::{Mistake, Mistakes, Place};
@@ -12,7 +12,7 @@ use super::options::{PUSH, abouts};
 use super::pattern::Glob;
 use super::rate::Rate;
 use super::raw::Table;
-use super::route::{GoesTo, Matcher, Route};
+use super::route::{GoesTo, Matcher, Route, Watching};
 use super::tls::at;
 use crate::tls::exposed;
 
@@ -25,6 +25,8 @@ pub struct PushConfig {
     pub token: Option<Token>,
     /// How they are kept.
     pub settings: PushSettings,
+    /// Different pages of the application that may be watched at a time.
+    pub max_pages: usize,
     pub(super) place: Option<Place>,
     pub(super) token_file: Option<(PathBuf, Place)>,
     pub(super) chosen_directory: Option<Chosen>,
@@ -53,7 +55,11 @@ impl PushConfig {
         if self.is_on() || table.get("push").is_some() {
             return;
         }
-        for about in abouts(PUSH) {
+        let of_documents = |name| !matches!(name, "push_max_subscribers" | "watch_max_pages");
+        for about in abouts(PUSH)
+            .into_iter()
+            .filter(|about| of_documents(about.name))
+        {
             if let Some(value) = table.get(about.name) {
                 let what = format!("`{}` has no effect without documents", about.name);
                 mistakes.note(
@@ -93,18 +99,24 @@ impl PushConfig {
         }
     }
 
-    /// The routes of documents and of those who watch them, which come before all others.
-    pub(super) fn routes(&self) -> Vec<Route> {
-        let watch = self.is_on().then(|| Route {
-            pass: true,
-            ..route("watch".to_owned(), Glob::exactly(WATCH_PATH), GoesTo::Watch)
-        });
+    /// The routes of documents, and of those who watch something if there is something to watch, which come
+    /// before all others.
+    pub(super) fn routes(&self, others: &[Route]) -> Vec<Route> {
+        let has_pages = others.iter().any(|route| route.watch != Watching::Off);
+        let watch = [
+            Route {
+                pass: true,
+                ..route("watch".to_owned(), Glob::exactly(WATCH_PATH), GoesTo::Watch)
+            },
+            route("live".to_owned(), Glob::exactly(LIVE_PATH), GoesTo::Watch),
+        ];
         let documents = self.prefixes.iter().map(|prefix| {
             let prefix = prefix.as_str();
             let name = format!("push {prefix}");
             route(name, Glob::beginning_with(prefix), GoesTo::Push)
         });
-        watch.into_iter().chain(documents).collect()
+        let watch = watch.into_iter().filter(|_| self.is_on() || has_pages);
+        watch.chain(documents).collect()
     }
 }
 
@@ -127,6 +139,7 @@ fn route(name: String, path: Glob, goes_to: GoesTo) -> Route {
         rules,
         pass: false,
         collapse: false,
+        watch: Watching::Off,
         bypass: Vec::new(),
         max_object: None,
         max_body: None,

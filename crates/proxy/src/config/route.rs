@@ -22,6 +22,8 @@ pub struct Route {
     pub pass: bool,
     /// Simultaneous misses of the same are one request to the origin.
     pub collapse: bool,
+    /// Whether its pages may be watched.
+    pub watch: Watching,
     /// A request that meets one of these goes to the origin, uncached.
     pub bypass: Vec<Condition>,
     /// The largest body that is kept, in bytes; without it, a sixteenth of the memory.
@@ -34,6 +36,18 @@ pub struct Route {
     pub name: String,
 }
 
+/// What those are told who watch a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Watching {
+    /// Nothing.
+    #[default]
+    Off,
+    /// When what is stored of it changes, because somebody asked for it.
+    Stored,
+    /// The same; and it is asked for as long as somebody watches.
+    Refresh,
+}
+
 /// Who answers what the cache cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GoesTo {
@@ -43,7 +57,7 @@ pub enum GoesTo {
     Files(Root),
     /// Documents that are put here.
     Push,
-    /// What tells of their changes.
+    /// What tells of changes, of them and of pages.
     Watch,
 }
 

@@ -884,8 +884,8 @@ fn the_sample_loads_as_it_is_and_with_every_setting_switched_on() {
         let without = without.join("\n");
         let config = read(&without);
         assert_eq!(config.upstreams.len(), 2);
-        // Two of them are those of documents.
-        assert_eq!(config.routes.len(), 6);
+        // Three of them are those of documents and of who watches.
+        assert_eq!(config.routes.len(), 7);
     }
     for about in options::top_level() {
         let setting = format!("\n{} = ", about.name);

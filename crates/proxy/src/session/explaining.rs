@@ -307,7 +307,7 @@ fn too_late(explained: &Explained) -> NoResponse {
 }
 
 /// Takes a body to its end. Says whether it came to one.
-async fn drain(mut body: Body) -> bool {
+pub(super) async fn drain(mut body: Body) -> bool {
     while let Some(frame) = body.frame().await {
         if frame.is_err() {
             return false;

@@ -17,6 +17,7 @@ mod purging;
 mod rates;
 #[cfg(test)]
 mod tests;
+mod watching;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -44,6 +45,7 @@ pub(crate) use forwarding::{Caller, Peer, Strangers};
 pub(crate) use heads::{STRICT, is_bodiless, never_has_content, strict_unless_said};
 pub(crate) use pseudonym::Pseudonym;
 use purging::Purge;
+pub(crate) use watching::{Freshened, PlainGet, client_address, visitor_scheme};
 
 /// What the requests of one connection have in common.
 pub(crate) struct Session {

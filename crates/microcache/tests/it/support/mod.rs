@@ -5,6 +5,7 @@
 
 mod client;
 mod date;
+mod events;
 mod gate;
 pub(crate) mod http2;
 mod left_out;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use client::{Client, Response};
 pub(crate) use date::{asctime, http_date, rfc850_date};
+pub(crate) use events::Events;
 pub(crate) use gate::Gate;
 pub(crate) use left_out::left_out;
 pub(crate) use origin::{Origin, Seen};

@@ -140,6 +140,17 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
         },
         set: |push, v, m| m.put(&mut push.settings.max_subscribers, v.count(1..=1 << 24)),
     },
+    Opt {
+        about: About {
+            name: "watch_max_pages",
+            form: Form::Number,
+            unset: Unset::Is("1024"),
+            example: "1024",
+            help: "Different pages that may be watched at a time, where `watch` allows it (503)",
+            more: "However many watch a page, it is followed once.",
+        },
+        set: |push, v, m| m.put(&mut push.max_pages, v.count(1..=1 << 15)),
+    },
 ];
 
 fn parse_prefix(text: &str) -> Result<Prefix, String> {

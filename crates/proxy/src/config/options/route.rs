@@ -11,7 +11,7 @@ use super::super::option::{About, Form, Opt, Unset};
 use super::super::pattern::{Glob, HostPattern};
 use super::super::rate::Rate;
 use super::super::raw::Value;
-use super::super::route::{Condition, GoesTo, Matcher, Part, Route};
+use super::super::route::{Condition, GoesTo, Matcher, Part, Route, Watching};
 use super::rules::{QueryDraft, field_pattern, name_pattern};
 
 /// A route before its upstream is looked up.
@@ -36,6 +36,7 @@ impl RouteDraft {
                 rules: Rules::default(),
                 pass: false,
                 collapse: true,
+                watch: Watching::Off,
                 bypass: Vec::new(),
                 max_object: None,
                 max_body: None,

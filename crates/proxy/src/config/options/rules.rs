@@ -11,7 +11,7 @@ use microcache_policy::{
 use super::super::mistake::{Mistake, Mistakes};
 use super::super::option::{About, Form, Opt, Unset};
 use super::super::raw::Value;
-use super::super::route::Condition;
+use super::super::route::{Condition, Watching};
 use super::LIFETIME;
 use super::route::{KEY, RouteDraft, field_name};
 
@@ -266,6 +266,26 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
             more: "With `false` every miss is a request to the origin, as in caches without this. That is for comparisons.",
         },
         set: |r, v, m| m.put(&mut r.route.collapse, v.switch()),
+    },
+    Opt {
+        about: About {
+            name: "watch",
+            form: Form::Text("WHAT"),
+            unset: Unset::Is(r#""off""#),
+            example: r#""refresh""#,
+            help: "Tell whoever watches a page that it has changed: `refresh`, `stored` or `off`",
+            more: "`stored`: when another version of it is stored, or it is purged. `refresh`: it is also asked for whenever it is not fresh,                    at most once a second, as long as somebody watches it. Told is what a request without cookies would be given.                    [docs/live.md](live.md) has the line that makes a page update itself.",
+        },
+        set: |r, v, m| {
+            m.put(
+                &mut r.route.watch,
+                v.choice(&[
+                    ("off", Watching::Off),
+                    ("stored", Watching::Stored),
+                    ("refresh", Watching::Refresh),
+                ]),
+            );
+        },
     },
     Opt {
         about: About {

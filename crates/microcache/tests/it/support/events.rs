@@ -1,0 +1,51 @@
+//! Server-sent events, as a client reads them.
+
+use super::Client;
+
+/// Events as they come.
+pub(crate) struct Events {
+    client: Client,
+    text: String,
+}
+
+impl Events {
+    /// Of a client that has asked for them.
+    pub(crate) fn begin(mut client: Client) -> Self {
+        let head = client.head();
+        assert_eq!(head.start, "HTTP/1.1 200 OK");
+        assert_eq!(head.field("content-type"), Some("text/event-stream"));
+        let mut events = Self {
+            client,
+            text: String::new(),
+        };
+        assert!(events.next().starts_with("retry: "));
+        events
+    }
+
+    /// The next event, as it is written.
+    pub(crate) fn next(&mut self) -> String {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let (event, rest) = (event.to_owned(), rest.to_owned());
+                self.text = rest;
+                return event;
+            }
+            self.text += &self.client.chunk();
+        }
+    }
+
+    /// The next event's id, its kind and its data.
+    pub(crate) fn event(&mut self) -> (String, String, String) {
+        let event = self.next();
+        let of = |name: &str| {
+            let lines = event.lines().filter_map(|line| line.strip_prefix(name));
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        (of("id: "), of("event: "), of("data: "))
+    }
+
+    /// The next event's data.
+    pub(crate) fn data(&mut self) -> String {
+        self.event().2
+    }
+}

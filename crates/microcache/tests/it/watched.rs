@@ -1,0 +1,229 @@
+//! Pages of the application that somebody watches: what they are told, and what that costs the application.
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+
+use crate::support::{Client, Events, Origin, Proxy, Reply, config_file, eventually};
+
+const WATCH: &str = "/.well-known/microcache/watch?url=";
+const STREAM: &str = "Accept: text/event-stream";
+
+/// A page that says what the test has it say.
+struct Page(Arc<Mutex<String>>);
+
+impl Page {
+    fn on(origin: &Origin, target: &str, fields: &'static str, body: &str) -> Self {
+        let says = Arc::new(Mutex::new(body.to_owned()));
+        let page = Self(Arc::clone(&says));
+        origin.on(target).answer(move |_| {
+            let body = says.lock().expect("nobody has panicked").clone();
+            Reply::new(200).with(fields).body(body)
+        });
+        page
+    }
+
+    fn becomes(&self, body: &str) {
+        body.clone_into(&mut self.0.lock().expect("nobody has panicked"));
+    }
+}
+
+/// Who watches.
+struct Watcher(Events);
+
+impl Watcher {
+    fn of(proxy: &Proxy, urls: &str) -> Self {
+        Self(Events::begin(
+            proxy.ask_with(&format!("{WATCH}{urls}"), &[STREAM]),
+        ))
+    }
+
+    /// The version that the next event is about, which is of this page.
+    fn version(&mut self, url: &str) -> String {
+        let event = self.0.next();
+        let begins =
+            format!("event: page\ndata: {{\"event\":\"page\",\"url\":\"{url}\",\"version\":\"");
+        let rest = event
+            .strip_prefix(&begins)
+            .unwrap_or_else(|| panic!("{event}"));
+        rest[..16].to_owned()
+    }
+
+    fn expect(&mut self, kind: &str, url: &str) {
+        let event = format!("event: {kind}\ndata: {{\"event\":\"{kind}\",\"url\":\"{url}\"}}");
+        assert_eq!(self.0.next(), event);
+    }
+}
+
+fn purge(admin: std::net::SocketAddr, what: &str) {
+    let mut client = Client::connect(admin);
+    let length = what.len();
+    client.send(format!(
+        "POST /v1/purges HTTP/1.1\r\nHost: {admin}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{what}"
+    ));
+    let response = client.response();
+    assert_eq!(response.status, 200, "{}", response.text());
+}
+
+#[test]
+fn who_watches_is_told_of_another_version_and_the_application_is_asked_once_for_all() {
+    let origin = Origin::start();
+    let page = Page::on(&origin, "/news/?a=1", "Cache-Control: max-age=1", "first");
+    let proxy = Proxy::start(&origin, &["--watch", "refresh"]);
+    let mut watchers: Vec<_> = (0..5)
+        .map(|_| Watcher::of(&proxy, "/news/%3Fa=1"))
+        .collect();
+    let first: Vec<_> = watchers
+        .iter_mut()
+        .map(|it| it.version("/news/?a=1"))
+        .collect();
+    assert!(first.iter().all(|it| *it == first[0]), "{first:?}");
+    // Who has it already is told of the next one only.
+    let known = format!("/news/%3Fa=1&version={}", first[0]);
+    let mut informed = Watcher::of(&proxy, &known);
+    page.becomes("second");
+    let second = informed.version("/news/?a=1");
+    assert_ne!(second, first[0]);
+    for watcher in &mut watchers {
+        assert_eq!(watcher.version("/news/?a=1"), second);
+    }
+    proxy.get("/news/?a=1").assert_is(200, "second");
+    // Nobody says anything of himself to the application, and nobody is asked for after they have left.
+    let asked = origin.seen("/news/?a=1");
+    assert!(asked.iter().all(|it| it.field("cookie").is_none()));
+    drop((watchers, informed));
+    let mut before = usize::MAX;
+    eventually("the end of the requests", || {
+        std::thread::sleep(std::time::Duration::from_millis(2500));
+        let now = origin.seen("/news/?a=1").len();
+        let is_over = now == before;
+        before = now;
+        is_over.then_some(())
+    });
+}
+
+#[test]
+fn a_purge_by_any_name_shows_the_page_anew() {
+    const FRESH: &str = "Cache-Control: max-age=1000\r\nCache-Tag: red";
+    let origin = Origin::start();
+    let page = Page::on(&origin, "/", FRESH, "0");
+    let (proxy, admin) = Proxy::operated(&origin, &["--watch", "refresh"]);
+    let mut watcher = Watcher::of(&proxy, "/");
+    let mut last = watcher.version("/");
+    for (number, purged) in [
+        r#"{"url": "http://example.com/"}"#.to_owned(),
+        r#"{"tag": "red"}"#.to_owned(),
+        r#"{"prefix": "http://example.com/"}"#.to_owned(),
+        r#"{"everything": true}"#.to_owned(),
+        r#"{"tag": "red", "soft": true}"#.to_owned(),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        page.becomes(&(number + 1).to_string());
+        purge(admin, &purged);
+        if !purged.contains("soft") {
+            watcher.expect("purge", "/");
+        }
+        let next = watcher.version("/");
+        assert_ne!(next, last, "{purged}");
+        last = next;
+    }
+    assert_eq!(origin.seen("/").len(), 6);
+}
+
+#[test]
+fn what_is_told_is_what_anybody_gets() {
+    let origin = Origin::start();
+    Page::on(&origin, "/private", "Cache-Control: private", "mine");
+    Page::on(
+        &origin,
+        "/public",
+        "Cache-Control: max-age=1000",
+        "everybody's",
+    );
+    let proxy = Proxy::start(&origin, &["--watch", "refresh"]);
+    let mut private = Watcher::of(&proxy, "/private");
+    private.expect("unwatchable", "/private");
+    assert_eq!(origin.seen("/private").len(), 1);
+    // The cookie of who watches is nobody else's business.
+    let target = format!("{WATCH}/public&wait=5");
+    let told = proxy.get_with(&target, &["Cookie: session=1", "Authorization: Basic eA=="]);
+    assert!(
+        told.text().contains(r#""event":"page","url":"/public""#),
+        "{}",
+        told.text()
+    );
+    let asked = &origin.seen("/public")[0];
+    assert_eq!(
+        (asked.field("cookie"), asked.field("authorization")),
+        (None, None)
+    );
+    for wrong in [
+        "",
+        "news",
+        "/%0A",
+        "/a%20b",
+        "/*",
+        "/a%23b",
+        "http://other/",
+    ] {
+        let response = proxy.get(&format!("{WATCH}{wrong}"));
+        assert_eq!(response.status, 400, "{wrong}: {}", response.text());
+    }
+}
+
+#[test]
+fn where_it_says_so_only_what_visitors_ask_for_is_told() {
+    const FRESH: &str = "Cache-Control: max-age=1000";
+    let origin = Origin::start();
+    let page = Page::on(&origin, "/", FRESH, "one");
+    let (proxy, admin) = Proxy::operated(&origin, &["--watch", "stored"]);
+    let mut watcher = Watcher::of(&proxy, "/");
+    proxy.get("/").assert_is(200, "one");
+    let first = watcher.version("/");
+    purge(admin, r#"{"everything": true}"#);
+    watcher.expect("purge", "/");
+    page.becomes("two");
+    proxy.get("/").assert_is(200, "two");
+    assert_ne!(watcher.version("/"), first);
+    assert_eq!(origin.seen("/").len(), 2);
+}
+
+#[test]
+fn routes_say_what_may_be_watched_and_a_reload_may_say_otherwise() {
+    let origin = Origin::start();
+    for target in ["/a", "/b/c"] {
+        Page::on(&origin, target, "Cache-Control: max-age=1000", "page");
+    }
+    let text = |watch: &str| {
+        format!(
+            "watch = \"{watch}\"\nwatch_max_pages = 1\n[[routes]]\nmatch = {{ path = \"/b/*\" }}\nwatch = \"off\"\n"
+        )
+    };
+    let file = config_file(&text("refresh"));
+    let name = file.display().to_string();
+    let proxy = Proxy::start(&origin, &["--config", &name]);
+    let mut watcher = Watcher::of(&proxy, "/a");
+    watcher.version("/a");
+    let refused = proxy.get(&format!("{WATCH}/b/c"));
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("`watch`"), "{}", refused.text());
+    let full = proxy.get(&format!("{WATCH}/another"));
+    assert_eq!((full.status, full.field("retry-after")), (503, Some("1")));
+    fs::write(&file, text("off")).expect("written");
+    proxy.signal("HUP");
+    eventually("no more watching", || {
+        (proxy.get(&format!("{WATCH}/a")).status != 200).then_some(())
+    });
+}
+
+#[test]
+fn by_default_nothing_is_watched() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &[]);
+    for path in ["watch?url=/", "live.js"] {
+        let target = format!("/.well-known/microcache/{path}");
+        proxy.get(&target);
+        assert_eq!(origin.seen(&target).len(), 1, "the application is asked");
+    }
+}

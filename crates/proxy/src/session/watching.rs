@@ -1,0 +1,130 @@
+//! Requests of nobody in particular: what everybody is given who says nothing of himself.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use microcache_engine::{Body, Question, Served};
+use microcache_policy::{FieldBlock, Fields, FieldsBuf, Scheme};
+use tokio::time::timeout;
+
+use super::explaining::drain;
+use super::forwarding::says_https;
+use super::purging::address;
+use super::{Head, OwnedHead, Session};
+
+/// What browsers take: those who watch pages are browsers mostly.
+const CODINGS: &str = "gzip, deflate, br, zstd";
+/// How long an answer may take, with all of its body.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A GET without cookies and credentials.
+pub(crate) struct PlainGet {
+    method: Method,
+    host: Bytes,
+    target: Bytes,
+    fields: FieldBlock,
+}
+
+/// What became of having a page renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freshened {
+    /// The application is asked, or was.
+    Asked,
+    /// What it answers is not kept.
+    NotKept,
+}
+
+impl PlainGet {
+    pub(crate) fn of(host: Bytes, target: Bytes) -> Self {
+        let mut fields = FieldsBuf::new();
+        fields.push("Accept", "*/*");
+        fields.push("Accept-Encoding", CODINGS);
+        Self {
+            method: Method::GET,
+            host,
+            target,
+            fields: fields.into(),
+        }
+    }
+
+    pub(crate) fn head(&self) -> Head<'_> {
+        Head {
+            method: &self.method,
+            host: &self.host,
+            target: &self.target,
+            fields: self.fields.fields(),
+            has_body: false,
+            upgrade: false,
+        }
+    }
+
+    fn owned(&self) -> OwnedHead {
+        OwnedHead {
+            method: self.method.clone(),
+            host: self.host.clone(),
+            target: self.target.clone(),
+            fields: self.fields.clone(),
+            has_body: false,
+            upgrade: false,
+        }
+    }
+}
+
+impl Session {
+    /// Has what is stored for a request renewed, if it is not fresh.
+    pub(crate) async fn freshen(&self, plain: &PlainGet) -> Freshened {
+        let engine = &self.shared.engine;
+        let served = engine.serve(&self.request(plain.head()), engine.clock.now());
+        let question = match served {
+            Served::Now(_) => return Freshened::Asked,
+            Served::NowAndRefresh(_, refresh) => {
+                self.refresh(refresh, &self.request(plain.head()));
+                return Freshened::Asked;
+            }
+            Served::Ask(question @ Question::Together(_)) => question,
+            Served::Ask(Question::Alone(_)) | Served::Failed(_) => return Freshened::NotKept,
+        };
+        let rules = &engine.rules(question.route()).request;
+        let incoming = self.incoming(plain.owned(), rules, Body::Empty);
+        let asked = async {
+            let mut answer = Arc::clone(engine).ask(question, incoming).await.ok()?;
+            let is_kept = answer.cache_status.stored || answer.status >= 500;
+            // What nobody stores is not read.
+            let body = std::mem::replace(&mut answer.body, Body::Empty);
+            if is_kept {
+                drain(body).await;
+            }
+            Some(is_kept)
+        };
+        match timeout(PATIENCE, asked).await {
+            Ok(Some(false)) if self.is_not_kept(plain) => Freshened::NotKept,
+            _ => Freshened::Asked,
+        }
+    }
+
+    /// Somebody else's fetch may have brought it.
+    fn is_not_kept(&self, plain: &PlainGet) -> bool {
+        let engine = &self.shared.engine;
+        let request = self.request(plain.head());
+        engine.glance(&request, engine.clock.now()).is_none()
+    }
+}
+
+/// How whoever sends a request reached the first of those who passed it on, by what it says when it goes on.
+pub(crate) fn visitor_scheme(fields: Fields<'_>) -> Option<Scheme> {
+    fields.contains("x-forwarded-proto").then(|| {
+        if says_https(fields) {
+            Scheme::Https
+        } else {
+            Scheme::Http
+        }
+    })
+}
+
+/// The address of whoever has connected, by what a request says when it goes on.
+pub(crate) fn client_address(fields: Fields<'_>) -> Option<IpAddr> {
+    fields.members("x-forwarded-for").last().and_then(address)
+}

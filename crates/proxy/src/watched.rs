@@ -1,0 +1,266 @@
+//! Pages of the application that somebody watches: each is followed once, however many watch it.
+//!
+//! Who follows one looks at what anybody would be given of it, whenever something was stored for its url or
+//! something was purged. Where its route says so, it is kept fresh as well, as if somebody asked for it all the
+//! time: or nothing would ever change.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use microcache_engine::cache::{ChangeKind, Notice, Watched, Watcher};
+use microcache_engine::{Glance, OriginRequest};
+use microcache_policy::{Scheme, Time};
+use microcache_push::{News, NoPage, Page};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::config::Watching;
+use crate::in_force::{InForce, Life};
+use crate::session::{Caller, Freshened, PlainGet, Session, client_address, visitor_scheme};
+
+/// Between two looks: what changes all the time is told so often.
+const PACE: Duration = Duration::from_millis(50);
+/// Between two requests for the same page.
+const REFRESH_PACE: Duration = Duration::from_secs(1);
+/// Until the next attempt where the answer may not be kept.
+const UNWATCHABLE_PACE: Duration = Duration::from_mins(1);
+
+/// All of them.
+pub(crate) struct WatchedPages {
+    life: Weak<Life>,
+    pages: Mutex<HashMap<Name, Weak<Page>>>,
+}
+
+/// What tells pages apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Name {
+    scheme: Scheme,
+    host: Bytes,
+    target: Bytes,
+}
+
+impl WatchedPages {
+    pub(crate) fn new(life: &Arc<Life>) -> Self {
+        Self {
+            life: Arc::downgrade(life),
+            pages: Mutex::default(),
+        }
+    }
+
+    /// The page of this path and query, for whoever sends a request.
+    pub(crate) fn find(&self, request: &OriginRequest, target: &str) -> Result<Arc<Page>, NoPage> {
+        let fields = request.fields.fields();
+        let name = Name {
+            scheme: visitor_scheme(fields).unwrap_or(request.scheme),
+            host: request.authority.clone(),
+            target: Bytes::copy_from_slice(target.as_bytes()),
+        };
+        let in_force = self.life.upgrade().and_then(|life| life.in_force());
+        let in_force = in_force.ok_or(NoPage::TooMany)?;
+        // As the first who watches it is at this address, the application is told that it is for him.
+        let address = client_address(fields).unwrap_or(Ipv4Addr::LOCALHOST.into());
+        if Follower::new(&in_force, &name, address).allowed() == Watching::Off {
+            return Err(NoPage::NotAllowed);
+        }
+        let mut pages = self.pages.lock();
+        if let Some(page) = pages.get(&name).and_then(Weak::upgrade) {
+            return Ok(page);
+        }
+        if pages.len() >= in_force.config.push.max_pages {
+            pages.retain(|_, page| page.strong_count() > 0);
+            if pages.len() >= in_force.config.push.max_pages {
+                return Err(NoPage::TooMany);
+            }
+        }
+        let page = Arc::new(Page::new(target));
+        pages.insert(name.clone(), Arc::downgrade(&page));
+        drop(pages);
+        tokio::spawn(follow(
+            Weak::clone(&self.life),
+            name,
+            address,
+            Arc::downgrade(&page),
+        ));
+        Ok(page)
+    }
+}
+
+/// Follows a page for as long as somebody watches it.
+async fn follow(life: Weak<Life>, name: Name, address: IpAddr, page: Weak<Page>) {
+    let Some(left) = page.upgrade().map(|page| page.on_left()) else {
+        return;
+    };
+    let mut seen = Seen::default();
+    let mut watchers = None;
+    loop {
+        let in_force = life.upgrade().and_then(|life| life.in_force());
+        let (Some(in_force), Some(watched)) = (in_force, page.upgrade()) else {
+            return;
+        };
+        let follower = Follower::new(&in_force, &name, address);
+        // Before the look: what changes after it is not missed.
+        watchers = follower.watchers(watchers);
+        let Some(watching) = &mut watchers else {
+            // There are too many; there may be fewer later.
+            sleep(UNWATCHABLE_PACE).await;
+            continue;
+        };
+        let next = follower.look(&mut seen, &watched).await;
+        drop((follower, in_force, watched));
+        tokio::select! {
+            () = watching.changed(&mut seen) => {}
+            () = next_look(next) => {}
+            () = left.notified() => return,
+        }
+        sleep(PACE).await;
+    }
+}
+
+async fn next_look(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What was seen of a page.
+#[derive(Default)]
+struct Seen {
+    /// What was there, by when it was asked for, and its version.
+    shown: Option<(Time, u64)>,
+    /// There was a purge since.
+    purge: bool,
+    /// The application is not asked before.
+    not_before: Option<Instant>,
+}
+
+/// Who tells of changes.
+struct Watchers {
+    watched: Watched,
+    url: Watcher,
+    purges: Watcher,
+}
+
+impl Watchers {
+    async fn changed(&mut self, seen: &mut Seen) {
+        tokio::select! {
+            notice = self.url.next() => {
+                let purged = |notice| matches!(notice, Notice::Changed(change) if change.kind == ChangeKind::Purged);
+                seen.purge |= purged(notice);
+            }
+            _ = self.purges.next() => seen.purge = true,
+        }
+    }
+}
+
+/// Looks at a page as somebody without cookies and credentials would.
+struct Follower {
+    session: Session,
+    plain: PlainGet,
+    in_force: InForce,
+}
+
+impl Follower {
+    fn new(in_force: &InForce, name: &Name, address: IpAddr) -> Self {
+        let shared = Arc::clone(&in_force.shared);
+        Self {
+            session: Session::new(shared, Caller::at(address), name.scheme),
+            plain: PlainGet::of(name.host.clone(), name.target.clone()),
+            in_force: in_force.clone(),
+        }
+    }
+
+    /// What its route allows.
+    fn allowed(&self) -> Watching {
+        let engine = &self.in_force.shared.engine;
+        let found = engine.find(&self.session.request(self.plain.head()));
+        self.in_force.config.routes[found.route].watch
+    }
+
+    /// Those who tell of changes; others where another configuration has it stored under another key.
+    fn watchers(&self, before: Option<Watchers>) -> Option<Watchers> {
+        let engine = &self.in_force.shared.engine;
+        let watched = engine.watched(&self.session.request(self.plain.head()));
+        if before.as_ref().is_some_and(|it| it.watched == watched) {
+            return before;
+        }
+        let url = engine.cache.watch(watched.clone()).ok()?;
+        let purges = engine.cache.watch(Watched::Purges).ok()?;
+        Some(Watchers {
+            watched,
+            url,
+            purges,
+        })
+    }
+
+    fn glance(&self) -> Option<Glance> {
+        let engine = &self.in_force.shared.engine;
+        let request = self.session.request(self.plain.head());
+        engine.glance(&request, engine.clock.now())
+    }
+
+    /// Looks, tells what is new, and has what is out of date renewed. Says when to look again by itself.
+    async fn look(&self, seen: &mut Seen, page: &Page) -> Option<Instant> {
+        let allowed = self.allowed();
+        if allowed == Watching::Off {
+            // It was allowed when the first came.
+            page.tell(News::Unwatchable);
+            return Some(Instant::now() + UNWATCHABLE_PACE);
+        }
+        let glance = self.glance();
+        seen.take(glance.as_ref(), page);
+        if allowed == Watching::Stored {
+            return None;
+        }
+        let now = Instant::now();
+        let fresh_for = glance.map_or(0, |glance| glance.fresh_for);
+        if fresh_for > 0 {
+            return Some(now + Duration::from_millis(fresh_for));
+        }
+        if let Some(at) = seen.not_before.filter(|at| *at > now) {
+            return Some(at);
+        }
+        let pause = match self.session.freshen(&self.plain).await {
+            Freshened::Asked => REFRESH_PACE,
+            Freshened::NotKept => {
+                seen.shown = None;
+                page.tell(News::Unwatchable);
+                UNWATCHABLE_PACE
+            }
+        };
+        seen.not_before = Some(now + pause);
+        let glance = self.glance();
+        seen.take(glance.as_ref(), page);
+        let fresh_for = glance.map_or(0, |glance| glance.fresh_for);
+        Some(now + Duration::from_millis(fresh_for).max(pause))
+    }
+}
+
+impl Seen {
+    /// Tells what is new.
+    fn take(&mut self, glance: Option<&Glance>, page: &Page) {
+        let Some(glance) = glance else {
+            if std::mem::take(&mut self.purge) && self.shown.take().is_some() {
+                page.tell(News::Purged);
+                // Who purges wants another one to be seen.
+                self.not_before = None;
+            }
+            return;
+        };
+        self.purge = false;
+        let version = match self.shown {
+            Some((began, version)) if began == glance.began() => version,
+            _ => glance.version(),
+        };
+        self.shown = Some((glance.began(), version));
+        page.tell(News::Version {
+            number: version,
+            tag: glance
+                .tag()
+                .and_then(|tag| String::from_utf8(tag.to_vec()).ok()),
+        });
+    }
+}
