@@ -97,10 +97,9 @@ impl Newcomer {
             NotIntroduced::Late => Refusal::ProxyLate,
             _ => Refusal::ProxyMalformed,
         };
-        let line = format!(
-            "{proxy} is in `proxy_protocol`, and does not begin with it: {why}; the connection was closed"
-        );
-        shared.refused(limit, line);
+        shared.refused(limit, || {
+            format!("{proxy} is in `proxy_protocol`, and does not begin with it: {why}; the connection was closed")
+        });
         None
     }
 
@@ -113,11 +112,12 @@ impl Newcomer {
         let guest = is_counted.then(|| shared.room.guest(network, now));
         if matches!(guest, Some(None)) {
             let most = shared.room.per_address();
-            let line = format!(
-                "{network} has {most} connections, none of which waits for a request: one more was closed \
-                 (max_connections_per_address)"
-            );
-            shared.refused(Refusal::Address, line);
+            shared.refused(Refusal::Address, || {
+                format!(
+                    "{network} has {most} connections, none of which waits for a request: one more was closed \
+                     (max_connections_per_address)"
+                )
+            });
             return None;
         }
         self.activity.belongs_to(network);

@@ -2,7 +2,8 @@
 //!
 //! What is worth a line goes through here and becomes an event of `tracing`. The first line of its kind
 //! is told at once. A fault that happens ten thousand times a second is one line a second after that:
-//! the last of them, with how many more there were, so that the log ends with how things stand.
+//! the last of them, with how many more there were, so that the log ends with how things stand. Of what is
+//! refused it is the first: any of them will do, and to make a line for each would cost more than to refuse.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -177,8 +178,9 @@ struct Topic {
     told_at: Instant,
     /// Lines held back since.
     held: u64,
-    /// The last of those, and when it came.
-    last: String,
+    /// The one of those that is told.
+    line: String,
+    /// When the last of them came.
     last_at: Instant,
 }
 
@@ -201,10 +203,15 @@ impl Notices {
 
     /// Tells a line about `whom`, or counts it if there was one like it a moment ago.
     pub fn say(&self, kind: Kind, whom: &str, line: impl Into<String>) {
-        self.say_at(Instant::now(), kind, whom, line.into());
+        self.say_at(Instant::now(), kind, whom, || line.into());
     }
 
-    fn say_at(&self, now: Instant, kind: Kind, whom: &str, line: String) {
+    /// Tells that something was refused. The line is made only if it will be told.
+    pub(crate) fn refused(&self, why: &str, line: impl FnOnce() -> String) {
+        self.say_at(Instant::now(), Kind::Refused, why, line);
+    }
+
+    fn say_at(&self, now: Instant, kind: Kind, whom: &str, line: impl FnOnce() -> String) {
         let more = {
             let mut topics = self.book.topics.lock();
             let mut of = (kind, whom.to_owned());
@@ -219,13 +226,15 @@ impl Notices {
                 Some(topic) if topic.is_over(now) => std::mem::replace(topic, Topic::new(now)).held,
                 Some(topic) => {
                     topic.held += 1;
-                    topic.last = line;
                     topic.last_at = now;
+                    if topic.held == 1 || kind != Kind::Refused {
+                        topic.line = line();
+                    }
                     return;
                 }
             }
         };
-        (self.book.tell)(kind, whom, more, &line);
+        (self.book.tell)(kind, whom, more, &line());
     }
 
     /// Tells what was held back until now, where its while is over. To be called now and then.
@@ -256,7 +265,7 @@ impl Notices {
         });
         due.sort_by_key(|(_, topic)| topic.last_at);
         for ((kind, whom), topic) in due {
-            (self.book.tell)(kind, &whom, topic.held - 1, &topic.last);
+            (self.book.tell)(kind, &whom, topic.held - 1, &topic.line);
         }
     }
 }
@@ -266,7 +275,7 @@ impl Topic {
         Self {
             told_at: now,
             held: 0,
-            last: String::new(),
+            line: String::new(),
             last_at: now,
         }
     }
@@ -309,15 +318,15 @@ mod tests {
         let start = Instant::now();
         let later = |millis| start + Duration::from_millis(millis);
         for number in 0..10_000 {
-            notices.say_at(start, FAILURE, "a", format!("a: {number}"));
+            notices.say_at(start, FAILURE, "a", || format!("a: {number}"));
         }
-        notices.say_at(start, FAILURE, "b", "b: 0".to_owned());
-        notices.say_at(start, Kind::Failure("late"), "a", "a is late".to_owned());
+        notices.say_at(start, FAILURE, "b", || "b: 0".to_owned());
+        notices.say_at(start, Kind::Failure("late"), "a", || "a is late".to_owned());
         notices.tick_at(later(999));
         assert_eq!(*told.lock(), ["a: 0", "b: 0", "a is late"]);
         notices.tick_at(later(1000));
         assert_eq!(told.lock()[3], "a: 9999 (and 9998 more like this)");
-        notices.say_at(later(1001), FAILURE, "a", "still".to_owned());
+        notices.say_at(later(1001), FAILURE, "a", || "still".to_owned());
         notices.tick_at(later(1999));
         assert_eq!(told.lock().len(), 4, "that line was the next second's");
         notices.tick_at(later(2000));
@@ -330,7 +339,7 @@ mod tests {
         let start = Instant::now();
         for number in 0..5000 {
             let now = start + Duration::from_millis(number);
-            notices.say_at(now, FAILURE, "a", "a".to_owned());
+            notices.say_at(now, FAILURE, "a", || "a".to_owned());
             if number % 700 == 0 {
                 notices.tick_at(now);
             }
@@ -352,12 +361,14 @@ mod tests {
         let start = Instant::now();
         for round in 0..5 {
             let now = start + Duration::from_millis(round);
-            notices.say_at(now, Kind::Down, "a", "down".to_owned());
-            notices.say_at(now, Kind::Up, "a", "up".to_owned());
+            notices.say_at(now, Kind::Down, "a", || "down".to_owned());
+            notices.say_at(now, Kind::Up, "a", || "up".to_owned());
         }
-        notices.say_at(start + WHILE / 2, Kind::Down, "b", "b is down".to_owned());
+        notices.say_at(start + WHILE / 2, Kind::Down, "b", || {
+            "b is down".to_owned()
+        });
         let last = start + Duration::from_millis(9);
-        notices.say_at(last, Kind::Down, "a", "down at last".to_owned());
+        notices.say_at(last, Kind::Down, "a", || "down at last".to_owned());
         notices.settle();
         let expected = [
             "down",
@@ -374,12 +385,28 @@ mod tests {
         let (notices, told) = collected();
         let start = Instant::now();
         for line in ["first", "second"] {
-            notices.say_at(start, FAILURE, "a", line.to_owned());
+            notices.say_at(start, FAILURE, "a", || line.to_owned());
         }
         // Nobody has looked after it in the meantime.
-        notices.say_at(start + WHILE * 2, FAILURE, "a", "third".to_owned());
+        notices.say_at(start + WHILE * 2, FAILURE, "a", || "third".to_owned());
         notices.settle();
         assert_eq!(*told.lock(), ["first", "third (and 1 more like this)"]);
+    }
+
+    #[test]
+    fn of_what_is_refused_no_more_lines_are_made_than_told() {
+        let (notices, told) = collected();
+        let start = Instant::now();
+        let mut made = 0;
+        for number in 0..10_000 {
+            notices.say_at(start, Kind::Refused, "rate", || {
+                made += 1;
+                number.to_string()
+            });
+        }
+        notices.settle();
+        assert_eq!(*told.lock(), ["0", "1 (and 9998 more like this)"]);
+        assert_eq!(made, 2);
     }
 
     #[test]
@@ -387,7 +414,7 @@ mod tests {
         let (notices, told) = collected();
         let start = Instant::now();
         for number in 0..2 * MAX_TOPICS {
-            notices.say_at(start, FAILURE, &number.to_string(), "x".to_owned());
+            notices.say_at(start, FAILURE, &number.to_string(), || "x".to_owned());
         }
         assert_eq!(told.lock().len(), MAX_TOPICS + 1);
         assert!(notices.book.topics.lock().len() <= MAX_TOPICS + 1);

@@ -22,7 +22,7 @@ use crate::files::Files;
 use crate::h1::Limits as HeadLimits;
 use crate::in_force::{InForce, Life};
 use crate::lent::Lent;
-use crate::notices::{Kind, Notices};
+use crate::notices::Notices;
 use crate::rates::Rates;
 use crate::room::{Bounds, Room};
 use crate::session::{OnFinished, Pseudonym, Strangers};
@@ -175,13 +175,13 @@ impl Shared {
             BodyError::Timeout => (Refusal::BodyLate, "client_body_timeout, client_body_rate"),
             _ => return,
         };
-        self.refused(limit, format!("{address}: {why} ({names})"));
+        self.refused(limit, || format!("{address}: {why} ({names})"));
     }
 
     /// Something was refused because a limit says so.
-    pub(crate) fn refused(&self, why: Refusal, line: impl Into<String>) {
+    pub(crate) fn refused(&self, why: Refusal, line: impl FnOnce() -> String) {
         self.figures.refused.count(why);
-        self.notices.say(Kind::Refused, why.as_str(), line);
+        self.notices.refused(why.as_str(), line);
     }
 
     /// What has come into force since, if something has.

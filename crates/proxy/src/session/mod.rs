@@ -283,17 +283,16 @@ impl Session {
 
     /// Something of a connection by HTTP/2 was refused, because there was too much of it.
     pub(crate) fn tell_refused(&self, why: Refusal, what: &str) {
-        let line = format!("{}, by HTTP/2: {what}", self.peer.address());
+        let line = || format!("{}, by HTTP/2: {what}", self.peer.address());
         self.shared.refused(why, line);
     }
 
     /// A connection begins with the PROXY protocol where it must not: nothing of it is believed, and it ends.
     pub(crate) fn refuse_introduction(&self) {
         let address = self.peer.address();
-        let line = format!(
-            "{address} begins with the PROXY protocol, and is not in `proxy_protocol`: its connections are closed"
-        );
-        self.shared.refused(Refusal::ProxyUntrusted, line);
+        self.shared.refused(Refusal::ProxyUntrusted, || {
+            format!("{address} begins with the PROXY protocol, and is not in `proxy_protocol`: its connections are closed")
+        });
     }
 
     /// The page for a request that cannot be read.
@@ -307,7 +306,7 @@ impl Session {
             _ => None,
         };
         if let Some(limit) = limit {
-            let line = format!("{} was answered {status}: {reason}", self.peer.address());
+            let line = || format!("{} was answered {status}: {reason}", self.peer.address());
             self.shared.refused(limit, line);
         }
         let figures = &self.shared.figures;

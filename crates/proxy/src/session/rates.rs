@@ -38,11 +38,12 @@ impl Session {
             .peer
             .client(request.fields, &self.shared.trusted_proxies);
         let early = rates.take(limit, request, client, now).err()?;
-        let line = format!(
-            "{client} was answered 429: its route lets through {} by {}",
-            limit.quota, limit.by
-        );
-        self.shared.refused(Refusal::Rate, line);
+        self.shared.refused(Refusal::Rate, || {
+            format!(
+                "{client} was answered 429: its route lets through {} by {}",
+                limit.quota, limit.by
+            )
+        });
         Some(pages::too_many(limit, early, now))
     }
 }
