@@ -25,7 +25,7 @@ fn pipelined_and_slowly_taken() {
     const TIMES: usize = 5;
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
-    for length in [49_151, 49_152, 57_000, 672_864, 2 << 20, (2 << 20) + 1] {
+    for length in [49_151, 49_152, 57_000, 256 << 10, (256 << 10) + 1, 672_864] {
         let target = format!("/{length}");
         let expected = bytes(0, length);
         page(&origin, &target, &expected);

@@ -14,8 +14,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 /// Smaller bodies are sent faster by copying them.
 pub(super) const LARGE: usize = 48 * 1024;
-/// Of which one body is worth a copy.
-const LARGEST: usize = BYTES / 4;
+/// Larger ones too: for each of so many pages the kernel does more than it takes to copy them.
+const LARGEST: usize = 256 * 1024;
 /// What the copies of one thread may take.
 const BYTES: usize = 8 * 1024 * 1024;
 /// How many copies a thread keeps, and with that descriptors.
@@ -170,7 +170,7 @@ mod tests {
                 .any(|copy| place(&copy.body) == place(&often))
         );
         assert_eq!(kept.bytes, COPIES * LARGE);
-        for fill in 0..20 {
+        for fill in 0..COPIES as u8 {
             let large = body(fill, LARGEST);
             kept.copy_of(&large);
             kept.copy_of(&large);
