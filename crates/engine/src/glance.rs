@@ -22,6 +22,11 @@ impl Glance {
         self.hit.began
     }
 
+    /// Its status code.
+    pub fn status(&self) -> u16 {
+        self.hit.status
+    }
+
     /// A number that is another one where the content is. It is read for that.
     pub fn version(&self) -> u64 {
         match (self.hit.body.bytes(), self.tag()) {

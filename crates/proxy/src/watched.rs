@@ -25,6 +25,8 @@ use crate::session::{Caller, Freshened, PlainGet, Session, client_address, visit
 const PACE: Duration = Duration::from_millis(50);
 /// Between two requests for the same page.
 const REFRESH_PACE: Duration = Duration::from_secs(1);
+/// The same where the page is an error.
+const ERROR_PACE: Duration = Duration::from_secs(30);
 /// Until the next attempt where the answer may not be kept.
 const UNWATCHABLE_PACE: Duration = Duration::from_mins(1);
 
@@ -60,6 +62,10 @@ impl WatchedPages {
         };
         let in_force = self.life.upgrade().and_then(|life| life.in_force());
         let in_force = in_force.ok_or(NoPage::TooMany)?;
+        let mut routes = in_force.config.routes.iter();
+        if routes.all(|route| route.watch == Watching::Off) {
+            return Err(NoPage::NoneAllowed);
+        }
         // As the first who watches it is at this address, the application is told that it is for him.
         let address = client_address(fields).unwrap_or(Ipv4Addr::LOCALHOST.into());
         if Follower::new(&in_force, &name, address).allowed() == Watching::Off {
@@ -131,6 +137,8 @@ async fn next_look(at: Option<Instant>) {
 struct Seen {
     /// What was there, by when it was asked for, and its version.
     shown: Option<(Time, u64)>,
+    /// Something was there at some time.
+    was_shown: bool,
     /// There was a purge since.
     purge: bool,
     /// The application is not asked before.
@@ -226,14 +234,19 @@ impl Follower {
         let pause = match self.session.freshen(&self.plain).await {
             Freshened::Asked => REFRESH_PACE,
             Freshened::NotKept => {
-                seen.shown = None;
-                page.tell(News::Unwatchable);
+                // What was kept before may be kept again: the application may be in trouble.
+                if !seen.was_shown {
+                    page.tell(News::Unwatchable);
+                }
                 UNWATCHABLE_PACE
             }
         };
-        seen.not_before = Some(now + pause);
         let glance = self.glance();
         seen.take(glance.as_ref(), page);
+        // Whoever makes up urls must not have the application say each second that there is nothing.
+        let is_error = glance.as_ref().is_some_and(|glance| glance.status() >= 400);
+        let pause = if is_error { ERROR_PACE } else { pause };
+        seen.not_before = Some(now + pause);
         let fresh_for = glance.map_or(0, |glance| glance.fresh_for);
         Some(now + Duration::from_millis(fresh_for).max(pause))
     }
@@ -255,6 +268,7 @@ impl Seen {
             Some((began, version)) if began == glance.began() => version,
             _ => glance.version(),
         };
+        self.was_shown = true;
         self.shown = Some((glance.began(), version));
         page.tell(News::Version {
             number: version,

@@ -24,7 +24,7 @@ const match = (nodes, list) => {
   return found;
 };
 
-// Changes what differs between answers. New scripts do not run.
+// Changes what differs. New scripts do not run.
 const patch = (old, fresh, live) => {
   if (old.isEqualNode(fresh) || typed.has(live)) return;
   if (!old.attributes) return (live.data = fresh.data);
@@ -44,7 +44,7 @@ const patch = (old, fresh, live) => {
 };
 
 const ask = async (cache, size) => {
-  const page = await fetch(location, { cache, headers: { accept: "text/html" } });
+  const page = await fetch(location, { cache, headers: { accept: "text/html,*/*;q=0.8" } });
   if (!page.ok || page.redirected) return;
   const bytes = await page.arrayBuffer();
   if (size && size !== bytes.byteLength) return ask("no-cache");
@@ -52,7 +52,7 @@ const ask = async (cache, size) => {
   return new DOMParser().parseFromString(html, "text/html").documentElement;
 };
 
-// What the document was made of, if it is cached.
+// What this page was made of, if it is cached.
 let base = ask("force-cache", performance.getEntriesByType("navigation")[0]?.decodedBodySize).catch(() => {});
 
 const look = async () => {

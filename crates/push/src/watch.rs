@@ -15,7 +15,7 @@ use crate::answer;
 use crate::events::Form;
 use crate::name::{MAX_NAME, Pattern, Prefix};
 use crate::origin::{Documents, Push};
-use crate::page::{Page, Watching};
+use crate::page::{News, Page, Watching};
 use crate::subscription::{EventStream, NoSubscription, Subscription};
 
 /// Where they are subscribed to.
@@ -43,6 +43,8 @@ pub type FindPage = Box<dyn Fn(&OriginRequest, &str) -> Result<Arc<Page>, NoPage
 pub enum NoPage {
     /// Its route says so.
     NotAllowed,
+    /// All routes do.
+    NoneAllowed,
     /// Too many are.
     TooMany,
 }
@@ -93,6 +95,7 @@ impl Watch {
 
     fn read(&self, request: &OriginRequest) -> Result<Wanted, OriginResponse> {
         let refused = |why: String| answer::problem(400, why);
+        let mut urls = Vec::new();
         let (_, query) = split_query(&request.target);
         let mut wanted = Wanted {
             patterns: Vec::new(),
@@ -108,14 +111,20 @@ impl Watch {
             let value = String::from_utf8(value)
                 .map_err(|_| refused("the query is not UTF-8".to_owned()))?;
             match name {
-                b"url" if wanted.patterns.len() + wanted.pages.len() == MAX_URLS => {
+                // Several tabs may show the same page.
+                b"url" if urls.contains(&value) => {}
+                b"url" if urls.len() == MAX_URLS => {
                     let why = format!("one subscription has {MAX_URLS} urls at most");
                     return Err(refused(why));
                 }
-                b"url" => match self.pattern(&value).map_err(refused)? {
-                    Some(pattern) => wanted.patterns.push(pattern),
-                    None => wanted.pages.push(self.page(request, &value)?),
-                },
+                b"url" => {
+                    if let Some(pattern) = self.pattern(&value).map_err(refused)? {
+                        wanted.patterns.push(pattern);
+                    } else {
+                        wanted.pages.push(self.page(request, &value)?);
+                    }
+                    urls.push(value);
+                }
                 b"version" => {
                     if let Some(page) = wanted.pages.last_mut() {
                         page.has(u64::from_str_radix(&value, 16).ok());
@@ -154,7 +163,7 @@ impl Watch {
             return Ok(Some(pattern));
         }
         let is_target = url.starts_with('/') && url.bytes().all(|byte| byte.is_ascii_graphic());
-        if !is_target || url.contains(['*', '#']) || url.len() > MAX_NAME {
+        if !is_target || url.contains('#') || url.len() > MAX_NAME {
             return Err(format!(
                 "{url} is neither the path of documents nor path and query of a page, as they stand in a request"
             ));
@@ -163,11 +172,23 @@ impl Watch {
     }
 
     fn page(&self, request: &OriginRequest, url: &str) -> Result<Watching, OriginResponse> {
-        match (self.find_page)(request, url) {
+        // Stars say nothing of pages. Who means several is told so, and who has one with a star in its url gets
+        // along without; the other pages of the same browser are none the worse.
+        let found = if url.contains('*') {
+            Err(NoPage::NotAllowed)
+        } else {
+            (self.find_page)(request, url)
+        };
+        match found {
             Ok(page) => Ok(Watching::new(page)),
-            Err(NoPage::NotAllowed) => Err(answer::problem(
+            Err(NoPage::NotAllowed) => {
+                let page = Page::new(url);
+                page.tell(News::Unwatchable);
+                Ok(Watching::new(Arc::new(page)))
+            }
+            Err(NoPage::NoneAllowed) => Err(answer::problem(
                 400,
-                format!("{url} cannot be watched: the option `watch` does not allow it"),
+                format!("{url} is no document, and pages are not watched: see the option `watch`"),
             )),
             Err(NoPage::TooMany) => Err(answer::later(answer::problem(
                 503,

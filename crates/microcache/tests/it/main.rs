@@ -15,6 +15,7 @@ mod files;
 mod h2;
 mod large_bodies;
 mod limits;
+mod live;
 mod log;
 mod log_access;
 mod log_files;

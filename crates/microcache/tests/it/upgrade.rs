@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use rustls::HandshakeKind;
 use serde_json::Value;
@@ -184,16 +186,20 @@ fn the_disk_goes_along_and_a_purge_holds_over_it() {
     line.proxy.get("/purged").assert_is(200, "1");
     let purge = r#"{"url": "http://example.com/purged"}"#;
     assert_eq!(line.ask("POST", "/v1/purges", purge).status, 200);
+    // What the one before answers until it has ended, it does not keep on the disk.
     line.upgrade();
+    line.wait_for_others();
     line.proxy.get("/").assert_hit();
     line.proxy.get("/purged").assert_is(200, "2");
     let purge = r#"{"url": "http://example.com/"}"#;
     assert_eq!(line.ask("POST", "/v1/purges", purge).status, 200);
+    // After a restart, what was asked for in the millisecond of a purge counts as purged.
+    thread::sleep(Duration::from_millis(2));
     line.proxy.get("/").assert_is(200, "2");
     line.upgrade();
+    line.wait_for_others();
     line.proxy.get("/").assert_is(200, "2");
     line.proxy.get("/purged").assert_is(200, "2");
-    line.wait_for_others();
     drop(line);
     fs::remove_dir_all(&directory).expect("removed");
 }

@@ -15,7 +15,10 @@ use super::forwarding::says_https;
 use super::purging::address;
 use super::{Head, OwnedHead, Session};
 
-/// What browsers take: those who watch pages are browsers mostly.
+/// What `live.js` takes. Who asks with the same words is given the same where the application answers each of
+/// them otherwise.
+const TYPES: &str = "text/html,*/*;q=0.8";
+/// What browsers take.
 const CODINGS: &str = "gzip, deflate, br, zstd";
 /// How long an answer may take, with all of its body.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -40,7 +43,7 @@ pub(crate) enum Freshened {
 impl PlainGet {
     pub(crate) fn of(host: Bytes, target: Bytes) -> Self {
         let mut fields = FieldsBuf::new();
-        fields.push("Accept", "*/*");
+        fields.push("Accept", TYPES);
         fields.push("Accept-Encoding", CODINGS);
         Self {
             method: Method::GET,

@@ -1,13 +1,12 @@
 //! A real browser keeps the version that it gets, says so, and decodes what differs from it: RFC 9842.
 
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 
 use sha2::{Digest, Sha256};
 
 use super::dictionaries::{base64_of_hash, changing_for, page};
 use crate::operators::Operator;
-use crate::support::{CertificateFile, Origin, Proxy, Reply, eventually, left_out};
+use crate::support::{Browser, CertificateFile, Origin, Proxy, Reply, eventually};
 
 /// Asks for the page, which is fresh for a second, until little is sent of it, and tells how it came and what it is.
 const SCRIPT: &str = "<script type=module>
@@ -29,15 +28,6 @@ const SCRIPT: &str = "<script type=module>
     }
     </script>";
 
-struct Browser(Child);
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn chromium_decodes_what_differs_from_the_page_that_it_has() {
     for (compress, coding) in [("zstd", "dcz"), ("br", "dcb")] {
@@ -56,20 +46,10 @@ fn chromium_decodes_what_differs_from_the_page_that_it_has() {
         let flags = ["--compress", compress, "--dictionaries"];
         let (proxy, admin) = Proxy::operated(&origin, &[&tls[..], &flags].concat());
         let url = format!("https://localhost:{}/", proxy.tls_address().port());
-        let profile = certificate.path().with_extension("chromium");
+        // It keeps no dictionary where it only overlooks that it does not trust the certificate.
         let trusted = base64_of_hash(&certificate.public_key());
-        let browser = Command::new("chromium")
-            .args(["--headless=new", "--no-sandbox", "--disable-gpu"])
-            // It keeps no dictionary where it only overlooks that it does not trust the certificate.
-            .arg(format!("--ignore-certificate-errors-spki-list={trusted}"))
-            .arg(format!("--user-data-dir={}", profile.display()))
-            .arg(&url)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let Ok(_browser) = browser.map(Browser) else {
-            left_out("dictionaries with chromium, which is not installed");
+        let trusted = format!("--ignore-certificate-errors-spki-list={trusted}");
+        let Some(_browser) = Browser::open(&url, &[&trusted], "dictionaries") else {
             return;
         };
         let told = eventually("what Chromium has decoded", || {

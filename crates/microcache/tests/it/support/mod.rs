@@ -3,6 +3,7 @@
 //! Nothing here understands caching. The origin says exactly what it is told to say, the client
 //! sends exactly what it is told to send, and what either of them receives is taken apart strictly.
 
+mod browser;
 mod client;
 mod date;
 mod events;
@@ -18,6 +19,7 @@ mod wire;
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub(crate) use browser::Browser;
 pub(crate) use client::{Client, Response};
 pub(crate) use date::{asctime, http_date, rfc850_date};
 pub(crate) use events::Events;

@@ -144,10 +144,11 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
         about: About {
             name: "watch_max_pages",
             form: Form::Number,
-            unset: Unset::Is("1024"),
-            example: "1024",
+            unset: Unset::Is("256"),
+            example: "256",
             help: "Different pages that may be watched at a time, where `watch` allows it (503)",
-            more: "However many watch a page, it is followed once.",
+            more: "However many watch a page, it is followed once. With `watch = \"refresh\"` this is also how many requests a second those who \
+                   watch can cost the application at most.",
         },
         set: |push, v, m| m.put(&mut push.max_pages, v.count(1..=1 << 15)),
     },
