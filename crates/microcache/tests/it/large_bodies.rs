@@ -80,7 +80,7 @@ fn what_takes_the_place_of_a_body_is_not_taken_for_it() {
 
 #[test]
 fn copies_are_bounded_and_so_are_their_descriptors() {
-    const LENGTH: usize = 600_000;
+    const LENGTH: usize = 200_000;
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1", "--memory", "128MiB"]);
     let mut client = Client::connect(proxy.address());

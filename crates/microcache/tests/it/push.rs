@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::support::{Events, Origin, Proxy, Response, request};
+use crate::support::{Events, Origin, Proxy, Response, eventually, request};
 
 const SECRET: &str = "a-secret-that-is-long-enough";
 
@@ -360,6 +360,49 @@ fn who_has_no_event_stream_asks_again_and_again() {
         let target = format!("/.well-known/microcache/watch{wrong}");
         assert_eq!(live.0.get(&target).status, 400, "{wrong}");
     }
+}
+
+/// One who subscribes to all he can keeps nobody from what others subscribe to already, and is refused beyond that.
+#[test]
+fn who_subscribes_to_too_much_is_refused() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &["--push-max-subscribers", "130"]);
+    live.put("/live/x", "1");
+    let watch = "/.well-known/microcache/watch?url=";
+    let stars = |from: usize, count: usize| {
+        let urls: Vec<_> = (from..from + count)
+            .map(|n| format!("/live/{n}*"))
+            .collect();
+        format!("{watch}{}", urls.join("&url="))
+    };
+    assert_eq!(live.0.get(&stars(0, 9)).status, 400, "too many stars");
+    let many: Vec<_> = (0..101).map(|n| format!("/live/{n}")).collect();
+    let many = format!("{watch}{}", many.join("&url="));
+    assert_eq!(live.0.get(&many).status, 400, "too many urls");
+    let long = format!("{watch}/live/{}", "x".repeat(2000));
+    assert_eq!(live.0.get(&long).status, 400, "too long");
+    let mut greedy: Vec<_> = (0..128)
+        .map(|n| live.subscribe(&stars(n * 8, 8), &[]))
+        .collect();
+    let another = live.0.get(&stars(2000, 1));
+    assert_eq!(
+        (another.status, another.field("retry-after")),
+        (503, Some("1"))
+    );
+    // Documents by their names, and patterns that there are, need no more.
+    let mut modest = live.subscribe("/live/x", &[]);
+    assert_eq!(modest.data(), "1");
+    let _same = live.subscribe(&stars(0, 8), &[]);
+    let full = live.0.get_with("/live/x", &["Accept: text/event-stream"]);
+    assert_eq!((full.status, full.field("retry-after")), (503, Some("1")));
+    live.put("/live/x", "2");
+    assert_eq!(modest.data(), "2");
+    // There is room again when one has left.
+    greedy.pop();
+    eventually("room", || {
+        let mut client = live.0.ask_with("/live/x", &["Accept: text/event-stream"]);
+        (client.head().start == "HTTP/1.1 200 OK").then_some(())
+    });
 }
 
 #[test]
