@@ -1,4 +1,4 @@
-// <script type="module" src="/.well-known/microcache/live.js"></script> keeps a page up to date.
+// Keeps a page up to date: see docs/live.md.
 
 const url = location.pathname + location.search;
 const lock = "microcache&url=" + encodeURIComponent(url);
@@ -10,14 +10,17 @@ let leave = () => source.close();
 const typed = new Set();
 addEventListener("input", ({ target }) => typed.add(target), true);
 
-// For each node an equal one, or else one like it.
-const match = (nodes, list) => {
+// For each node an equal one, or one like it.
+const match = (nodes, list, live) => {
   const found = new Map();
   let rest = [...list];
   [...nodes].forEach((node, i, all) => {
-    const fits = (it) =>
-      it.nodeName + it.id === node.nodeName + node.id && !all.slice(i, i + 50).some((other) => other.isEqualNode(it));
-    const like = rest.slice(0, 50).find((it) => it.isEqualNode(node)) || rest.slice(0, 50).find(fits);
+    const near = rest.slice(0, 50);
+    const fits = (it) => it.nodeName === node.nodeName && !all.slice(i, i + 50).some((other) => other.isEqualNode(it));
+    const like =
+      near.find((it) => it.isEqualNode(node)) ||
+      near.find((it) => it.id === node.id && fits(it)) ||
+      (live && !node.id && near.find(fits));
     rest = rest.slice(rest.indexOf(like) + 1);
     found.set(node, like);
   });
@@ -30,7 +33,7 @@ const patch = (old, fresh, live) => {
   if (!old.attributes) return (live.data = fresh.data);
   for (const it of old.attributes) fresh.hasAttribute(it.name) || live.removeAttribute(it.name);
   for (const it of fresh.attributes) it.value === old.getAttribute(it.name) || live.setAttributeNode(it.cloneNode());
-  const twins = match(old.childNodes, live.childNodes);
+  const twins = match(old.childNodes, live.childNodes, 1);
   let next = live.firstChild;
   match(fresh.childNodes, old.childNodes).forEach((before, node) => {
     const twin = twins.get(before);

@@ -115,6 +115,37 @@ fn a_page_shows_what_is_new_and_leaves_the_rest_alone() {
     assert_eq!(site.origin.count("/page?a=1"), 4);
 }
 
+/// As WordPress does: a script of its own gives an id to what has none, and puts something before it.
+#[test]
+fn what_scripts_make_of_a_page_does_not_hide_what_is_new() {
+    let site = Changing::new();
+    let gives_ids = "<script>
+        document.addEventListener('DOMContentLoaded', () => {
+            const list = document.querySelector('ul');
+            list.id = 'from-a-script';
+            list.before(Object.assign(document.createElement('nav'), { id: 'another', textContent: 'put in' }));
+        });
+        </script>";
+    let tells = "<script>
+        document.addEventListener('microcache:update', () => {
+            const items = document.querySelectorAll('#from-a-script li').length;
+            fetch('/told?items=' + items + '-' + document.getElementById('another').textContent);
+        });
+        </script>";
+    site.page("/page", FRESH, &[gives_ids, tells]);
+    let (proxy, admin) = Proxy::operated(&site.origin, &WATCH);
+    let url = url(&proxy, "/page");
+    let Some(_browser) = Browser::open(&url, &[], "a page that its scripts change") else {
+        return;
+    };
+    wait_for_subscribers(admin, 1);
+    for version in 1..=2 {
+        site.change();
+        Operator::at(admin).purge(&json!({ "url": url }));
+        site.wait_for(&format!("items={version}-put%20in"));
+    }
+}
+
 #[test]
 fn a_change_between_the_page_and_the_first_event_is_shown() {
     let site = Changing::new();
