@@ -115,7 +115,7 @@ fn a_page_shows_what_is_new_and_leaves_the_rest_alone() {
     assert_eq!(site.origin.count("/page?a=1"), 4);
 }
 
-/// As WordPress does: a script of its own gives an id to what has none, and puts something before it.
+/// As content management systems do: a script of its own gives an id to what has none, and puts something before it.
 #[test]
 fn what_scripts_make_of_a_page_does_not_hide_what_is_new() {
     let site = Changing::new();
