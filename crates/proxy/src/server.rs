@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use microcache_engine::Outcome;
 use microcache_policy::Scheme;
-use microcache_push::{JournalError, Push};
+use microcache_push::JournalError;
 use microcache_store::TierReport;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
-use crate::config::{Config, GoesTo, Source};
+use crate::config::{Config, Source};
 use crate::connections::Connections;
 use crate::handle::Handle;
 use crate::handover::{Inherited, label};
@@ -25,7 +25,7 @@ use crate::listener::{Listening, accept, bind, is_taken};
 use crate::notices::{Kind, Notices};
 use crate::reload::{MAX_WAITING, OnStage, Reloader, Stage};
 use crate::session::{Finished, OnFinished};
-use crate::shared::Shared;
+use crate::shared::{Shared, start_push};
 use crate::signals::{OnReopen, Signals};
 use crate::tiers::{self, TierStartError};
 use crate::traces::Traces;
@@ -319,15 +319,6 @@ impl Server {
             runtime,
         })
     }
-}
-
-/// Takes up the documents that were kept.
-fn start_push(config: &Config) -> Result<Option<Arc<Push>>, JournalError> {
-    let push = &config.push;
-    let is_watched = config.routes.iter().any(|it| it.goes_to == GoesTo::Watch);
-    is_watched
-        .then(|| Push::start(push.settings.clone(), push.token.clone()).map(Arc::new))
-        .transpose()
 }
 
 impl Started {

@@ -12,7 +12,7 @@ use microcache_engine::serve::FindRoute;
 use microcache_engine::{
     BodyError, Engine, Origin, OriginRequest, Request, Route, RouteFound, Settings,
 };
-use microcache_push::{Push, Watch};
+use microcache_push::{JournalError, Push, Watch};
 use microcache_store::{MemoryLimits, Tiers};
 use rustls::ServerConfig;
 
@@ -127,7 +127,7 @@ impl Shared {
     /// The same cache, connections and room with another configuration, before these origins.
     pub(crate) fn renewed(&self, origins: &[Arc<dyn Origin>], config: &Config) -> Self {
         let object = (config.memory / LARGEST_SHARE).max(self.engine.cache.largest_behind());
-        let push = self.push.clone().or_else(|| subscriptions(config));
+        let push = self.push.clone().or_else(|| start_push(config).ok()?);
         let behind = Behind {
             origins,
             push: push.as_ref(),
@@ -395,10 +395,12 @@ impl Behind<'_> {
     }
 }
 
-/// What those need who watch pages, where a reload allows it first. There are no documents then: they need
-/// another start.
-fn subscriptions(config: &Config) -> Option<Arc<Push>> {
+/// Takes up the documents that were kept, and those who watch them or pages, if there is something to watch. Where a
+/// reload is the first to allow that there are no documents: they need another start.
+pub(crate) fn start_push(config: &Config) -> Result<Option<Arc<Push>>, JournalError> {
+    let push = &config.push;
     let is_watched = config.routes.iter().any(|it| it.goes_to == GoesTo::Watch);
-    let push = is_watched.then(|| Push::start(config.push.settings.clone(), None));
-    push?.ok().map(Arc::new)
+    is_watched
+        .then(|| Push::start(push.settings.clone(), push.token.clone()).map(Arc::new))
+        .transpose()
 }

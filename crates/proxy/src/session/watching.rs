@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::{Body, Question, Served};
-use microcache_policy::{FieldBlock, Fields, FieldsBuf, Scheme};
+use microcache_policy::{Fields, FieldsBuf, Scheme};
 use tokio::time::timeout;
 
 use super::explaining::drain;
@@ -24,12 +24,7 @@ const CODINGS: &str = "gzip, deflate, br, zstd";
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A GET without cookies and credentials.
-pub(crate) struct PlainGet {
-    method: Method,
-    host: Bytes,
-    target: Bytes,
-    fields: FieldBlock,
-}
+pub(crate) struct PlainGet(OwnedHead);
 
 /// What became of having a page renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,33 +40,24 @@ impl PlainGet {
         let mut fields = FieldsBuf::new();
         fields.push("Accept", TYPES);
         fields.push("Accept-Encoding", CODINGS);
-        Self {
+        Self(OwnedHead {
             method: Method::GET,
             host,
             target,
             fields: fields.into(),
-        }
+            has_body: false,
+            upgrade: false,
+        })
     }
 
     pub(crate) fn head(&self) -> Head<'_> {
         Head {
-            method: &self.method,
-            host: &self.host,
-            target: &self.target,
-            fields: self.fields.fields(),
-            has_body: false,
-            upgrade: false,
-        }
-    }
-
-    fn owned(&self) -> OwnedHead {
-        OwnedHead {
-            method: self.method.clone(),
-            host: self.host.clone(),
-            target: self.target.clone(),
-            fields: self.fields.clone(),
-            has_body: false,
-            upgrade: false,
+            method: &self.0.method,
+            host: &self.0.host,
+            target: &self.0.target,
+            fields: self.0.fields.fields(),
+            has_body: self.0.has_body,
+            upgrade: self.0.upgrade,
         }
     }
 }
@@ -91,7 +77,7 @@ impl Session {
             Served::Ask(Question::Alone(_)) | Served::Failed(_) => return Freshened::NotKept,
         };
         let rules = &engine.rules(question.route()).request;
-        let incoming = self.incoming(plain.owned(), rules, Body::Empty);
+        let incoming = self.incoming(plain.0.clone(), rules, Body::Empty);
         let asked = async {
             let mut answer = Arc::clone(engine).ask(question, incoming).await.ok()?;
             let is_kept = answer.cache_status.stored || answer.status >= 500;
