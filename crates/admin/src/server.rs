@@ -39,6 +39,10 @@ const SEND_BUFFER: usize = 64 * 1024;
 /// The pause after a connection could not be accepted: descriptors are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How much less important its thread is to the kernel than those that serve: where there is one core for all of them, a
+/// purge keeps no visitor waiting.
+const NICENESS: i32 = 5;
+
 /// The interface for operators, which holds its address.
 pub struct Admin {
     listener: TcpListener,
@@ -86,6 +90,8 @@ impl Admin {
         thread::Builder::new()
             .name("admin".to_owned())
             .spawn(move || {
+                // Without the right to it the thread is as important as others.
+                let _ = rustix::process::nice(NICENESS);
                 runtime.spawn(live::watch(interface));
                 runtime.block_on(async {
                     // Those who are connected are answered to the end.

@@ -1,11 +1,14 @@
 //! The connections of one thread: who they are, and how they end when the server does.
 
 use std::future::{Future, pending};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use microcache_policy::Time;
 use parking_lot::Mutex;
+use pin_project_lite::pin_project;
 use slab::Slab;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -67,10 +70,7 @@ impl Connections {
             connections: Arc::clone(self),
             at: vacant.key(),
         };
-        let task = tokio::spawn(async move {
-            let _leave = leave;
-            work.await;
-        });
+        let task = tokio::spawn(Seated { work, leave });
         vacant.insert(Seat {
             task: task.abort_handle(),
             activity,
@@ -145,6 +145,24 @@ impl Connections {
             }
             emptied.await;
         }
+    }
+}
+
+pin_project! {
+    /// The work of a connection, which leaves when it is done. An `async` block would have room for the work twice:
+    /// where it is kept until the block begins, and where it is polled.
+    struct Seated<Work> {
+        #[pin]
+        work: Work,
+        leave: Leave,
+    }
+}
+
+impl<Work: Future<Output = ()>> Future for Seated<Work> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.project().work.poll(cx)
     }
 }
 

@@ -149,7 +149,7 @@ fn tunnels_leave_room_for_pages() {
     proxy.get("/").assert_is(200, "x");
     let miss = proxy.get_with("/", &["Cookie: session=1"]);
     miss.assert_is(200, "x");
-    let said = proxy.output();
+    let said = proxy.output_with("max_tunnels");
     assert_eq!(said.matches("max_tunnels").count(), 1, "{said}");
     for tunnel in &mut tunnels {
         tunnel.send("hello");
@@ -218,7 +218,7 @@ fn nobody_is_shut_out_by_many_who_say(first: &str) {
     // Though it has waited for longer than all others, it is not of the busiest address.
     honest.get("/").assert_is(200, "x");
     drop(crowd);
-    let said = proxy.output();
+    let said = proxy.output_with("no room");
     assert_eq!(said.matches("no room").count(), 1, "{said}");
 }
 
@@ -261,10 +261,7 @@ fn signals_without_a_meaning_are_ignored() {
     origin.on("/").reply(Reply::new(200).body("x"));
     for signal in ["HUP", "USR1"] {
         proxy.signal(signal);
-        eventually("a line about the signal", || {
-            let line = format!("SIG{signal} has no meaning here");
-            proxy.output().contains(&line).then_some(())
-        });
+        proxy.output_with(&format!("SIG{signal} has no meaning here"));
         assert!(proxy.is_running());
     }
     proxy.get("/").assert_is(200, "x");

@@ -9,8 +9,7 @@ use crate::support::{Origin, Proxy, Reply, eventually};
 
 /// Waits for a line, and says how often it is there.
 fn told(proxy: &Proxy, line: &str) -> usize {
-    eventually(line, || proxy.output().contains(line).then_some(()));
-    proxy.output().matches(line).count()
+    proxy.output_with(line).matches(line).count()
 }
 
 /// How often it happened, as its lines say: each for itself, and for those that were held back.

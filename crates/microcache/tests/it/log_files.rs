@@ -79,7 +79,7 @@ fn files_that_are_moved_away_under_load_have_every_request_once() {
             .collect();
         assert!(all == expected, "{} of {}", all.len(), expected.len());
         let opened = format!("microcache: log: {path} is opened anew");
-        assert!(proxy.output().contains(&opened), "{}", proxy.output());
+        proxy.output_with(&opened);
     }
 }
 
@@ -166,7 +166,7 @@ fn a_reader_that_does_not_read_holds_nobody_up_and_what_is_lost_is_counted() {
         assert_eq!(client.get("/").status, 200);
     }
     let line = "lines come faster than standard output takes them: ";
-    eventually(line, || proxy.output().contains(line).then_some(()));
+    proxy.output_with(line);
     let reader = OpenOptions::new().read(true).open(&pipe).expect("a pipe");
     drop(both);
     let read = read_lines(reader);

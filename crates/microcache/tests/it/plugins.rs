@@ -245,9 +245,7 @@ fn nobody_else_may() {
             proxy.get("/a").assert_hit();
         }
         assert_eq!(origin.requests().len(), 1, "{fields}");
-        eventually("a line about it", || {
-            proxy.output().contains("`purge_from`").then_some(())
-        });
+        proxy.output_with("`purge_from`");
     }
 }
 

@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
-use crate::support::{CertificateFile, Proxy, eventually, request};
+use crate::support::{CertificateFile, Proxy, request};
 
 /// A server that speaks TLS, and says what it was sent.
 struct SecureOrigin {
@@ -175,7 +175,7 @@ fn an_origin_that_cannot_be_believed_is_not_asked() {
     ] {
         let proxy = Proxy::before_url(url, &flags);
         assert_eq!(proxy.get("/").status, 502);
-        eventually("the reason", || proxy.output().contains(told).then_some(()));
+        proxy.output_with(told);
     }
     let flags = ["--origin-ca", own.name(), "--origin-name", "localhost"];
     let proxy = Proxy::before_url(&address, &flags);

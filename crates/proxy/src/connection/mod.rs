@@ -137,9 +137,9 @@ impl Connection {
 
     /// Serves requests until the connection ends.
     pub(crate) async fn serve(mut self) {
-        // Boxed, as everything that an idle connection has no use for.
+        // Boxed, as all that an idle connection has no use for: it would carry it with it.
         if matches!(self.stream, Transport::Tls(_)) && !Box::pin(self.shake_hands()).await {
-            return self.linger().await;
+            return Box::pin(self.linger()).await;
         }
         loop {
             let next = poll_fn(|cx| self.poll_hits(cx)).await;
@@ -153,33 +153,35 @@ impl Connection {
                     return;
                 }
                 Next::Send(output, after) => {
-                    let loan = self.session.shared.lent.lend(output.holds());
-                    let (stall, in_all) = loan.patience(self.session.shared.timeouts.write);
-                    let mut writer = self.stream.writer();
-                    let sending = output.send(&mut writer, stall);
-                    let sent = match in_all {
-                        None => sending.await.is_ok(),
-                        Some(in_all) => matches!(timeout(in_all, sending).await, Ok(Ok(()))),
-                    };
-                    sent && after == AfterSend::Continue
+                    Box::pin(self.send(output)).await && after == AfterSend::Continue
                 }
-                // Boxed: what a miss needs must not be carried by every idle connection.
                 Next::Ask(pending) => Box::pin(self.exchange(*pending)).await,
                 Next::SendFile(answer) => Box::pin(self.send_file(*answer)).await,
                 Next::Http2 => return Box::pin(self.http2()).await,
                 Next::Refuse(bad, head_only) => {
-                    let output = Output::bytes(self.refuse(bad, head_only));
-                    let write = self.session.shared.timeouts.write;
-                    let _ = output.send(&mut self.stream.writer(), write).await;
+                    let page = Output::bytes(self.refuse(bad, head_only));
+                    Box::pin(self.send(page)).await;
                     false
                 }
             };
             if !go_on || self.session.shared.is_draining() {
-                return self.linger().await;
+                return Box::pin(self.linger()).await;
             }
             self.stream.in_answer(false);
             self.activity.end(self.session.shared.engine.clock.now());
             self.expect_more();
+        }
+    }
+
+    /// Sends what the socket did not take at once. Says whether the client has taken it.
+    async fn send(&mut self, output: Output) -> bool {
+        let loan = self.session.shared.lent.lend(output.holds());
+        let (stall, in_all) = loan.patience(self.session.shared.timeouts.write);
+        let mut writer = self.stream.writer();
+        let sending = output.send(&mut writer, stall);
+        match in_all {
+            None => sending.await.is_ok(),
+            Some(in_all) => matches!(timeout(in_all, sending).await, Ok(Ok(()))),
         }
     }
 

@@ -134,3 +134,14 @@ async fn in_the_middle_of_a_body_that_everyone_reads() {
     })
     .await;
 }
+
+/// What a function's future takes.
+const fn size_of_future<Arguments, Future>(_: &impl Fn(Arguments) -> Future) -> usize {
+    size_of::<Future>()
+}
+
+/// Ten thousand of them wait for a request, and none should carry what it needs for one.
+#[test]
+fn a_connection_that_waits_is_small() {
+    assert!(size_of_future(&Connection::serve) <= 640);
+}

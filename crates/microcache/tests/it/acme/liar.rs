@@ -206,7 +206,7 @@ fn what_a_lying_authority_says_is_told_and_never_shown() {
         ];
         let flags = flags.concat().into_iter().map(str::to_owned);
         let proxy = start(&origin, &flags.collect::<Vec<_>>());
-        eventually("a refusal", || proxy.output().contains(told).then_some(()));
+        proxy.output_with(told);
         proxy.get("/").assert_is(200, "page");
         let kept = std::fs::read_dir(super::kept(storage.as_ref())).expect("it was made");
         let names = kept.map(|entry| entry.expect("an entry").file_name());

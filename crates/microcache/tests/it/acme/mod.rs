@@ -380,17 +380,13 @@ fn nothing_is_ordered_that_could_not_be_kept() {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let full = ["sh", "-c", "trap '' XFSZ; ulimit -f 4 && exec \"$@\"", "sh"];
     let proxy = Proxy::through(&full, &origin, &flags);
-    eventually("a failure", || {
-        proxy.output().contains("keeping it: ").then_some(())
-    });
+    proxy.output_with("keeping it: ");
     proxy.get("/").assert_is(200, "page");
     drop(proxy);
     fs::remove_dir_all(&storage).expect("it was made");
     fs::write(&storage, "").expect("it can be written");
     let proxy = Proxy::start(&origin, &flags);
-    eventually("a failure", || {
-        proxy.output().contains("keeping it: ").then_some(())
-    });
+    proxy.output_with("keeping it: ");
     fs::remove_file(&storage).expect("it is a file");
     proxy.signal("HUP");
     wait_for(&proxy, &pebble.believed(), HOST);

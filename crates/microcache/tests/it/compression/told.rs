@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{ALL, html, in_coding, metrics, page};
 use crate::operators::Operator;
-use crate::support::{Origin, Proxy, Reply, eventually};
+use crate::support::{Origin, Proxy, Reply};
 
 #[test]
 fn it_is_explained_in_which_coding_a_page_is_sent_or_why_in_none() {
@@ -80,7 +80,7 @@ fn what_was_sent_is_counted_by_coding_and_logged() {
     assert!(metrics.contains(counted), "{metrics}");
     for coding in ["br", "gzip"] {
         let logged = format!(" coding=\"{coding}\"");
-        eventually(&logged, || proxy.output().contains(&logged).then_some(()));
+        proxy.output_with(&logged);
     }
     let shown = Command::new(env!("CARGO_BIN_EXE_microcache"))
         .args(["stats", "--admin", &admin.to_string()])

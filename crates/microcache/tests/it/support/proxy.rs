@@ -233,6 +233,14 @@ impl Proxy {
         self.output.lock().unwrap().clone()
     }
 
+    /// The same, once this is in it: what it logs is written by a thread of its own.
+    pub(crate) fn output_with(&self, told: &str) -> String {
+        eventually(told, || {
+            let output = self.output();
+            output.contains(told).then_some(output)
+        })
+    }
+
     /// Bytes of memory that are really in use.
     pub(crate) fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
