@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use microcache_bench::load::subscribe::{self, Subscribe};
 use microcache_bench::load::{self, Report};
 
 use crate::cli::Bench;
@@ -15,6 +16,9 @@ pub(crate) fn run(bench: &Bench) -> ExitCode {
         return refuse(&format!(
             "microcache bench: the system refuses signals: {why}"
         ));
+    }
+    if let Some(subscribe) = &bench.subscribe {
+        return run_streams(bench, subscribe, watched);
     }
     let report = load::run(&bench.settings, &mut |progress| {
         if watched {
@@ -33,6 +37,24 @@ pub(crate) fn run(bench: &Bench) -> ExitCode {
         return refuse(&format!("microcache bench: {why}"));
     }
     judge(bench, &report)
+}
+
+fn run_streams(bench: &Bench, subscribe: &Subscribe, watched: bool) -> ExitCode {
+    let report = subscribe::run(&bench.settings, subscribe, &mut |progress| {
+        if watched {
+            show(&progress.to_string());
+        }
+    });
+    if watched {
+        show("");
+    }
+    match report {
+        Ok(report) => {
+            print(&report.write(bench.format).unwrap_or_default());
+            ExitCode::SUCCESS
+        }
+        Err(why) => refuse(&format!("microcache bench: {why}")),
+    }
 }
 
 /// Writes over the line that is there.

@@ -503,6 +503,47 @@ fn bad_input_gets_one_line_and_exit_code_2() {
             "needs --origin-counter",
         ),
         (&[&url, "--conections", "1"], "--connections"),
+        (
+            &[&url, "--publish", "1s"],
+            "--publish: who listens? Add --subscribe N",
+        ),
+        (
+            &[&url, "--subscribe", "1", "--publish-size", "9"],
+            "--publish-size: how often? Add --publish TIME",
+        ),
+        (&[&url, "--subscribe", "1", "-c", "1"], "--connections"),
+        (
+            &[&url, &url, "--subscribe", "1"],
+            "all streams have one url",
+        ),
+        (
+            &[&url, "--subscribe", "1", "--stalled", "101"],
+            "--stalled: expected a number from 0 to 100",
+        ),
+        (
+            &[&url, "--subscribe", "1", "--format", "ab"],
+            "only own and json have words for streams",
+        ),
+        (
+            &[&url, "--subscribe", "1", "-n", "5"],
+            "give it a duration, or a number of publications",
+        ),
+        (
+            &[&url, "--subscribe", "2", "-d", "1s"],
+            "no stream was opened: no event stream: 2",
+        ),
+        (
+            &[
+                &url,
+                "--subscribe",
+                "1",
+                "--publish",
+                "1s",
+                "--publish-data",
+                "x",
+            ],
+            "--publish-data: `x` has not one {event} in it",
+        ),
         (&["http://127.0.0.1:1/"], "cannot reach http://127.0.0.1:1"),
         (
             &["http://no-such-host.invalid/"],
@@ -533,6 +574,7 @@ fn help_names_every_flag() {
         "--fail-if",
         "--html",
         "--http2",
+        "--subscribe",
         "Exit codes",
     ] {
         assert!(help.contains(flag), "{flag}: {help}");

@@ -57,6 +57,19 @@ pub enum LoadError {
         /// What went wrong.
         why: String,
     },
+    /// What is published is not accepted.
+    #[error("{method} {url} publishes nothing: {why}")]
+    Publish {
+        /// How.
+        method: String,
+        /// Where.
+        url: String,
+        /// What went wrong, and what to do.
+        why: String,
+    },
+    /// Not one stream was opened.
+    #[error("no stream was opened: {0}")]
+    NoStream(String),
     /// The system refuses something that always works.
     #[error("the system refuses {what}: {why}")]
     System {

@@ -33,6 +33,7 @@ mod run;
 mod settings;
 mod source;
 mod stop;
+pub mod subscribe;
 mod tally;
 mod target;
 #[cfg(test)]

@@ -2,7 +2,10 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use rustls::ClientConfig;
 
 use super::error::LoadError;
 use super::http1::TlsTo;
@@ -15,6 +18,26 @@ use super::trust;
 pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<TlsTo>,
+}
+
+impl Endpoint {
+    /// Finds a server, and sees whether it is there. `config` is what is needed where TLS is spoken.
+    pub(crate) fn find(
+        server: &Server,
+        settings: &Settings,
+        config: Option<&Arc<ClientConfig>>,
+    ) -> Result<Self, LoadError> {
+        let (address, socket) = find(server, settings.timeout.min(PATIENCE_AT_START))?;
+        let tls = match config {
+            Some(config) if server.secure => {
+                let to = trust::to(server, config)?;
+                trust::try_out(server, &to, socket)?;
+                Some(to)
+            }
+            _ => None,
+        };
+        Ok(Self { address, tls })
+    }
 }
 
 /// What all threads share.
@@ -65,18 +88,9 @@ impl Plan {
         }
         let needs_tls = servers.iter().any(|server| server.secure);
         let config = needs_tls.then(|| trust::config(settings)).transpose()?;
-        let endpoints = servers.into_iter().map(|server| {
-            let (address, socket) = find(server, settings.timeout.min(PATIENCE_AT_START))?;
-            let tls = match &config {
-                Some(config) if server.secure => {
-                    let to = trust::to(server, config)?;
-                    trust::try_out(server, &to, socket)?;
-                    Some(to)
-                }
-                _ => None,
-            };
-            Ok(Endpoint { address, tls })
-        });
+        let endpoints = servers
+            .into_iter()
+            .map(|server| Endpoint::find(server, settings, config.as_ref()));
         Ok(Self {
             settings: settings.clone(),
             endpoints: endpoints.collect::<Result<_, LoadError>>()?,
@@ -98,7 +112,7 @@ impl Plan {
 }
 
 /// The share of one of so many.
-fn part(all: u64, number: usize, of: usize) -> u64 {
+pub(crate) fn part(all: u64, number: usize, of: usize) -> u64 {
     let (number, of) = (number as u64, of as u64);
     all / of + u64::from(number < all % of)
 }

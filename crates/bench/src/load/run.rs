@@ -161,7 +161,7 @@ fn trimmed(mut time_line: Vec<Slice>, elapsed: Duration) -> Vec<Slice> {
 const OTHER_FILES: u64 = 64;
 
 /// Raises the limit of open files as far as connections need it.
-fn allow_files(connections: usize) -> Result<(), LoadError> {
+pub(super) fn allow_files(connections: usize) -> Result<(), LoadError> {
     let needed = connections as u64 + OTHER_FILES;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|now| now >= needed) {

@@ -42,17 +42,25 @@ impl Target {
                 "application/x-www-form-urlencoded".to_owned(),
             ));
         }
-        let given = &settings.headers;
-        let is_given = |name: &str| given.iter().any(|(g, _)| g.eq_ignore_ascii_case(name));
-        let usual = fields
-            .into_iter()
-            .filter(|(name, _)| !is_given(name))
-            .map(|(name, value)| (name.to_owned(), value));
-        usual.chain(given.iter().cloned()).collect()
+        with_given(fields, &settings.headers)
     }
 }
 
-const AGENT: &str = concat!("microcache-bench/", env!("CARGO_PKG_VERSION"));
+/// What is usual, unless others are given, and those that are given.
+pub(crate) fn with_given(
+    usual: Vec<(&str, String)>,
+    given: &[(String, String)],
+) -> Vec<(String, String)> {
+    let is_given = |name: &str| given.iter().any(|(g, _)| g.eq_ignore_ascii_case(name));
+    let usual = usual
+        .into_iter()
+        .filter(|(name, _)| !is_given(name))
+        .map(|(name, value)| (name.to_owned(), value));
+    usual.chain(given.iter().cloned()).collect()
+}
+
+/// How it names itself.
+pub(crate) const AGENT: &str = concat!("microcache-bench/", env!("CARGO_PKG_VERSION"));
 
 /// An absolute url whose path and query may hold ranges, such as `http://localhost/page/[1-5000]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

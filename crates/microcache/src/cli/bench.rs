@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use microcache_bench::load::subscribe::{Document, Publish, Subscribe};
 use microcache_bench::load::{
     Choice, Format, Pace, Protocol, Settings, Target, Threshold, Trust, Url, duration, header,
     method, url_file,
@@ -15,6 +16,8 @@ use super::{Message, file, switch, texts};
 #[derive(Debug, PartialEq)]
 pub(crate) struct Bench {
     pub(crate) settings: Settings,
+    /// Streams instead of requests.
+    pub(crate) subscribe: Option<Subscribe>,
     pub(crate) format: Format,
     pub(crate) hgrm: Option<PathBuf>,
     pub(crate) html: Option<PathBuf>,
@@ -27,7 +30,8 @@ Exit codes: 0 as it should be, 1 when a --fail-if holds, 2 when there was nothin
 
   microcache bench http://localhost:8080/ -c 64 -d 30s
   microcache bench http://localhost:8080/ --rate 2000 --fail-if 'p99>50ms' --fail-if 'errors>0'
-  microcache bench --urls urls.txt --users 3000 --think 0s..10s -d 1m --html report.html";
+  microcache bench --urls urls.txt --users 3000 --think 0s..10s -d 1m --html report.html
+  microcache bench --subscribe 1000 --publish 100ms -H 'Authorization: Bearer SECRET' http://localhost:8080/live/x";
 
 pub(super) fn command() -> Command {
     Command::new("bench")
@@ -38,6 +42,7 @@ pub(super) fn command() -> Command {
         .arg(Arg::new("URL").num_args(0..).hide(true))
         .args(load_flags())
         .args(request_flags())
+        .args(stream_flags())
         .args(report_flags())
 }
 
@@ -46,7 +51,7 @@ fn load_flags() -> Vec<Arg> {
         flag("connections", Some('c'), "N").help("Connections [10]"),
         flag("threads", Some('t'), "N").help("Threads [1 for each core, up to 4]"),
         flag("duration", Some('d'), "TIME").help("How long [10s, unless -n is given]"),
-        flag("requests", Some('n'), "N").help("How many requests"),
+        flag("requests", Some('n'), "N").help("How many requests, or publications with --publish"),
         flag("rate", None, "N")
             .help("So many requests a second, whatever the server does; latency counts from when each was to start"),
         flag("users", None, "N")
@@ -86,6 +91,55 @@ fn request_flags() -> Vec<Arg> {
     ]
 }
 
+/// What makes no sense for streams.
+const OF_REQUESTS: [&str; 16] = [
+    "connections",
+    "rate",
+    "users",
+    "think",
+    "seed",
+    "no-keepalive",
+    "http2",
+    "urls",
+    "choose",
+    "method",
+    "data",
+    "html",
+    "hgrm",
+    "origin-counter",
+    "fail-if",
+    "streams",
+];
+
+/// What makes sense for streams only, and what for publications only.
+const OF_STREAMS: [&str; 2] = ["publish", "stalled"];
+const OF_PUBLISHING: [&str; 4] = [
+    "publish-url",
+    "publish-method",
+    "publish-data",
+    "publish-size",
+];
+
+fn stream_flags() -> Vec<Arg> {
+    vec![
+        flag("subscribe", None, "N")
+            .conflicts_with_all(OF_REQUESTS)
+            .help("Instead of requests: so many streams of server-sent events on the url, and how soon each shows what is published"),
+        flag("publish", None, "EVERY")
+            .help("Publish a document that often, such as 100ms; -H says who may"),
+        flag("publish-url", None, "URL")
+            .help("Where it is published [the url of the streams]"),
+        flag("publish-method", None, "METHOD")
+            .help("How it is published [PUT]"),
+        flag("publish-data", None, "TEXT")
+            .help(r#"What is published; {event} in it stands for a word that each stream looks for [{"bench":"{event}"}]"#),
+        flag("publish-size", None, "BYTES")
+            .help("Its bytes; the word is filled up to that [200]"),
+        flag("stalled", None, "PERCENT")
+            .help("Of the streams, so many stop reading after their first event [0]"),
+    ]
+}
+
 fn report_flags() -> Vec<Arg> {
     vec![
         flag("format", None, "FORMAT").help("own, ab, siege, wrk, json, csv [own]"),
@@ -119,6 +173,11 @@ fn bench(matches: &ArgMatches) -> Result<Bench, String> {
     let mut settings = Settings::new(targets(matches)?);
     load(matches, &mut settings)?;
     transport(matches, &mut settings)?;
+    let subscribe = subscribe(matches, &settings)?;
+    let format = format(matches)?;
+    if subscribe.is_some() && !matches!(format, Format::Own | Format::Json) {
+        return Err("--format: only own and json have words for streams".to_owned());
+    }
     settings.origin_counter = text(matches, "origin-counter")
         .map(|url| Url::parse(url))
         .transpose()
@@ -132,7 +191,8 @@ fn bench(matches: &ArgMatches) -> Result<Bench, String> {
     }
     Ok(Bench {
         settings,
-        format: format(matches)?,
+        subscribe,
+        format,
         hgrm: file(matches, "hgrm"),
         html: file(matches, "html"),
         thresholds,
@@ -230,6 +290,72 @@ fn transport(matches: &ArgMatches, settings: &mut Settings) -> Result<(), String
         None => Trust::System,
     };
     Ok(())
+}
+
+fn subscribe(matches: &ArgMatches, settings: &Settings) -> Result<Option<Subscribe>, String> {
+    let given = |name: &&str| text(matches, name).is_some();
+    let Some(streams) = count(matches, "subscribe")? else {
+        return match OF_STREAMS
+            .iter()
+            .chain(&OF_PUBLISHING)
+            .find(|name| given(name))
+        {
+            Some(name) => Err(format!("--{name}: who listens? Add --subscribe N")),
+            None => Ok(None),
+        };
+    };
+    let [target] = &settings.targets[..] else {
+        return Err("--subscribe: all streams have one url; type one".to_owned());
+    };
+    if target.url.count() > 1 {
+        return Err("--subscribe: all streams have one url; type one without a range".to_owned());
+    }
+    let every = time(matches, "publish")?;
+    if let Some(name) = OF_PUBLISHING
+        .iter()
+        .find(|name| every.is_none() && given(name))
+    {
+        return Err(format!("--{name}: how often? Add --publish TIME"));
+    }
+    let publish = every
+        .map(|every| publish(matches, every, &target.url))
+        .transpose()?;
+    Ok(Some(Subscribe {
+        streams,
+        stalled: stalled(matches)?,
+        publish,
+    }))
+}
+
+/// What is published where nothing else is said.
+const DOCUMENT: &str = r#"{"bench":"{event}"}"#;
+const DOCUMENT_SIZE: usize = 200;
+
+fn publish(matches: &ArgMatches, every: Duration, streams: &Url) -> Result<Publish, String> {
+    let url = match text(matches, "publish-url") {
+        Some(url) => Url::parse(url).map_err(|why| format!("--publish-url: {why}"))?,
+        None => streams.clone(),
+    };
+    let word = text(matches, "publish-method").map_or("PUT", String::as_str);
+    let size = count(matches, "publish-size")?.unwrap_or(DOCUMENT_SIZE);
+    let data = text(matches, "publish-data").map_or(DOCUMENT, String::as_str);
+    Ok(Publish {
+        every,
+        url,
+        method: method(word).map_err(|why| format!("--publish-method: {why}"))?,
+        document: Document::new(data, size).map_err(|why| format!("--publish-data: {why}"))?,
+    })
+}
+
+fn stalled(matches: &ArgMatches) -> Result<f64, String> {
+    let Some(word) = text(matches, "stalled") else {
+        return Ok(0.0);
+    };
+    let percent = word.strip_suffix('%').unwrap_or(word).parse::<f64>().ok();
+    percent
+        .filter(|percent| (0.0..=100.0).contains(percent))
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| format!("--stalled: expected a number from 0 to 100, found `{word}`"))
 }
 
 fn format(matches: &ArgMatches) -> Result<Format, String> {

@@ -10,6 +10,7 @@ mod compression;
 mod connections;
 mod dashboard;
 mod explain;
+mod fanout;
 mod figures;
 mod files;
 mod h2;

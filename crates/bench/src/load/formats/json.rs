@@ -72,7 +72,8 @@ fn outcomes(report: &Report) -> Map<String, Value> {
     outcomes
 }
 
-fn latency(latency: &Latency) -> Value {
+/// All that is said of a latency.
+pub(in crate::load) fn latency(latency: &Latency) -> Value {
     let percentile = |percent| millis(latency.percentile(percent));
     json!({
         "count": latency.count(),

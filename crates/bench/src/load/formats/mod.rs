@@ -11,6 +11,9 @@ mod wrk;
 
 use super::report::Report;
 
+pub(super) use json::latency;
+pub(super) use own::{figures, percentile_names, plural};
+
 pub use hgrm::hgrm;
 pub use html::html;
 

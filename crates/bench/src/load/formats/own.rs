@@ -84,10 +84,7 @@ fn latencies(report: &Report, out: &mut String) {
         ("total", overall.total),
     ];
     out.push_str("\nlatency          mean     stdev");
-    for percentile in PERCENTILES {
-        let _ = write!(out, "{:>10}", format!("p{percentile}"));
-    }
-    out.push_str("       max\n");
+    percentile_names(out);
     for (name, latency) in rows {
         let _ = write!(out, "{name:<11}");
         figures(&latency, out);
@@ -100,10 +97,7 @@ fn outcomes(report: &Report, out: &mut String) {
         return;
     }
     out.push_str("\noutcome       requests   share      mean     stdev");
-    for percentile in PERCENTILES {
-        let _ = write!(out, "{:>10}", format!("p{percentile}"));
-    }
-    out.push_str("       max\n");
+    percentile_names(out);
     for outcome in Outcome::ALL {
         let Some(timing) = tally.timing(outcome) else {
             continue;
@@ -115,7 +109,16 @@ fn outcomes(report: &Report, out: &mut String) {
     }
 }
 
-fn figures(latency: &Latency, out: &mut String) {
+/// The end of the head of a table, above what [`figures`] writes.
+pub(in crate::load) fn percentile_names(out: &mut String) {
+    for percentile in PERCENTILES {
+        let _ = write!(out, "{:>10}", format!("p{percentile}"));
+    }
+    out.push_str("       max\n");
+}
+
+/// The end of a line of a table.
+pub(in crate::load) fn figures(latency: &Latency, out: &mut String) {
     if latency.count() == 0 {
         out.push_str("         –\n");
         return;
@@ -150,7 +153,7 @@ fn errors(report: &Report, out: &mut String) {
     out.push('\n');
 }
 
-fn plural(count: u64, what: &str) -> String {
+pub(in crate::load) fn plural(count: u64, what: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{} {what}{s}", show_count(count))
 }

@@ -1,4 +1,4 @@
-//! The chunked coding (RFC 9112 §7.1), read for its end only.
+//! The chunked coding (RFC 9112 §7.1), read for its end, and for the data where that is of interest.
 
 /// How far a chunked body has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +25,13 @@ const MAX_TRAILER: u32 = 64 * 1024;
 impl Chunked {
     pub(super) const BEGIN: Self = Self::Size(0, 0);
 
-    /// Reads on. Returns how much of the bytes belonged to the body; `None` if it is malformed.
-    pub(super) fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
+    /// Reads on, and hands out the data. Returns how much of the bytes belonged to the body; `None` if it is malformed.
+    pub(super) fn advance(&mut self, bytes: &[u8], data: &mut impl FnMut(&[u8])) -> Option<usize> {
         let mut at = 0;
         while at < bytes.len() && *self != Self::Done {
             if let Self::Data(left) = *self {
                 let take = left.min((bytes.len() - at) as u64);
+                data(&bytes[at..at + take as usize]);
                 at += take as usize;
                 *self = if take == left {
                     Self::DataEnd
@@ -82,10 +83,15 @@ mod tests {
         for step in 1..body.len() {
             let mut chunked = Chunked::BEGIN;
             let mut read = 0;
+            let mut data = Vec::new();
             for piece in body.chunks(step) {
-                read += chunked.advance(piece).expect("it is well-formed");
+                let mut keep = |bytes: &[u8]| data.extend_from_slice(bytes);
+                read += chunked
+                    .advance(piece, &mut keep)
+                    .expect("it is well-formed");
             }
             assert_eq!((chunked, read), (Chunked::Done, end), "in steps of {step}");
+            assert_eq!(data, b"hello0123456789", "in steps of {step}");
         }
     }
 
@@ -100,7 +106,7 @@ mod tests {
             b"1234567890123456\r\n",
         ] {
             let mut chunked = Chunked::BEGIN;
-            assert_eq!(chunked.advance(body), None, "{body:?}");
+            assert_eq!(chunked.advance(body, &mut |_| ()), None, "{body:?}");
         }
     }
 }

@@ -4,9 +4,9 @@
 mod chunked;
 mod connection;
 mod request;
-mod response;
-mod transport;
+pub(super) mod response;
+pub(super) mod transport;
 mod worker;
 
 pub(super) use transport::TlsTo;
-pub(super) use worker::Worker;
+pub(super) use worker::{Worker, connect_fault, fault};

@@ -1,4 +1,4 @@
-//! Reading responses: no more than where each one ends, and what its head says about it.
+//! Reading responses: where each one ends, what its head says about it, and its content for those who want it.
 
 use std::mem::MaybeUninit;
 
@@ -13,7 +13,7 @@ const MAX_FIELDS: usize = 128;
 
 /// Reads one response after the other.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(in crate::load) struct Reader {
     state: Awaited,
     /// The part of a head that has come so far, when it came in pieces.
     partial: Vec<u8>,
@@ -39,15 +39,17 @@ enum Body {
 
 /// What is of interest in a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
-    pub(super) status: u16,
-    pub(super) outcome: Outcome,
-    pub(super) keeps_alive: bool,
+pub(in crate::load) struct Head {
+    pub(in crate::load) status: u16,
+    pub(in crate::load) outcome: Outcome,
+    pub(in crate::load) keeps_alive: bool,
+    /// Whether the content is `text/event-stream`.
+    pub(in crate::load) is_event_stream: bool,
 }
 
 /// How far a response has come.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Read {
+pub(in crate::load) enum Read {
     /// There is more to come.
     Some,
     /// That was all of it; so many of the bytes were its own.
@@ -56,11 +58,11 @@ pub(super) enum Read {
 
 /// It is not HTTP.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(in crate::load) struct Malformed;
 
 impl Reader {
     /// Expects the response to a new request.
-    pub(super) fn expect(&mut self, bodiless: bool) {
+    pub(in crate::load) fn expect(&mut self, bodiless: bool) {
         self.state = Awaited::Begin;
         self.partial.clear();
         self.bodiless = bodiless;
@@ -71,37 +73,58 @@ impl Reader {
         matches!(self.state, Awaited::Begin)
     }
 
+    /// What the head says, once it has come, as long as the response is not complete.
+    pub(in crate::load) fn head(&self) -> Option<Head> {
+        match self.state {
+            Awaited::Body(head, _) => Some(head),
+            Awaited::Begin | Awaited::Head => None,
+        }
+    }
+
     /// Reads what has come.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Read, Malformed> {
+        self.read_content(bytes, &mut |_| ())
+    }
+
+    /// Reads what has come, and hands out what of it is content.
+    pub(in crate::load) fn read_content(
+        &mut self,
+        bytes: &[u8],
+        content: &mut impl FnMut(&[u8]),
+    ) -> Result<Read, Malformed> {
         if let Awaited::Body(head, body) = &mut self.state {
-            return match body.read(bytes)? {
+            return match body.read(bytes, content)? {
                 Some(own) => Ok(Read::All(*head, own)),
                 None => Ok(Read::Some),
             };
         }
         self.state = Awaited::Head;
         if self.partial.is_empty() {
-            return self.read_head(bytes);
+            return self.read_head(bytes, content);
         }
         let before = self.partial.len();
         let mut all = std::mem::take(&mut self.partial);
         all.extend_from_slice(bytes);
         // A head that was not complete before ends in the new bytes, so the response's own bytes reach beyond the old ones.
-        match self.read_head(&all)? {
+        match self.read_head(&all, content)? {
             Read::All(head, own) => Ok(Read::All(head, own.saturating_sub(before))),
             Read::Some => Ok(Read::Some),
         }
     }
 
     /// Whether the response is complete now that the server has closed the connection.
-    pub(super) fn close(&self) -> Option<Head> {
+    pub(in crate::load) fn close(&self) -> Option<Head> {
         match &self.state {
             Awaited::Body(head, Body::UntilClose) => Some(*head),
             _ => None,
         }
     }
 
-    fn read_head(&mut self, bytes: &[u8]) -> Result<Read, Malformed> {
+    fn read_head(
+        &mut self,
+        bytes: &[u8],
+        content: &mut impl FnMut(&[u8]),
+    ) -> Result<Read, Malformed> {
         let mut start = 0;
         loop {
             let Some((head, body, length)) = parse(&bytes[start..], self.bodiless)? else {
@@ -113,7 +136,7 @@ impl Reader {
             };
             start += length;
             if head.status >= 200 {
-                return self.begin_body(head, body, bytes, start);
+                return self.begin_body(head, body, start, &bytes[start..], content);
             }
             // Nothing that is sent asks for another protocol (RFC 9110 §15.2.2).
             if head.status == 101 {
@@ -126,11 +149,12 @@ impl Reader {
         &mut self,
         head: Head,
         mut body: Body,
+        before: usize,
         bytes: &[u8],
-        start: usize,
+        content: &mut impl FnMut(&[u8]),
     ) -> Result<Read, Malformed> {
-        if let Some(own) = body.read(&bytes[start..])? {
-            return Ok(Read::All(head, start + own));
+        if let Some(own) = body.read(bytes, content)? {
+            return Ok(Read::All(head, before + own));
         }
         self.state = Awaited::Body(head, body);
         Ok(Read::Some)
@@ -138,19 +162,27 @@ impl Reader {
 }
 
 impl Body {
-    /// Returns how many of the bytes were the body's own, once it is complete.
-    fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    /// Hands out the content. Returns how many of the bytes were the body's own, once it is complete.
+    fn read(
+        &mut self,
+        bytes: &[u8],
+        content: &mut impl FnMut(&[u8]),
+    ) -> Result<Option<usize>, Malformed> {
         match self {
             Self::Length(left) => {
                 let own = (*left).min(bytes.len() as u64);
                 *left -= own;
+                content(&bytes[..own as usize]);
                 Ok((*left == 0).then_some(own as usize))
             }
             Self::Chunked(chunked) => {
-                let own = chunked.advance(bytes).ok_or(Malformed)?;
+                let own = chunked.advance(bytes, content).ok_or(Malformed)?;
                 Ok((*chunked == Chunked::Done).then_some(own))
             }
-            Self::UntilClose => Ok(None),
+            Self::UntilClose => {
+                content(bytes);
+                Ok(None)
+            }
         }
     }
 }
@@ -173,6 +205,7 @@ fn parse(bytes: &[u8], bodiless: bool) -> Result<Option<(Head, Body, usize)>, Ma
         status,
         outcome: Outcome::None,
         keeps_alive: response.version == Some(1),
+        is_event_stream: false,
     };
     let mut framing = Framing::default();
     for field in response.headers.iter() {
@@ -239,6 +272,12 @@ fn read_field(
         12 if name.eq_ignore_ascii_case("cache-status") => {
             head.outcome = cache_status::outcome(value);
         }
+        12 if name.eq_ignore_ascii_case("content-type") => {
+            let media_type = value.split(|&b| b == b';').next().unwrap_or_default();
+            head.is_event_stream = media_type
+                .trim_ascii()
+                .eq_ignore_ascii_case(b"text/event-stream");
+        }
         _ => {}
     }
     Ok(())
@@ -261,6 +300,7 @@ mod tests {
             status,
             outcome,
             keeps_alive,
+            is_event_stream: false,
         };
         let own = response.len();
         let bytes = format!("{response}HTTP/1.1");
@@ -340,6 +380,23 @@ mod tests {
             Outcome::Hit,
             true,
         );
+    }
+
+    #[test]
+    fn content_is_handed_out() {
+        let response = "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\
+            content-type: Text/Event-Stream; charset=utf-8\r\n\r\n3\r\nabc\r\n2\r\nde\r\n";
+        for step in 1..=response.len() {
+            let mut reader = Reader::default();
+            reader.expect(false);
+            let mut content = Vec::new();
+            for piece in response.as_bytes().chunks(step) {
+                let mut keep = |bytes: &[u8]| content.extend_from_slice(bytes);
+                assert_eq!(reader.read_content(piece, &mut keep), Ok(Read::Some));
+            }
+            assert_eq!(content, b"abcde", "in steps of {step}");
+            assert!(reader.head().is_some_and(|head| head.is_event_stream));
+        }
     }
 
     #[test]

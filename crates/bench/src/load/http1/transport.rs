@@ -11,13 +11,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// A socket, with TLS on it or not.
 #[derive(Debug)]
-pub(super) enum Transport {
+pub(in crate::load) enum Transport {
     Plain(TcpStream),
     Tls(Box<Tls>),
 }
 
 #[derive(Debug)]
-pub(super) struct Tls {
+pub(in crate::load) struct Tls {
     socket: TcpStream,
     session: ClientConnection,
 }
@@ -30,14 +30,21 @@ pub(crate) struct TlsTo {
 }
 
 impl Transport {
-    /// Begins to connect.
-    pub(super) fn open(address: SocketAddr, tls: Option<&TlsTo>) -> io::Result<Self> {
+    /// Begins to connect. With a `window`, the kernel is asked to keep no more than that of what comes in.
+    pub(in crate::load) fn open(
+        address: SocketAddr,
+        tls: Option<&TlsTo>,
+        window: Option<usize>,
+    ) -> io::Result<Self> {
         let socket = Socket::new(
             Domain::for_address(address),
             Type::STREAM.nonblocking(),
             Some(Protocol::TCP),
         )?;
         socket.set_tcp_nodelay(true)?;
+        if let Some(window) = window {
+            socket.set_recv_buffer_size(window)?;
+        }
         match socket.connect(&address.into()) {
             Ok(()) => {}
             Err(error)
@@ -61,7 +68,7 @@ impl Transport {
     }
 
     /// Why connecting failed, if it did.
-    pub(super) fn take_error(&self) -> io::Result<()> {
+    pub(in crate::load) fn take_error(&self) -> io::Result<()> {
         match self.socket().take_error()? {
             Some(error) => Err(error),
             None => Ok(()),
@@ -69,7 +76,7 @@ impl Transport {
     }
 
     /// Goes on with the handshake; `true` when it is done, or when there is none.
-    pub(super) fn shake_hands(&mut self) -> io::Result<bool> {
+    pub(in crate::load) fn shake_hands(&mut self) -> io::Result<bool> {
         let Self::Tls(tls) = self else {
             return Ok(true);
         };
@@ -84,7 +91,7 @@ impl Transport {
     }
 
     /// Reads what is there; zero is the end, and [`ErrorKind::WouldBlock`] means that nothing is there.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(in crate::load) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.read(buffer),
             Self::Tls(tls) => {
@@ -99,12 +106,12 @@ impl Transport {
     }
 
     /// Whether a read of so many bytes into so much room has left nothing behind. The next bytes then raise a new event.
-    pub(super) fn is_drained(&self, read: usize, room: usize) -> bool {
+    pub(in crate::load) fn is_drained(&self, read: usize, room: usize) -> bool {
         matches!(self, Self::Plain(_)) && read < room
     }
 
     /// Writes as much as there is room for.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    pub(in crate::load) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => write_all_there_is_room_for(socket, bytes),
             Self::Tls(tls) => {
@@ -115,7 +122,7 @@ impl Transport {
     }
 
     /// Sends what TLS has kept back for want of room.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    pub(in crate::load) fn flush(&mut self) -> io::Result<()> {
         let Self::Tls(tls) = self else {
             return Ok(());
         };

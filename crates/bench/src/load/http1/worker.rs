@@ -213,7 +213,7 @@ impl Worker {
         connection.endpoint = endpoint;
         connection.opened = now;
         connection.phase = Phase::Connecting;
-        let opened = Transport::open(to.address, to.tls.as_ref()).and_then(|transport| {
+        let opened = Transport::open(to.address, to.tls.as_ref(), None).and_then(|transport| {
             let data = u64::from(connection.generation) << 32 | index as u64;
             // Edge-triggered, and for everything at once: no call per request tells the kernel what to wait for.
             let all = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
@@ -416,14 +416,14 @@ impl Worker {
     }
 }
 
-fn connect_fault(error: &std::io::Error) -> Fault {
+pub(in crate::load) fn connect_fault(error: &std::io::Error) -> Fault {
     match error.kind() {
         ErrorKind::ConnectionRefused => Fault::Refused,
         _ => Fault::Connect,
     }
 }
 
-fn fault(error: &std::io::Error) -> Fault {
+pub(in crate::load) fn fault(error: &std::io::Error) -> Fault {
     match error.kind() {
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
             Fault::Reset

@@ -1,0 +1,232 @@
+//! The report in words and figures, for people and for programs.
+
+use std::fmt::{self, Write};
+use std::time::UNIX_EPOCH;
+
+use serde_json::{Map, Value, json};
+
+use super::Progress;
+use super::report::{Publications, StreamFaults, StreamTally, Subscribed};
+use crate::load::formats::{Format, figures, latency, percentile_names, plural};
+use crate::load::unit::{millis, show_bytes, show_count, show_duration, show_rounded};
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (opened, wanted) = (self.opened as u64, self.wanted as u64);
+        write!(
+            f,
+            "{} of {} streams open  {} events  {} published",
+            show_count(opened),
+            show_count(wanted),
+            show_count(self.events),
+            show_count(self.published)
+        )
+    }
+}
+
+impl Subscribed {
+    /// Writes the report; `None` in a form that has no words for streams.
+    pub fn write(&self, format: Format) -> Option<String> {
+        match format {
+            Format::Own => Some(own(self)),
+            Format::Json => Some(format!("{:#}\n", value(self))),
+            Format::Ab | Format::Siege | Format::Wrk | Format::Csv => None,
+        }
+    }
+}
+
+fn own(report: &Subscribed) -> String {
+    let mut out = format!(
+        "{}\n{}, {}, {}",
+        report.url,
+        plural(report.streams.wanted, "stream"),
+        plural(report.threads as u64, "thread"),
+        show_duration(report.elapsed)
+    );
+    if let Some(published) = &report.publications {
+        let _ = write!(
+            out,
+            ", {} published every {}",
+            show_bytes(published.size as f64),
+            show_duration(published.every)
+        );
+    }
+    out.push('\n');
+    if report.interrupted {
+        out.push_str("Interrupted: this is what was measured so far.\n");
+    }
+    streams(report, &mut out);
+    if let Some(published) = &report.publications {
+        publications(report, published, &mut out);
+    }
+    let _ = writeln!(
+        out,
+        "\nreading    took {:.0}% of a core on the busiest thread",
+        100.0 * report.busiest
+    );
+    out
+}
+
+fn streams(report: &Subscribed, out: &mut String) {
+    let streams = &report.streams;
+    let _ = writeln!(
+        out,
+        "\nopened     {} within {}",
+        show_count(streams.opened),
+        show_duration(report.opened_within)
+    );
+    if streams.refused() > 0 {
+        let _ = writeln!(out, "refused    {}", refusals(streams));
+    }
+    if streams.stalled > 0 {
+        let _ = writeln!(out, "stalled    {}", show_count(streams.stalled));
+    }
+    let _ = write!(out, "gone       ");
+    if streams.gone() == 0 {
+        out.push_str("none");
+    } else {
+        let mut gone = Vec::new();
+        for (count, what) in [
+            (streams.ended, "ended by the server"),
+            (streams.stalled_ended, "ended while stalled"),
+        ] {
+            if count > 0 {
+                gone.push(format!("{what}: {}", show_count(count)));
+            }
+        }
+        gone.extend(faults(&streams.broken));
+        out.push_str(&gone.join("  "));
+    }
+    let _ = writeln!(
+        out,
+        "\nevents     {}, {}",
+        show_count(report.events),
+        show_bytes(report.bytes as f64)
+    );
+}
+
+fn publications(report: &Subscribed, published: &Publications, out: &mut String) {
+    let _ = write!(
+        out,
+        "published  {}, of which {} arrived everywhere",
+        show_count(published.answered.count()),
+        show_count(published.complete)
+    );
+    let mut not = Vec::new();
+    for (status, count) in &published.refused {
+        not.push(format!("{status}: {}", show_count(*count)));
+    }
+    not.extend(faults(&published.failed));
+    if published.unsent > 0 {
+        not.push(format!("never sent: {}", show_count(published.unsent)));
+    }
+    if !not.is_empty() {
+        let _ = write!(out, "; not published  {}", not.join("  "));
+    }
+    let _ = writeln!(
+        out,
+        "\ndelivered  {}, {}/s",
+        show_count(published.delivered.count()),
+        show_rounded(report.deliveries_per_second())
+    );
+    let _ = writeln!(
+        out,
+        "missing    skipped: {}  lost: {}  out of order: {}  twice: {}",
+        show_count(published.skipped),
+        show_count(published.lost),
+        show_count(published.disordered),
+        show_count(published.duplicates)
+    );
+    out.push_str("\nlatency          mean     stdev");
+    percentile_names(out);
+    for (name, latency) in [
+        ("answer", &published.answered),
+        ("a stream", &published.delivered),
+        ("the last", &published.last),
+    ] {
+        let _ = write!(out, "{name:<11}");
+        figures(latency, out);
+    }
+}
+
+/// Why streams were not opened.
+pub(super) fn refusals(streams: &StreamTally) -> String {
+    let mut all = Vec::new();
+    for (status, count) in &streams.statuses {
+        all.push(format!("{status}: {}", show_count(*count)));
+    }
+    if streams.without_events > 0 {
+        let count = show_count(streams.without_events);
+        all.push(format!("no event stream: {count}"));
+    }
+    all.extend(faults(&streams.failed));
+    all.join("  ")
+}
+
+fn faults(faults: &StreamFaults) -> Vec<String> {
+    let each = faults.each();
+    each.map(|(fault, count)| format!("{fault}: {}", show_count(count)))
+        .collect()
+}
+
+fn value(report: &Subscribed) -> Value {
+    let streams = &report.streams;
+    let began = report.began.duration_since(UNIX_EPOCH).unwrap_or_default();
+    json!({
+        "url": report.url.to_string(),
+        "threads": report.threads,
+        "began_unix": began.as_secs_f64(),
+        "opened_within_ms": millis(report.opened_within),
+        "elapsed_ms": millis(report.elapsed),
+        "interrupted": report.interrupted,
+        "busiest_thread": report.busiest,
+        "streams": {
+            "wanted": streams.wanted,
+            "opened": streams.opened,
+            "healthy": streams.healthy,
+            "refused": streams.refused(),
+            "statuses": statuses(&streams.statuses),
+            "no_event_stream": streams.without_events,
+            "failed": fault_map(&streams.failed),
+            "gone": streams.gone(),
+            "ended": streams.ended,
+            "broken": fault_map(&streams.broken),
+            "stalled": streams.stalled,
+            "stalled_ended": streams.stalled_ended,
+            "opening_ms": latency(&report.opening),
+        },
+        "events": report.events,
+        "bytes": report.bytes,
+        "publications": report.publications.as_ref().map(|published| json!({
+            "every_ms": millis(published.every),
+            "size": published.size,
+            "published": published.answered.count(),
+            "complete": published.complete,
+            "refused": statuses(&published.refused),
+            "failed": fault_map(&published.failed),
+            "unsent": published.unsent,
+            "deliveries": published.delivered.count(),
+            "deliveries_per_second": report.deliveries_per_second(),
+            "skipped": published.skipped,
+            "lost": published.lost,
+            "out_of_order": published.disordered,
+            "duplicates": published.duplicates,
+            "answer_ms": latency(&published.answered),
+            "stream_ms": latency(&published.delivered),
+            "last_stream_ms": latency(&published.last),
+        })),
+    })
+}
+
+fn statuses(statuses: &std::collections::BTreeMap<u16, u64>) -> Map<String, Value> {
+    let each = statuses.iter();
+    each.map(|(status, count)| (status.to_string(), json!(count)))
+        .collect()
+}
+
+fn fault_map(faults: &StreamFaults) -> Map<String, Value> {
+    let name = |fault: crate::load::Fault| fault.as_str().to_lowercase().replace(' ', "_");
+    let each = faults.each();
+    each.map(|(fault, count)| (name(fault), json!(count)))
+        .collect()
+}

@@ -1,0 +1,338 @@
+//! Streams of a server that does what a test wants with each publication.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use super::{Document, Publish, Subscribe, Subscribed, run};
+use crate::load::{Fault, Format, LoadError, Settings, Target, Url};
+
+const HEAD: &str =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+const CREATED: u16 = 201;
+
+/// The streams of a server, those that were opened first in front.
+type Subscribers = Vec<TcpStream>;
+
+/// What a server does.
+struct Script {
+    /// What it answers whoever wants a stream, by how many have before.
+    open: fn(usize) -> String,
+    /// What it does with a publication, by how many there were before, and with which status it answers.
+    publish: fn(u64, &str, &mut Subscribers) -> u16,
+}
+
+/// What a server that does as it should does with each.
+const HONEST: Script = Script {
+    open: |_| HEAD.to_owned(),
+    publish: |_, body, subscribers| to_all(subscribers, &event(body)),
+};
+
+fn event(data: &str) -> String {
+    let event = format!("id: 1\nevent: put\ndata: {data}\n\n");
+    format!("{:x}\r\n{event}\r\n", event.len())
+}
+
+fn to_all(subscribers: &mut Subscribers, bytes: &str) -> u16 {
+    for subscriber in subscribers {
+        to(subscriber, bytes);
+    }
+    CREATED
+}
+
+/// A client that is gone gets nothing.
+fn to(mut subscriber: &TcpStream, bytes: &str) {
+    let _ = subscriber.write_all(bytes.as_bytes());
+}
+
+#[derive(Default)]
+struct State {
+    opened: usize,
+    published: u64,
+    subscribers: Subscribers,
+}
+
+/// Starts a server, and gives its url.
+fn start(script: Script) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let url = format!(
+        "http://{}/live/x",
+        listener.local_addr().expect("it has one")
+    );
+    let state = Arc::new(Mutex::new(State::default()));
+    let script = Arc::new(script);
+    thread::spawn(move || {
+        for connection in listener.incoming() {
+            let (state, script) = (Arc::clone(&state), Arc::clone(&script));
+            let connection = connection.expect("it accepts");
+            thread::spawn(move || serve(&connection, &state, &script));
+        }
+    });
+    url
+}
+
+fn serve(mut connection: &TcpStream, state: &Mutex<State>, script: &Script) -> Option<()> {
+    let mut reader = BufReader::new(connection.try_clone().ok()?);
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if reader.read_line(&mut head).ok()? == 0 {
+                return None;
+            }
+        }
+        let length = head.split("Content-Length: ").nth(1);
+        let length = length.and_then(|rest| rest.split("\r\n").next()?.parse().ok());
+        let mut body = vec![0; length.unwrap_or(0)];
+        reader.read_exact(&mut body).ok()?;
+        let mut state: MutexGuard<'_, State> = state.lock().ok()?;
+        if head.starts_with("GET ") {
+            assert!(head.contains("Accept: text/event-stream\r\n"), "{head}");
+            let answer = (script.open)(state.opened);
+            state.opened += 1;
+            // Whoever has been told that it is open is there for the next publication.
+            state.subscribers.push(connection.try_clone().ok()?);
+            to(connection, &answer);
+            continue;
+        }
+        let number = state.published;
+        state.published += 1;
+        let body = String::from_utf8(body).ok()?;
+        let status = (script.publish)(number, &body, &mut state.subscribers);
+        drop(state);
+        let answer = format!("HTTP/1.1 {status} It\r\nContent-Length: 0\r\n\r\n");
+        connection.write_all(answer.as_bytes()).ok()?;
+    }
+}
+
+/// Of four streams on two threads, with five publications.
+fn measured(script: Script, stalled: f64) -> Result<Subscribed, LoadError> {
+    let url = Url::parse(&start(script)).expect("a url");
+    let mut settings = Settings::new(vec![Target::get(url.clone())]);
+    settings.threads = 2;
+    settings.duration = None;
+    settings.requests = Some(5);
+    // What does not come is not waited for; what comes is there before the answer is.
+    settings.patience = Duration::from_millis(500);
+    let publish = Publish {
+        every: Duration::from_millis(5),
+        url,
+        method: "PUT".to_owned(),
+        document: Document::new("{event}", 100).expect("it has a place"),
+    };
+    let subscribe = Subscribe {
+        streams: 4,
+        stalled,
+        publish: Some(publish),
+    };
+    run(&settings, &subscribe, &mut |_| ())
+}
+
+fn report(script: Script) -> Subscribed {
+    measured(script, 0.0).expect("there are streams")
+}
+
+/// Skipped, lost, in another order, twice.
+fn missing(report: &Subscribed) -> [u64; 4] {
+    let published = report.publications.as_ref().expect("it published");
+    [
+        published.skipped,
+        published.lost,
+        published.disordered,
+        published.duplicates,
+    ]
+}
+
+fn deliveries(report: &Subscribed) -> u64 {
+    let published = report.publications.as_ref().expect("it published");
+    published.delivered.count()
+}
+
+#[test]
+fn everything_arrives_everywhere() {
+    let report = report(HONEST);
+    assert_eq!(report.streams.opened, 4);
+    assert_eq!(report.streams.healthy, 4);
+    assert_eq!(report.streams.gone(), 0);
+    assert_eq!(report.events, 20);
+    assert_eq!(missing(&report), [0, 0, 0, 0]);
+    let published = report.publications.as_ref().expect("it published");
+    assert_eq!(published.delivered.count(), 20);
+    assert_eq!(published.answered.count(), 5);
+    assert_eq!(published.last.count(), 5);
+    assert_eq!(published.complete, 5);
+    assert!(published.delivered.max() <= published.last.max());
+    assert_eq!(report.opening.count(), 4);
+}
+
+#[test]
+fn what_was_there_before_counts_for_nothing() {
+    let report = report(Script {
+        open: |_| format!("{HEAD}{}", event("an old value")),
+        ..HONEST
+    });
+    assert_eq!(report.events, 24);
+    assert_eq!(deliveries(&report), 20);
+    assert_eq!(missing(&report), [0, 0, 0, 0]);
+}
+
+#[test]
+fn what_is_not_told_is_missed() {
+    // The first publication is the one that is tried out.
+    let report = report(Script {
+        publish: |number, body, subscribers| {
+            let event = event(body);
+            match number {
+                2 => {}
+                5 => to(&subscribers[0], &event),
+                _ => return to_all(subscribers, &event),
+            }
+            CREATED
+        },
+        ..HONEST
+    });
+    assert_eq!(missing(&report), [4, 3, 0, 0]);
+    assert_eq!(deliveries(&report), 3 * 4 + 1);
+    let published = report.publications.as_ref().expect("it published");
+    assert_eq!(published.complete, 3);
+}
+
+#[test]
+fn what_comes_late_or_twice_is_told() {
+    static HELD: Mutex<String> = Mutex::new(String::new());
+    let report = report(Script {
+        publish: |number, body, subscribers| {
+            let mut held = HELD.lock().expect("no test has panicked");
+            match number {
+                2 => {
+                    *held = event(body);
+                    CREATED
+                }
+                3 => to_all(subscribers, &format!("{}{held}", event(body))),
+                4 => to_all(subscribers, &format!("{0}{0}", event(body))),
+                _ => to_all(subscribers, &event(body)),
+            }
+        },
+        ..HONEST
+    });
+    assert_eq!(missing(&report), [0, 0, 4, 4]);
+}
+
+#[test]
+fn streams_that_end_or_break_are_gone() {
+    let report = report(Script {
+        publish: |number, body, subscribers| {
+            to_all(subscribers, &event(body));
+            if number == 2 {
+                to(&subscribers[0], "0\r\n\r\n");
+                to(&subscribers[1], "no chunk\r\n");
+                let _ = subscribers[2].shutdown(Shutdown::Both);
+            }
+            CREATED
+        },
+        ..HONEST
+    });
+    let streams = &report.streams;
+    assert_eq!((streams.opened, streams.healthy), (4, 1));
+    assert_eq!(streams.ended, 1);
+    let broken: Vec<_> = streams.broken.each().collect();
+    assert_eq!(broken, [(Fault::ClosedEarly, 1), (Fault::Malformed, 1)]);
+    assert_eq!(streams.gone(), 3);
+    // What they missed after their end is not lost on top of that.
+    assert_eq!(missing(&report), [0, 0, 0, 0]);
+    assert_eq!(deliveries(&report), 4 * 2 + 3);
+    let text = report.write(Format::Own).expect("it has words");
+    let line = "gone       ended by the server: 1  closed early: 1  malformed answer: 1";
+    assert!(text.lines().any(|told| told == line), "{text}");
+}
+
+#[test]
+fn refused_streams_are_told_by_their_reasons() {
+    let report = report(Script {
+        open: |number| match number {
+            0 => HEAD.to_owned(),
+            1 => "HTTP/1.1 503 No\r\nContent-Length: 5\r\n\r\nfull\n".to_owned(),
+            2 => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}".to_owned(),
+            _ => "nonsense\r\n\r\n".to_owned(),
+        },
+        ..HONEST
+    });
+    assert_eq!(report.streams.opened, 1);
+    assert_eq!(report.streams.refused(), 3);
+    let text = report.write(Format::Own).expect("it has words");
+    let line = "refused    503: 1  no event stream: 1  malformed answer: 1";
+    assert!(text.lines().any(|told| told == line), "{text}");
+    assert_eq!(deliveries(&report), 5);
+}
+
+#[test]
+fn a_run_without_a_stream_is_none() {
+    let script = Script {
+        open: |_| "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        ..HONEST
+    };
+    let told = measured(script, 0.0).expect_err("there is no stream");
+    assert_eq!(told.to_string(), "no stream was opened: 404: 4");
+}
+
+#[test]
+fn those_who_stall_take_nothing_from_the_others() {
+    let report = measured(HONEST, 0.5).expect("there are streams");
+    assert_eq!(report.streams.stalled, 2);
+    assert_eq!(report.streams.healthy, 2);
+    assert_eq!(report.streams.gone(), 0);
+    assert_eq!(deliveries(&report), 10);
+    assert_eq!(missing(&report), [0, 0, 0, 0]);
+}
+
+#[test]
+fn whoever_may_not_publish_is_told_what_to_do() {
+    let script = Script {
+        publish: |_, _, _| 401,
+        ..HONEST
+    };
+    let told = measured(script, 0.0).expect_err("nobody may").to_string();
+    assert!(
+        told.contains("publishes nothing: the answer's status is 401"),
+        "{told}"
+    );
+    assert!(told.contains("-H 'Authorization: Bearer SECRET'"), "{told}");
+}
+
+#[test]
+fn publications_that_are_refused_later_are_counted() {
+    let report = report(Script {
+        publish: |number, body, subscribers| match number {
+            3 => 503,
+            _ => to_all(subscribers, &event(body)),
+        },
+        ..HONEST
+    });
+    let published = report.publications.as_ref().expect("it published");
+    assert_eq!(published.answered.count(), 4);
+    assert_eq!(published.refused.get(&503), Some(&1));
+    assert_eq!(deliveries(&report), 16);
+    assert_eq!(missing(&report), [0, 0, 0, 0]);
+}
+
+#[test]
+fn the_report_can_be_read_by_programs() {
+    let text = report(HONEST).write(Format::Json).expect("it has words");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    for (path, expected) in [
+        ("/streams/opened", 4),
+        ("/events", 20),
+        ("/publications/published", 5),
+        ("/publications/deliveries", 20),
+        ("/publications/lost", 0),
+        ("/publications/stream_ms/count", 20),
+        ("/publications/last_stream_ms/count", 5),
+    ] {
+        assert_eq!(
+            value.pointer(path),
+            Some(&expected.into()),
+            "{path} in {text}"
+        );
+    }
+}

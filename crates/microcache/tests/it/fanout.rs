@@ -1,0 +1,129 @@
+//! What `microcache bench --subscribe` says of a server with documents is what that server did.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+use crate::support::{Origin, Proxy};
+
+const SECRET: &str = "a-secret-that-is-long-enough";
+
+/// The file with the secret of those who publish, removed at the end of a test.
+struct Token(PathBuf);
+
+impl Token {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("microcache-fanout-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, format!("{SECRET}\n")).expect("a file");
+        Self(path)
+    }
+
+    fn start(&self, origin: &Origin) -> Proxy {
+        let token = self.0.display().to_string();
+        let flags = ["--push", "/live/", "--push-token-file", &token];
+        Proxy::start(
+            origin,
+            &[&flags[..], &["--push-directory", "none"]].concat(),
+        )
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn bench(proxy: &Proxy, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_microcache"))
+        .args(["bench", "--format", "json", "--subscribe"])
+        .args(arguments)
+        .arg(format!("http://{}/live/x", proxy.address()))
+        .output()
+        .expect("the binary runs")
+}
+
+fn report(proxy: &Proxy, arguments: &[&str]) -> Value {
+    let authorization = format!("Authorization: Bearer {SECRET}");
+    let output = bench(proxy, &[arguments, &["-H", &authorization]].concat());
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("the report is JSON")
+}
+
+fn check(report: &Value, expected: &[(&str, u64)]) {
+    for (path, count) in expected {
+        let found = report.pointer(path).and_then(Value::as_u64);
+        assert_eq!(found, Some(*count), "{path} in {report:#}");
+    }
+}
+
+#[test]
+fn every_stream_sees_every_publication() {
+    let (origin, token) = (Origin::start(), Token::new());
+    let proxy = token.start(&origin);
+    // Slowly enough that nobody gets the latest of two.
+    let report = report(&proxy, &["50", "--publish", "100ms", "-n", "10"]);
+    check(
+        &report,
+        &[
+            ("/streams/opened", 50),
+            ("/streams/healthy", 50),
+            ("/streams/gone", 0),
+            ("/publications/published", 10),
+            ("/publications/lost", 0),
+            ("/publications/out_of_order", 0),
+            ("/publications/duplicates", 0),
+        ],
+    );
+    // On a busy machine it may get only the latest all the same, and then that is said.
+    let count = |name: &str| report["publications"][name].as_u64().expect("a number");
+    assert_eq!(count("deliveries") + count("skipped"), 500, "{report:#}");
+    assert_eq!(count("size"), 200);
+    // Each stream was told what there was when it was opened.
+    assert_eq!(report["events"], count("deliveries") + 50);
+}
+
+#[test]
+fn those_who_do_not_read_take_nothing_from_the_others() {
+    let (origin, token) = (Origin::start(), Token::new());
+    let proxy = token.start(&origin);
+    let flags = ["20", "--stalled", "50%", "--publish", "100ms", "-n", "5"];
+    let report = report(&proxy, &flags);
+    check(
+        &report,
+        &[
+            ("/streams/opened", 20),
+            ("/streams/stalled", 10),
+            ("/streams/healthy", 10),
+            ("/streams/gone", 0),
+            ("/publications/lost", 0),
+        ],
+    );
+}
+
+#[test]
+fn streams_are_held_without_publishing() {
+    let (origin, token) = (Origin::start(), Token::new());
+    let proxy = token.start(&origin);
+    let report = report(&proxy, &["10", "-d", "100ms"]);
+    check(&report, &[("/streams/opened", 10), ("/events", 0)]);
+    assert_eq!(report["publications"], Value::Null);
+}
+
+#[test]
+fn whoever_may_not_publish_is_told_so_before_anything_is_opened() {
+    let (origin, token) = (Origin::start(), Token::new());
+    let proxy = token.start(&origin);
+    let output = bench(&proxy, &["10", "--publish", "100ms"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr);
+    let says = "the answer's status is 401; give what allows it, such as -H 'Authorization: Bearer SECRET'";
+    assert!(told.contains(says), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+}
