@@ -50,9 +50,10 @@ pub(crate) struct Subscription {
     wants_deltas: bool,
 }
 
-/// What a subscriber was told of each document while it was behind.
+/// What a subscriber was told of each document while it was behind. Most are not, and there are many.
 #[derive(Default)]
-struct Told(HashMap<Name, ToldOfOne, RandomState>);
+#[expect(clippy::box_collection, reason = "an empty map is 40 bytes")]
+struct Told(Option<Box<HashMap<Name, ToldOfOne, RandomState>>>);
 
 #[derive(Clone, Copy, Default)]
 struct ToldOfOne {
@@ -70,13 +71,17 @@ const MAX_TOLD: usize = 4096;
 
 impl Told {
     fn note(&mut self, name: &Name, told: ToldOfOne) {
-        if self.0.len() < MAX_TOLD || self.0.contains_key(name) {
-            self.0.insert(Arc::clone(name), told);
+        let all = self.0.get_or_insert_default();
+        if all.len() < MAX_TOLD || all.contains_key(name) {
+            all.insert(Arc::clone(name), told);
         }
     }
 
     fn of(&self, name: &str) -> ToldOfOne {
-        self.0.get(name).copied().unwrap_or_default()
+        let all = self.0.as_ref();
+        all.and_then(|all| all.get(name))
+            .copied()
+            .unwrap_or_default()
     }
 }
 
@@ -340,8 +345,8 @@ pub(crate) struct EventStream {
     subscription: Subscription,
     whole: Form,
     delta: Form,
-    /// What is said first.
-    greeting: Option<Bytes>,
+    /// Something is said first.
+    is_new: bool,
     heartbeat: Pin<Box<Sleep>>,
 }
 
@@ -352,13 +357,11 @@ impl EventStream {
             Form::Told => Form::ToldDelta,
             other => other,
         };
-        // Clients come back after a while, and not all at once.
-        let pause = 1000 + microcache_store::random::number() % 2000;
         Self {
             subscription,
             whole: form,
             delta,
-            greeting: Some(format!("retry: {pause}\n\n").into()),
+            is_new: true,
             heartbeat: Box::pin(sleep_until(Instant::now() + HEARTBEAT)),
         }
     }
@@ -366,7 +369,10 @@ impl EventStream {
 
 impl Source for EventStream {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        if let Some(greeting) = self.greeting.take() {
+        if std::mem::take(&mut self.is_new) {
+            // Clients come back after a while, and not all at once.
+            let pause = 1000 + microcache_store::random::number() % 2000;
+            let greeting = format!("retry: {pause}\n\n").into();
             return Poll::Ready(Some(Ok(Frame::Data(greeting))));
         }
         let next = self.subscription.poll_encoded(cx, self.whole, self.delta);

@@ -25,8 +25,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Entries of a disk that are listed in one go.
 const BATCH: usize = 256;
 /// Keys in memory that are looked at in one go. Between two such goes there is a [`BREATH`]: whoever serves
-/// on the same core is kept from it for a tenth of a millisecond, and for a tenth of the time.
-const AT_ONCE: usize = 64;
+/// on the same core is kept from it for some hundredths of a millisecond, and for as small a part of the time.
+const AT_ONCE: usize = 16;
 const BREATH: Duration = Duration::from_millis(1);
 
 impl Cache {

@@ -26,17 +26,14 @@ const PART: usize = 32 * 1024;
 /// A client that has taken nothing for so long holds its body up.
 const HELD_UP: Duration = Duration::from_secs(2);
 
-/// Whether another request may follow an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+/// How far an answer was sent.
+pub(super) enum Sent {
+    /// To its end, and another request may follow.
     Open,
+    /// To its end, and none may.
     Close,
-}
-
-impl Ended {
-    pub(super) fn is_open(self) -> bool {
-        self == Self::Open
-    }
+    /// Until nothing more of this body was there, which may be so for long.
+    SoFar(Body, Ending),
 }
 
 /// The writing half of the connection, and how the client wants its answer.
@@ -100,13 +97,14 @@ impl<'a> Client<'a> {
         self.send(Output::bytes(out.into())).await
     }
 
-    /// Writes head and body.
+    /// Writes head and body; of one that `goes_on`, what is there.
     pub(super) async fn respond(
         &mut self,
         response: Response,
+        goes_on: bool,
         account: &mut Account,
         now: Time,
-    ) -> std::io::Result<Ended> {
+    ) -> std::io::Result<Sent> {
         let ending = ending(&response, self.asked);
         let mut ended = is_bodiless(response.status, self.asked.head_only);
         let small = match &response.body {
@@ -141,6 +139,9 @@ impl<'a> Client<'a> {
                 Poll::Pending => {
                     nothing_sent = false;
                     self.send(std::mem::take(&mut output)).await?;
+                    if goes_on {
+                        return Ok(Sent::SoFar(body, ending));
+                    }
                     body.frame().await
                 }
             };
@@ -149,7 +150,9 @@ impl<'a> Client<'a> {
             }
             ended = match push_frame(&mut output, frame, ending) {
                 Ok(more) => !more,
-                Err(_) if nothing_sent => return self.broke_off(account, now).await,
+                Err(_) if nothing_sent => {
+                    return self.broke_off(account, now).await;
+                }
                 Err(error) => return Err(error),
             };
             if output.len() >= PART {
@@ -159,9 +162,9 @@ impl<'a> Client<'a> {
         }
         self.send(output).await?;
         Ok(if self.asked.keep_alive && ending != Ending::Close {
-            Ended::Open
+            Sent::Open
         } else {
-            Ended::Close
+            Sent::Close
         })
     }
 
@@ -176,7 +179,7 @@ impl<'a> Client<'a> {
     }
 
     /// The answer of the origin turned out to be broken before any of it was sent on.
-    async fn broke_off(&mut self, account: &mut Account, now: Time) -> std::io::Result<Ended> {
+    async fn broke_off(&mut self, account: &mut Account, now: Time) -> std::io::Result<Sent> {
         let page = pages::broke_off(now);
         account.answered(&page, now);
         if !self.asked.head_only {
@@ -184,12 +187,12 @@ impl<'a> Client<'a> {
         }
         self.asked.keep_alive = false;
         self.send(Output::bytes(whole(&page, self.asked))).await?;
-        Ok(Ended::Close)
+        Ok(Sent::Close)
     }
 }
 
 /// Adds a frame to what is to be sent. Says whether more may follow.
-fn push_frame(
+pub(super) fn push_frame(
     output: &mut Output,
     frame: Option<Result<Frame, BodyError>>,
     ending: Ending,

@@ -11,18 +11,26 @@ use microcache_engine::Body;
 use tokio::io::AsyncReadExt;
 
 use super::Connection;
-use super::client::{Client, Ended};
+use super::client::{Client, Sent};
+use super::endless::{Endless, MAX_AHEAD};
 use super::pending::Pending;
 use super::request_body::Pump;
 use super::transport::ReadHalf;
 use super::watch::Watch;
 
-/// What a client may send ahead while it waits for an answer.
-const MAX_AHEAD: usize = 64 * 1024;
+/// What has become of a request.
+pub(super) enum Exchanged {
+    /// It is answered, or nobody wants that any more. Says whether the connection can go on.
+    Whole(bool),
+    /// The answer has no end.
+    SoFar(Box<Endless>),
+}
+
+const OVER: Exchanged = Exchanged::Whole(false);
 
 impl Connection {
-    /// Asks the origin and answers the client. Says whether the connection can go on.
-    pub(super) async fn exchange(&mut self, pending: Pending) -> bool {
+    /// Asks the origin and answers the client.
+    pub(super) async fn exchange(&mut self, pending: Pending) -> Exchanged {
         let announced = pending.announced();
         let (answering, content) =
             self.session
@@ -44,7 +52,7 @@ impl Connection {
                 self.session.strict(),
             );
             if client.send(pending.unsent).await.is_err() {
-                return false;
+                return OVER;
             }
             let reading = ReadSide {
                 reader,
@@ -54,14 +62,14 @@ impl Connection {
             let mut reading = pin!(reading.run(&mut self.input, pump, &body_complete));
             let waited = until_gone(&mut reading, pin!(client.wait_for(answering))).await;
             let Some(Ok(answered)) = waited else {
-                return false;
+                return OVER;
             };
             let mut response = answered.response;
             account = answered.account;
             if answered.is_endless {
                 self.activity.has_no_end();
                 if response.tunnel.is_none() && watch.has_no_end() {
-                    return false;
+                    return OVER;
                 }
             }
             let tunnel = response.tunnel.take();
@@ -70,19 +78,28 @@ impl Connection {
             client.asked.keep_alive &= !shared.is_draining();
             client.asked.keep_alive &= !unread || matches!(response.body, Body::Stream(_));
             let now = shared.engine.clock.now();
-            let sending = pin!(client.respond(response, &mut account, now));
-            match until_gone(&mut reading, sending).await {
-                Some(Ok(Ended::Open)) => {}
-                Some(Ok(Ended::Close)) if tunnel.is_some() => {}
-                _ => return false,
+            let keep_alive = client.asked.keep_alive;
+            let goes_on = answered.is_endless && tunnel.is_none() && !unread;
+            let sent = {
+                let sending = pin!(client.respond(response, goes_on, &mut account, now));
+                until_gone(&mut reading, sending).await
+            };
+            match sent {
+                Some(Ok(Sent::Open)) => {}
+                Some(Ok(Sent::Close)) if tunnel.is_some() => {}
+                Some(Ok(Sent::SoFar(body, ending))) => {
+                    let rest = Endless::new((body, ending), keep_alive, account, answered.held);
+                    return Exchanged::SoFar(Box::new(rest));
+                }
+                _ => return OVER,
             }
             (tunnel, answered.held)
         };
         if let Some(tunnel) = tunnel {
             account.sent(self.tunnel(*tunnel).await);
-            return false;
+            return OVER;
         }
-        body_complete.load(Ordering::Relaxed)
+        Exchanged::Whole(body_complete.load(Ordering::Relaxed))
     }
 }
 

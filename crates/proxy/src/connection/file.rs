@@ -9,7 +9,7 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::client::{Client, Ended};
+use super::client::{Client, Sent};
 use super::exchange::ReadSide;
 use super::send::Output;
 use super::watch::Watch;
@@ -42,11 +42,11 @@ impl Connection {
         let reading = reading.run(&mut self.input, None, &nothing_to_read);
         let answering = async {
             client.send(unsent).await?;
-            client.respond(response, &mut account, now).await
+            client.respond(response, false, &mut account, now).await
         };
         tokio::select! {
             biased;
-            answered = answering => answered.is_ok_and(Ended::is_open),
+            answered = answering => matches!(answered, Ok(Sent::Open)),
             () = reading => false,
         }
     }

@@ -6,6 +6,7 @@
 
 mod activity;
 mod client;
+mod endless;
 mod exchange;
 mod file;
 mod head;
@@ -25,7 +26,7 @@ mod tunnel;
 mod watch;
 
 use std::cell::RefCell;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -42,6 +43,7 @@ use crate::h2;
 use crate::room::Place;
 use crate::session::{Account, Session};
 pub(crate) use activity::{Activity, Doing};
+use exchange::Exchanged;
 use head::{Asked, LAST, whole};
 use hits::is_head;
 pub(crate) use introduction::{NotIntroduced, introduced};
@@ -136,7 +138,15 @@ impl Connection {
     }
 
     /// Serves requests until the connection ends.
-    pub(crate) async fn serve(mut self) {
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an `async fn` has room for what it is given twice"
+    )]
+    pub(crate) fn serve(mut self) -> impl Future<Output = ()> + Send {
+        async move { self.serve_all().await }
+    }
+
+    async fn serve_all(&mut self) {
         // Boxed, as all that an idle connection has no use for: it would carry it with it.
         if matches!(self.stream, Transport::Tls(_)) && !Box::pin(self.shake_hands()).await {
             return Box::pin(self.linger()).await;
@@ -155,7 +165,17 @@ impl Connection {
                 Next::Send(output, after) => {
                     Box::pin(self.send(output)).await && after == AfterSend::Continue
                 }
-                Next::Ask(pending) => Box::pin(self.exchange(*pending)).await,
+                Next::Ask(pending) => {
+                    let exchanged = Box::pin(self.exchange(*pending)).await;
+                    if self.input.is_empty() {
+                        // Room was made to read into.
+                        self.input = BytesMut::new();
+                    }
+                    match exchanged {
+                        Exchanged::Whole(go_on) => go_on,
+                        Exchanged::SoFar(answer) => self.send_endless(answer).await,
+                    }
+                }
                 Next::SendFile(answer) => Box::pin(self.send_file(*answer)).await,
                 Next::Http2 => return Box::pin(self.http2()).await,
                 Next::Refuse(bad, head_only) => {
@@ -297,7 +317,7 @@ impl Connection {
     }
 
     /// The client speaks HTTP/2: from here on that is another face's.
-    async fn http2(mut self) {
+    async fn http2(&mut self) {
         self.stream.in_answer(false);
         self.activity.seated(self.session.shared.engine.clock.now());
         let input = std::mem::take(&mut self.input);
@@ -310,7 +330,7 @@ impl Connection {
 
     /// Closes such that the client can read what was sent last: unread input at closing time
     /// would reset the connection and take the answer along.
-    async fn linger(mut self) {
+    async fn linger(&mut self) {
         const PATIENCE: Duration = Duration::from_secs(2);
         const MOST: usize = 1024 * 1024;
         let discard = async {

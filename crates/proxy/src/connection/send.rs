@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -16,6 +16,9 @@ use tokio::time::timeout;
 
 use super::transport::{Transport, WriteHalf};
 use super::{lent_pages, socket};
+
+/// So many pieces are given to the system at once.
+const MAX_AT_ONCE: usize = 16;
 
 /// Bytes that are still to be sent.
 #[derive(Debug, Default)]
@@ -107,14 +110,8 @@ impl Output {
 
     /// Writes of the bytes that come first as much as is taken.
     async fn write_bytes(&self, stream: &mut WriteHalf<'_>, stall: Duration) -> io::Result<usize> {
-        let mut slices = [IoSlice::new(&[]); 16];
-        let mut count = 0;
-        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
-            let Piece::Bytes(bytes) = piece else { break };
-            *slice = IoSlice::new(bytes);
-            count += 1;
-        }
-        let slices = &slices[..count];
+        let mut slices = [IoSlice::new(&[]); MAX_AT_ONCE];
+        let slices = self.gather(&mut slices);
         // Mostly the socket takes it at once, and no timer is needed.
         let at_once = poll_fn(|cx| {
             Poll::Ready(match slices {
@@ -128,7 +125,35 @@ impl Output {
         }
     }
 
-    /// The same, while the system is told that more follows at once: what does leaves in the same
+    /// The bytes that come first.
+    fn gather<'a, 's>(&'a self, slices: &'s mut [IoSlice<'a>; MAX_AT_ONCE]) -> &'s [IoSlice<'a>] {
+        let mut count = 0;
+        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+            let Piece::Bytes(bytes) = piece else { break };
+            *slice = IoSlice::new(bytes);
+            count += 1;
+        }
+        &slices[..count]
+    }
+
+    /// Sends what is taken at once; ready when that is all. There are no pages in it.
+    pub(crate) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &Transport,
+    ) -> Poll<io::Result<()>> {
+        while !self.pieces.is_empty() {
+            let mut slices = [IoSlice::new(&[]); MAX_AT_ONCE];
+            let written = ready!(stream.poll_send(cx, self.gather(&mut slices)))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.advance(written);
+        }
+        stream.poll_flush(cx)
+    }
+
+    /// Sends everything, while the system is told that more follows at once: what does leaves in the same
     /// packet.
     pub(crate) async fn send_before_more(
         mut self,

@@ -72,6 +72,14 @@ impl Transport {
         }
     }
 
+    /// Ready when no bytes that were taken wait for the socket to take them.
+    pub(crate) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Tls(tls) => tls.poll_flush(cx),
+        }
+    }
+
     /// Whether bytes that were taken wait for the socket to take them. A flush waits until none do.
     pub(crate) fn holds_back(&self) -> bool {
         match self {

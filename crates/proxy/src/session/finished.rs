@@ -132,8 +132,8 @@ struct Open {
     began: Time,
     /// The same by another clock, where the client waits for its answer.
     waits_since: Option<Instant>,
-    /// Its span, if it is traced.
-    span: Option<Span>,
+    /// Its span, if it is traced, which few are.
+    span: Option<Box<Span>>,
 }
 
 impl Account {
@@ -148,7 +148,7 @@ impl Account {
         let traces = shared.figures.traces();
         let span = traces.and_then(|traces| traces.begin(head.fields.fields(), peer.trusted));
         Self(Some(Box::new(Open {
-            span,
+            span: span.map(Box::new),
             shared: Arc::clone(shared),
             route,
             head,
@@ -168,7 +168,7 @@ impl Account {
 
     /// The span of the request, if it is traced.
     pub(super) fn span(&self) -> Option<Span> {
-        self.0.as_ref()?.span
+        self.0.as_ref()?.span.as_deref().copied()
     }
 
     /// The client waits from now on until the request is answered.
@@ -262,7 +262,10 @@ impl Drop for Open {
             bytes: self.bytes,
             began: self.began,
             ended: now,
-            traced: self.span.map_or(Traced::No, Traced::Yes),
+            traced: self
+                .span
+                .as_deref()
+                .map_or(Traced::No, |span| Traced::Yes(*span)),
         });
     }
 }
