@@ -3,6 +3,7 @@
  * Every other server's CPU time per request is read as a multiple of this one's. It also is the origin the caches fill from.
  *
  *   floor -p PORT [-t THREADS] [-n COPIES] [-o] SIZE...
+ *   floor -p PORT -b
  *
  * GET /SIZE[/anything] answers with SIZE bytes, for the sizes given; GET /no-store/SIZE[/anything] the same, marked no-store;
  * With -n there are so many copies of each answer, and GET /SIZE/K takes the K-th: a cache of so many urls has to fetch each
@@ -11,6 +12,9 @@
  * What keeps it honest: it reads what the client sends, finds the end of each head, picks the answer by the request's path,
  * takes pipelined requests and heads in pieces, and carries on after partial writes. What it leaves out is everything else.
  * The calls per request are the fewest there are: one recv, one send, and a share of an edge-triggered epoll_wait.
+ *
+ * With -b it is a broadcaster: a GET, whatever its path, is answered with an event stream, or becomes a WebSocket, and the body of any other request is
+ * an event for all of them, which costs one send for each. Whoever publishes is answered when all have been served. A socket without room misses the event.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_SIZES = 16, MAX_THREADS = 64, MAX_HEAD = 8192, MAX_EVENTS = 256 };
+enum { MAX_SIZES = 16, MAX_THREADS = 64, MAX_HEAD = 8192, MAX_EVENTS = 256, EVENT_OVERHEAD = 128 };
 
 struct answer {
     size_t length;
@@ -52,12 +56,17 @@ struct connection {
     size_t filled;             /* bytes of `in` that hold unanswered requests */
     const char *out;           /* what is still to be written of the present answer */
     size_t out_left;
+    char *rest;                /* of a broadcaster: what the kernel had no room for of an event, once it had taken a part of it */
+    bool is_subscriber, is_websocket;
+    size_t place;              /* among the subscribers */
     char count_answer[128];
     char in[MAX_HEAD];
 };
 
 static uint16_t port;
-static bool is_origin;
+static bool is_origin, is_broadcaster;
+static struct connection **subscribers;
+static size_t subscriber_count, subscriber_room;
 static int threads = 1;
 static size_t copies = 1;
 
@@ -119,6 +128,35 @@ static bool choose_answer(struct connection *c, const char *head, int thread) {
     return false;
 }
 
+/* Every WebSocket is answered as if its key were that of the example in RFC 6455, which the load generator sends. */
+static void subscribe(struct connection *c, bool is_websocket) {
+    static const char stream[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+    static const char websocket[] = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                                    "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+    c->out = is_websocket ? websocket : stream;
+    c->out_left = (is_websocket ? sizeof websocket : sizeof stream) - 1;
+    c->is_websocket = is_websocket;
+    if (c->is_subscriber) return;
+    if (subscriber_count == subscriber_room) {
+        subscriber_room = subscriber_room ? 2 * subscriber_room : 1024;
+        subscribers = realloc(subscribers, subscriber_room * sizeof *subscribers);
+        if (!subscribers) die("realloc");
+    }
+    c->is_subscriber = true;
+    c->place = subscriber_count;
+    subscribers[subscriber_count++] = c;
+}
+
+static void let_go(struct connection *c) {
+    if (c->is_subscriber) {
+        subscribers[c->place] = subscribers[--subscriber_count];
+        subscribers[c->place]->place = c->place;
+    }
+    close(c->fd);
+    free(c->rest);
+    free(c);
+}
+
 /* False when the connection is at its end; true when the kernel has no room for more, or nothing is left to write. */
 static bool write_out(struct connection *c) {
     while (c->out_left) {
@@ -130,14 +168,77 @@ static bool write_out(struct connection *c) {
     return true;
 }
 
+/* A text message of a WebSocket. */
+static size_t write_frame(char *frame, const char *body, size_t length) {
+    size_t head = length < 126 ? 2 : 4;
+    frame[0] = (char)0x81;
+    frame[1] = (char)(length < 126 ? length : 126);
+    if (head == 4) {
+        frame[2] = (char)(length >> 8);
+        frame[3] = (char)length;
+    }
+    memcpy(frame + head, body, length);
+    return head + length;
+}
+
+/* Sends an event of one line to all subscribers. One who is gone is not ended here: epoll tells of that. */
+static void broadcast(const char *body, size_t length) {
+    static unsigned long number;
+    char event[MAX_HEAD + EVENT_OVERHEAD], frame[MAX_HEAD + EVENT_OVERHEAD], fields[64];
+    int before = snprintf(fields, sizeof fields, "id: 0123456789abcdef.%lu\nevent: put\ndata: ", ++number);
+    size_t event_size = snprintf(event, sizeof event, "%zx\r\n%s%.*s\n\n\r\n", before + length + 2, fields, (int)length, body);
+    size_t frame_size = write_frame(frame, body, length);
+    for (size_t i = 0; i < subscriber_count; i++) {
+        struct connection *c = subscribers[i];
+        if (c->out_left) continue;
+        size_t size = c->is_websocket ? frame_size : event_size;
+        c->out = c->is_websocket ? frame : event;
+        c->out_left = size;
+        if (!write_out(c) || c->out_left == size) c->out_left = 0;
+        if (!c->out_left) continue;
+        free(c->rest);
+        c->rest = malloc(c->out_left);
+        if (!c->rest) die("malloc");
+        memcpy(c->rest, c->out, c->out_left);
+        c->out = c->rest;
+    }
+}
+
+/* The length of a request's body, from the field as the load generator writes it. */
+static size_t body_length(const char *head, const char *end) {
+    static const char name[] = "\r\nContent-Length: ";
+    const char *field = memmem(head, end - head, name, sizeof name - 1);
+    return field ? strtoul(field + sizeof name - 1, NULL, 10) : 0;
+}
+
+/* What a broadcaster does with a request. */
+static void take_part(struct connection *c, const char *head, const char *body, size_t length) {
+    static const char get[] = "GET ", upgrade[] = "\r\nUpgrade: websocket\r\n", no_content[] = "HTTP/1.1 204 No Content\r\n\r\n";
+    if (strncmp(head, get, sizeof get - 1) == 0) {
+        subscribe(c, memmem(head, body - head, upgrade, sizeof upgrade - 1));
+        return;
+    }
+    broadcast(body, length);
+    c->out = no_content;
+    c->out_left = sizeof no_content - 1;
+}
+
 /* Answers every whole request in the buffer, one after the other, until one answer does not fit into the socket. */
 static bool answer_requests(struct connection *c, int thread) {
     size_t start = 0;
     while (!c->out_left) {
-        char *end = memmem(c->in + start, c->filled - start, "\r\n\r\n", 4);
+        char *head = c->in + start, *end = memmem(head, c->filled - start, "\r\n\r\n", 4);
         if (!end) break;
-        if (!choose_answer(c, c->in + start, thread)) return false;
-        start = end + 4 - c->in;
+        end += 4;
+        if (is_broadcaster) {
+            size_t length = body_length(head, end);
+            if (length > c->filled - (end - c->in)) break;
+            take_part(c, head, end, length);
+            end += length;
+        } else if (!choose_answer(c, head, thread)) {
+            return false;
+        }
+        start = end - c->in;
         if (!write_out(c)) return false;
     }
     c->filled -= start;
@@ -181,6 +282,8 @@ static void accept_all(int listener, int epoll) {
         if (!c) die("malloc");
         c->fd = fd;
         c->filled = c->out_left = 0;
+        c->rest = NULL;
+        c->is_subscriber = c->is_websocket = false;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
         if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event)) die("epoll_ctl");
@@ -198,8 +301,7 @@ static void *run(void *argument) {
             if (!c) {
                 accept_all(listener, epoll);
             } else if (!serve(c, thread)) {
-                close(c->fd);
-                free(c);
+                let_go(c);
             }
         }
     }
@@ -207,15 +309,17 @@ static void *run(void *argument) {
 
 int main(int argc, char **argv) {
     int option;
-    while ((option = getopt(argc, argv, "p:t:n:o")) != -1) {
+    while ((option = getopt(argc, argv, "p:t:n:ob")) != -1) {
         if (option == 'p') port = atoi(optarg);
         else if (option == 't') threads = atoi(optarg);
         else if (option == 'n') copies = strtoul(optarg, NULL, 10);
         else if (option == 'o') is_origin = true;
+        else if (option == 'b') is_broadcaster = true;
         else return 2;
     }
-    if (!port || threads < 1 || threads > MAX_THREADS || !copies || optind == argc || argc - optind > MAX_SIZES) {
-        fprintf(stderr, "usage: floor -p PORT [-t THREADS] [-n COPIES] [-o] SIZE...\n");
+    bool is_sized = optind < argc && argc - optind <= MAX_SIZES;
+    if (!port || threads < 1 || threads > MAX_THREADS || !copies || (is_broadcaster ? optind < argc || threads > 1 : !is_sized)) {
+        fprintf(stderr, "usage: floor -p PORT [-t THREADS] [-n COPIES] [-o] SIZE...\n       floor -p PORT -b\n");
         return 2;
     }
     for (; optind < argc; optind++, object_count++) {

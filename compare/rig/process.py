@@ -57,6 +57,10 @@ class Process:
         """CPU time, user and system, of the whole tree so far."""
         return sum(time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED) for pid in self.tree())
 
+    def memory_kilobytes(self):
+        """KB that belong to its processes alone, and its part of what they share."""
+        return sum(proportional(pid) for pid in self.tree())
+
     def wait_for_port(self, port, limit=START_LIMIT_SECONDS):
         """Returns when something accepts on the port; a process that ends before that is an error told with its own words."""
         deadline = time.monotonic() + limit
@@ -87,3 +91,10 @@ class Process:
                 except ProcessLookupError:
                     pass
             self.child.wait()
+
+
+def proportional(pid):
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1])
+    raise RigError(f"the system does not say what process {pid} takes")

@@ -267,6 +267,7 @@ VERSIONS = {
     "microcache": ["git", "describe", "--always", "--dirty"], "nginx": ["nginx", "-v"], "haproxy": ["haproxy", "-v"],
     "varnish": ["varnishd", "-V"], "apache": ["apache2", "-v"], "wrk": ["wrk", "-v"], "gcc": ["gcc", "--version"], "rustc": ["rustc", "--version"],
     "siege": ["siege", "--version"], "java": ["java", "-version"], "ab": ["ab", "-V"], "php": ["php", "-v"],
+    "nchan": ["dpkg-query", "-f", "libnginx-mod-nchan ${Version}\n", "-W", "libnginx-mod-nchan"], "pushpin": ["pushpin", "--version"],
     "mariadb": ["mariadbd", "--version"], "memcached": ["memcached", "-V"],
     "h2o": ["h2o", "--version"], "h2load": ["h2load", "--version"], "openssl": ["openssl", "version"]}
 

@@ -530,7 +530,7 @@ fn bad_input_gets_one_line_and_exit_code_2() {
         ),
         (
             &[&url, "--subscribe", "2", "-d", "1s"],
-            "no stream was opened: no event stream: 2",
+            "no stream was opened: no such stream: 2",
         ),
         (
             &[

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use microcache_bench::load::subscribe::{Document, Publish, Subscribe};
+use microcache_bench::load::subscribe::{Document, Kind, Publish, Subscribe};
 use microcache_bench::load::{
     Choice, Format, Pace, Protocol, Settings, Target, Threshold, Trust, Url, duration, header,
     method, url_file,
@@ -124,7 +124,7 @@ fn stream_flags() -> Vec<Arg> {
     vec![
         flag("subscribe", None, "N")
             .conflicts_with_all(OF_REQUESTS)
-            .help("Instead of requests: so many streams of server-sent events on the url, and how soon each shows what is published"),
+            .help("Instead of requests: so many streams of server-sent events (or WebSockets on a ws:// url), and how soon each shows what is published"),
         flag("publish", None, "EVERY")
             .help("Publish a document that often, such as 100ms; -H says who may"),
         flag("publish-url", None, "URL")
@@ -202,7 +202,11 @@ fn bench(matches: &ArgMatches) -> Result<Bench, String> {
 fn targets(matches: &ArgMatches) -> Result<Vec<Target>, String> {
     let mut targets = Vec::new();
     for url in texts(matches, "URL") {
-        targets.push(Target::get(Url::parse(&url)?));
+        let url = match websocket(matches, &url) {
+            Some(http) => Url::parse(&http)?,
+            None => Url::parse(&url)?,
+        };
+        targets.push(Target::get(url));
     }
     let data = text(matches, "data").map(String::as_bytes);
     let given = text(matches, "method")
@@ -227,6 +231,13 @@ fn targets(matches: &ArgMatches) -> Result<Vec<Target>, String> {
         );
     }
     Ok(targets)
+}
+
+/// The `http` url of a WebSocket, where that is asked for.
+fn websocket(matches: &ArgMatches, url: &str) -> Option<String> {
+    text(matches, "subscribe")?;
+    let is_websocket = url.starts_with("ws://") || url.starts_with("wss://");
+    is_websocket.then(|| url.replacen("ws", "http", 1))
 }
 
 fn load(matches: &ArgMatches, settings: &mut Settings) -> Result<(), String> {
@@ -310,6 +321,12 @@ fn subscribe(matches: &ArgMatches, settings: &Settings) -> Result<Option<Subscri
     if target.url.count() > 1 {
         return Err("--subscribe: all streams have one url; type one without a range".to_owned());
     }
+    let is_websocket = |url: &String| websocket(matches, url).is_some();
+    let kind = if texts(matches, "URL").iter().any(is_websocket) {
+        Kind::WebSocket
+    } else {
+        Kind::Events
+    };
     let every = time(matches, "publish")?;
     if let Some(name) = OF_PUBLISHING
         .iter()
@@ -322,6 +339,7 @@ fn subscribe(matches: &ArgMatches, settings: &Settings) -> Result<Option<Subscri
         .transpose()?;
     Ok(Some(Subscribe {
         streams,
+        kind,
         stalled: stalled(matches)?,
         publish,
     }))

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Progress;
 use super::report::{Publications, StreamFaults, StreamTally, Subscribed};
+use super::settings::Kind;
 use crate::load::formats::{Format, figures, latency, percentile_names, plural};
 use crate::load::unit::{millis, show_bytes, show_count, show_duration, show_rounded};
 
@@ -39,7 +40,7 @@ fn own(report: &Subscribed) -> String {
     let mut out = format!(
         "{}\n{}, {}, {}",
         report.url,
-        plural(report.streams.wanted, "stream"),
+        plural(report.streams.wanted, noun(report.kind)),
         plural(report.threads as u64, "thread"),
         show_duration(report.elapsed)
     );
@@ -65,6 +66,13 @@ fn own(report: &Subscribed) -> String {
         100.0 * report.busiest
     );
     out
+}
+
+const fn noun(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Events => "stream",
+        Kind::WebSocket => "WebSocket",
+    }
 }
 
 fn streams(report: &Subscribed, out: &mut String) {
@@ -157,7 +165,7 @@ pub(super) fn refusals(streams: &StreamTally) -> String {
     }
     if streams.without_events > 0 {
         let count = show_count(streams.without_events);
-        all.push(format!("no event stream: {count}"));
+        all.push(format!("no such stream: {count}"));
     }
     all.extend(faults(&streams.failed));
     all.join("  ")
@@ -174,9 +182,14 @@ fn value(report: &Subscribed) -> Value {
     let began = report.began.duration_since(UNIX_EPOCH).unwrap_or_default();
     json!({
         "url": report.url.to_string(),
+        "kind": match report.kind {
+            Kind::Events => "events",
+            Kind::WebSocket => "websocket",
+        },
         "threads": report.threads,
         "began_unix": began.as_secs_f64(),
         "opened_within_ms": millis(report.opened_within),
+        "warmup_ms": millis(report.warmup),
         "elapsed_ms": millis(report.elapsed),
         "interrupted": report.interrupted,
         "busiest_thread": report.busiest,

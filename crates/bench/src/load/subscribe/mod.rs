@@ -14,6 +14,7 @@ mod settings;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod websocket;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -33,7 +34,7 @@ use streams::{Seen, Streams};
 
 pub use document::Document;
 pub use report::{Publications, StreamFaults, StreamTally, Subscribed};
-pub use settings::{Publish, Subscribe};
+pub use settings::{Kind, Publish, Subscribe};
 
 /// How often the run looks whether all streams are open, and whether it is over.
 const LOOK: Duration = Duration::from_millis(5);

@@ -2,6 +2,8 @@
 
 use super::document::{Mark, Run};
 use super::events::Events;
+use super::settings::Kind;
+use super::websocket::WebSocketReader;
 use crate::load::http1::response::{self, Head, Read};
 
 /// Reads one stream.
@@ -9,6 +11,8 @@ use crate::load::http1::response::{self, Head, Read};
 pub(super) enum Reader {
     /// Server-sent events.
     Events(EventReader),
+    /// Messages.
+    WebSocket(WebSocketReader),
 }
 
 /// How far a stream has come.
@@ -34,6 +38,8 @@ pub(super) struct Found<'a> {
     pub(super) events: u64,
     /// Those of the events that are publications of this run.
     pub(super) marks: Vec<Mark>,
+    /// What is to be said to the server.
+    pub(super) replies: Vec<u8>,
 }
 
 impl<'a> Found<'a> {
@@ -42,23 +48,29 @@ impl<'a> Found<'a> {
             run,
             events: 0,
             marks: Vec::new(),
+            replies: Vec::new(),
         }
     }
 
-    fn event(&mut self, data: &[u8]) {
+    pub(super) fn event(&mut self, data: &[u8]) {
         self.events += 1;
         self.marks.extend(self.run.find(data));
     }
 }
 
 impl Reader {
-    pub(super) fn new() -> Self {
-        let mut http = response::Reader::default();
-        http.expect(false);
-        Self::Events(EventReader {
-            http,
-            events: Events::default(),
-        })
+    pub(super) fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::Events => {
+                let mut http = response::Reader::default();
+                http.expect(false);
+                Self::Events(EventReader {
+                    http,
+                    events: Events::default(),
+                })
+            }
+            Kind::WebSocket => Self::WebSocket(WebSocketReader::default()),
+        }
     }
 
     /// Reads what has come. What is found counts only if the stream is open, or was open before.
@@ -67,6 +79,7 @@ impl Reader {
         found.marks.clear();
         match self {
             Self::Events(reader) => reader.read(bytes, found),
+            Self::WebSocket(reader) => reader.read(bytes, found),
         }
     }
 
@@ -74,6 +87,7 @@ impl Reader {
     pub(super) fn close(&self) -> Option<Step> {
         match self {
             Self::Events(reader) => reader.http.close().map(|_| Step::Ended),
+            Self::WebSocket(_) => None,
         }
     }
 }
@@ -123,7 +137,7 @@ mod tests {
         let run = Run::begin();
         for size in [1, 7, bytes.len()] {
             let mut found = Found::new(&run);
-            let mut reader = Reader::new();
+            let mut reader = Reader::new(Kind::Events);
             let mut seen = 0;
             let mut last = Step::Opening;
             for piece in bytes.as_bytes().chunks(size) {
@@ -167,12 +181,12 @@ mod tests {
     #[test]
     fn a_stream_may_end_with_the_connection() {
         let run = Run::begin();
-        let mut reader = Reader::new();
+        let mut reader = Reader::new(Kind::Events);
         let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: a\n\n";
         assert_eq!(reader.read(head, &mut Found::new(&run)), Step::Open);
         assert_eq!(reader.close(), Some(Step::Ended));
         let cut = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let mut reader = Reader::new();
+        let mut reader = Reader::new(Kind::Events);
         assert_eq!(reader.read(cut, &mut Found::new(&run)), Step::Open);
         assert_eq!(reader.close(), None);
     }

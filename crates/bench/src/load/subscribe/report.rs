@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::Shared;
 use super::publisher::Published;
+use super::settings::Kind;
 use super::streams::Seen;
 use crate::load::outcome::Fault;
 use crate::load::tally::Latency;
@@ -17,10 +18,14 @@ pub struct Subscribed {
     pub began: SystemTime,
     /// From then until it was known of each whether it is open.
     pub opened_within: Duration,
+    /// How long it was warmed then.
+    pub warmup: Duration,
     /// How long it was measured.
     pub elapsed: Duration,
     /// What was subscribed to.
     pub url: Url,
+    /// What was spoken.
+    pub kind: Kind,
     /// Threads.
     pub threads: usize,
     /// The streams.
@@ -175,8 +180,10 @@ pub(super) fn report(
     Subscribed {
         began,
         opened_within,
+        warmup: shared.settings.warmup,
         elapsed,
         url: shared.settings.targets[0].url.clone(),
+        kind: shared.subscribe.kind,
         threads,
         streams,
         opening: seen.opening.clone(),

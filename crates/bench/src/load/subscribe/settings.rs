@@ -10,10 +10,21 @@ use crate::load::target::Url;
 pub struct Subscribe {
     /// How many.
     pub streams: usize,
+    /// What is spoken on them.
+    pub kind: Kind,
     /// The share of them that stop reading after their first event.
     pub stalled: f64,
     /// What is published while they are open.
     pub publish: Option<Publish>,
+}
+
+/// What is spoken on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Server-sent events over HTTP/1.1.
+    Events,
+    /// The messages of a WebSocket.
+    WebSocket,
 }
 
 /// What is published.
@@ -51,6 +62,7 @@ mod tests {
         ] {
             let subscribe = Subscribe {
                 streams: 20,
+                kind: Kind::Events,
                 stalled,
                 publish: None,
             };

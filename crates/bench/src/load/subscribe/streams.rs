@@ -15,6 +15,8 @@ use super::Shared;
 use super::order::{Disorder, Order};
 use super::reader::{Found, Reader, Step};
 use super::report::StreamTally;
+use super::settings::Kind;
+use super::websocket;
 use crate::load::error::LoadError;
 use crate::load::http1::transport::Transport;
 use crate::load::http1::{connect_fault, fault};
@@ -136,7 +138,7 @@ impl<'a> Streams<'a> {
             transport: None,
             phase: Phase::Closed,
             begun: shared.run.begin,
-            reader: Reader::new(),
+            reader: Reader::new(shared.subscribe.kind),
             unsent: Vec::new(),
             order: Order::default(),
             stalls: shared.subscribe.stalls(index * threads + thread),
@@ -319,7 +321,14 @@ impl<'a> Streams<'a> {
             if stream.phase == Phase::Open || matches!(step, Step::Open | Step::Ended) {
                 self.arrived(index, now);
             }
-            if !self.goes_on(index, step) || is_drained {
+            if !self.goes_on(index, step) {
+                return;
+            }
+            if !self.found.replies.is_empty() {
+                self.all[index].unsent.append(&mut self.found.replies);
+                self.send_on(index);
+            }
+            if is_drained {
                 return;
             }
         }
@@ -510,11 +519,16 @@ fn request(shared: &Shared<'_>) -> Vec<u8> {
     let mut request = b"GET ".to_vec();
     url.write_path(0, &mut request);
     request.extend_from_slice(b" HTTP/1.1\r\n");
-    let usual = vec![
+    let mut usual = vec![
         ("Host", url.server.authority()),
         ("User-Agent", AGENT.to_owned()),
-        ("Accept", "text/event-stream".to_owned()),
     ];
+    match shared.subscribe.kind {
+        Kind::Events => usual.push(("Accept", "text/event-stream".to_owned())),
+        Kind::WebSocket => {
+            usual.extend(websocket::FIELDS.map(|(name, value)| (name, value.to_owned())));
+        }
+    }
     for (name, value) in with_given(usual, &shared.settings.headers) {
         request.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use super::{Document, Publish, Subscribe, Subscribed, run};
+use super::{Document, Kind, Publish, Subscribe, Subscribed, run};
 use crate::load::{Fault, Format, LoadError, Settings, Target, Url};
 
 const HEAD: &str =
@@ -88,7 +88,8 @@ fn serve(mut connection: &TcpStream, state: &Mutex<State>, script: &Script) -> O
         reader.read_exact(&mut body).ok()?;
         let mut state: MutexGuard<'_, State> = state.lock().ok()?;
         if head.starts_with("GET ") {
-            assert!(head.contains("Accept: text/event-stream\r\n"), "{head}");
+            let wanted = ["Accept: text/event-stream\r\n", "Upgrade: websocket\r\n"];
+            assert!(wanted.iter().any(|field| head.contains(field)), "{head}");
             let answer = (script.open)(state.opened);
             state.opened += 1;
             // Whoever has been told that it is open is there for the next publication.
@@ -108,6 +109,10 @@ fn serve(mut connection: &TcpStream, state: &Mutex<State>, script: &Script) -> O
 
 /// Of four streams on two threads, with five publications.
 fn measured(script: Script, stalled: f64) -> Result<Subscribed, LoadError> {
+    measured_as(Kind::Events, script, stalled)
+}
+
+fn measured_as(kind: Kind, script: Script, stalled: f64) -> Result<Subscribed, LoadError> {
     let url = Url::parse(&start(script)).expect("a url");
     let mut settings = Settings::new(vec![Target::get(url.clone())]);
     settings.threads = 2;
@@ -123,6 +128,7 @@ fn measured(script: Script, stalled: f64) -> Result<Subscribed, LoadError> {
     };
     let subscribe = Subscribe {
         streams: 4,
+        kind,
         stalled,
         publish: Some(publish),
     };
@@ -261,7 +267,7 @@ fn refused_streams_are_told_by_their_reasons() {
     assert_eq!(report.streams.opened, 1);
     assert_eq!(report.streams.refused(), 3);
     let text = report.write(Format::Own).expect("it has words");
-    let line = "refused    503: 1  no event stream: 1  malformed answer: 1";
+    let line = "refused    503: 1  no such stream: 1  malformed answer: 1";
     assert!(text.lines().any(|told| told == line), "{text}");
     assert_eq!(deliveries(&report), 5);
 }
@@ -274,6 +280,39 @@ fn a_run_without_a_stream_is_none() {
     };
     let told = measured(script, 0.0).expect_err("there is no stream");
     assert_eq!(told.to_string(), "no stream was opened: 404: 4");
+}
+
+#[test]
+fn websockets_are_told_the_same() {
+    let script = Script {
+        open: |_| {
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"
+                .to_owned()
+        },
+        publish: |number, body, subscribers| {
+            assert!(body.len() < 126, "its length fits into one byte");
+            let length = char::from(body.len() as u8);
+            // A text, in two pieces.
+            for subscriber in &*subscribers {
+                let mut subscriber: &TcpStream = subscriber;
+                let _ = subscriber.write_all(&[0x81]);
+                to(subscriber, &format!("{length}{body}"));
+            }
+            if number == 3 {
+                let mut first = &subscribers[0];
+                let _ = first.write_all(&[0x88, 0]);
+            }
+            CREATED
+        },
+    };
+    let report = measured_as(Kind::WebSocket, script, 0.0).expect("there are streams");
+    assert_eq!(report.streams.opened, 4);
+    assert_eq!(report.streams.ended, 1);
+    assert_eq!(missing(&report), [0, 0, 0, 0]);
+    assert_eq!(deliveries(&report), 5 * 3 + 3);
+    let text = report.write(Format::Own).expect("it has words");
+    assert!(text.contains("\n4 WebSockets, 2 threads, "), "{text}");
 }
 
 #[test]
