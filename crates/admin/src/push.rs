@@ -15,6 +15,7 @@ pub(crate) fn told(handle: &Handle) -> Option<Value> {
         "changes": changes(&stats),
         "syncs": stats.syncs,
         "subscribers": stats.subscribers,
+        "sockets": stats.sockets,
         "topics": stats.topics,
         "subscribed": stats.subscribed,
         "turned_away": stats.turned_away,
@@ -66,6 +67,11 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
     .sample(&[], stats.syncs);
     out.gauge("microcache_push_subscribers", "Who subscribes.")
         .sample(&[], stats.subscribers);
+    out.gauge(
+        "microcache_push_sockets",
+        "Those of them who do so by WebSocket.",
+    )
+    .sample(&[], stats.sockets);
     out.gauge(
         "microcache_push_topics",
         "Different things that they subscribe to.",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use microcache_policy::{FieldsBuf, Scheme, Span};
+use microcache_policy::{Fields, FieldsBuf, Scheme, Span};
 use microcache_store::Hit;
 pub use microcache_store::tier::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -155,9 +155,9 @@ pub trait Origin: Send + Sync {
     /// Dropping the future, or the response's body, before the end gives the exchange up.
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>>;
 
-    /// The answer to a GET of this target, if it need not be waited for. Asked on routes only that say so
+    /// The answer to a GET of this target with these fields, if it need not be waited for. Asked on routes only that say so
     /// ([`Route::answers_at_once`](crate::Route::answers_at_once)), where nothing else is looked up or stored.
-    fn at_hand(&self, _target: &[u8]) -> Option<Hit> {
+    fn at_hand(&self, _target: &[u8], _request: Fields<'_>) -> Option<Hit> {
         None
     }
 }

@@ -1,5 +1,6 @@
 //! The server: threads, listeners, signals.
 
+use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -14,7 +15,7 @@ use microcache_store::TierReport;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::sync::watch as channel;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::config::{Config, Source};
 use crate::connections::Connections;
@@ -496,7 +497,11 @@ fn serve_thread(
                 let _ = listener.await;
             }
             let is_replaced = shared.life.is_replaced();
-            connections.drain(timeouts.drain_streams, is_replaced).await;
+            let streams = timeouts.drain_streams + FAREWELL;
+            tokio::select! {
+                () = connections.drain(streams, is_replaced) => {}
+                () = end_sockets(shared, timeouts.drain_streams) => {}
+            }
         };
         // Who has not finished by then is cut off with the runtime.
         let _ = timeout(timeouts.drain, finished).await;
@@ -504,6 +509,17 @@ fn serve_thread(
     })
 }
 
+/// Tells those who subscribe by WebSocket that it is over, when it is.
+async fn end_sockets(shared: &Shared, after: Duration) {
+    if let Some(push) = &shared.push {
+        sleep(after).await;
+        push.end_sockets();
+    }
+    pending::<()>().await;
+}
+
+/// How long they have to take that.
+const FAREWELL: Duration = Duration::from_millis(100);
 /// How long the process waits at its end for the answer to the operator who has had it replaced.
 const LAST_ANSWER: Duration = Duration::from_millis(100);
 /// Threads of each serving thread that may wait for the disk.

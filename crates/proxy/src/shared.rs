@@ -12,7 +12,7 @@ use microcache_engine::serve::FindRoute;
 use microcache_engine::{
     BodyError, Engine, Origin, OriginRequest, Request, Route, RouteFound, Settings,
 };
-use microcache_push::{JournalError, Push, Watch};
+use microcache_push::{JournalError, Push, PushSettings, Watch};
 use microcache_store::{MemoryLimits, Tiers};
 use rustls::ServerConfig;
 
@@ -355,7 +355,7 @@ fn routes(
                 GoesTo::Upstream(number) => Arc::clone(&behind.origins[*number]),
                 GoesTo::Files(root) => Arc::new(Files::new(root.clone())),
                 GoesTo::Push => Arc::clone(behind.push()) as Arc<dyn Origin>,
-                GoesTo::Watch => behind.watch(config),
+                GoesTo::Watch => behind.watch(),
             },
         })
         .collect();
@@ -387,11 +387,11 @@ impl Behind<'_> {
             .expect("a route goes to documents or those who watch, and nobody was started for them")
     }
 
-    fn watch(&self, config: &Config) -> Arc<dyn Origin> {
+    fn watch(&self) -> Arc<dyn Origin> {
         let watched = Arc::clone(self.watched);
         let find_page = move |request: &OriginRequest, url: &str| watched.find(request, url);
-        let (push, prefixes) = (Arc::clone(self.push()), config.push.prefixes.clone());
-        Arc::new(Watch::new(push, prefixes, Box::new(find_page)))
+        let push = Arc::clone(self.push());
+        Arc::new(Watch::new(push, Arc::new(find_page)))
     }
 }
 
@@ -400,7 +400,11 @@ impl Behind<'_> {
 pub(crate) fn start_push(config: &Config) -> Result<Option<Arc<Push>>, JournalError> {
     let push = &config.push;
     let is_watched = config.routes.iter().any(|it| it.goes_to == GoesTo::Watch);
+    let settings = PushSettings {
+        prefixes: push.prefixes.clone(),
+        ..push.settings.clone()
+    };
     is_watched
-        .then(|| Push::start(push.settings.clone(), push.token.clone()).map(Arc::new))
+        .then(|| Push::start(settings, push.token.clone()).map(Arc::new))
         .transpose()
 }

@@ -105,11 +105,7 @@ pub(crate) fn events(stream: EventStream) -> OriginResponse {
 
 /// To somebody who cannot subscribe.
 pub(crate) fn no_subscription(why: NoSubscription) -> OriginResponse {
-    let detail = match why {
-        NoSubscription::TooMany => "there are too many subscribers (push_max_subscribers)",
-        NoSubscription::TooManyPatterns => "too many different patterns are subscribed to",
-    };
-    later(problem(503, detail))
+    later(problem(503, why.as_str()))
 }
 
 /// To somebody who published.

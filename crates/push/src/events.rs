@@ -7,6 +7,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::answer::entity_tag;
 use crate::change::{Change, Content};
 use crate::json::is_json;
 use crate::version::Version;
@@ -29,7 +30,8 @@ pub(crate) enum Form {
 /// What is told of a change.
 #[derive(Serialize)]
 struct Told<'a> {
-    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
     event: &'static str,
     url: &'a str,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
@@ -40,6 +42,8 @@ struct Told<'a> {
     text: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     patch: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    etag: Option<String>,
 }
 
 /// A word about the subscription itself.
@@ -69,25 +73,47 @@ pub(crate) fn encode(change: &Change, epoch: u64, form: Form) -> Vec<u8> {
         return server_sent(Some(id), event, body.unwrap_or_default());
     }
     let patch = delta.and_then(|delta| serde_json::from_slice(&delta.patch).ok());
-    let whole = change.content.as_ref().filter(|_| patch.is_none());
-    let text = whole.and_then(Content::as_text);
-    let value = whole.zip(text).and_then(|(content, text)| {
-        is_json(&content.media_type).then(|| serde_json::from_str(text).ok())?
-    });
     let told = Told {
-        id: id.to_string(),
+        id: Some(id.to_string()),
         event,
-        url: &change.name,
-        media_type: change.content.as_ref().map(|it| &*it.media_type),
-        value,
-        text: text.filter(|_| value.is_none()),
         patch,
+        ..Told::whole(change, patch.is_none())
     };
     // Nothing in it can fail to be written.
     let json = serde_json::to_string(&told).unwrap_or_default();
     match form {
         Form::Json | Form::JsonDelta => json.into_bytes(),
         _ => server_sent(Some(id), event, &json),
+    }
+}
+
+/// Writes down what a document is, for somebody who has asked for that alone. It is no event, and has no id.
+pub(crate) fn encode_value(change: &Change, version: Version) -> Vec<u8> {
+    let told = Told {
+        etag: Some(entity_tag(version)),
+        ..Told::whole(change, true)
+    };
+    serde_json::to_vec(&told).unwrap_or_default()
+}
+
+impl<'a> Told<'a> {
+    /// What a document is, with its content if that is wanted.
+    fn whole(change: &'a Change, with_content: bool) -> Self {
+        let whole = change.content.as_ref().filter(|_| with_content);
+        let text = whole.and_then(Content::as_text);
+        let value = whole.zip(text).and_then(|(content, text)| {
+            is_json(&content.media_type).then(|| serde_json::from_str(text).ok())?
+        });
+        Self {
+            id: None,
+            event: "put",
+            url: &change.name,
+            media_type: change.content.as_ref().map(|it| &*it.media_type),
+            value,
+            text: text.filter(|_| value.is_none()),
+            patch: None,
+            etag: None,
+        }
     }
 }
 
@@ -209,6 +235,21 @@ mod tests {
             &gone,
             Form::Json,
             r#"{"id":"1f.7","event":"delete","url":"/live/x"}"#,
+        );
+    }
+
+    #[test]
+    fn a_value_is_no_event_that_was_seen() {
+        let json = change("application/json", b"{\"a\": 1}");
+        let version = Version {
+            epoch: 0x1f,
+            number: 7,
+        };
+        assert_eq!(
+            String::from_utf8(encode_value(&json, version)).as_deref(),
+            Ok(
+                r#"{"event":"put","url":"/live/x","type":"application/json","value":{"a": 1},"etag":"\"1f.7\""}"#
+            ),
         );
     }
 

@@ -26,6 +26,26 @@ enum Step {
     Read(usize),
     /// It comes back, and says what it has seen as an event stream does, or as who asks again and again does.
     ComeBack(bool),
+    /// It asks for one of these too, unless it does already.
+    Add(usize),
+    /// It asks for it no longer.
+    Remove(usize),
+}
+
+/// What is added and taken away while a subscription goes on.
+const ADDED: [&str; 4] = ["/live/a", "/live/b", "/live/*", "/live/*a"];
+
+fn steps_of_sockets() -> impl Strategy<Value = Vec<Step>> {
+    let name = || 0..NAMES.len();
+    let step = prop_oneof![
+        4 => name().prop_map(Step::Put),
+        3 => name().prop_map(Step::Patch),
+        1 => name().prop_map(Step::Delete),
+        4 => (1..5usize).prop_map(Step::Read),
+        2 => (0..ADDED.len()).prop_map(Step::Add),
+        1 => (0..ADDED.len()).prop_map(Step::Remove),
+    ];
+    prop::collection::vec(step, 1..80)
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -142,6 +162,35 @@ impl Reader {
         self.subscription = again.expect("there is room");
     }
 
+    /// As a socket does: one thing after the other.
+    fn add(&mut self, world: &World, url: &str) {
+        let pattern = Pattern::parse(url).unwrap();
+        self.settle(world);
+        if !self.subscription.has(&pattern) {
+            self.subscription
+                .add(&pattern, true)
+                .expect("there is room");
+            self.wanted.push(pattern);
+        }
+    }
+
+    fn settle(&mut self, world: &World) {
+        let is_busy = |it: &Subscription| it.is_joining() || it.is_in_gap;
+        while is_busy(&self.subscription) && self.read(world) {}
+    }
+
+    /// What nothing else is about it does not know any more.
+    fn remove(&mut self, world: &World, url: &str) {
+        let pattern = Pattern::parse(url).unwrap();
+        self.settle(world);
+        let was_there = self.subscription.remove(&pattern);
+        assert_eq!(was_there, self.wanted.contains(&pattern));
+        self.wanted.retain(|it| *it != pattern);
+        let wanted = &self.wanted;
+        self.has
+            .retain(|name, _| wanted.iter().any(|it| it.matches(name)));
+    }
+
     fn is_single(&self) -> bool {
         matches!(&self.wanted[..], [Pattern::Exact(_)])
     }
@@ -155,6 +204,10 @@ impl Reader {
         let Poll::Ready(event) = polled else {
             return false;
         };
+        if event.is_empty() {
+            // What was added is told.
+            return true;
+        }
         let event: Value = serde_json::from_slice(&event).expect("JSON");
         match event["event"].as_str().expect("a kind") {
             "reset" => self.has.clear(),
@@ -214,6 +267,8 @@ fn check(steps: &[Step], wanted: &[&str], history: usize) {
                 }
             }
             Step::ComeBack(as_stream) => reader.come_back(&world, as_stream),
+            Step::Add(url) => reader.add(&world, ADDED[url]),
+            Step::Remove(url) => reader.remove(&world, ADDED[url]),
         }
     }
     while reader.read(&world) {}
@@ -237,6 +292,15 @@ proptest! {
             Just(&["/live/a", "/live/*"][..]),
         ],
         history in prop_oneof![Just(1), Just(3), Just(100)],
+    ) {
+        check(&steps, wanted, history);
+    }
+
+    #[test]
+    fn so_does_one_that_asks_for_more_and_for_less(
+        steps in steps_of_sockets(),
+        wanted in prop_oneof![Just(&[][..]), Just(&["/live/c"][..]), Just(&["/live/*"][..])],
+        history in prop_oneof![Just(1), Just(3)],
     ) {
         check(&steps, wanted, history);
     }

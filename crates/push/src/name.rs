@@ -141,6 +141,13 @@ impl Pattern {
         Ok(Self::Like(like.into()))
     }
 
+    /// As it is written.
+    pub(crate) fn as_written(&self) -> &str {
+        match self {
+            Self::Exact(name) | Self::Like(name) => name,
+        }
+    }
+
     /// Whether it may match several.
     pub(crate) const fn is_like(&self) -> bool {
         matches!(self, Self::Like(_))

@@ -25,6 +25,9 @@ use crate::json::{check, essence};
 use crate::name::{Name, Pattern, name};
 use crate::pages::Pages;
 use crate::settings::PushSettings;
+use crate::sites;
+use crate::socket::{Language, Protocol, handshake, is_asked_for};
+use crate::sockets::Sockets;
 use crate::stats::{Counters, PushStats};
 use crate::subscription::{EventStream, Subscription};
 use crate::waiting::wake;
@@ -44,6 +47,7 @@ pub(crate) struct Documents {
     pub(crate) clock: Clock,
     /// What documents are answered with.
     pub(crate) pages: Pages,
+    pub(crate) sockets: Sockets,
     token: RwLock<Option<Token>>,
     /// What is coming in of requests that publish, in bytes.
     coming: AtomicU64,
@@ -100,6 +104,7 @@ impl Push {
             counters: Counters::default(),
             clock,
             pages,
+            sockets: Sockets::default(),
             token: RwLock::new(token),
             coming: AtomicU64::new(0),
         });
@@ -123,6 +128,11 @@ impl Push {
         self.writer.take_back().await;
     }
 
+    /// Has all sockets end with a farewell: clients come back, to somebody else.
+    pub fn end_sockets(&self) {
+        self.documents.sockets.end();
+    }
+
     /// What it holds and has done.
     pub fn stats(&self) -> PushStats {
         let (books, counters) = (self.documents.books.lock(), &self.documents.counters);
@@ -131,6 +141,7 @@ impl Push {
             bytes: books.size(),
             capacity: self.documents.settings.memory,
             subscribers: books.subscribers as u64,
+            sockets: self.documents.sockets.open(),
             topics: books.topics.len() as u64,
             changes: counters.changes.get(),
             same: counters.same.get(),
@@ -149,6 +160,27 @@ impl Push {
 
     pub(crate) const fn documents(&self) -> &Arc<Documents> {
         &self.documents
+    }
+
+    async fn answer(&self, request: OriginRequest) -> Result<OriginResponse, OriginError> {
+        let target = request.target.clone();
+        let (path, _) = split_query(&target);
+        let sites = &self.documents.settings.allow_origins;
+        match request.method {
+            Method::GET if is_asked_for(&request) => {
+                Ok(self.open(&request, path).unwrap_or_else(|refused| refused))
+            }
+            Method::GET | Method::HEAD => Ok(match name(path) {
+                Ok(name) => self.read(&request, &name),
+                Err(_) => answer::problem(404, "there is no such document"),
+            }),
+            Method::PUT | Method::PATCH | Method::DELETE => self.publish(request, path).await,
+            Method::POST if path.ends_with(b"/batch") => self.publish(request, path).await,
+            Method::OPTIONS => Ok(
+                sites::preflight(sites, request.fields.fields()).unwrap_or_else(answer::options)
+            ),
+            _ => Ok(answer::not_allowed()),
+        }
     }
 
     fn read(&self, request: &OriginRequest, name: &Name) -> OriginResponse {
@@ -176,6 +208,38 @@ impl Push {
             Ok(subscription) => answer::events(EventStream::new(subscription, Form::Plain)),
             Err(why) => answer::no_subscription(why),
         }
+    }
+
+    /// A socket at the path of a document, or before those of several.
+    fn open(&self, request: &OriginRequest, path: &[u8]) -> Result<OriginResponse, OriginResponse> {
+        let no_document = || answer::problem(404, "there is no such document");
+        let spoken = [Protocol::Microcache, Protocol::Piper];
+        let handshake = handshake(&self.documents, request, &spoken)?;
+        let path = std::str::from_utf8(path).map_err(|_| no_document())?;
+        let pattern = match name(path.as_bytes()) {
+            Ok(name) => Some(Pattern::Exact(name)),
+            Err(_) if path.ends_with('/') => None,
+            Err(_) => return Err(no_document()),
+        };
+        let (wanted, language) = if handshake.protocol == Some(Protocol::Piper) {
+            (None, Language::piper_at(path))
+        } else {
+            let ours = Language::Ours {
+                pages: None,
+                wants_deltas: false,
+            };
+            (pattern, ours)
+        };
+        let fields = request.fields.fields();
+        let seen = fields.get("last-event-id").map(String::from_utf8_lossy);
+        let subscription = Subscription::new(
+            &self.documents,
+            (wanted.as_slice(), Vec::new()),
+            seen.as_deref().filter(|_| wanted.is_some()),
+            false,
+        );
+        let subscription = subscription.map_err(answer::no_subscription)?;
+        Ok(handshake.open(subscription, language))
     }
 
     async fn publish(
@@ -388,23 +452,18 @@ fn patch(media_type: &str, body: Bytes) -> Result<Patch, OriginResponse> {
 impl Origin for Push {
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
         Box::pin(async move {
-            let target = request.target.clone();
-            let (path, _) = split_query(&target);
-            match request.method {
-                Method::GET | Method::HEAD => Ok(match name(path) {
-                    Ok(name) => self.read(&request, &name),
-                    Err(_) => answer::problem(404, "there is no such document"),
-                }),
-                Method::PUT | Method::PATCH | Method::DELETE => self.publish(request, path).await,
-                Method::POST if path.ends_with(b"/batch") => self.publish(request, path).await,
-                Method::OPTIONS => Ok(answer::options()),
-                _ => Ok(answer::not_allowed()),
-            }
+            let sites = &self.documents.settings.allow_origins;
+            let granted = sites::granted(sites, request.fields.fields());
+            let mut answer = self.answer(request).await?;
+            answer.fields.extend_if(granted.fields(), |_, _| true);
+            Ok(answer)
         })
     }
 
-    fn at_hand(&self, target: &[u8]) -> Option<Hit> {
+    fn at_hand(&self, target: &[u8], request: Fields<'_>) -> Option<Hit> {
         let (path, _) = split_query(target);
-        self.documents.pages.get(path)
+        let page = self.documents.pages.get(path)?;
+        let sites = &self.documents.settings.allow_origins;
+        Some(sites::grant(sites, request, page))
     }
 }

@@ -138,6 +138,10 @@ impl Watching {
         }
     }
 
+    pub(crate) fn url(&self) -> &str {
+        &self.page.url
+    }
+
     /// It is not to be told of this version.
     pub(crate) const fn has(&mut self, version: Option<u64>) {
         self.known = version;

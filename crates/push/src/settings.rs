@@ -2,9 +2,16 @@
 
 use std::path::PathBuf;
 
+use crate::name::Prefix;
+use crate::sites::Site;
+
 /// How documents are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushSettings {
+    /// The paths under which documents are.
+    pub prefixes: Vec<Prefix>,
+    /// The other sites whose pages may read and subscribe, and publish if they are named.
+    pub allow_origins: Vec<Site>,
     /// Where they are written down; `None`: they end with the process.
     pub directory: Option<PathBuf>,
     /// When they count as written.

@@ -48,6 +48,8 @@ pub struct PushStats {
     pub capacity: u64,
     /// Who subscribes.
     pub subscribers: u64,
+    /// Those of them who do so by WebSocket.
+    pub sockets: u64,
     /// To how many different things.
     pub topics: u64,
     /// Changes, those included of documents that have gone by themselves.

@@ -17,6 +17,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::books::Books;
 use crate::change::Change;
 use crate::events::{Form, Word, encode, encode_word};
+use crate::joining::Joining;
 use crate::name::{Name, Pattern};
 use crate::origin::Documents;
 use crate::page::Watching;
@@ -31,29 +32,51 @@ const ALIVE: &[u8] = b":\n\n";
 
 /// A subscriber: what it asks for, and what it has seen.
 pub(crate) struct Subscription {
-    documents: Arc<Documents>,
-    topics: SmallVec<[(TopicId, Option<Seat>); 1]>,
+    pub(crate) documents: Arc<Documents>,
+    pub(crate) topics: SmallVec<[Wanted; 1]>,
+    /// What was added, and is not told whole yet.
+    pub(crate) joining: Option<Box<Joining>>,
     /// Pages of the application.
-    pages: Vec<Watching>,
+    pub(crate) pages: Vec<Watching>,
     /// The number of the last change that it has seen. What was overtaken before it came to that was not told.
-    seen: u64,
+    pub(crate) seen: u64,
     /// What is that old is told as it is now, to somebody who knows nothing.
     told_whole_through: u64,
     /// It knew all there was when this was the last change.
-    caught_up: u64,
+    pub(crate) caught_up: u64,
     /// What it said that it had seen. What was missing of the time before is not told again.
-    resumed_at: u64,
+    pub(crate) resumed_at: u64,
     /// What it was told since.
-    told: Told,
+    pub(crate) told: Told,
     /// It has to be told that it begins anew.
     begins_anew: bool,
+    /// It was told of a gap, and not of what is behind that. Nothing is added before it is.
+    pub(crate) is_in_gap: bool,
     wants_deltas: bool,
+}
+
+/// One of the things that it asks for.
+pub(crate) struct Wanted {
+    pub(crate) topic: TopicId,
+    pub(crate) seat: Option<Seat>,
+    /// What there was of it by then was told when it was added.
+    pub(crate) since: u64,
+}
+
+impl Wanted {
+    pub(crate) const fn new(topic: TopicId) -> Self {
+        Self {
+            topic,
+            seat: None,
+            since: 0,
+        }
+    }
 }
 
 /// What a subscriber was told of each document while it was behind. Most are not, and there are many.
 #[derive(Default)]
 #[expect(clippy::box_collection, reason = "an empty map is 40 bytes")]
-struct Told(Option<Box<HashMap<Name, ToldOfOne, RandomState>>>);
+pub(crate) struct Told(Option<Box<HashMap<Name, ToldOfOne, RandomState>>>);
 
 #[derive(Clone, Copy, Default)]
 struct ToldOfOne {
@@ -77,6 +100,12 @@ impl Told {
         }
     }
 
+    pub(crate) fn retain(&mut self, stays: impl Fn(&str) -> bool) {
+        if let Some(all) = &mut self.0 {
+            all.retain(|name, _| stays(name));
+        }
+    }
+
     fn of(&self, name: &str) -> ToldOfOne {
         let all = self.0.as_ref();
         all.and_then(|all| all.get(name))
@@ -94,9 +123,20 @@ pub(crate) enum NoSubscription {
     TooManyPatterns,
 }
 
+impl NoSubscription {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::TooMany => "there are too many subscribers (push_max_subscribers)",
+            Self::TooManyPatterns => "too many different patterns are subscribed to",
+        }
+    }
+}
+
 /// One look at what comes next.
-enum Step {
+pub(crate) enum Step {
     Next(Next),
+    /// What was added is told.
+    Joined,
     /// It has passed over so much that others should have their turn.
     Later,
     Nothing,
@@ -133,6 +173,7 @@ impl Subscription {
         let mut subscription = Self {
             documents: Arc::clone(documents),
             topics: SmallVec::new(),
+            joining: None,
             pages,
             seen: 0,
             told_whole_through: books.newest,
@@ -140,6 +181,7 @@ impl Subscription {
             resumed_at: 0,
             told: Told::default(),
             begins_anew: false,
+            is_in_gap: false,
             wants_deltas,
         };
         if let Some(place) = last_seen {
@@ -167,7 +209,7 @@ impl Subscription {
                 documents.counters.turned_away.add_one();
                 return Err(NoSubscription::TooManyPatterns);
             };
-            subscription.topics.push((topic, None));
+            subscription.topics.push(Wanted::new(topic));
         }
         drop(books);
         documents.counters.subscribed.add_one();
@@ -197,52 +239,75 @@ impl Subscription {
         whole: Form,
         delta: Form,
     ) -> Poll<Bytes> {
-        let documents = Arc::clone(&self.documents);
-        let mut books = documents.books.lock();
-        let mut topics = self.topics.iter();
-        if topics.all(|(topic, seat)| books.topics.is_quiet(*topic, *seat)) {
-            // Nothing has happened to it since it had seen everything.
-            self.has_seen_all(&books);
-        }
-        let next = match self.next(&books) {
-            Step::Next(next) => next,
-            Step::Later => {
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            Step::Nothing => {
-                self.has_seen_all(&books);
-                for (topic, seat) in &mut self.topics {
-                    *seat = Some(books.topics.wait(*topic, *seat, cx.waker()));
-                }
-                drop(books);
-                return self.poll_pages(cx.waker(), matches!(whole, Form::Json));
-            }
-        };
         let is_json = matches!(whole, Form::Json);
-        Poll::Ready(match next {
-            Next::Word(word) => {
-                match word {
-                    Word::Reset => documents.counters.resets.add_one(),
-                    Word::Gap => documents.counters.gaps.add_one(),
-                }
-                encode_word(word, is_json).into()
-            }
+        self.poll_written(cx, is_json, |books, next| match next {
+            Next::Word(word) => encode_word(*word, is_json).into(),
             Next::Change(change, is_delta) => {
                 let form = match is_delta {
                     Delta::Yes => delta,
                     Delta::No => whole,
                 };
-                documents.counters.events.add_one();
-                if is_delta == Delta::Yes {
-                    documents.counters.deltas.add_one();
-                }
                 let epoch = books.epoch;
                 books
                     .encodings
-                    .get(change.number, form, || encode(&change, epoch, form))
+                    .get(change.number, form, || encode(change, epoch, form))
             }
         })
+    }
+
+    /// The next change, as `write` has it. Nothing is said when what was added is told whole: then it is empty.
+    pub(crate) fn poll_written(
+        &mut self,
+        cx: &mut Context<'_>,
+        is_json: bool,
+        write: impl FnOnce(&mut Books, &Next) -> Bytes,
+    ) -> Poll<Bytes> {
+        let documents = Arc::clone(&self.documents);
+        let mut books = documents.books.lock();
+        if self.joining.is_none() && self.is_quiet(&books) {
+            // Nothing has happened to it since it had seen everything.
+            self.has_seen_all(&books);
+        }
+        let is_in_gap = std::mem::take(&mut self.is_in_gap);
+        let step = self.join_on(&mut books);
+        let next = match step.unwrap_or_else(|| self.next(&books)) {
+            Step::Next(next) => next,
+            Step::Joined => return Poll::Ready(Bytes::new()),
+            Step::Later => {
+                self.is_in_gap = is_in_gap;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Step::Nothing => {
+                self.has_seen_all(&books);
+                for wanted in &mut self.topics {
+                    let seat = books.topics.wait(wanted.topic, wanted.seat, cx.waker());
+                    wanted.seat = Some(seat);
+                }
+                drop(books);
+                return self.poll_pages(cx.waker(), is_json);
+            }
+        };
+        let counters = &documents.counters;
+        match next {
+            Next::Word(Word::Reset) => counters.resets.add_one(),
+            Next::Word(Word::Gap) => {
+                self.is_in_gap = true;
+                counters.gaps.add_one();
+            }
+            Next::Change(_, is_delta) => {
+                counters.events.add_one();
+                if is_delta == Delta::Yes {
+                    counters.deltas.add_one();
+                }
+            }
+        }
+        Poll::Ready(write(&mut books, &next))
+    }
+
+    pub(crate) fn is_quiet(&self, books: &Books) -> bool {
+        let mut topics = self.topics.iter();
+        topics.all(|wanted| books.topics.is_quiet(wanted.topic, wanted.seat))
     }
 
     fn poll_pages(&mut self, waker: &Waker, as_json: bool) -> Poll<Bytes> {
@@ -270,7 +335,7 @@ impl Subscription {
         }
     }
 
-    fn has_seen_all(&mut self, books: &Books) {
+    pub(crate) fn has_seen_all(&mut self, books: &Books) {
         self.seen = books.newest;
         self.caught_up = books.newest;
         self.told = Told::default();
@@ -286,22 +351,35 @@ impl Subscription {
             self.caught_up = 0;
             self.resumed_at = 0;
             self.told = Told::default();
+            for wanted in &mut self.topics {
+                wanted.since = 0;
+            }
             return Step::Next(Next::Word(Word::Reset));
         }
         for _ in 0..MAX_SKIPPED {
-            let nearest = |(topic, _): &(TopicId, _)| books.after(*topic, self.seen);
+            let nearest = |it: &Wanted| books.after(it.topic, self.seen.max(it.since));
             let next = self.topics.iter().filter_map(nearest);
             let Some(change) = next.min_by_key(|change| change.number).map(Arc::clone) else {
                 return Step::Nothing;
             };
             let knows_nothing = change.number <= self.told_whole_through;
-            if knows_nothing && (change.is_gone() || !books.is_now(&change)) {
+            let was_told = self.told.of(&change.name).version >= change.number;
+            if was_told || knows_nothing && (change.is_gone() || !books.is_now(&change)) {
                 self.seen = change.number;
                 continue;
             }
             return Step::Next(self.tell(change, knows_nothing, books));
         }
         Step::Later
+    }
+
+    /// It was told of this change.
+    pub(crate) fn note_told(&mut self, change: &Change) {
+        let told = ToldOfOne {
+            version: change.number,
+            ..self.told.of(&change.name)
+        };
+        self.told.note(&change.name, told);
     }
 
     /// This change comes next, unless something has to be said before it.
@@ -334,8 +412,11 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         let mut books = self.documents.books.lock();
         books.subscribers -= 1;
-        for (topic, seat) in self.topics.drain(..) {
-            books.topics.leave(topic, seat);
+        for wanted in self.topics.drain(..) {
+            books.topics.leave(wanted.topic, wanted.seat);
+        }
+        if let Some(joining) = self.joining.take() {
+            books.topics.leave(joining.topic(), None);
         }
     }
 }

@@ -13,10 +13,13 @@ use tokio::time::timeout;
 
 use crate::answer;
 use crate::events::Form;
-use crate::name::{MAX_NAME, Pattern, Prefix};
+use crate::name::Pattern;
 use crate::origin::{Documents, Push};
-use crate::page::{News, Page, Watching};
+use crate::page::{Page, Watching};
+use crate::sites;
+use crate::socket::{Language, Pages, Protocol, handshake, is_asked_for};
 use crate::subscription::{EventStream, NoSubscription, Subscription};
+use crate::urls::{Found, MAX_STARS, MAX_URLS, NoUrl, find};
 
 /// Where they are subscribed to.
 pub const WATCH_PATH: &str = "/.well-known/microcache/watch";
@@ -25,9 +28,6 @@ pub const WATCH_PATH: &str = "/.well-known/microcache/watch";
 pub const LIVE_PATH: &str = "/.well-known/microcache/live.js";
 const LIVE: &[u8] = include_bytes!("live.js");
 
-/// The most urls of one subscription, and how many of them may have a star.
-const MAX_URLS: usize = 100;
-const MAX_STARS: usize = 8;
 /// How long somebody waits for something to happen who asks again and again.
 const WAIT: Duration = Duration::from_secs(25);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
@@ -36,7 +36,7 @@ const MAX_TOLD: usize = 1000;
 const MAX_TOLD_BYTES: usize = 1024 * 1024;
 
 /// Finds a page of the application that whoever sends a request wants to watch, by its path and query.
-pub type FindPage = Box<dyn Fn(&OriginRequest, &str) -> Result<Arc<Page>, NoPage> + Send + Sync>;
+pub type FindPage = Arc<dyn Fn(&OriginRequest, &str) -> Result<Arc<Page>, NoPage> + Send + Sync>;
 
 /// Why a page cannot be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,6 @@ pub enum NoPage {
 /// What is answered at [`WATCH_PATH`] and [`LIVE_PATH`].
 pub struct Watch {
     push: Arc<Push>,
-    prefixes: Vec<Prefix>,
     find_page: FindPage,
 }
 
@@ -66,22 +65,26 @@ struct Wanted {
 }
 
 impl Watch {
-    /// For documents under these prefixes, and pages.
-    pub fn new(push: Arc<Push>, prefixes: Vec<Prefix>, find_page: FindPage) -> Self {
-        Self {
-            push,
-            prefixes,
-            find_page,
-        }
+    /// For documents, and pages.
+    pub fn new(push: Arc<Push>, find_page: FindPage) -> Self {
+        Self { push, find_page }
     }
 
     async fn watch(&self, request: &OriginRequest) -> OriginResponse {
+        let documents = self.push.documents();
+        if is_asked_for(request) {
+            return self.open(request).unwrap_or_else(|refused| refused);
+        }
         let wanted = match self.read(request) {
             Ok(wanted) => wanted,
             Err(refused) => return refused,
         };
+        if wanted.is_nothing() {
+            let why = format!("say what to watch: {WATCH_PATH}?url=/a/page, or url=/live/*");
+            return answer::problem(400, why);
+        }
         let wait = wanted.wait;
-        let subscription = match wanted.subscribe(self.push.documents()) {
+        let subscription = match wanted.subscribe(documents) {
             Ok(subscription) => subscription,
             Err(why) => return answer::no_subscription(why),
         };
@@ -93,7 +96,23 @@ impl Watch {
         }
     }
 
+    /// A socket, which may begin with nothing.
+    fn open(&self, request: &OriginRequest) -> Result<OriginResponse, OriginResponse> {
+        let handshake = handshake(self.push.documents(), request, &[Protocol::Microcache])?;
+        let wanted = self.read(request)?;
+        let wants_deltas = wanted.wants_deltas;
+        let subscription = wanted
+            .subscribe(self.push.documents())
+            .map_err(answer::no_subscription)?;
+        let language = Language::Ours {
+            pages: Some(Pages::of(request, &self.find_page)),
+            wants_deltas,
+        };
+        Ok(handshake.open(subscription, language))
+    }
+
     fn read(&self, request: &OriginRequest) -> Result<Wanted, OriginResponse> {
+        let prefixes = &self.push.documents().settings.prefixes;
         let refused = |why: String| answer::problem(400, why);
         let mut urls = Vec::new();
         let (_, query) = split_query(&request.target);
@@ -113,15 +132,12 @@ impl Watch {
             match name {
                 // Several tabs may show the same page.
                 b"url" if urls.contains(&value) => {}
-                b"url" if urls.len() == MAX_URLS => {
-                    let why = format!("one subscription has {MAX_URLS} urls at most");
-                    return Err(refused(why));
-                }
+                b"url" if urls.len() == MAX_URLS => return Err(NoUrl::too_many().answer()),
                 b"url" => {
-                    if let Some(pattern) = self.pattern(&value).map_err(refused)? {
-                        wanted.patterns.push(pattern);
-                    } else {
-                        wanted.pages.push(self.page(request, &value)?);
+                    let find_page = |url: &str| (self.find_page)(request, url);
+                    match find(&value, prefixes, find_page).map_err(NoUrl::answer)? {
+                        Found::Documents(pattern) => wanted.patterns.push(pattern),
+                        Found::Page(page) => wanted.pages.push(page),
                     }
                     urls.push(value);
                 }
@@ -142,68 +158,24 @@ impl Watch {
         }
         let stars = wanted.patterns.iter().filter(|pattern| pattern.is_like());
         if stars.count() > MAX_STARS {
-            return Err(refused(format!(
-                "one subscription has {MAX_STARS} urls with a `*` at most"
-            )));
-        }
-        if wanted.patterns.is_empty() && wanted.pages.is_empty() {
-            return Err(refused(format!(
-                "say what to watch: {WATCH_PATH}?url=/a/page, or url=/live/*"
-            )));
+            return Err(NoUrl::too_many_stars().answer());
         }
         Ok(wanted)
-    }
-
-    /// What names documents; `None` for a url that is a page's.
-    fn pattern(&self, url: &str) -> Result<Option<Pattern>, String> {
-        let begins_with = url.split('*').next().unwrap_or_default();
-        let mut prefixes = self.prefixes.iter().map(Prefix::as_str);
-        if prefixes.any(|prefix| begins_with.starts_with(prefix)) {
-            let pattern = Pattern::parse(url).map_err(|why| format!("{url}: {why}"))?;
-            return Ok(Some(pattern));
-        }
-        let is_target = url.starts_with('/') && url.bytes().all(|byte| byte.is_ascii_graphic());
-        if !is_target || url.contains('#') || url.len() > MAX_NAME {
-            return Err(format!(
-                "{url} is neither the path of documents nor path and query of a page, as they stand in a request"
-            ));
-        }
-        Ok(None)
-    }
-
-    fn page(&self, request: &OriginRequest, url: &str) -> Result<Watching, OriginResponse> {
-        // Stars say nothing of pages. Who means several is told so, and who has one with a star in its url gets
-        // along without; the other pages of the same browser are none the worse.
-        let found = if url.contains('*') {
-            Err(NoPage::NotAllowed)
-        } else {
-            (self.find_page)(request, url)
-        };
-        match found {
-            Ok(page) => Ok(Watching::new(page)),
-            Err(NoPage::NotAllowed) => {
-                let page = Page::new(url);
-                page.tell(News::Unwatchable);
-                Ok(Watching::new(Arc::new(page)))
-            }
-            Err(NoPage::NoneAllowed) => Err(answer::problem(
-                400,
-                format!("{url} is no document, and pages are not watched: see the option `watch`"),
-            )),
-            Err(NoPage::TooMany) => Err(answer::later(answer::problem(
-                503,
-                "too many different pages are watched (watch_max_pages)",
-            ))),
-        }
     }
 }
 
 impl Wanted {
+    const fn is_nothing(&self) -> bool {
+        self.patterns.is_empty() && self.pages.is_empty()
+    }
+
     fn subscribe(self, documents: &Arc<Documents>) -> Result<Subscription, NoSubscription> {
+        // Of nothing, nobody has seen anything.
+        let seen = self.seen.filter(|_| !self.patterns.is_empty());
         Subscription::new(
             documents,
             (&self.patterns, self.pages),
-            self.seen.as_deref(),
+            seen.as_deref(),
             self.wants_deltas,
         )
     }
@@ -245,18 +217,29 @@ impl Origin for Watch {
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
         Box::pin(async move {
             let (path, _) = split_query(&request.target);
-            if !matches!(request.method, Method::GET | Method::HEAD) {
+            if path == LIVE_PATH.as_bytes() && is_read(&request.method) {
+                return Ok(live());
+            }
+            let fields = request.fields.fields();
+            let sites = &self.push.documents().settings.allow_origins;
+            let mut answer = if is_read(&request.method) {
+                self.watch(&request).await
+            } else if let Some(allowed) = sites::preflight(sites, fields) {
+                allowed
+            } else {
                 let mut answer = answer::problem(405, "changes are watched by GET");
                 answer.fields.push("Allow", "GET, HEAD");
-                return Ok(answer);
-            }
-            Ok(if path == LIVE_PATH.as_bytes() {
-                live()
-            } else {
-                self.watch(&request).await
-            })
+                answer
+            };
+            let granted = sites::granted(sites, fields);
+            answer.fields.extend_if(granted.fields(), |_, _| true);
+            Ok(answer)
         })
     }
+}
+
+const fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
 }
 
 /// What makes a page update itself.

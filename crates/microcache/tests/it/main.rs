@@ -37,6 +37,7 @@ mod routes;
 mod safe_rules;
 mod semantics;
 mod signed_in;
+mod socket;
 mod stale;
 mod storms;
 mod strict_http;

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::support::{Events, Origin, Proxy, Response, eventually, request};
 
-const SECRET: &str = "a-secret-that-is-long-enough";
+pub(crate) const SECRET: &str = "a-secret-that-is-long-enough";
 
 /// A directory of a test, removed at its end, with the secret of those who publish.
-struct Kept(PathBuf);
+pub(crate) struct Kept(PathBuf);
 
 impl Kept {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("microcache-push-{}-{number}", std::process::id());
@@ -22,7 +22,7 @@ impl Kept {
         kept
     }
 
-    fn start(&self, origin: &Origin, flags: &[&str]) -> Live {
+    pub(crate) fn start(&self, origin: &Origin, flags: &[&str]) -> Live {
         let token = self.0.join("token").display().to_string();
         let documents = self.0.join("documents").display().to_string();
         let mut all = vec!["--push", "/live/", "--push-token-file", &token];
@@ -41,10 +41,16 @@ impl Drop for Kept {
 }
 
 /// A server with documents.
-struct Live(Proxy);
+pub(crate) struct Live(pub(crate) Proxy);
 
 impl Live {
-    fn publish(&self, method: &str, target: &str, fields: &[&str], body: &str) -> Response {
+    pub(crate) fn publish(
+        &self,
+        method: &str,
+        target: &str,
+        fields: &[&str],
+        body: &str,
+    ) -> Response {
         let authorization = format!("Authorization: Bearer {SECRET}");
         let length = format!("Content-Length: {}", body.len());
         let mut all = vec![&*authorization, &*length];
@@ -55,18 +61,18 @@ impl Live {
         client.response()
     }
 
-    fn put(&self, target: &str, body: &str) -> Response {
+    pub(crate) fn put(&self, target: &str, body: &str) -> Response {
         self.publish("PUT", target, &["Content-Type: application/json"], body)
     }
 
-    fn subscribe(&self, target: &str, fields: &[&str]) -> Events {
+    pub(crate) fn subscribe(&self, target: &str, fields: &[&str]) -> Events {
         let mut all = vec!["Accept: text/event-stream"];
         all.extend(fields);
         Events::begin(self.0.ask_with(target, &all))
     }
 }
 
-fn tag(response: &Response) -> String {
+pub(crate) fn tag(response: &Response) -> String {
     response.field("etag").expect("an entity tag").to_owned()
 }
 

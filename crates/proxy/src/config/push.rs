@@ -55,7 +55,12 @@ impl PushConfig {
         if self.is_on() || table.get("push").is_some() {
             return;
         }
-        let of_documents = |name| !matches!(name, "push_max_subscribers" | "watch_max_pages");
+        let of_watchers = [
+            "push_allow_origins",
+            "push_max_subscribers",
+            "watch_max_pages",
+        ];
+        let of_documents = |name| !of_watchers.contains(&name);
         for about in abouts(PUSH)
             .into_iter()
             .filter(|about| of_documents(about.name))

@@ -15,7 +15,7 @@ impl Connection {
     /// Bytes both ways until both sides have ended, or neither has said anything for too long. When
     /// one side has ended, the other one may be talking to nobody, and gets less time. Says how many
     /// bytes went to the client.
-    pub(super) async fn tunnel(&mut self, mut tunnel: Tunnel) -> u64 {
+    pub(super) async fn tunnel(&mut self, tunnel: Tunnel) -> u64 {
         let timeouts = self.session.shared.timeouts;
         let early = std::mem::take(&mut self.input);
         let one_ended = AtomicBool::new(false);
@@ -24,10 +24,14 @@ impl Connection {
             let (from_client, mut to_client) = self.stream.split();
             to_client.write_all(&tunnel.early).await?;
             to_client.flush().await?;
-            tunnel.io.write_all(&early).await?;
-            let (from_origin, to_origin) = split(tunnel.io);
+            let (from_origin, mut to_origin) = split(tunnel.io);
+            let from_client = async {
+                // The other side may take no more of it before it has been listened to.
+                to_origin.write_all(&early).await?;
+                one_way(from_client, to_origin, &one_ended).await
+            };
             tokio::try_join!(
-                one_way(from_client, to_origin, &one_ended),
+                from_client,
                 one_way(
                     from_origin,
                     Counted {

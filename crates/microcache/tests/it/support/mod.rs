@@ -14,6 +14,7 @@ mod origin;
 mod proxy;
 mod reply;
 mod tls;
+pub(crate) mod websocket;
 mod wire;
 
 use std::thread;

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use microcache_push::{Prefix, Sync};
+use microcache_push::{Prefix, Site, Sync};
 
 use super::super::option::{About, Form, Opt, Unset};
 use super::super::push::{Chosen, PushConfig};
@@ -131,6 +131,24 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
     },
     Opt {
         about: About {
+            name: "push_allow_origins",
+            form: Form::List("ORIGIN"),
+            unset: Unset::Says("none: pages of this site only"),
+            example: r#"["https://shop.example"]"#,
+            help: "The other sites whose pages may read documents and subscribe, as `https://shop.example`, or `*`",
+            more: "Browsers are told so (`Access-Control-Allow-Origin`), and a WebSocket is opened for them. Pages of a site that is named may publish too, if \
+                   they have the secret; those that only `*` lets in may not. Nothing is said of cookies: none counts here.",
+        },
+        set: |push, v, m| {
+            let sites = v
+                .items()
+                .iter()
+                .filter_map(|item| m.ok(item.parse(parse_site)));
+            push.settings.allow_origins = sites.collect();
+        },
+    },
+    Opt {
+        about: About {
             name: "push_max_subscribers",
             form: Form::Number,
             unset: Unset::Is("65536"),
@@ -153,6 +171,12 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
         set: |push, v, m| m.put(&mut push.max_pages, v.count(1..=1 << 15)),
     },
 ];
+
+fn parse_site(text: &str) -> Result<Site, String> {
+    Site::parse(text).ok_or_else(|| {
+        "an origin is a scheme and a host, such as https://shop.example or http://localhost:3000; or `*`".to_owned()
+    })
+}
 
 fn parse_prefix(text: &str) -> Result<Prefix, String> {
     Prefix::parse(text).map_err(|why| why.to_string())

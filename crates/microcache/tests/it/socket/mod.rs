@@ -1,0 +1,554 @@
+//! Subscriptions by WebSocket: documents and pages, in both languages, by friends and by enemies.
+
+mod frames;
+mod model;
+mod sites;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::push::{Kept, Live, SECRET, tag};
+use crate::support::http2::{self, DATA, END_HEADERS, HEADERS, Http2};
+use crate::support::websocket::{
+    BINARY, CLOSE, FIN, PING, PONG, TEXT, UPGRADE, WebSocket, frame as ws_frame,
+};
+use crate::support::{Client, Origin, Proxy, Reply, eventually, left_out, request};
+
+const WATCH: &str = "/.well-known/microcache/watch";
+
+fn open(live: &Live, target: &str) -> WebSocket {
+    WebSocket::open(&live.0, target, &[])
+}
+
+/// What is told of a document without its id.
+fn told(event: &str, url: &str, rest: &str) -> String {
+    format!(r#""event":"{event}","url":"{url}","type":"application/json",{rest}}}"#)
+}
+
+#[track_caller]
+fn expect(socket: &mut WebSocket, end: &str) {
+    let text = socket.text();
+    assert!(text.ends_with(end), "{text}\n{end}");
+}
+
+fn put_told(socket: &mut WebSocket, url: &str, value: &str) {
+    expect(socket, &told("put", url, &format!("\"value\":{value}")));
+}
+
+#[test]
+fn the_same_is_told_as_by_event_streams() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    live.put("/live/x", "1");
+    let watch = format!("{WATCH}?url=/live/x&url=/live/news/*&deltas=1");
+    let mut events = live.subscribe(&watch, &[]);
+    let mut socket = open(&live, &watch);
+    let mut one = open(&live, "/live/x");
+    let merge = ["Content-Type: application/merge-patch+json"];
+    let wide = format!("{{\"a\":{{\"b\":1}},\"c\":\"{}\"}}", "x".repeat(70_000));
+    for step in 0..6 {
+        let answer = match step {
+            0 => None,
+            1 => Some(live.put("/live/news/1", &wide)),
+            2 => Some(live.publish("PATCH", "/live/news/1", &merge, r#"{"a":{"b":2}}"#)),
+            3 => Some(live.put("/live/x", "\"\u{e4}\"")),
+            4 => Some(live.publish("DELETE", "/live/news/1", &[], "")),
+            _ => Some(live.publish("PUT", "/live/news/2", &["Content-Type: image/png"], "\0")),
+        };
+        assert!(answer.is_none_or(|it| it.status < 300));
+        let event = events.data();
+        assert_eq!(socket.text(), event, "{step}");
+        if event.contains("\"/live/x\"") {
+            assert_eq!(one.text(), event);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_handshake_is_answered_and_is_no_socket() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &["--push-max-subscribers", "1"]);
+    live.put("/live/x", "1");
+    let without = |left_out: &str| -> Vec<&str> {
+        let all = UPGRADE.into_iter();
+        all.filter(|it| !it.starts_with(left_out)).collect()
+    };
+    let status = |target: &str, fields: &[&str]| live.0.get_with(target, fields).status;
+    let old = live
+        .0
+        .get_with("/live/x", &without("Sec-WebSocket-Version"));
+    assert_eq!(old.status, 426);
+    assert_eq!(old.field("sec-websocket-version"), Some("13"));
+    assert_eq!(status("/live/x", &without("Sec-WebSocket-Key")), 400);
+    // It asks for nothing but the document then.
+    assert_eq!(status("/live/x", &without("Connection")), 200);
+    assert_eq!(status("/live//x", &UPGRADE), 404);
+    assert_eq!(status(&format!("{WATCH}?url=/other"), &UPGRADE), 400);
+    let content = [&UPGRADE[..], &["Content-Length: 0"]].concat();
+    assert_eq!(status("/live/x", &without("Upgrade")), 200);
+    let mut client = live.0.ask_with("/live/x", &content);
+    let head = client.head();
+    assert_eq!(head.start, "HTTP/1.1 101 Switching Protocols");
+    // There is room for one, and the next is told so while it still speaks HTTP.
+    let full = live.0.get_with("/live/x", &UPGRADE);
+    assert_eq!((full.status, full.field("retry-after")), (503, Some("1")));
+    drop(client);
+    eventually("room", || {
+        let mut client = live.0.ask_with("/live/x", &UPGRADE);
+        client.head().start.contains("101").then_some(())
+    });
+}
+
+#[test]
+fn urls_come_and_go_while_it_is_open() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    live.put("/live/a/1", "1");
+    live.put("/live/b", "2");
+    for target in ["/live/", WATCH] {
+        let mut socket = open(&live, target);
+        let mut say = |order: &str, url: &str, answers: &[&str]| {
+            socket.say(&format!("{{\"{order}\": \"{url}\"}}"));
+            for answer in answers {
+                let text = socket.text();
+                assert!(text.contains(answer), "{text}\n{answer}");
+            }
+        };
+        let told_of = |kind: &str, url: &str| format!("\"event\":\"{kind}\",\"url\":\"{url}\"");
+        let subscribed = told_of("subscribed", "/live/a/*");
+        say(
+            "subscribe",
+            "/live/a/*",
+            &[&told_of("put", "/live/a/1"), &subscribed],
+        );
+        // Some of it is known already.
+        live.put("/live/a/2", "1");
+        let more = [
+            &*told_of("put", "/live/a/2"),
+            &*told_of("subscribed", "/live/a/2"),
+        ];
+        say("subscribe", "/live/a/2", &more);
+        say("subscribe", "/live/a/2", &[&told_of("error", "/live/a/2")]);
+        let gone = live.publish("DELETE", "/live/a/2", &[], "");
+        assert_eq!(gone.status, 204);
+        say(
+            "get",
+            "/live/b",
+            &[&told_of("delete", "/live/a/2"), r#""value":2,"etag":"#],
+        );
+        say("get", "/live/none", &[r#""url":"/live/none","status":404"#]);
+        say("get", "/live/*", &["\"status\":400"]);
+        say("subscribe", "/other", &["\"status\":400"]);
+        say("subscribe", "/live//x", &["\"status\":400"]);
+        say("unsubscribe", "/live/none", &["\"status\":404"]);
+        say(
+            "unsubscribe",
+            "/live/a/*",
+            &[&told_of("unsubscribed", "/live/a/*")],
+        );
+        live.put("/live/a/1", "3");
+        live.put("/live/a/1", "1");
+        say(
+            "unsubscribe",
+            "/live/a/2",
+            &[&told_of("unsubscribed", "/live/a/2")],
+        );
+        say("nonsense", "/live/x", &["\"status\":400"]);
+        // Nothing of that has ended it.
+        say(
+            "subscribe",
+            "/live/b",
+            &[&told_of("put", "/live/b"), "\"subscribed\""],
+        );
+    }
+}
+
+#[test]
+fn a_socket_has_the_bounds_of_a_subscription() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    let mut socket = open(&live, "/live/");
+    let mut say = |url: String, expected: &str| {
+        socket.say(&format!("{{\"subscribe\": \"{url}\"}}"));
+        let text = socket.text();
+        assert!(text.contains(expected), "{text}");
+    };
+    for number in 0..8 {
+        say(format!("/live/{number}*"), "subscribed");
+    }
+    say("/live/8*".to_owned(), "8 urls with a `*` at most");
+    for number in 8..100 {
+        say(format!("/live/{number}"), "subscribed");
+    }
+    say("/live/x".to_owned(), "100 urls at most");
+}
+
+#[test]
+fn who_comes_back_is_told_what_has_come_since_over_a_restart() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let seen = {
+        let mut live = kept.start(&origin, &[]);
+        live.put("/live/a", "1");
+        let seen = tag(&live.put("/live/b", "2"));
+        live.0.signal("KILL");
+        live.0.wait();
+        seen
+    };
+    let live = kept.start(&origin, &[]);
+    live.put("/live/a", "3");
+    let seen = seen.trim_matches('"');
+    let watch = format!("{WATCH}?url=/live/a&url=/live/b&last_event_id={seen}");
+    let mut socket = open(&live, &watch);
+    put_told(&mut socket, "/live/a", "3");
+    live.put("/live/b", "4");
+    put_told(&mut socket, "/live/b", "4");
+    let mut unknown = open(&live, &format!("{WATCH}?url=/live/a&last_event_id=1.1"));
+    assert_eq!(unknown.text(), r#"{"event":"reset"}"#);
+    put_told(&mut unknown, "/live/a", "3");
+}
+
+#[test]
+fn pages_of_the_application_are_watched_too() {
+    let origin = Origin::start();
+    let fresh = "Cache-Control: max-age=1";
+    origin
+        .on("/news?a=1")
+        .reply(Reply::new(200).with(fresh).body("news"));
+    let proxy = Proxy::start(&origin, &["--watch", "refresh"]);
+    let mut socket = WebSocket::open(&proxy, &format!("{WATCH}?url=/news%3Fa=1"), &[]);
+    let page = r#"{"event":"page","url":"/news?a=1","version":""#;
+    assert!(socket.text().starts_with(page));
+    // A page that is asked for later, of which a version is known.
+    origin
+        .on("/other")
+        .reply(Reply::new(200).with(fresh).body("other"));
+    socket.say(r#"{"subscribe": "/other"}"#);
+    assert!(
+        socket
+            .text()
+            .contains(r#""event":"subscribed","url":"/other""#)
+    );
+    assert!(
+        socket
+            .text()
+            .starts_with(r#"{"event":"page","url":"/other""#)
+    );
+    origin
+        .on("/other")
+        .reply(Reply::new(200).with(fresh).body("another"));
+    assert!(
+        socket
+            .text()
+            .starts_with(r#"{"event":"page","url":"/other""#)
+    );
+    socket.say(r#"{"unsubscribe": "/other"}"#);
+    assert!(socket.text().contains("\"unsubscribed\""));
+    socket.say(r#"{"get": "/news?a=1"}"#);
+    assert!(socket.text().contains("pages are got by HTTP"));
+}
+
+#[test]
+fn another_language_is_spoken_too() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    live.put("/live/John", r#"{"email":"j@example.com"}"#);
+    let protocol = ["Sec-WebSocket-Protocol: piper-protocol"];
+    for target in ["/live/", "/live/anything"] {
+        let mut client = live.0.connect();
+        client.send(request("GET", target, &[&UPGRADE[..], &protocol].concat()));
+        let head = client.head();
+        assert_eq!(head.field("sec-websocket-protocol"), Some("piper-protocol"));
+        drop(client);
+    }
+    let mut socket = WebSocket::open(&live.0, "/live/", &protocol);
+    let mut say = |command: &str, answers: &[&str]| {
+        socket.say(command);
+        for answer in answers {
+            assert_eq!(socket.text(), *answer, "{command}");
+        }
+    };
+    let john = r#"{"email":"j@example.com"}"#;
+    say("get John", &[john]);
+    say(
+        "GET Jane",
+        &[r#"{"error":"there is no such document","rid":"Jane"}"#],
+    );
+    say("SUBSCRIBE Jane", &[r#"{"error":"not found","rid":"Jane"}"#]);
+    live.put("/live/Jane", "2");
+    say("subscribe *", &["2", john]);
+    live.put("/live/Jack", "3");
+    say("GET *", &[]);
+    let mut all: Vec<_> = (0..4).map(|_| socket.text()).collect();
+    all.sort();
+    assert_eq!(all, ["2", "3", "3", john]);
+    let mut say = |command: &str, answers: &[&str]| {
+        socket.say(command);
+        for answer in answers {
+            assert_eq!(socket.text(), *answer, "{command}");
+        }
+    };
+    say(
+        "SUBSCRIBE (= a 1)",
+        &[r#"{"error":"filters are not spoken here"}"#],
+    );
+    say("UNSUBSCRIBE", &[]);
+    say("SUBSCRIBE Jack mine", &["3"]);
+    assert_eq!(live.publish("DELETE", "/live/Jack", &[], "").status, 204);
+    live.put("/live/John", "4");
+    say("UNSUBSCRIBE mine", &[r#"{"admin":"remove","rid":"Jack"}"#]);
+    say("GET John", &["4"]);
+    live.put("/live/Jack", "5");
+    say("GET John", &["4"]);
+}
+
+#[test]
+fn it_is_a_stream_of_http2_too() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    live.put("/live/x", "1");
+    let mut client = Http2::connect(live.0.address());
+    let stream = client.stream();
+    let fields = [
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "http"),
+        (":path", "/live/x"),
+        (":authority", "example.com"),
+        ("sec-websocket-version", "13"),
+    ];
+    client.send(http2::frame(
+        HEADERS,
+        END_HEADERS,
+        stream,
+        &http2::block(&fields),
+    ));
+    let head = client.until(HEADERS);
+    assert_eq!(head.stream, stream);
+    let put = |value: &str| told("put", "/live/x", &format!("\"value\":{value}"));
+    let text = |client: &mut Http2| {
+        let data = client.until(DATA).payload;
+        assert_eq!(data[0], FIN | TEXT);
+        String::from_utf8(data[2..].to_vec()).expect("UTF-8")
+    };
+    let first = text(&mut client);
+    assert!(first.ends_with(&put("1")), "{first}");
+    live.put("/live/x", "2");
+    let second = text(&mut client);
+    assert!(second.ends_with(&put("2")), "{second}");
+    let order = ws_frame(FIN | TEXT, br#"{"get":"/live/none"}"#);
+    client.send(http2::frame(DATA, 0, stream, &order));
+    let third = text(&mut client);
+    assert!(third.contains("\"status\":404"), "{third}");
+    client.send(http2::frame(
+        DATA,
+        0,
+        stream,
+        &ws_frame(FIN | CLOSE, &[3, 232]),
+    ));
+    let answer = client.answer(stream);
+    assert_eq!(answer.body, [FIN | CLOSE, 2, 3, 232]);
+    assert!(answer.ended);
+}
+
+#[test]
+fn who_takes_nothing_costs_nothing_and_gets_the_latest() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    live.put("/live/x", "0");
+    let mut stalled = open(&live, "/live/x");
+    let mut reading = open(&live, "/live/x");
+    let before = live.0.resident();
+    let page = |number: u32| format!("\"{number}:{}\"", "x".repeat(200_000));
+    put_told(&mut reading, "/live/x", "0");
+    for number in 1..=300 {
+        assert_eq!(live.put("/live/x", &page(number)).status, 204);
+        if number % 10 == 0 {
+            let end = told("put", "/live/x", &format!("\"value\":{}", page(number)));
+            while !reading.text().ends_with(&end) {}
+        }
+    }
+    // Sixty megabytes were told of; a few of the newest versions are kept for all together.
+    let grown = live.0.resident().saturating_sub(before);
+    assert!(grown < 32 << 20, "{grown}");
+    put_told(&mut stalled, "/live/x", "0");
+    let end = told("put", "/live/x", &format!("\"value\":{}", page(300)));
+    let mut late = 0;
+    while !stalled.text().ends_with(&end) {
+        late += 1;
+    }
+    assert!(
+        late < 299,
+        "it was told {late} versions that were out of date"
+    );
+}
+
+#[test]
+fn who_gives_orders_and_reads_no_answers_is_not_listened_to() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    live.put("/live/x", "1");
+    let mut greedy = open(&live, "/live/");
+    greedy
+        .client()
+        .stream()
+        .set_write_timeout(Some(Duration::from_millis(500)))
+        .expect("a timeout");
+    let before = live.0.resident();
+    let ping = ws_frame(FIN | PING, &[b'x'; 125]);
+    let order = ws_frame(FIN | TEXT, br#"{"get":"/live/x"}"#);
+    let flood = [ping.repeat(400), order.repeat(400)].concat();
+    // At some time it is stopped, or all of it is taken slowly: nothing of it is kept.
+    let sent = (0..200)
+        .take_while(|_| greedy.client().try_send(&flood))
+        .count();
+    assert!(sent < 200, "all of it was taken");
+    let grown = live.0.resident().saturating_sub(before);
+    assert!(grown < 8 << 20, "{grown}");
+    let mut modest = open(&live, "/live/x");
+    put_told(&mut modest, "/live/x", "1");
+    live.put("/live/x", "2");
+    put_told(&mut modest, "/live/x", "2");
+}
+
+#[test]
+fn orders_may_come_with_the_request() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    live.put("/live/x", "1");
+    // More of them than what a socket takes before it is read from.
+    let ping = ws_frame(FIN | PING, &[b'x'; 125]);
+    let order = ws_frame(FIN | TEXT, br#"{"subscribe":"/live/x"}"#);
+    let mut client = live.0.connect();
+    let asks = request("GET", "/live/", &UPGRADE);
+    client.send([asks.as_bytes(), &ping.repeat(300), &order].concat());
+    let mut socket = WebSocket::agreed(client);
+    for _ in 0..300 {
+        assert_eq!(socket.frame(), (FIN | PONG, vec![b'x'; 125]));
+    }
+    put_told(&mut socket, "/live/x", "1");
+    expect(&mut socket, "\"}");
+}
+
+/// What the operators' interface says of them.
+fn count(admin: std::net::SocketAddr, what: &str) -> u64 {
+    let mut client = Client::connect(admin);
+    client.send(format!("GET /v1/stats HTTP/1.1\r\nHost: {admin}\r\n\r\n"));
+    let stats: serde_json::Value = serde_json::from_slice(&client.response().body).expect("JSON");
+    stats["push"][what].as_u64().expect("a number")
+}
+
+#[test]
+fn nothing_is_left_of_who_has_gone() {
+    let origin = Origin::start();
+    let flags = ["--push", "/live/", "--push-directory", "none"];
+    let (proxy, admin) = Proxy::operated(&origin, &flags);
+    let all: Vec<_> = (0..4)
+        .map(|_| WebSocket::open(&proxy, "/live/x", &[]))
+        .collect();
+    eventually("four sockets", || {
+        (count(admin, "sockets") == 4 && count(admin, "subscribers") == 4).then_some(())
+    });
+    let mut left = Vec::new();
+    for (number, mut socket) in all.into_iter().enumerate() {
+        match number {
+            0 => socket.leave().reset(),
+            1 => drop(socket),
+            2 => {
+                socket.send(FIN | CLOSE, [3, 232]);
+                assert_eq!(socket.close_code(), 1000);
+                left.push(socket);
+            }
+            _ => {
+                // It reads on; but no order can come from it, and no farewell.
+                socket.client().half_close();
+                left.push(socket);
+            }
+        }
+    }
+    eventually("nobody to be there", || {
+        (count(admin, "sockets") == 0 && count(admin, "subscribers") == 0).then_some(())
+    });
+}
+
+#[test]
+fn a_server_that_stops_says_so() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let mut live = kept.start(&origin, &["--drain-stream-timeout", "0s"]);
+    live.put("/live/x", "1");
+    let mut socket = open(&live, "/live/x");
+    put_told(&mut socket, "/live/x", "1");
+    live.0.terminate();
+    assert_eq!(socket.close_code(), 1001);
+    assert!(live.0.wait().success());
+}
+
+#[test]
+fn binary_orders_and_long_ones_are_refused() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    let longest = format!("{{\"get\":\"/live/{}\"}}", "x".repeat(65_536 - 17));
+    assert_eq!(longest.len(), 65_536 - 1);
+    let mut socket = open(&live, "/live/");
+    socket.send(FIN | TEXT, &longest);
+    assert!(socket.text().contains("\"status\":400"));
+    socket.send(FIN | BINARY, "{}");
+    assert_eq!(socket.close_code(), 1003);
+    let mut socket = open(&live, "/live/");
+    socket.send(FIN | TEXT, format!("{longest}  "));
+    assert_eq!(socket.close_code(), 1009);
+    // In parts, of which none is too long.
+    let mut socket = open(&live, "/live/");
+    socket.send(TEXT, &longest);
+    socket.send(FIN, "  ");
+    assert_eq!(socket.close_code(), 1009);
+}
+
+/// A client that nobody here has written.
+#[test]
+fn the_library_of_another_language_subscribes() {
+    let script = r#"
+import asyncio, json, sys, urllib.request, websockets
+async def main(address, token):
+    def put(value):
+        headers = {"Authorization": "Bearer " + token, "Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://{address}/live/x", json.dumps(value).encode(), headers, method="PUT")
+        urllib.request.urlopen(request).close()
+    put(1)
+    url = f"ws://{address}/live/x"
+    async with websockets.connect(url, subprotocols=["microcache"], origin=f"http://{address}") as socket:
+        assert socket.subprotocol == "microcache"
+        assert json.loads(await socket.recv())["value"] == 1
+        await asyncio.get_running_loop().run_in_executor(None, put, {"a": "\u00e4" * 100000})
+        assert json.loads(await socket.recv())["value"]["a"] == "\u00e4" * 100000
+        await (await socket.ping())
+        await socket.send([json.dumps({"get": "/live/none"})[:5], json.dumps({"get": "/live/none"})[5:]])
+        assert json.loads(await socket.recv())["status"] == 404
+    assert socket.close_code == 1000
+    async with websockets.connect(url, subprotocols=["piper-protocol"]) as socket:
+        await socket.send("subscribe *")
+        assert "a" in json.loads(await socket.recv())
+    try:
+        await websockets.connect(url, origin="https://evil.example")
+    except websockets.InvalidStatusCode as error:
+        assert error.status_code == 403
+    else:
+        assert False
+    print("done")
+asyncio.run(main(*sys.argv[1:]))
+"#;
+    let installed = Command::new("/usr/bin/python3")
+        .args(["-c", "import websockets"])
+        .stderr(Stdio::null())
+        .status();
+    if !installed.is_ok_and(|status| status.success()) {
+        return left_out("WebSockets with python3-websockets, which is not installed");
+    }
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    let address = live.0.address().to_string();
+    let output = Command::new("/usr/bin/python3")
+        .args(["-c", script, &address, SECRET])
+        .output()
+        .expect("python runs");
+    assert!(output.stdout == b"done\n", "{output:?}");
+}

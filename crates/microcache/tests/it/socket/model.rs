@@ -1,0 +1,175 @@
+//! What a client is told while it subscribes and unsubscribes and somebody publishes: each version at most once,
+//! each document's in their order, and of all that it subscribes to in the end the last.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::open;
+use crate::push::Kept;
+use crate::support::Origin;
+
+const CHANGES: usize = 2000;
+const DOCUMENTS: usize = 12;
+const URLS: [&str; 7] = [
+    "/live/1",
+    "/live/2",
+    "/live/7",
+    "/live/*",
+    "/live/1*",
+    "/live/*1",
+    "/live/none",
+];
+
+/// Numbers that look like chance, the same in each run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+fn matches(url: &str, name: &str) -> bool {
+    match url.split_once('*') {
+        None => url == name,
+        Some((begin, end)) => name.starts_with(begin) && name[begin.len()..].ends_with(end),
+    }
+}
+
+#[test]
+fn nothing_is_lost_and_nothing_comes_twice_while_urls_come_and_go() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &["--push-sync", "never"]);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut dice = Dice(1);
+            for number in 0..CHANGES {
+                let name = format!("/live/{}", dice.below(DOCUMENTS));
+                let answer = match dice.below(10) {
+                    0 => live.publish("DELETE", &name, &[], ""),
+                    _ => live.put(&name, &number.to_string()),
+                };
+                assert!(matches!(answer.status, 201 | 204 | 404));
+            }
+            is_over.store(true, Ordering::Release);
+        });
+        let readers: Vec<_> = (2..5)
+            .map(|seed| {
+                let (live, is_over) = (&live, &is_over);
+                scope.spawn(move || Reader::new(live, seed).run(is_over))
+            })
+            .collect();
+        writer.join().expect("a writer");
+        let there = |name: &str| {
+            let found = live.0.get(name);
+            (found.status == 200).then(|| found.text())
+        };
+        for reader in readers {
+            let (subscribed, known) = reader.join().expect("a reader");
+            for number in 0..DOCUMENTS {
+                let name = format!("/live/{number}");
+                if subscribed.iter().any(|url| matches(url, &name)) {
+                    assert_eq!(
+                        known.get(&name),
+                        there(&name).as_ref(),
+                        "{name} of {subscribed:?}"
+                    );
+                }
+            }
+        }
+    });
+}
+
+struct Reader {
+    socket: crate::support::websocket::WebSocket,
+    dice: Dice,
+    subscribed: Vec<&'static str>,
+    /// The number of the last version that was told of each since it was subscribed to.
+    last: BTreeMap<String, u64>,
+    known: BTreeMap<String, String>,
+}
+
+impl Reader {
+    fn new(live: &crate::push::Live, seed: u64) -> Self {
+        Self {
+            socket: open(live, "/live/"),
+            dice: Dice(seed),
+            subscribed: Vec::new(),
+            last: BTreeMap::new(),
+            known: BTreeMap::new(),
+        }
+    }
+
+    fn run(mut self, is_over: &AtomicBool) -> (Vec<&'static str>, BTreeMap<String, String>) {
+        loop {
+            let was_over = is_over.load(Ordering::Acquire);
+            let url = URLS[self.dice.below(URLS.len())];
+            let at = self.subscribed.iter().position(|it| *it == url);
+            let order = if at.is_some() {
+                "unsubscribe"
+            } else {
+                "subscribe"
+            };
+            self.socket.say(&json!({order: url}).to_string());
+            let answered = format!("{order}d");
+            while !self.is_told(&answered, url) {}
+            match at {
+                Some(at) => {
+                    self.subscribed.swap_remove(at);
+                    let subscribed = &self.subscribed;
+                    let stays = |name: &String| subscribed.iter().any(|url| matches(url, name));
+                    self.last.retain(|name, _| stays(name));
+                    self.known.retain(|name, _| stays(name));
+                }
+                None => self.subscribed.push(url),
+            }
+            if was_over {
+                // What is answered behind all that was published comes behind what is told of it.
+                self.socket.say(r#"{"get": "/live/none"}"#);
+                while !self.is_told("error", "/live/none") {}
+                return (self.subscribed, self.known);
+            }
+        }
+    }
+
+    /// Takes an event. Whether it is the answer that is waited for.
+    fn is_told(&mut self, answer: &str, url: &str) -> bool {
+        let text = self.socket.text();
+        let told: Value = serde_json::from_str(&text).expect("JSON");
+        let (event, about) = (told["event"].as_str(), told["url"].as_str());
+        let about = about.expect("a url").to_owned();
+        match event.expect("a kind") {
+            "put" | "delete" => {}
+            other => {
+                assert_eq!((other, &*about), (answer, url), "{text}");
+                return true;
+            }
+        }
+        let id = told["id"].as_str().expect("an id");
+        let number: u64 = id
+            .split_once('.')
+            .expect("a version")
+            .1
+            .parse()
+            .expect("a number");
+        let before = self.last.insert(about.clone(), number);
+        assert!(
+            before.is_none_or(|before| before < number),
+            "{before:?} {text}"
+        );
+        if event == Some("put") {
+            self.known.insert(about, told["value"].to_string());
+        } else {
+            self.known.remove(&about);
+        }
+        false
+    }
+}

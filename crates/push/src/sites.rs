@@ -1,0 +1,291 @@
+//! From which other sites browsers may read and subscribe.
+//!
+//! What a page of another site is answered, its browser keeps from it unless the answer says otherwise. Of a
+//! WebSocket browsers keep nothing, and say only where the page is from: that is for the server to look at.
+
+use microcache_engine::OriginResponse;
+use microcache_policy::{Fields, FieldsBuf};
+use microcache_store::{Hit, Memory};
+
+use crate::answer;
+
+/// What browsers may send along from another site that may read, and what from one that may publish too.
+const READING: [&str; 2] = ["GET, HEAD", "Cache-Control, Last-Event-ID"];
+const PUBLISHING: [&str; 2] = [
+    "GET, HEAD, PUT, PATCH, DELETE, POST",
+    "Authorization, Cache-Control, Content-Type, If-Match, If-None-Match, Last-Event-ID, Push-TTL",
+];
+/// How long browsers remember that, in seconds.
+const REMEMBERED: &str = "600";
+
+/// One other site, or all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// Whichever.
+    Any,
+    /// This one: `https://shop.example`, with a port unless it is the scheme's.
+    One(String),
+}
+
+impl Site {
+    /// Reads one, as browsers write it in `Origin`.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "*" {
+            return Some(Self::Any);
+        }
+        let (scheme, host) = text.split_once("://")?;
+        let is_host = !host.is_empty()
+            && host
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte));
+        let is_scheme = matches!(&*scheme.to_ascii_lowercase(), "http" | "https");
+        (is_host && is_scheme).then(|| Self::One(normal(text)))
+    }
+}
+
+/// Without the port that goes without saying, in lower case.
+fn normal(origin: &str) -> String {
+    let origin = origin.to_ascii_lowercase();
+    let port = if origin.starts_with("https://") {
+        ":443"
+    } else {
+        ":80"
+    };
+    origin.strip_suffix(port).unwrap_or(&origin).to_owned()
+}
+
+/// Where the page is from that has a browser send a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    /// From here, or it is no browser.
+    Here,
+    /// From a site that is named.
+    Named,
+    /// From another one, where all may read.
+    Any,
+    /// From one that may not.
+    Stranger,
+}
+
+fn from(sites: &[Site], request: Fields<'_>, authority: &[u8]) -> From {
+    let mut origins = request.all("origin");
+    let Some(origin) = origins.next() else {
+        return From::Here;
+    };
+    let Ok(origin) = std::str::from_utf8(origin) else {
+        return From::Stranger;
+    };
+    if origins.next().is_some() {
+        return From::Stranger;
+    }
+    let normal = normal(origin);
+    if sites.contains(&Site::One(normal.clone())) {
+        From::Named
+    } else if sites.contains(&Site::Any) {
+        From::Any
+    } else if is_here(&normal, request, authority) {
+        From::Here
+    } else {
+        From::Stranger
+    }
+}
+
+/// Whether an origin is what a client calls this server. By which scheme the client came may be known to nobody
+/// but a proxy in front of us.
+fn is_here(origin: &str, request: Fields<'_>, authority: &[u8]) -> bool {
+    // What a proxy that is trusted says of the host; of all others it is the host itself.
+    let said = request.members("x-forwarded-host").next();
+    let host = said.unwrap_or(authority).to_ascii_lowercase();
+    let host = [&b":443"[..], b":80"]
+        .iter()
+        .find_map(|port| host.strip_suffix(*port))
+        .unwrap_or(&host);
+    let Some((_, site)) = origin.split_once("://") else {
+        return false;
+    };
+    site.as_bytes() == host
+}
+
+/// Whether a socket may be opened by whoever asks for it; if not, what he is answered.
+pub(crate) fn check(
+    sites: &[Site],
+    request: Fields<'_>,
+    authority: &[u8],
+) -> Result<(), OriginResponse> {
+    match from(sites, request, authority) {
+        From::Stranger => Err(answer::problem(
+            403,
+            "a page of another site may not subscribe here by WebSocket: the option `push_allow_origins` names \
+             those that may",
+        )),
+        From::Here | From::Named | From::Any => Ok(()),
+    }
+}
+
+/// What an answer says for the browsers of other sites' pages.
+pub(crate) fn granted(sites: &[Site], request: Fields<'_>) -> FieldsBuf {
+    let mut granted = FieldsBuf::new();
+    if sites.is_empty() {
+        return granted;
+    }
+    let origin = match from(sites, request, b"") {
+        From::Named => request.get("origin").unwrap_or_default(),
+        From::Any => b"*",
+        From::Here | From::Stranger => b"",
+    };
+    if !origin.is_empty() {
+        granted.push("Access-Control-Allow-Origin", origin);
+        granted.push("Access-Control-Expose-Headers", "ETag");
+    }
+    granted.push("Vary", "Origin");
+    granted
+}
+
+/// The same on an answer that is at hand, whose content is not copied.
+pub(crate) fn grant(sites: &[Site], request: Fields<'_>, page: Hit) -> Hit {
+    if sites.is_empty() {
+        return page;
+    }
+    let mut fields = FieldsBuf::from(page.fields());
+    fields.extend_if(granted(sites, request).fields(), |_, _| true);
+    let mut granted = page.with_lifetime(page.lifetime);
+    granted.fields = fields.into();
+    Memory::hold(granted)
+}
+
+/// The answer to a browser that asks first whether a page of another site may send a request, if this is one.
+pub(crate) fn preflight(sites: &[Site], request: Fields<'_>) -> Option<OriginResponse> {
+    if !request.contains("access-control-request-method") {
+        return None;
+    }
+    let [methods, fields] = match from(sites, request, b"") {
+        From::Named => PUBLISHING,
+        From::Any => READING,
+        From::Here | From::Stranger => return None,
+    };
+    let mut answer = answer::bare(204);
+    answer.fields.push("Access-Control-Allow-Methods", methods);
+    answer.fields.push("Access-Control-Allow-Headers", fields);
+    answer.fields.push("Access-Control-Max-Age", REMEMBERED);
+    Some(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sites(named: &[&str]) -> Vec<Site> {
+        named.iter().filter_map(|it| Site::parse(it)).collect()
+    }
+
+    fn check_from(named: &[&str], request: &str, expected: From) {
+        let request = request.replace('|', "\r\n") + "\r\n";
+        let fields = Fields::new(request.as_bytes());
+        let seen = from(&sites(named), fields, b"shop.example:8080");
+        assert_eq!(seen, expected, "{request}");
+    }
+
+    #[test]
+    fn a_site_is_a_scheme_and_a_host() {
+        for (text, expected) in [
+            ("*", Some(Site::Any)),
+            (
+                "https://a.example",
+                Some(Site::One("https://a.example".to_owned())),
+            ),
+            (
+                "HTTPS://A.example:443",
+                Some(Site::One("https://a.example".to_owned())),
+            ),
+            (
+                "http://a.example:443",
+                Some(Site::One("http://a.example:443".to_owned())),
+            ),
+            (
+                "http://[::1]:80",
+                Some(Site::One("http://[::1]".to_owned())),
+            ),
+            ("https://a.example/", None),
+            ("https://*.example", None),
+            ("a.example", None),
+            ("https://", None),
+            ("null", None),
+            ("ftp://a.example", None),
+        ] {
+            assert_eq!(Site::parse(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn where_a_page_is_from_is_what_its_browser_says() {
+        let other = ["https://other.example"];
+        for (request, expected) in [
+            ("Accept: */*", From::Here),
+            ("Origin: http://shop.example:8080", From::Here),
+            ("Origin: https://shop.example:8080", From::Here),
+            ("Origin: http://SHOP.example:8080", From::Here),
+            ("Origin: http://shop.example", From::Stranger),
+            ("Origin: https://other.example", From::Named),
+            ("Origin: https://other.example:443", From::Named),
+            ("Origin: http://other.example", From::Stranger),
+            ("Origin: https://other.example.evil.example", From::Stranger),
+            ("Origin: null", From::Stranger),
+            ("Origin: ", From::Stranger),
+            (
+                "Origin: http://shop.example:8080|Origin: https://evil.example",
+                From::Stranger,
+            ),
+            (
+                "Origin: http://shop.example:8080, https://evil.example",
+                From::Stranger,
+            ),
+            // The proxy in front has another name for us, and says which one the browser has.
+            (
+                "Origin: https://www.example|X-Forwarded-Host: www.example",
+                From::Here,
+            ),
+            (
+                "Origin: https://www.example|X-Forwarded-Host: www.example:443, b",
+                From::Here,
+            ),
+            (
+                "Origin: http://shop.example:8080|X-Forwarded-Host: www.example",
+                From::Stranger,
+            ),
+        ] {
+            check_from(&other, request, expected);
+        }
+        check_from(&["*"], "Origin: https://evil.example", From::Any);
+        check_from(&["*"], "Origin: null", From::Any);
+        check_from(
+            &["*", other[0]],
+            "Origin: https://other.example",
+            From::Named,
+        );
+    }
+
+    #[test]
+    fn who_may_read_is_told_so_and_publishes_only_if_he_is_named() {
+        let allowed = |named: &[&str], origin: &str| {
+            let request = format!("Origin: {origin}\r\nAccess-Control-Request-Method: PUT\r\n");
+            let request = Fields::new(request.as_bytes());
+            let sites = sites(named);
+            let fields = granted(&sites, request);
+            let methods = preflight(&sites, request).map(|answer| {
+                let methods = answer.fields.fields().get("access-control-allow-methods");
+                String::from_utf8_lossy(methods.unwrap_or_default()).into_owned()
+            });
+            let block = String::from_utf8_lossy(fields.fields().as_block()).into_owned();
+            (block, methods)
+        };
+        let expose = "Access-Control-Expose-Headers: ETag\r\nVary: Origin\r\n";
+        let (read, all) = ("GET, HEAD".to_owned(), PUBLISHING[0].to_owned());
+        let named = format!("Access-Control-Allow-Origin: https://b\r\n{expose}");
+        assert_eq!(allowed(&["https://b"], "https://b"), (named, Some(all)));
+        let any = format!("Access-Control-Allow-Origin: *\r\n{expose}");
+        assert_eq!(allowed(&["*"], "https://c"), (any, Some(read)));
+        let vary = "Vary: Origin\r\n".to_owned();
+        assert_eq!(allowed(&["https://b"], "https://c"), (vary, None));
+        assert_eq!(allowed(&[], "https://b"), (String::new(), None));
+    }
+}

@@ -1,0 +1,161 @@
+//! Our own language on a socket: JSON both ways. What is told is what event streams have as `data`; a client
+//! sends `{"subscribe": "/live/x"}`, `{"unsubscribe": "/live/x"}` and `{"get": "/live/x"}`.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::Order;
+use crate::change::Change;
+use crate::events;
+use crate::urls::NoUrl;
+use crate::version::Version;
+
+/// What a client says.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Said {
+    subscribe: Option<String>,
+    unsubscribe: Option<String>,
+    get: Option<String>,
+    /// Of a page, what it has already.
+    version: Option<String>,
+}
+
+/// What it is answered.
+#[derive(Default, Serialize)]
+struct Answer<'a> {
+    event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_event_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'a str>,
+}
+
+impl Answer<'_> {
+    fn written(&self) -> Bytes {
+        // Nothing in it can fail to be written.
+        serde_json::to_string(self).unwrap_or_default().into()
+    }
+}
+
+/// What somebody wants.
+pub(super) fn read(text: &str) -> Result<Order, NoUrl> {
+    let said: Said = serde_json::from_str(text).map_err(|_| unknown())?;
+    match (said.subscribe, said.unsubscribe, said.get, said.version) {
+        (Some(url), None, None, version) => Ok(Order::Subscribe { url, version }),
+        (None, Some(url), None, None) => Ok(Order::Unsubscribe(Some(url))),
+        (None, None, Some(url), None) => Ok(Order::Get(url)),
+        _ => Err(unknown()),
+    }
+}
+
+fn unknown() -> NoUrl {
+    NoUrl::new(
+        400,
+        "say {\"subscribe\": URL}, {\"unsubscribe\": URL} or {\"get\": URL}",
+    )
+}
+
+pub(super) fn subscribed(url: &str, place: &str) -> Bytes {
+    let answer = Answer {
+        event: "subscribed",
+        url: Some(url),
+        last_event_id: Some(place),
+        ..Answer::default()
+    };
+    answer.written()
+}
+
+pub(super) fn unsubscribed(url: Option<&str>) -> Bytes {
+    let answer = Answer {
+        event: "unsubscribed",
+        url,
+        ..Answer::default()
+    };
+    answer.written()
+}
+
+pub(super) fn error(url: Option<&str>, error: &NoUrl) -> Bytes {
+    let answer = Answer {
+        event: "error",
+        url,
+        status: Some(error.status),
+        why: Some(&error.why),
+        ..Answer::default()
+    };
+    answer.written()
+}
+
+/// A document that was asked for. It has no id: who comes back with it could miss what was not told before.
+pub(super) fn value(change: &Change, epoch: u64) -> Bytes {
+    let number = change.number;
+    events::encode_value(change, Version { epoch, number }).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_objects_with_one_thing_in_them() {
+        let url = || "/live/x".to_owned();
+        let subscribe = |version| Order::Subscribe {
+            url: url(),
+            version,
+        };
+        for (text, expected) in [
+            (r#"{"subscribe":"/live/x"}"#, subscribe(None)),
+            (
+                r#"{"subscribe":"/live/x","version":"ab"}"#,
+                subscribe(Some("ab".to_owned())),
+            ),
+            (
+                r#"{"unsubscribe":"/live/x"}"#,
+                Order::Unsubscribe(Some(url())),
+            ),
+            (r#" { "get" : "/live/x" } "#, Order::Get(url())),
+        ] {
+            assert_eq!(read(text), Ok(expected), "{text}");
+        }
+        for text in [
+            "",
+            "{}",
+            "[]",
+            "null",
+            "subscribe /live/x",
+            r#"{"subscribe":1}"#,
+            r#"{"subscribe":"/a","get":"/b"}"#,
+            r#"{"subscribe":"/a","subscribe":"/b"}"#,
+            r#"{"get":"/a","version":"1"}"#,
+            r#"{"subscribe":"/a","x":1}"#,
+            r#"{"subscribe":"/a"}{"subscribe":"/b"}"#,
+        ] {
+            assert_eq!(read(text), Err(unknown()), "{text}");
+        }
+    }
+
+    #[test]
+    fn answers_are_events() {
+        let why = NoUrl::new(404, "\"no\"");
+        for (answer, expected) in [
+            (
+                subscribed("/x", "1f.7"),
+                r#"{"event":"subscribed","url":"/x","last_event_id":"1f.7"}"#,
+            ),
+            (
+                unsubscribed(Some("/x")),
+                r#"{"event":"unsubscribed","url":"/x"}"#,
+            ),
+            (
+                error(Some("/x"), &why),
+                r#"{"event":"error","url":"/x","status":404,"why":"\"no\""}"#,
+            ),
+        ] {
+            assert_eq!(answer, expected);
+        }
+    }
+}

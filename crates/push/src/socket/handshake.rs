@@ -1,0 +1,201 @@
+//! How a connection leaves HTTP for WebSocket (RFC 6455, section 4.2).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::Method;
+use microcache_engine::{Body, OriginRequest, OriginResponse};
+use microcache_policy::Fields;
+use sha1_smol::Sha1;
+
+use crate::answer;
+
+/// What shows that an answer is one to a request for this.
+const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// The only version that there is.
+const VERSION: &str = "13";
+
+/// Which language is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// Ours.
+    Microcache,
+    /// That of another push cache.
+    Piper,
+}
+
+impl Protocol {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Microcache => "microcache",
+            Self::Piper => "piper-protocol",
+        }
+    }
+}
+
+/// A request that may become a socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Handshake {
+    accept: String,
+    /// The first of those that the client offers which are spoken here.
+    pub(crate) protocol: Option<Protocol>,
+}
+
+/// Whether a request asks for a socket, whatever else is wrong with it.
+pub(crate) fn is_asked_for(request: &OriginRequest) -> bool {
+    let mut offers = request.fields.fields().members("upgrade");
+    request.method == Method::GET
+        && request.upgrade
+        && offers.any(|offer| offer.eq_ignore_ascii_case(b"websocket"))
+}
+
+impl Handshake {
+    /// Reads what a request says, of which [`is_asked_for`] holds.
+    pub(crate) fn read(
+        request: &OriginRequest,
+        spoken: &[Protocol],
+    ) -> Result<Self, OriginResponse> {
+        let fields = request.fields.fields();
+        if only(fields, "sec-websocket-version") != Some(VERSION.as_bytes()) {
+            let mut answer = answer::problem(426, "WebSocket is spoken here in version 13");
+            answer.fields.push("Sec-WebSocket-Version", VERSION);
+            answer.fields.push("Upgrade", "websocket");
+            return Err(answer);
+        }
+        if !matches!(request.body, Body::Empty) {
+            return Err(answer::problem(
+                400,
+                "a request for a WebSocket has no content",
+            ));
+        }
+        let key = only(fields, "sec-websocket-key");
+        let is_key = |key: &&[u8]| STANDARD.decode(key).is_ok_and(|bytes| bytes.len() == 16);
+        let Some(key) = key.filter(is_key) else {
+            return Err(answer::problem(
+                400,
+                "Sec-WebSocket-Key has to be sixteen bytes in base64",
+            ));
+        };
+        let offered = fields.members("sec-websocket-protocol");
+        let known = offered.filter_map(|name| {
+            let mut spoken = spoken.iter();
+            spoken.find(|known| known.name().as_bytes() == name)
+        });
+        Ok(Self {
+            accept: accept(key),
+            protocol: { known }.next().copied(),
+        })
+    }
+
+    /// The answer that agrees, without its tunnel.
+    pub(crate) fn agree(&self) -> OriginResponse {
+        let mut answer = answer::bare(101);
+        answer.length = None;
+        answer.fields.push("Upgrade", "websocket");
+        answer
+            .fields
+            .push("Sec-WebSocket-Accept", self.accept.as_str());
+        if let Some(protocol) = self.protocol {
+            answer
+                .fields
+                .push("Sec-WebSocket-Protocol", protocol.name());
+        }
+        answer
+    }
+}
+
+/// The value of a field that is there once.
+fn only<'a>(fields: Fields<'a>, name: &str) -> Option<&'a [u8]> {
+    let mut values = fields.all(name);
+    let value = values.next()?;
+    values.next().is_none().then_some(value)
+}
+
+fn accept(key: &[u8]) -> String {
+    let mut digest = Sha1::new();
+    digest.update(key);
+    digest.update(GUID.as_bytes());
+    STANDARD.encode(digest.digest().bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+
+    fn request(fields: &[(&str, &str)]) -> OriginRequest {
+        let target = Bytes::from_static(b"/live/x");
+        let mut request = OriginRequest::bare(Method::GET, "example.com".into(), target);
+        request.upgrade = true;
+        for (name, value) in fields {
+            request.fields.push(*name, *value);
+        }
+        request
+    }
+
+    fn read(fields: &[(&str, &str)]) -> Result<Handshake, u16> {
+        let spoken = [Protocol::Microcache, Protocol::Piper];
+        Handshake::read(&request(fields), &spoken).map_err(|refused| refused.status)
+    }
+
+    #[test]
+    fn the_example_of_the_standard_is_agreed_to() {
+        let version = ("Sec-WebSocket-Version", "13");
+        let with =
+            |more: &[(&str, &str)]| read(&[&[version, ("Sec-WebSocket-Key", KEY)], more].concat());
+        let agreed = with(&[]).expect("a handshake").agree();
+        let fields = agreed.fields.fields();
+        let accept = &b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="[..];
+        assert_eq!(fields.get("sec-websocket-accept"), Some(accept));
+        assert_eq!(fields.get("sec-websocket-protocol"), None);
+        for (offered, expected) in [
+            ("piper-protocol", Some(Protocol::Piper)),
+            (
+                "mqtt, microcache, piper-protocol",
+                Some(Protocol::Microcache),
+            ),
+            ("mqtt", None),
+        ] {
+            let agreed = with(&[("Sec-WebSocket-Protocol", offered)]);
+            assert_eq!(agreed.map(|it| it.protocol), Ok(expected), "{offered}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_handshake_is_refused() {
+        let (key, version) = (("Sec-WebSocket-Key", KEY), ("Sec-WebSocket-Version", "13"));
+        for (fields, expected) in [
+            (&[key][..], 426),
+            (&[key, ("Sec-WebSocket-Version", "8")], 426),
+            (&[key, version, version], 426),
+            (&[version], 400),
+            (&[version, key, key], 400),
+            (&[version, ("Sec-WebSocket-Key", "c2hvcnQ=")], 400),
+            (
+                &[version, ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ")],
+                400,
+            ),
+            (&[version, ("Sec-WebSocket-Key", "")], 400),
+        ] {
+            assert_eq!(read(fields), Err(expected), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn other_protocols_are_not_asked_for_here() {
+        for (upgrade, expected) in [
+            ("websocket", true),
+            ("WebSocket", true),
+            ("foo/1, websocket", true),
+            ("foo/1", false),
+            ("websocket/13", false),
+        ] {
+            let mut request = request(&[("Upgrade", upgrade)]);
+            assert_eq!(is_asked_for(&request), expected, "{upgrade}");
+            request.upgrade = false;
+            assert!(!is_asked_for(&request));
+        }
+    }
+}

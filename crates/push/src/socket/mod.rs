@@ -1,0 +1,448 @@
+//! Subscriptions by WebSocket: what event streams tell, and orders from the client while it is told.
+//!
+//! A socket is a part of its connection, and has its turn when that has. It holds what is being sent at the
+//! moment and one order, so that who does not read costs no more than who does: what he is told is the latest
+//! when he reads on.
+
+mod commands;
+mod handshake;
+mod language;
+mod life;
+mod pipe;
+mod piper;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::Bytes;
+use futures_util::{Sink, Stream};
+use microcache_engine::{OriginRequest, OriginResponse, Tunnel};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_websockets::{
+    CloseCode, Config, Error, Limits, Message, Payload, ServerBuilder, WebSocketStream,
+};
+
+pub(crate) use handshake::{Handshake, Protocol, is_asked_for};
+pub(crate) use language::{Language, Pages};
+use life::{Due, Life, Pace};
+use pipe::Pipe;
+
+use crate::name::Pattern;
+use crate::origin::Documents;
+use crate::sites;
+use crate::sockets::Open;
+use crate::subscription::{NoSubscription, Subscription};
+use crate::urls::{Found, MAX_STARS, MAX_URLS, NoUrl};
+
+/// The longest order.
+const MAX_ORDER: usize = 64 * 1024;
+/// What a client may still say to a socket that has ended, until it has read why.
+const MAX_UNHEARD: usize = 64 * 1024;
+/// Longer messages are sent in parts.
+const MAX_FRAME: usize = 1024 * 1024;
+
+/// What somebody wants.
+#[derive(Debug, PartialEq, Eq)]
+enum Order {
+    Subscribe {
+        url: String,
+        /// Of a page, what is known already.
+        version: Option<String>,
+    },
+    /// `None`: from everything.
+    Unsubscribe(Option<String>),
+    Get(String),
+}
+
+/// Whether a request may become a socket here.
+pub(crate) fn handshake(
+    documents: &Documents,
+    request: &OriginRequest,
+    spoken: &[Protocol],
+) -> Result<Handshake, OriginResponse> {
+    let fields = request.fields.fields();
+    let handshake = Handshake::read(request, spoken)?;
+    sites::check(
+        &documents.settings.allow_origins,
+        fields,
+        &request.authority,
+    )?;
+    Ok(handshake)
+}
+
+impl Handshake {
+    /// The answer that opens a socket.
+    pub(crate) fn open(&self, subscription: Subscription, language: Language) -> OriginResponse {
+        let mut answer = self.agree();
+        answer.tunnel = Some(Box::new(Tunnel {
+            early: Bytes::new(),
+            io: Box::new(Socket::new(subscription, language)),
+        }));
+        answer
+    }
+}
+
+/// Somebody who is told of changes, and says of which.
+pub(crate) struct Socket {
+    frames: WebSocketStream<Pipe>,
+    /// Until it ends.
+    open: Option<Session>,
+    life: Life,
+    /// All is sent.
+    is_over: bool,
+    unheard: usize,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+/// What there is while it is open.
+struct Session {
+    subscription: Subscription,
+    language: Language,
+    /// What was read, and is not carried out.
+    order: Option<Result<Order, NoUrl>>,
+    /// What was subscribed to, and is not told whole.
+    joining: Option<Pattern>,
+    pace: Pace,
+    place: Open,
+}
+
+/// What is to be sent next.
+enum Sending {
+    Text(Bytes),
+    Ping,
+    Farewell(CloseCode, &'static str),
+    /// The client has ended it, or what it sends is no WebSocket: the farewell is on its way.
+    Nothing,
+}
+
+impl Socket {
+    fn new(subscription: Subscription, language: Language) -> Self {
+        let limits = Limits::default().max_payload_len(Some(MAX_ORDER));
+        let config = Config::default().frame_size(MAX_FRAME);
+        let frames = ServerBuilder::new().limits(limits).config(config);
+        let place = Open::new(&subscription.documents);
+        Self {
+            frames: frames.serve(Pipe::default()),
+            open: Some(Session {
+                subscription,
+                language,
+                order: None,
+                joining: None,
+                pace: Pace::new(),
+                place,
+            }),
+            life: Life::new(),
+            is_over: false,
+            unheard: 0,
+            reader: None,
+            writer: None,
+        }
+    }
+
+    /// Goes on until there is something to send.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Sending> {
+        let Some(session) = &mut self.open else {
+            return Poll::Ready(Sending::Nothing);
+        };
+        if session.place.is_ending(cx) {
+            let farewell = Sending::Farewell(CloseCode::GOING_AWAY, "the server stops");
+            return Poll::Ready(farewell);
+        }
+        match self.life.poll(cx) {
+            Poll::Ready(Due::Ask) => return Poll::Ready(Sending::Ping),
+            Poll::Ready(Due::GiveUp) => {
+                let why = "no answer to a ping";
+                return Poll::Ready(Sending::Farewell(CloseCode::INTERNAL_SERVER_ERROR, why));
+            }
+            Poll::Pending => {}
+        }
+        // One order at a time: the next one is read when this is answered.
+        if session.order.is_none() {
+            let message = Pin::new(&mut self.frames).poll_next(cx);
+            // There is room for more, even if that was not all of a message.
+            wake(&mut self.writer);
+            if let Poll::Ready(message) = message {
+                // Pongs go out before anything else is read.
+                let nothing = || Sending::Text(Bytes::new());
+                return Poll::Ready(session.take(message).unwrap_or_else(nothing));
+            }
+        }
+        session.poll(cx).map(Sending::Text)
+    }
+
+    fn send(&mut self, sending: Sending) {
+        let message = match sending {
+            Sending::Text(text) if text.is_empty() => return,
+            Sending::Text(text) => Message::text(Payload::from(text)),
+            Sending::Ping => Message::ping(Payload::from(Bytes::new())),
+            Sending::Farewell(code, why) => {
+                self.open = None;
+                Message::close(Some(code), why)
+            }
+            Sending::Nothing => {
+                self.open = None;
+                return;
+            }
+        };
+        if Pin::new(&mut self.frames).start_send(message).is_err() {
+            self.open = None;
+        }
+    }
+}
+
+impl Session {
+    /// Takes what has come. Says what is to be done if that is no order.
+    fn take(&mut self, message: Option<Result<Message, Error>>) -> Option<Sending> {
+        let message = match message {
+            Some(Ok(message)) => message,
+            // If it is a frame that is too long, this has been said already, and is not said twice.
+            Some(Err(Error::PayloadTooLong { .. })) => {
+                let why = "an order has 65536 bytes at most";
+                return Some(Sending::Farewell(CloseCode::MESSAGE_TOO_BIG, why));
+            }
+            Some(Err(_)) | None => return Some(Sending::Nothing),
+        };
+        if message.is_close() {
+            return Some(Sending::Nothing);
+        }
+        if message.is_binary() {
+            let why = "orders are text";
+            return Some(Sending::Farewell(CloseCode::UNSUPPORTED_DATA, why));
+        }
+        if let Some(text) = message.as_text() {
+            self.order = Some(self.language.read(text));
+        }
+        None
+    }
+
+    /// The next that there is to tell. Nothing is to be sent of what is empty.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        // What a gap is said of comes right behind it.
+        if self.subscription.is_in_gap
+            && let Poll::Ready(told) = self.language.poll_told(&mut self.subscription, cx)
+        {
+            return Poll::Ready(told);
+        }
+        if let Some(pattern) = self.joining.take_if(|_| !self.subscription.is_joining()) {
+            let is_there = match &pattern {
+                Pattern::Exact(name) => self.has(name),
+                Pattern::Like(_) => true,
+            };
+            let place = self.subscription.place().to_string();
+            let url = pattern.as_written();
+            return Poll::Ready(self.language.subscribed(url, &place, is_there));
+        }
+        if self.order.is_some()
+            && !self.subscription.is_joining()
+            && !self.subscription.is_in_gap
+            && self.pace.poll(cx).is_ready()
+            && let Some(order) = self.order.take()
+        {
+            return Poll::Ready(self.carry_out(order));
+        }
+        self.language.poll_told(&mut self.subscription, cx)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.place.documents().books.lock().now(name).is_some()
+    }
+
+    /// Carries an order out, and says what the answer is. It may follow later.
+    fn carry_out(&mut self, order: Result<Order, NoUrl>) -> Bytes {
+        let (url, done) = match order {
+            Err(why) => return self.language.error(None, &why),
+            Ok(Order::Subscribe { url, version }) => {
+                let done = self.subscribe(&url, version.as_deref());
+                if done.is_err() {
+                    self.language.forget(&url);
+                }
+                (url, done)
+            }
+            Ok(Order::Unsubscribe(None)) => {
+                self.subscription.remove_all();
+                return self.language.unsubscribed(None);
+            }
+            Ok(Order::Unsubscribe(Some(url))) => {
+                let done = self.unsubscribe(&url);
+                (url, done)
+            }
+            Ok(Order::Get(url)) => {
+                let done = self.get(&url);
+                (url, done)
+            }
+        };
+        done.unwrap_or_else(|why| self.language.error(Some(&url), &why))
+    }
+
+    fn find(&self, url: &str) -> Result<Found, NoUrl> {
+        let prefixes = &self.place.documents().settings.prefixes;
+        self.language.find(url, prefixes)
+    }
+
+    fn subscribe(&mut self, url: &str, version: Option<&str>) -> Result<Bytes, NoUrl> {
+        let extent = self.subscription.extent();
+        let found = self.find(url)?;
+        let is_known = match &found {
+            Found::Documents(pattern) => self.subscription.has(pattern),
+            Found::Page(page) => self.subscription.has_page(page.url()),
+        };
+        if is_known {
+            return Err(NoUrl::new(409, "it is subscribed to already"));
+        }
+        if extent.urls >= MAX_URLS {
+            return Err(NoUrl::too_many());
+        }
+        match found {
+            Found::Documents(pattern) => {
+                if pattern.is_like() && extent.stars >= MAX_STARS {
+                    return Err(NoUrl::too_many_stars());
+                }
+                self.subscription.add(&pattern, true).map_err(refused)?;
+                self.joining = Some(pattern);
+                Ok(Bytes::new())
+            }
+            Found::Page(mut page) => {
+                page.has(version.and_then(|it| u64::from_str_radix(it, 16).ok()));
+                self.subscription.add_page(page);
+                let place = self.subscription.place().to_string();
+                Ok(self.language.subscribed(url, &place, true))
+            }
+        }
+    }
+
+    fn unsubscribe(&mut self, url: &str) -> Result<Bytes, NoUrl> {
+        let was_there = match Pattern::parse(url) {
+            Ok(pattern) if self.subscription.remove(&pattern) => true,
+            _ => self.subscription.remove_page(url),
+        };
+        if was_there {
+            Ok(self.language.unsubscribed(Some(url)))
+        } else {
+            Err(NoUrl::new(404, "it is not subscribed to"))
+        }
+    }
+
+    fn get(&mut self, url: &str) -> Result<Bytes, NoUrl> {
+        let Found::Documents(pattern) = self.find(url)? else {
+            return Err(NoUrl::new(400, "pages are got by HTTP"));
+        };
+        let name = match pattern {
+            Pattern::Exact(name) => name,
+            // Its answers are as many as there are.
+            Pattern::Like(_) if self.language.gets_several() => {
+                let added = self.subscription.add(&pattern, false);
+                return added.map(|()| Bytes::new()).map_err(refused);
+            }
+            Pattern::Like(_) => {
+                let why = "what has a `*` is subscribed to, and got one by one";
+                return Err(NoUrl::new(400, why));
+            }
+        };
+        let books = self.place.documents().books.lock();
+        let now = self.place.documents().clock.now();
+        let document = books.now(&name).filter(|it| !it.has_expired(now));
+        let change = document.map(Arc::clone);
+        let epoch = books.epoch;
+        drop(books);
+        match change {
+            Some(change) => Ok(self.language.value(&change, epoch)),
+            None => Err(NoUrl::new(404, "there is no such document")),
+        }
+    }
+}
+
+fn refused(why: NoSubscription) -> NoUrl {
+    NoUrl::new(503, why.as_str())
+}
+
+fn wake(waker: &mut Option<Waker>) {
+    if let Some(waker) = waker.take() {
+        waker.wake();
+    }
+}
+
+fn remember(waker: &mut Option<Waker>, cx: &Context<'_>) {
+    if !waker.as_ref().is_some_and(|it| it.will_wake(cx.waker())) {
+        *waker = Some(cx.waker().clone());
+    }
+}
+
+/// What is sent to the client. It ends when the socket does.
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        space: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let socket = self.get_mut();
+        remember(&mut socket.reader, cx);
+        socket.life.ready();
+        loop {
+            if socket.frames.get_mut().give(space) {
+                socket.life.give();
+                return Poll::Ready(Ok(()));
+            }
+            if socket.is_over {
+                return Poll::Ready(Ok(()));
+            }
+            // It is in memory, and does not wait.
+            let flushed = Pin::new(&mut socket.frames).poll_flush(cx);
+            if !socket.frames.get_ref().is_drained() {
+                continue;
+            }
+            if socket.open.is_none() || matches!(flushed, Poll::Ready(Err(_))) {
+                socket.open = None;
+                socket.is_over = true;
+                wake(&mut socket.writer);
+                continue;
+            }
+            let sending = ready!(socket.poll_next(cx));
+            socket.send(sending);
+        }
+    }
+}
+
+/// What the client sends. As long as it does not take its answers, no more is taken of it.
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let socket = self.get_mut();
+        if socket.is_over {
+            // It is let finish its sentence, so that it reads why.
+            socket.unheard += bytes.len();
+            return Poll::Ready(if socket.unheard > MAX_UNHEARD {
+                Err(io::ErrorKind::BrokenPipe.into())
+            } else {
+                Ok(bytes.len())
+            });
+        }
+        let taken = socket.frames.get_mut().take(bytes);
+        if taken == 0 && !bytes.is_empty() {
+            remember(&mut socket.writer, cx);
+            return Poll::Pending;
+        }
+        socket.life.hear();
+        wake(&mut socket.reader);
+        Poll::Ready(Ok(taken))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let socket = self.get_mut();
+        // Nobody listens who says nothing more: a farewell would have come before.
+        socket.frames.get_mut().end();
+        wake(&mut socket.reader);
+        Poll::Ready(Ok(()))
+    }
+}

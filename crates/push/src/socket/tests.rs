@@ -1,0 +1,128 @@
+use std::future::poll_fn;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, timeout};
+
+use super::*;
+use crate::origin::Push;
+use crate::settings::PushSettings;
+
+/// A frame of a client whose mask is nothing.
+fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    let length = payload.len() as u16;
+    let mut bytes = vec![first];
+    if length < 126 {
+        bytes.push(0x80 | length as u8);
+    } else {
+        bytes.push(0xfe);
+        bytes.extend_from_slice(&length.to_be_bytes());
+    }
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn push() -> Push {
+    let settings = PushSettings {
+        memory: 1 << 20,
+        history: 1,
+        max_subscribers: 10,
+        ..PushSettings::default()
+    };
+    Push::start(settings, None).expect("documents are kept in memory")
+}
+
+fn socket(push: &Push) -> Socket {
+    let subscription = Subscription::new(push.documents(), (&[], Vec::new()), None, false);
+    let language = Language::Ours {
+        pages: None,
+        wants_deltas: false,
+    };
+    Socket::new(subscription.expect("there is room"), language)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_answer_is_given_up() {
+    let push = push();
+    let (mut socket, began) = (socket(&push), Instant::now());
+    let mut received = Vec::new();
+    // Answers the first ping, and no other.
+    let mut ping = [0; 2];
+    socket.read_exact(&mut ping).await.expect("a ping");
+    assert_eq!(ping, [0x89, 0]);
+    socket.write_all(&frame(0x8a, b"")).await.expect("taken");
+    socket.read_to_end(&mut received).await.expect("the end");
+    assert_eq!(received[..2], ping);
+    assert_eq!(received[2..6], [0x88, 2 + 19, 0x03, 0xf3]);
+    assert!(began.elapsed() >= life::PATIENCE * 3);
+    let stats = push.stats();
+    assert_eq!((stats.sockets, stats.subscribers), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_are_told_when_the_server_stops() {
+    let push = push();
+    let mut all = [socket(&push), socket(&push)];
+    for socket in &mut all {
+        let silent = timeout(Duration::from_secs(1), socket.read_u8()).await;
+        assert!(silent.is_err());
+    }
+    push.end_sockets();
+    for socket in &mut all {
+        let mut received = Vec::new();
+        socket.read_to_end(&mut received).await.expect("the end");
+        assert_eq!(received[..4], [0x88, 2 + 16, 0x03, 0xe9]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_read_is_not_taken() {
+    let push = push();
+    let mut socket = socket(&push);
+    let ping = frame(0x89, &[b'x'; 125]);
+    let mut taken = 0;
+    // Nobody reads: it takes what it has room for, and no more.
+    while let Ok(count) = timeout(Duration::from_millis(1), socket.write(&ping)).await {
+        taken += count.expect("taken");
+    }
+    assert!((8_000..=32_000).contains(&taken), "{taken}");
+    let mut first = [0; 127];
+    socket.read_exact(&mut first).await.expect("a pong");
+    assert_eq!(first[..2], [0x8a, 125]);
+    let more = timeout(Duration::from_millis(1), socket.write(&ping)).await;
+    assert!(more.is_ok(), "there is room again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_larger_than_what_is_taken_at_once_comes_through() {
+    let push = push();
+    let socket = socket(&push);
+    let (mut reader, mut writer) = tokio::io::split(socket);
+    let order = vec![b' '; 60_000];
+    let message = frame(0x81, &order);
+    let writing = tokio::spawn(async move { writer.write_all(&message).await });
+    let mut head = [0; 2];
+    let answered = timeout(life::PATIENCE / 2, reader.read_exact(&mut head)).await;
+    assert!(answered.is_ok(), "it stalls");
+    assert_eq!(head[0], 0x81);
+    writing.await.expect("no panic").expect("taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_talks_on_after_the_end_is_cut_off() {
+    let push = push();
+    let mut socket = socket(&push);
+    socket.write_all(&frame(0x82, b"")).await.expect("taken");
+    let mut received = Vec::new();
+    socket.read_to_end(&mut received).await.expect("the end");
+    assert_eq!(received[2..4], [0x03, 0xeb]);
+    let piece = [0; 1024];
+    let mut taken = 0;
+    while socket.write_all(&piece).await.is_ok() {
+        taken += piece.len();
+    }
+    assert_eq!(taken, MAX_UNHEARD);
+    let polled = poll_fn(|cx| Pin::new(&mut socket).poll_flush(cx)).await;
+    assert!(polled.is_ok());
+}
