@@ -26,6 +26,9 @@ pub(crate) enum Language {
     Piper(Box<Piper>),
 }
 
+/// What the names of fields begin with that say from where a request came.
+const FORWARDED: &[u8] = b"x-forwarded-";
+
 /// How pages are found, for who sent a request.
 pub(crate) struct Pages {
     request: OriginRequest,
@@ -40,7 +43,14 @@ impl Pages {
             request.target.clone(),
         );
         kept.scheme = request.scheme;
-        kept.fields = request.fields.clone();
+        // From where it came counts, and the rest may be long.
+        let says_from_where = |name: &[u8], _: &[u8]| {
+            name.eq_ignore_ascii_case(b"forwarded")
+                || name.len() > FORWARDED.len()
+                    && name[..FORWARDED.len()].eq_ignore_ascii_case(FORWARDED)
+        };
+        kept.fields
+            .extend_if(request.fields.fields(), says_from_where);
         Box::new(Self {
             request: kept,
             find: Arc::clone(find),

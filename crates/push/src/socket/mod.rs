@@ -45,6 +45,9 @@ const MAX_UNHEARD: usize = 64 * 1024;
 /// Longer messages are sent in parts.
 const MAX_FRAME: usize = 1024 * 1024;
 
+/// That there is a subscription which somebody wants to make.
+const ALREADY: u16 = 409;
+
 /// What somebody wants.
 #[derive(Debug, PartialEq, Eq)]
 enum Order {
@@ -258,7 +261,7 @@ impl Session {
             Err(why) => return self.language.error(None, &why),
             Ok(Order::Subscribe { url, version }) => {
                 let done = self.subscribe(&url, version.as_deref());
-                if done.is_err() {
+                if done.as_ref().is_err_and(|why| why.status != ALREADY) {
                     self.language.forget(&url);
                 }
                 (url, done)
@@ -292,7 +295,7 @@ impl Session {
             Found::Page(page) => self.subscription.has_page(page.url()),
         };
         if is_known {
-            return Err(NoUrl::new(409, "it is subscribed to already"));
+            return Err(NoUrl::new(ALREADY, "it is subscribed to already"));
         }
         if extent.urls >= MAX_URLS {
             return Err(NoUrl::too_many());

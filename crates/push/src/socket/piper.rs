@@ -10,6 +10,7 @@ use super::Order;
 use crate::change::Change;
 use crate::events::Word;
 use crate::json::is_json;
+use crate::name::MAX_NAME;
 use crate::subscription::Next;
 use crate::urls::NoUrl;
 
@@ -79,7 +80,7 @@ impl Piper {
             (Some(id), name, None) if is("subscribe") => {
                 let url = self.url(id);
                 if let Some(name) = name {
-                    self.call(name, &url);
+                    self.call(name, &url)?;
                 }
                 Ok(Order::Subscribe { url, version: None })
             }
@@ -92,22 +93,31 @@ impl Piper {
     }
 
     /// Subscriptions have one name each, and there are not so many of them.
-    fn call(&mut self, name: &str, url: &str) {
+    fn call(&mut self, name: &str, url: &str) -> Result<(), NoUrl> {
+        if name.len() > MAX_NAME {
+            return Err(NoUrl::new(
+                400,
+                format!("a name has {MAX_NAME} bytes at most"),
+            ));
+        }
         self.names
             .retain(|(known, named)| known != name && named != url);
         self.names.push((name.to_owned(), url.to_owned()));
+        Ok(())
     }
 
     /// What goes by a name, which it has no longer; otherwise it is an id.
     fn take_named(&mut self, name: &str) -> String {
         let named = self.names.iter().position(|(known, _)| known == name);
-        match named {
+        let url = match named {
             Some(at) => self.names.swap_remove(at).1,
             None => self.url(name),
-        }
+        };
+        self.forget(&url);
+        url
     }
 
-    /// A subscription could not be made, and has no name.
+    /// A subscription is not there, and has no name.
     pub(super) fn forget(&mut self, url: &str) {
         self.names.retain(|(_, named)| named != url);
     }
@@ -207,8 +217,10 @@ mod tests {
             let _ = piper.read(&format!("SUBSCRIBE x name{number}"));
         }
         assert_eq!(piper.names.len(), 1);
-        piper.forget("/x");
+        let _ = piper.read("UNSUBSCRIBE x");
         assert!(piper.names.is_empty());
+        let long = format!("SUBSCRIBE x {}", "n".repeat(MAX_NAME + 1));
+        assert_eq!(piper.read(&long).map_err(|why| why.status), Err(400));
     }
 
     #[test]
