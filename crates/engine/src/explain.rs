@@ -206,7 +206,7 @@ impl Engine {
             Way::Together => true,
         };
         if route.answers_at_once {
-            explained.decision = match route.origin.at_hand(request.target, request.fields) {
+            explained.decision = match route.origin.at_hand(request.target) {
                 Some(hit) => Decision::Stored {
                     reuse: Reuse::Fresh,
                     tier: None,

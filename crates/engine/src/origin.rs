@@ -155,9 +155,14 @@ pub trait Origin: Send + Sync {
     /// Dropping the future, or the response's body, before the end gives the exchange up.
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>>;
 
-    /// The answer to a GET of this target with these fields, if it need not be waited for. Asked on routes only that say so
+    /// The answer to a GET of this target, if it need not be waited for. Asked on routes only that say so
     /// ([`Route::answers_at_once`](crate::Route::answers_at_once)), where nothing else is looked up or stored.
-    fn at_hand(&self, _target: &[u8], _request: Fields<'_>) -> Option<Hit> {
+    fn at_hand(&self, _target: &[u8]) -> Option<Hit> {
         None
+    }
+
+    /// The same as a request with these fields is answered.
+    fn at_hand_for(&self, target: &[u8], _request: Fields<'_>) -> Option<Hit> {
+        self.at_hand(target)
     }
 }

@@ -245,7 +245,7 @@ impl Engine {
         };
 
         if route.answers_at_once {
-            return match route.origin.at_hand(request.target, request.fields) {
+            return match route.origin.at_hand_for(request.target, request.fields) {
                 Some(hit) => Served::Now(answer(hit, request, &facts, now, Outcome::Hit)),
                 None => pass(Forward::UriMiss, None),
             };

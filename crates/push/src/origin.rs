@@ -460,10 +460,14 @@ impl Origin for Push {
         })
     }
 
-    fn at_hand(&self, target: &[u8], request: Fields<'_>) -> Option<Hit> {
+    fn at_hand(&self, target: &[u8]) -> Option<Hit> {
         let (path, _) = split_query(target);
-        let page = self.documents.pages.get(path)?;
+        self.documents.pages.get(path)
+    }
+
+    fn at_hand_for(&self, target: &[u8], request: Fields<'_>) -> Option<Hit> {
         let sites = &self.documents.settings.allow_origins;
+        let page = self.at_hand(target)?;
         Some(sites::grant(sites, request, page))
     }
 }
