@@ -213,7 +213,8 @@ impl Engine {
             || fields.contains("last-modified")
             || response.length.is_some();
         let named = vary::of_response(fields, &route.rules.vary_ignored);
-        let same_vary = named != Vary::Any && self.cache.vary_of(key, named.names()) == stored.vary;
+        let same_vary =
+            named != Vary::Any && self.cache.vary_of(key, named.names()) == *stored.vary();
         response.status == 200 && stored.status == 200 && comparable && same_vary
     }
 }

@@ -368,9 +368,11 @@ impl Engine {
     ) -> Joined {
         let facts = question.why.facts;
         let (lifetime, vary, selected) = match answer {
-            Shareable::Filling(filling) => (&filling.lifetime, &filling.vary, &filling.selection),
+            Shareable::Filling(filling) => {
+                (&filling.lifetime, &filling.vary, &filling.selection[..])
+            }
             Shareable::Confirmed(hit) | Shareable::Found(hit, _) => {
-                (&hit.lifetime, &hit.vary, &hit.selection)
+                (&hit.lifetime, hit.vary(), hit.selection())
             }
         };
         let fields = incoming.fields.fields();

@@ -465,8 +465,8 @@ impl Variant {
             status: stored.status,
             fields: stored.fields.clone(),
             lifetime: stored.lifetime,
-            vary: stored.vary.clone(),
-            selection: stored.selection.clone(),
+            vary: stored.vary().clone(),
+            selection: Bytes::copy_from_slice(stored.selection()),
             size: stored.body.len() + stored.fields().as_block().len() as u64,
             uses: stored.uses(),
         }

@@ -367,7 +367,7 @@ impl Engine {
         let rules = request.rules;
         let read = ResponseFacts::read(fields.fields(), rules);
         let tags = tags_of(key, &read);
-        let named = named_by_origin(rules, read.into_vary().names(), &stored.vary);
+        let named = named_by_origin(rules, read.into_vary().names(), stored.vary());
         let vary = self.cache.vary_of(key, named);
         let mut selection = Selection::new();
         vary::select(&vary, request, &mut selection);

@@ -240,7 +240,7 @@ impl Engine {
         let verdict = match merged.storable {
             Storable::Yes(lifetime) => {
                 let confirmed = Memory::hold(renewed(lifetime));
-                if confirmed.vary != stored.vary && confirmed.file().is_some() {
+                if confirmed.vary() != stored.vary() && confirmed.file().is_some() {
                     // What lies in a file would stay where the old selection leads.
                     self.cache.forget_in_tiers(key);
                 }

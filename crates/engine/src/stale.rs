@@ -84,10 +84,10 @@ impl Engine {
         let is_whole = hit.file().is_none_or(|file| !file.is_damaged());
         let request = wish.incoming.origin_view(self.rules(wish.route));
         let mut selection = Selection::new();
-        vary::select(&hit.vary, &request, &mut selection);
+        vary::select(hit.vary(), &request, &mut selection);
         is_whole
             && !self.cache.is_purged(wish.key, hit)
-            && vary::answers(&hit.vary, &hit.selection, &selection, hit.fields())
+            && vary::answers(hit.vary(), hit.selection(), &selection, hit.fields())
             && on_error(&hit.lifetime, wish.facts, self.clock.now())
     }
 

@@ -22,7 +22,7 @@ impl Engine {
         let behind = [near, shared].into_iter().flatten();
         numbers.extend(behind.map(|found| {
             let one = found.stored();
-            variant_number(&key, &one.vary, &one.selection)
+            variant_number(&key, one.vary(), one.selection())
         }));
         numbers.sort_unstable();
         numbers.dedup();

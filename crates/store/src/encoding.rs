@@ -90,8 +90,8 @@ pub fn encode(key: &[u8], stored: &Stored, body_len: u64, body_sum: u64) -> Byte
     let tags = stored.tags.to_bytes();
     let parts = [
         key,
-        stored.vary.as_bytes(),
-        &stored.selection,
+        stored.vary().as_bytes(),
+        stored.selection(),
         stored.fields().as_block(),
         &tags,
     ];
@@ -362,7 +362,7 @@ mod tests {
             };
             prop_assert_eq!(&one.fields, &two.fields);
             prop_assert_eq!(body(&one), body(&two));
-            prop_assert_eq!(&one.selection, &two.selection);
+            prop_assert_eq!(one.selection(), two.selection());
             prop_assert_eq!(one.lifetime, two.lifetime);
             prop_assert_eq!(one.began, two.began);
         }

@@ -16,7 +16,7 @@ pub(crate) struct KeyNotes {
     pub(crate) varies_until: Time,
     pub(crate) codings: CodingsSeen,
     /// Requests whose answers turned out not to be storable.
-    marks: Box<[Mark]>,
+    marks: Vec<Mark>,
 }
 
 /// Until then the answers to requests that say this are expected not to be storable, and nobody
@@ -29,9 +29,23 @@ struct Mark {
     why: Detail,
 }
 
+/// Nothing is known.
+pub(crate) static NOTHING: KeyNotes = KeyNotes {
+    vary: VaryNames::NONE,
+    varies_until: Time::from_millis(0),
+    codings: CodingsSeen::NONE,
+    marks: Vec::new(),
+};
+
 impl KeyNotes {
     /// Selections of a key that are marked as not storable. Beyond it the oldest mark goes.
     const MARKS: usize = 8;
+    /// The same for those who keep many, of which most say nothing.
+    pub(crate) fn kept(self) -> Option<Box<Self>> {
+        let says_nothing =
+            self.vary.is_empty() && self.codings == CodingsSeen::NONE && self.marks.is_empty();
+        (!says_nothing).then(|| Box::new(self))
+    }
 
     /// The names that a response of this key counts as varying on, which itself names `named`.
     pub(crate) fn vary_of(&self, named: VaryNames, now: Time) -> VaryNames {
@@ -77,7 +91,7 @@ impl KeyNotes {
         if self.vary != vary {
             self.vary = vary;
             // They were written for other names.
-            self.marks = Box::default();
+            self.marks = Vec::new();
         }
     }
 
@@ -96,19 +110,11 @@ impl KeyNotes {
             until,
             why,
         });
-        self.marks = marks.into();
+        self.marks = marks;
     }
 
     pub(crate) fn unmark(&mut self, selection: &[u8]) {
-        if self
-            .marks
-            .iter()
-            .any(|mark| mark.selection[..] == *selection)
-        {
-            let mut marks = std::mem::take(&mut self.marks).into_vec();
-            marks.retain(|mark| mark.selection[..] != *selection);
-            self.marks = marks.into();
-        }
+        self.marks.retain(|mark| mark.selection[..] != *selection);
     }
 
     /// Why the last answer to such a request was not storable, if that is remembered.
@@ -121,7 +127,7 @@ impl KeyNotes {
     pub(crate) fn heap_size(&self) -> usize {
         let marks = self.marks.iter();
         let marks: usize = marks.map(|m| size_of::<Mark>() + m.selection.len()).sum();
-        self.vary.as_bytes().len() + marks
+        size_of::<Self>() + self.vary.as_bytes().len() + marks
     }
 }
 
@@ -160,18 +166,14 @@ impl<'a, 's> Selects<'a, 's> {
 
     #[inline]
     pub(crate) fn one(&mut self, stored: &'s Stored) -> bool {
-        if stored.vary.is_empty() {
+        let names = stored.vary();
+        if names.is_empty() {
             return true;
         }
-        if self.written_for != Some(&stored.vary) {
-            vary::select(&stored.vary, self.request, &mut self.selection);
-            self.written_for = Some(&stored.vary);
+        if self.written_for != Some(names) {
+            vary::select(names, self.request, &mut self.selection);
+            self.written_for = Some(names);
         }
-        vary::is_selected(
-            &stored.vary,
-            &stored.selection,
-            &self.selection,
-            self.telling,
-        )
+        vary::is_selected(names, stored.selection(), &self.selection, self.telling)
     }
 }

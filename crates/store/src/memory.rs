@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use crate::content::{Content, FileBody};
 use crate::encodings::{Base, Encodings, Making};
-use crate::key_notes::{KeyNotes, Learnt, Selects};
+use crate::key_notes::{KeyNotes, Learnt, NOTHING, Selects};
 use crate::stored::Stored;
 
 /// The bounds of the memory tier.
@@ -32,10 +32,13 @@ pub struct MemoryLimits {
 /// All that is known about one key.
 #[derive(Debug)]
 pub struct Object {
-    notes: KeyNotes,
+    notes: Option<Box<KeyNotes>>,
     variants: SmallVec<[Stored; 1]>,
     weight: u64,
 }
+
+/// With its counts it fills one piece of the allocator's; the next larger one has 320 bytes.
+const _: () = assert!(size_of::<Object>() + 2 * size_of::<usize>() <= 256);
 
 impl Object {
     /// What one key costs beside the bytes it owns: this struct and its count, the key's own
@@ -46,12 +49,19 @@ impl Object {
     fn new(notes: KeyNotes, variants: SmallVec<[Stored; 1]>) -> Self {
         let owned: usize = variants.iter().map(Stored::heap_size).sum();
         let spilled = variants.len().saturating_sub(1) * size_of::<Stored>();
-        let weight = (owned + spilled + notes.heap_size()) as u64;
+        let notes = notes.kept();
+        let noted = notes.as_ref().map_or(0, |notes| notes.heap_size());
+        let weight = (owned + spilled + noted) as u64;
         Self {
             notes,
             variants,
             weight,
         }
+    }
+
+    #[inline]
+    fn notes(&self) -> &KeyNotes {
+        self.notes.as_deref().unwrap_or(&NOTHING)
     }
 
     /// How many responses are kept for this key.
@@ -62,37 +72,37 @@ impl Object {
     /// What a request says in the fields that tell requests for this key apart: the same for those
     /// whose answer can be one.
     pub fn selection(&self, request: &OriginView<'_>) -> Selection {
-        self.notes.selection(request)
+        self.notes().selection(request)
     }
 
     /// The request fields that tell requests for this key apart, and what a request says in them.
     pub fn told_apart_by(&self, request: &OriginView<'_>) -> (&VaryNames, Selection) {
         let mut selection = Selection::new();
-        vary::select(&self.notes.vary, request, &mut selection);
-        (&self.notes.vary, selection)
+        vary::select(&self.notes().vary, request, &mut selection);
+        (&self.notes().vary, selection)
     }
 
     /// All responses that a request selects.
     pub fn selected<'a>(&'a self, request: &'a OriginView<'a>) -> impl Iterator<Item = &'a Stored> {
-        let mut selects = Selects::by(request, &self.notes);
+        let mut selects = Selects::by(request, self.notes());
         self.variants.iter().filter(move |one| selects.one(one))
     }
 
     /// The names that a response of this key counts as varying on, which itself names `named`.
     pub fn vary_of(&self, named: VaryNames, now: Time) -> VaryNames {
-        self.notes.vary_of(named, now)
+        self.notes().vary_of(named, now)
     }
 
     /// Why the answer to a request with this [`Object::selection`] is expected not to be storable, if it is.
     pub fn uncacheable(&self, selection: &[u8], now: Time) -> Option<Detail> {
-        self.notes.marked(selection, now)
+        self.notes().marked(selection, now)
     }
 
     /// The response that a request selects, the latest if there are several; the object again if
     /// there is none.
     #[inline]
     pub fn select(self: Arc<Self>, request: &OriginView<'_>, now: Time) -> Result<Hit, Arc<Self>> {
-        let mut selects = Selects::by(request, &self.notes);
+        let mut selects = Selects::by(request, self.notes());
         let index = self.variants.iter().rposition(|one| selects.one(one));
         match index {
             Some(index) => {
@@ -275,14 +285,16 @@ impl Memory {
         let old = self.cache.peek(key);
         let mut notes = old
             .as_ref()
-            .map(|old| old.notes.clone())
+            .map(|old| old.notes().clone())
             .unwrap_or_default();
         notes.learn(stored.learnt(request.rules), now);
         notes.unmark(&notes.selection(request));
         let mut selects = Selects::by(request, &notes);
         let mut variants: SmallVec<[Stored; 1]> = SmallVec::new();
         for one in old.iter().flat_map(|old| &old.variants) {
-            if selects.one(one) || one.vary == stored.vary && one.selection == stored.selection {
+            if selects.one(one)
+                || one.vary() == stored.vary() && one.selection() == stored.selection()
+            {
                 stored.inherit_use(one);
             } else if now < one.lifetime.usable_until() {
                 variants.push(one.copy());
@@ -509,7 +521,7 @@ impl Memory {
         let old = self.cache.peek(key);
         let (mut notes, mut variants) = old.map_or_else(Default::default, |old| {
             let variants = old.variants.iter().map(Stored::copy).collect();
-            (old.notes.clone(), variants)
+            (old.notes().clone(), variants)
         });
         if change(&mut notes, &mut variants) {
             let object = Object::new(notes, variants);

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{FieldBlock, Fields, Lifetime, Millis, Rules, Time};
 
@@ -23,10 +22,7 @@ pub struct Stored {
     pub body: Content,
     /// How long it may be used.
     pub lifetime: Lifetime,
-    /// The request fields that selected it.
-    pub vary: VaryNames,
-    /// What those fields said, normalised.
-    pub selection: Bytes,
+    varies: Option<Arc<Varies>>,
     /// When the request was sent that brought it: a purge after that moment means this response.
     pub began: Time,
     /// By what it may be purged together with others.
@@ -38,27 +34,31 @@ pub struct Stored {
     purges_checked: AtomicU64,
     /// How often it was the answer, about: two that count at the same moment count one.
     uses: AtomicU32,
-    refresh: Refresh,
+    refresh: OnceLock<Arc<Refresh>>,
     encodings: Place,
     may_be_encoded: Decided,
     /// When it was last used, in units of [`Stored::TICK`]; 0 if never.
     used: AtomicU32,
 }
 
-/// What is going on about renewing this response. Not part of its value.
+/// The request fields that selected a response, and what they said, normalised.
+#[derive(Debug)]
+struct Varies {
+    names: VaryNames,
+    selection: Box<[u8]>,
+}
+
+impl Varies {
+    fn heap_size(&self) -> usize {
+        size_of::<Self>() + self.names.as_bytes().len() + self.selection.len()
+    }
+}
+
+/// What is going on about renewing a response. Not part of its value.
 #[derive(Debug, Default)]
 struct Refresh {
     not_before: AtomicU64,
-    demand: OnceLock<Arc<AtomicU32>>,
-}
-
-impl Refresh {
-    fn copy(&self) -> Self {
-        Self {
-            not_before: AtomicU64::new(self.not_before.load(Ordering::Relaxed)),
-            demand: self.demand.clone(),
-        }
-    }
+    demand: Arc<AtomicU32>,
 }
 
 impl Stored {
@@ -81,8 +81,11 @@ impl Stored {
             Content::Bytes(bytes) if bytes.len() <= Self::COMPACT => bytes,
             _ => &[],
         };
-        let (fields, mut together) = FieldBlock::copied_with(fields, &[selection, own]);
-        let selection = together.split_to(selection.len());
+        let (fields, together) = FieldBlock::copied_with(fields, &[own]);
+        let varies = Varies {
+            names: vary,
+            selection: selection.into(),
+        };
         let body = if own.is_empty() {
             body
         } else {
@@ -93,14 +96,13 @@ impl Stored {
             fields,
             body,
             lifetime,
-            vary,
-            selection,
+            varies: (!varies.names.is_empty()).then(|| Arc::new(varies)),
             began,
             tags: TagNumbers::default(),
             purges_known: 0,
             purges_checked: AtomicU64::new(0),
             uses: AtomicU32::new(0),
-            refresh: Refresh::default(),
+            refresh: OnceLock::new(),
             encodings: Place::default(),
             may_be_encoded: Decided::default(),
             used: AtomicU32::new(0),
@@ -144,6 +146,20 @@ impl Stored {
         self.uses.store(uses, Ordering::Relaxed);
     }
 
+    /// The request fields that selected it.
+    #[inline]
+    pub fn vary(&self) -> &VaryNames {
+        self.varies
+            .as_ref()
+            .map_or(&VaryNames::NONE, |it| &it.names)
+    }
+
+    /// What those fields said, normalised.
+    #[inline]
+    pub fn selection(&self) -> &[u8] {
+        self.varies.as_ref().map_or(&[], |it| &it.selection)
+    }
+
     /// The field lines.
     pub fn fields(&self) -> Fields<'_> {
         self.fields.fields()
@@ -154,8 +170,8 @@ impl Stored {
         Learnt {
             fields: self.fields(),
             rules,
-            vary: &self.vary,
-            selection: &self.selection,
+            vary: self.vary(),
+            selection: self.selection(),
             usable_until: self.lifetime.usable_until(),
         }
     }
@@ -168,14 +184,13 @@ impl Stored {
             fields: self.fields.clone(),
             body: self.body.clone(),
             lifetime,
-            vary: self.vary.clone(),
-            selection: self.selection.clone(),
+            varies: self.varies.clone(),
             began: self.began,
             tags: self.tags.clone(),
             purges_known: self.purges_known,
             purges_checked: AtomicU64::new(self.purges_checked()),
             uses: AtomicU32::new(self.uses()),
-            refresh: Refresh::default(),
+            refresh: OnceLock::new(),
             encodings: self.encodings.clone(),
             may_be_encoded: self.may_be_encoded.clone(),
             used: AtomicU32::new(self.last_use()),
@@ -205,7 +220,7 @@ impl Stored {
     /// The same, with all that is going on about it.
     pub(crate) fn copy(&self) -> Self {
         Self {
-            refresh: self.refresh.copy(),
+            refresh: self.refresh.clone(),
             ..self.with_lifetime(self.lifetime)
         }
     }
@@ -236,11 +251,11 @@ impl Stored {
     /// Counts one more use of the stale copy, and says whether the caller is the one to refresh
     /// it. The next one is asked no sooner than `pause` from now.
     pub fn claim_refresh(&self, now: Time, pause: Millis) -> bool {
-        self.demand().fetch_add(1, Ordering::Relaxed);
-        let not_before = self.refresh.not_before.load(Ordering::Relaxed);
+        let refresh = self.refresh.get_or_init(Arc::default);
+        refresh.demand.fetch_add(1, Ordering::Relaxed);
+        let not_before = refresh.not_before.load(Ordering::Relaxed);
         now.as_millis() >= not_before
-            && self
-                .refresh
+            && refresh
                 .not_before
                 .compare_exchange(
                     not_before,
@@ -253,7 +268,7 @@ impl Stored {
 
     /// How often the stale copy was asked for since it expired.
     pub fn demand(&self) -> &Arc<AtomicU32> {
-        self.refresh.demand.get_or_init(Arc::default)
+        &self.refresh.get_or_init(Arc::default).demand
     }
 
     /// The bytes this response owns, beside the struct itself.
@@ -264,9 +279,8 @@ impl Stored {
     /// The same without what was made of its body.
     pub(crate) fn own_size(&self) -> usize {
         self.fields().as_block().len()
-            + self.selection.len()
+            + self.varies.as_ref().map_or(0, |it| it.heap_size())
             + self.body.heap_size()
-            + self.vary.as_bytes().len()
             + self.tags.heap_size()
     }
 }

@@ -254,8 +254,8 @@ impl EntryInfo {
 fn of_stored(key: &Key, stored: &Stored, now: Time) -> EntryInfo {
     EntryInfo {
         key: Key::clone(key),
-        vary: stored.vary.clone(),
-        selection: stored.selection.clone(),
+        vary: stored.vary().clone(),
+        selection: Bytes::copy_from_slice(stored.selection()),
         status: stored.status,
         fields: stored.fields.clone(),
         size: stored.body.len() + stored.fields().as_block().len() as u64,

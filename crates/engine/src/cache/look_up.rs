@@ -107,7 +107,7 @@ impl Cache {
             return Vec::new();
         };
         let (names, selection) = object.told_apart_by(request);
-        let number = |one: &Stored| variant_number(key, &one.vary, &one.selection);
+        let number = |one: &Stored| variant_number(key, one.vary(), one.selection());
         let selected = object.selected(request).map(number);
         let next = variant_number(key, names, &selection);
         selected.chain([next]).collect()

@@ -189,14 +189,14 @@ impl Cache {
     /// What is stored for a request must not be used any more, wherever it lies. The fetch that has
     /// brought the news goes on.
     pub(crate) fn forget_selected(&self, key: &Key, stored: &Hit, request: &OriginView<'_>) {
-        if stored.vary.is_empty() {
+        if stored.vary().is_empty() {
             let _goes_on_by_itself = self.take_away(key);
             return;
         }
         self.memory.remove_selected(key, request);
         self.changes.tell(key, stored, ChangeKind::Purged);
         let tiers = &self.tiers;
-        if !tiers.remove_variant(key, &stored.vary, &stored.selection) {
+        if !tiers.remove_variant(key, stored.vary(), stored.selection()) {
             // Too much is to be removed. What lies there of the key is not used any more.
             self.purges.note(key, self.clock.now());
         }

@@ -300,7 +300,7 @@ pub(super) struct Held<'a> {
 impl<'a> Held<'a> {
     /// A stored response.
     pub(super) fn stored(key: &'a [u8], stored: &'a Stored) -> Self {
-        Self::of_variant(key, &stored.tags, &stored.vary, &stored.selection)
+        Self::of_variant(key, &stored.tags, stored.vary(), stored.selection())
     }
 
     /// The same, of which only the head is at hand.

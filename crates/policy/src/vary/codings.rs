@@ -138,6 +138,12 @@ pub struct CodingsSeen {
 }
 
 impl CodingsSeen {
+    /// None.
+    pub const NONE: Self = Self {
+        used: Codings(0),
+        offered: Codings(0),
+    };
+
     pub(super) fn note(&mut self, response: Fields<'_>, accepted: Codings) {
         self.used.0 |= Codings::of_response(response).0;
         self.offered.0 |= accepted.0 & Codings::ALL;

@@ -28,7 +28,7 @@ pub enum Vary {
 
 /// Names of request fields: lower-case, sorted, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct VaryNames(Box<str>);
+pub struct VaryNames(Option<Box<str>>);
 
 /// What a request says in the fields of some [`VaryNames`], as far as it reaches the origin. The
 /// codings that it accepts stand at the end: they are compared as [`is_selected`] says, everything
@@ -46,19 +46,33 @@ impl Vary {
 }
 
 impl VaryNames {
+    /// No name.
+    pub const NONE: Self = Self(None);
+
     /// Whether there is no name.
     pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 
     /// The form in which a store keeps them.
     pub const fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
+        self.as_str().as_bytes()
+    }
+
+    const fn as_str(&self) -> &str {
+        match &self.0 {
+            Some(names) => names,
+            None => "",
+        }
+    }
+
+    fn written(text: &str) -> Self {
+        Self((!text.is_empty()).then(|| text.into()))
     }
 
     /// Reads that form. `None` if it is not one.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let names = Self(std::str::from_utf8(bytes).ok()?.into());
+        let names = Self::written(std::str::from_utf8(bytes).ok()?);
         let sorted = names.iter().zip(names.iter().skip(1)).all(|(a, b)| a < b);
         let valid = names
             .iter()
@@ -68,7 +82,7 @@ impl VaryNames {
 
     /// The names in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.split(',').filter(|_| !self.0.is_empty())
+        self.0.iter().flat_map(|names| names.split(','))
     }
 
     /// These and the others.
@@ -97,12 +111,12 @@ impl VaryNames {
         names.dedup();
         // Tokens are ASCII.
         let text = String::from_utf8(names.join(&b',')).unwrap_or_default();
-        Self(text.into())
+        Self::written(&text)
     }
 
     fn has_codings(&self) -> bool {
         // Mostly that is all there is.
-        *self.0 == *codings::NAME || self.iter().any(|name| name == codings::NAME)
+        self.as_str() == codings::NAME || self.iter().any(|name| name == codings::NAME)
     }
 }
 

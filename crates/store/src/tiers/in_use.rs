@@ -148,7 +148,7 @@ impl TierInUse {
         let varies = match record {
             None => return Ok(Lookup::Missing(turn, None)),
             Some(Record::Varies(varies)) => varies,
-            Some(Record::Response(stored)) if stored.vary.is_empty() => {
+            Some(Record::Response(stored)) if stored.vary().is_empty() => {
                 return Ok(self.found(*stored, id));
             }
             Some(Record::Response(_)) => return Ok(Lookup::Missing(Turn::Free, None)),

@@ -272,12 +272,12 @@ impl TierInUse {
         let base = EntryId::of(key);
         let token = claim.map(|(_, token)| token);
         let on_variant = claim.filter(|(id, _)| *id != base).map(|(id, _)| id);
-        if response.vary.is_empty() && on_variant.is_none() {
+        if response.vary().is_empty() && on_variant.is_none() {
             return Ok(Some((base, token)));
         }
-        let variant = |generation| EntryId::of_variant(key, &response.selection, generation);
+        let variant = |generation| EntryId::of_variant(key, response.selection(), generation);
         match (self.varies(base, key).await?, on_variant) {
-            (Some(varies), on_variant) if varies.names == response.vary => {
+            (Some(varies), on_variant) if varies.names == *response.vary() => {
                 let id = variant(varies.generation);
                 let is_good = claim.is_none() || on_variant == Some(id);
                 if is_good && varies.until < response.lifetime.usable_until() {
@@ -298,7 +298,7 @@ impl TierInUse {
             (None, None) if !names_all(response) => Ok(None),
             (_, None) => {
                 let varies = Varies {
-                    names: response.vary.clone(),
+                    names: response.vary().clone(),
                     // Two processes must not give their variants the same.
                     generation: random::number(),
                     began: response.began,
@@ -402,7 +402,7 @@ fn varies_until(response: &Stored) -> Time {
 /// Whether a response names in its own `Vary` all that it counts as varying on.
 fn names_all(response: &Stored) -> bool {
     let named = vary::of_response(response.fields(), &[]).names();
-    named.contains(&response.vary)
+    named.contains(response.vary())
 }
 
 #[cfg(test)]

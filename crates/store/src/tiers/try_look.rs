@@ -31,7 +31,7 @@ impl Tiers {
 fn response(tier: &TierInUse, key: &[u8], request: &OriginView<'_>) -> Option<(Stored, EntryId)> {
     let id = EntryId::of(key);
     let varies = match record(tier, id, key)? {
-        Record::Response(stored) => return stored.vary.is_empty().then_some((*stored, id)),
+        Record::Response(stored) => return stored.vary().is_empty().then_some((*stored, id)),
         Record::Varies(varies) => varies,
     };
     let variant = Variant::of(varies, key, request);

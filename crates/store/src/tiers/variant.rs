@@ -29,7 +29,7 @@ impl Variant {
     pub(super) fn response(&self, record: Record) -> Option<Stored> {
         match record {
             Record::Response(stored)
-                if stored.vary == self.names && stored.selection[..] == self.selection[..] =>
+                if *stored.vary() == self.names && *stored.selection() == self.selection[..] =>
             {
                 Some(*stored)
             }

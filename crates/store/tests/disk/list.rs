@@ -87,7 +87,7 @@ fn a_head_says_what_is_stored() {
         Fields::new(b"Server: a\r\n"),
         Content::default(),
         lifetime,
-        VaryNames::default(),
+        VaryNames::from_bytes(b"accept-language").expect("a name"),
         b"selection",
         Time::from_secs(9),
     );
