@@ -9,6 +9,9 @@ use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use socket2::{Domain, Protocol, Socket, Type};
 
+/// The bytes of a segment on an Ethernet.
+const ETHERNET: u32 = 1460;
+
 /// A socket, with TLS on it or not.
 #[derive(Debug)]
 pub(in crate::load) enum Transport {
@@ -30,7 +33,8 @@ pub(crate) struct TlsTo {
 }
 
 impl Transport {
-    /// Begins to connect. With a `window`, the kernel is asked to keep no more than that of what comes in.
+    /// Begins to connect. With a `window`, the kernel is asked to keep no more than that of what comes in, and the server's to send
+    /// segments as they are on an Ethernet: for those of the loopback, it would keep megabytes of what is not taken.
     pub(in crate::load) fn open(
         address: SocketAddr,
         tls: Option<&TlsTo>,
@@ -44,6 +48,7 @@ impl Transport {
         socket.set_tcp_nodelay(true)?;
         if let Some(window) = window {
             socket.set_recv_buffer_size(window)?;
+            socket.set_tcp_mss(ETHERNET)?;
         }
         match socket.connect(&address.into()) {
             Ok(()) => {}

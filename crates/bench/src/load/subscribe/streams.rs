@@ -32,8 +32,8 @@ const EVENTS: usize = 512;
 const ROUND: Duration = Duration::from_millis(20);
 /// Streams of a thread that are being opened at a time.
 const AT_A_TIME: usize = 128;
-/// What the kernel keeps for a stream that does not read; it makes as much of it as it must.
-const STALLED_WINDOW: usize = 1024;
+/// What the kernel keeps for a stream that does not read, or twice as much.
+const STALLED_WINDOW: usize = 16384;
 
 /// One thread's streams.
 pub(super) struct Streams<'a> {
