@@ -1,12 +1,13 @@
 //! A connection that has left HTTP: bytes both ways.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use microcache_engine::Tunnel;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, split};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, split};
 
 use super::Connection;
 use super::patience::while_moving;
@@ -24,22 +25,15 @@ impl Connection {
             let (from_client, mut to_client) = self.stream.split();
             to_client.write_all(&tunnel.early).await?;
             to_client.flush().await?;
-            let (from_origin, mut to_origin) = split(tunnel.io);
-            let from_client = async {
-                // The other side may take no more of it before it has been listened to.
-                to_origin.write_all(&early).await?;
-                one_way(from_client, to_origin, &one_ended).await
+            let (from_origin, to_origin) = split(tunnel.io);
+            let to_client = Counted {
+                to: to_client,
+                bytes: &sent,
             };
+            // What came early goes first, but the other side may take no more of it before it has been listened to.
             tokio::try_join!(
-                from_client,
-                one_way(
-                    from_origin,
-                    Counted {
-                        to: to_client,
-                        bytes: &sent
-                    },
-                    &one_ended
-                ),
+                one_way(early.into(), from_client, to_origin, &one_ended),
+                one_way(Vec::new(), from_origin, to_client, &one_ended),
             )
         };
         let silence = || {
@@ -83,13 +77,114 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Counted<'_, W> {
     }
 }
 
-/// Copies to the end, and passes the end on.
+/// Copies to the end, and passes the end on. `held` goes first.
 async fn one_way(
+    held: Vec<u8>,
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     ended: &AtomicBool,
 ) -> io::Result<()> {
-    copy(&mut from, &mut to).await?;
+    let mut flow = Flow { held, gone: 0 };
+    poll_fn(|cx| flow.poll(cx, &mut from, &mut to)).await?;
     ended.store(true, Ordering::Relaxed);
     to.shutdown().await
+}
+
+/// Read at a time.
+const READ_SIZE: usize = 8 * 1024;
+/// So often at a time, if both sides are ready all the time.
+const MAX_READS: usize = 32;
+
+/// One direction. Most tunnels are silent most of the time, and hold no buffer then.
+struct Flow {
+    /// What was read, and could not be written.
+    held: Vec<u8>,
+    /// So much of it could.
+    gone: usize,
+}
+
+impl Flow {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut (impl AsyncRead + Unpin),
+        to: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<io::Result<()>> {
+        let mut space = [0; READ_SIZE];
+        for _ in 0..MAX_READS {
+            while self.gone < self.held.len() {
+                self.gone += ready!(poll_some(cx, to, &self.held[self.gone..]))?;
+            }
+            *self = Self {
+                held: Vec::new(),
+                gone: 0,
+            };
+            let mut read = ReadBuf::new(&mut space);
+            match Pin::new(&mut *from).poll_read(cx, &mut read) {
+                Poll::Pending => {
+                    ready!(Pin::new(to).poll_flush(cx))?;
+                    return Poll::Pending;
+                }
+                Poll::Ready(read) => read?,
+            }
+            let mut rest = read.filled();
+            if rest.is_empty() {
+                return Pin::new(to).poll_flush(cx);
+            }
+            while !rest.is_empty() {
+                match poll_some(cx, to, rest) {
+                    Poll::Ready(written) => rest = &rest[written?..],
+                    Poll::Pending => {
+                        self.held = rest.to_vec();
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+        // Others have their turn.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+fn poll_some(
+    cx: &mut Context<'_>,
+    to: &mut (impl AsyncWrite + Unpin),
+    bytes: &[u8],
+) -> Poll<io::Result<usize>> {
+    let written = ready!(Pin::new(to).poll_write(cx, bytes))?;
+    Poll::Ready(match written {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        // Nobody writes more than there is.
+        written => Ok(written.min(bytes.len())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn all_goes_through_whatever_room_there_is() {
+        let bytes: Vec<u8> = (0..100_000u32).map(|number| number as u8).collect();
+        for room in [1, 7, 100_000] {
+            let ((mut source, from), (to, mut sink)) = (duplex(5000), duplex(room));
+            let ended = AtomicBool::new(false);
+            let (early, late) = bytes.split_at(30_000);
+            let sending = async {
+                source.write_all(late).await?;
+                source.shutdown().await
+            };
+            let mut received = Vec::new();
+            let (flow, sent, read) = tokio::join!(
+                one_way(early.to_vec(), from, to, &ended),
+                sending,
+                sink.read_to_end(&mut received),
+            );
+            assert!(flow.is_ok() && sent.is_ok() && read.is_ok());
+            assert!(received == bytes && ended.into_inner(), "{room}");
+        }
+    }
 }
