@@ -463,6 +463,7 @@ fn files_are_written() {
 fn bad_input_gets_one_line_and_exit_code_2() {
     let server = Server::start(|_| Reply::ok("", "x"));
     let url = server.url("/");
+    let websocket = url.replacen("http", "ws", 1);
     let file = File::holding("bad.txt", &format!("{url}\nlocalhost/x\n"));
     let place = format!(
         "{}:2: `localhost/x` is not a url; write http://localhost/x",
@@ -532,6 +533,11 @@ fn bad_input_gets_one_line_and_exit_code_2() {
             &[&url, "--subscribe", "2", "-d", "1s"],
             "no stream was opened: no such stream: 2",
         ),
+        (
+            &[&websocket, "--subscribe", "2", "-d", "1s"],
+            "no stream was opened: 200: 2",
+        ),
+        (&[&websocket], "is not a url"),
         (
             &[
                 &url,
