@@ -463,7 +463,6 @@ fn files_are_written() {
 fn bad_input_gets_one_line_and_exit_code_2() {
     let server = Server::start(|_| Reply::ok("", "x"));
     let url = server.url("/");
-    let websocket = url.replacen("http", "ws", 1);
     let file = File::holding("bad.txt", &format!("{url}\nlocalhost/x\n"));
     let place = format!(
         "{}:2: `localhost/x` is not a url; write http://localhost/x",
@@ -504,6 +503,26 @@ fn bad_input_gets_one_line_and_exit_code_2() {
             "needs --origin-counter",
         ),
         (&[&url, "--conections", "1"], "--connections"),
+        (&["http://127.0.0.1:1/"], "cannot reach http://127.0.0.1:1"),
+        (
+            &["http://no-such-host.invalid/"],
+            "cannot find http://no-such-host.invalid",
+        ),
+        (
+            &[&url, "-n", "1", "--html", "no/such/dir/x"],
+            "cannot write no/such/dir/x",
+        ),
+    ] {
+        assert_refused(arguments, says);
+    }
+}
+
+#[test]
+fn bad_input_about_streams_gets_one_line_and_exit_code_2() {
+    let server = Server::start(|_| Reply::ok("", "x"));
+    let url = server.url("/");
+    let websocket = url.replacen("http", "ws", 1);
+    let cases: [(&[&str], &str); _] = [
         (
             &[&url, "--publish", "1s"],
             "--publish: who listens? Add --subscribe N",
@@ -550,22 +569,18 @@ fn bad_input_gets_one_line_and_exit_code_2() {
             ],
             "--publish-data: `x` has not one {event} in it",
         ),
-        (&["http://127.0.0.1:1/"], "cannot reach http://127.0.0.1:1"),
-        (
-            &["http://no-such-host.invalid/"],
-            "cannot find http://no-such-host.invalid",
-        ),
-        (
-            &[&url, "-n", "1", "--html", "no/such/dir/x"],
-            "cannot write no/such/dir/x",
-        ),
-    ] {
-        let output = run(arguments);
-        let told = told(&output);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
-        assert!(told.contains(says), "{arguments:?}: {told}");
-        assert_eq!(told.lines().count(), 1, "{arguments:?}: {told}");
+    ];
+    for (arguments, says) in cases {
+        assert_refused(arguments, says);
     }
+}
+
+fn assert_refused(arguments: &[&str], says: &str) {
+    let output = run(arguments);
+    let told = told(&output);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+    assert!(told.contains(says), "{arguments:?}: {told}");
+    assert_eq!(told.lines().count(), 1, "{arguments:?}: {told}");
 }
 
 #[test]

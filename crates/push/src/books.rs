@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use std::task::Waker;
 
 use foldhash::fast::RandomState;
 use microcache_policy::Time;
-use slab::Slab;
 use smallvec::SmallVec;
 
 use crate::change::Change;
@@ -14,6 +12,7 @@ use crate::encodings::Encodings;
 use crate::journal::{Header, Loaded};
 use crate::name::{Name, Pattern};
 use crate::topics::{TooManyPatterns, TopicId, Topics};
+use crate::waiting::Woken;
 
 /// Documents that are gone, and are remembered as such. Who has read less than that begins anew.
 const MAX_GONE: usize = 64 * 1024;
@@ -124,7 +123,7 @@ impl Books {
     }
 
     /// A document changes. Gives those who wait for it.
-    pub(crate) fn note(&mut self, change: &Arc<Change>) -> SmallVec<[Slab<Waker>; 2]> {
+    pub(crate) fn note(&mut self, change: &Arc<Change>) -> SmallVec<[Woken; 2]> {
         self.newest = self.newest.max(change.number);
         let document = self.documents.entry(Arc::clone(&change.name)).or_default();
         if let Some(before) = document.now() {

@@ -11,6 +11,7 @@
 mod access;
 mod answer;
 mod batch;
+mod bell;
 mod books;
 mod change;
 mod encodings;

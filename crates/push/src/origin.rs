@@ -30,7 +30,7 @@ use crate::socket::{Language, Protocol, handshake, is_asked_for};
 use crate::sockets::Sockets;
 use crate::stats::{Counters, PushStats};
 use crate::subscription::{EventStream, Subscription};
-use crate::waiting::wake;
+use crate::waiting::Woken;
 use crate::wish::{Condition, Deed, Patch, Wish};
 use crate::writer::Writer;
 
@@ -68,7 +68,7 @@ impl Documents {
         let woken = books.note(change);
         drop(books);
         self.counters.changes.add_one();
-        woken.into_iter().for_each(wake);
+        woken.into_iter().for_each(Woken::wake);
     }
 }
 

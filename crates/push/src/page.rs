@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio::sync::Notify;
 
 use crate::events::server_sent;
-use crate::waiting::{Seat, Waiting, wake};
+use crate::waiting::{Seat, Waiting};
 
 /// A page, for all who watch it.
 pub struct Page {
@@ -82,7 +82,7 @@ impl Page {
         state.number += 1;
         let woken = state.waiting.happen();
         drop(state);
-        wake(woken);
+        woken.wake();
     }
 
     /// Is told when nobody watches it any more.

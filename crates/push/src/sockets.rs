@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 use parking_lot::Mutex;
 
 use crate::origin::Documents;
-use crate::waiting::{Seat, Waiting, wake};
+use crate::waiting::{Seat, Waiting};
 
 /// What they have in common.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl Sockets {
     pub(crate) fn end(&self) {
         self.are_ending.store(true, Ordering::Release);
         let woken = self.waiting.lock().happen();
-        wake(woken);
+        woken.wake();
     }
 }
 

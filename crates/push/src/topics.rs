@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::change::Change;
 use crate::name::Pattern;
-use crate::waiting::{Seat, Waiting};
+use crate::waiting::{Seat, Waiting, Woken};
 
 /// Patterns at a time, beside those that name one document: every change is held against all of them.
 pub(crate) const MAX_PATTERNS: usize = 1024;
@@ -108,11 +108,7 @@ impl Topics {
     }
 
     /// Notes a change, and what is not remembered any more because of it. Gives those who wait for it.
-    pub(crate) fn note(
-        &mut self,
-        change: &Arc<Change>,
-        forgotten: &[u64],
-    ) -> SmallVec<[Slab<Waker>; 2]> {
+    pub(crate) fn note(&mut self, change: &Arc<Change>, forgotten: &[u64]) -> SmallVec<[Woken; 2]> {
         let mut woken = SmallVec::new();
         let exact = Pattern::Exact(Arc::clone(&change.name));
         if let Some(&id) = self.by_pattern.get(&exact) {

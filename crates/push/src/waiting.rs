@@ -1,49 +1,83 @@
 //! Those who wait for something to happen to one thing.
 
+use std::sync::Arc;
 use std::task::Waker;
 
 use slab::Slab;
+use smallvec::SmallVec;
+
+use crate::bell::Bell;
 
 /// All who wait.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    wakers: Slab<Waker>,
+    rooms: SmallVec<[Room; 1]>,
     /// How often they were woken.
     round: u64,
+}
+
+/// Those of one thread.
+#[derive(Debug)]
+struct Room {
+    bell: Option<Arc<Bell>>,
+    wakers: Slab<Waker>,
 }
 
 /// A place among them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     round: u64,
-    number: usize,
+    room: u32,
+    number: u32,
 }
+
+/// Those who are to be woken: without the lock of whatever they wait for.
+#[must_use]
+pub(crate) struct Woken(SmallVec<[Room; 1]>);
 
 impl Waiting {
     /// Has this one woken when something happens. A place from earlier is taken again.
     pub(crate) fn wait(&mut self, seat: Option<Seat>, waker: &Waker) -> Seat {
         if let Some(seat) = seat.filter(|seat| seat.round == self.round)
-            && let Some(known) = self.wakers.get_mut(seat.number)
+            && let Some(room) = self.rooms.get_mut(seat.room as usize)
+            && let Some(known) = room.wakers.get_mut(seat.number as usize)
         {
             known.clone_from(waker);
             return seat;
         }
+        let room = self.room();
         Seat {
             round: self.round,
-            number: self.wakers.insert(waker.clone()),
+            room: room as u32,
+            number: self.rooms[room].wakers.insert(waker.clone()) as u32,
         }
     }
 
+    /// The one of this thread.
+    fn room(&mut self) -> usize {
+        let bell = Bell::here();
+        let address = |bell: &Option<Arc<Bell>>| bell.as_ref().map(Arc::as_ptr);
+        let mut rooms = self.rooms.iter();
+        let known = rooms.position(|room| address(&room.bell) == address(&bell));
+        known.unwrap_or_else(|| {
+            let wakers = Slab::new();
+            self.rooms.push(Room { bell, wakers });
+            self.rooms.len() - 1
+        })
+    }
+
     /// Something happens. Gives those who are to be woken.
-    pub(crate) fn happen(&mut self) -> Slab<Waker> {
+    pub(crate) fn happen(&mut self) -> Woken {
         self.round += 1;
-        std::mem::take(&mut self.wakers)
+        Woken(std::mem::take(&mut self.rooms))
     }
 
     /// One of them waits no more.
     pub(crate) fn leave(&mut self, seat: Seat) {
-        if seat.round == self.round {
-            self.wakers.try_remove(seat.number);
+        if seat.round == self.round
+            && let Some(room) = self.rooms.get_mut(seat.room as usize)
+        {
+            room.wakers.try_remove(seat.number as usize);
         }
     }
 
@@ -53,7 +87,66 @@ impl Waiting {
     }
 }
 
-/// To be done without the lock of whatever they wait for.
-pub(crate) fn wake(all: Slab<Waker>) {
-    all.into_iter().for_each(|(_, waker)| waker.wake());
+impl Woken {
+    pub(crate) fn wake(self) {
+        for Room { bell, wakers } in self.0 {
+            match bell {
+                // One is woken as fast by itself.
+                Some(bell) if wakers.len() > 1 => bell.ring(wakers),
+                _ => wakers.into_iter().for_each(|(_, waker)| waker.wake()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Poll;
+    use std::thread;
+
+    use super::*;
+    use parking_lot::Mutex;
+    use tokio::runtime::Builder;
+
+    #[test]
+    fn all_are_woken_on_whatever_thread_they_wait() {
+        let waiting = Arc::new(Mutex::new((0, Waiting::default())));
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let waiting = Arc::clone(&waiting);
+                thread::spawn(move || {
+                    let runtime = Builder::new_current_thread().build().expect("a runtime");
+                    let each = (0..50).map(|_| {
+                        let (waiting, mut seat) = (Arc::clone(&waiting), None);
+                        runtime.spawn(poll_fn(move |cx| {
+                            let mut waiting = waiting.lock();
+                            if waiting.0 == 100 {
+                                return Poll::Ready(());
+                            }
+                            seat = Some(waiting.1.wait(seat, cx.waker()));
+                            Poll::Pending
+                        }))
+                    });
+                    let each: Vec<_> = each.collect();
+                    runtime.block_on(async {
+                        for one in each {
+                            one.await.expect("no panic");
+                        }
+                    });
+                })
+            })
+            .collect();
+        for _ in 0..100 {
+            let mut all = waiting.lock();
+            all.0 += 1;
+            let woken = all.1.happen();
+            drop(all);
+            woken.wake();
+            thread::yield_now();
+        }
+        for thread in threads {
+            thread.join().expect("all are told");
+        }
+    }
 }

@@ -50,8 +50,8 @@ impl Object {
         let owned: usize = variants.iter().map(Stored::heap_size).sum();
         let spilled = variants.len().saturating_sub(1) * size_of::<Stored>();
         let notes = notes.kept();
-        let noted = notes.as_ref().map_or(0, |notes| notes.heap_size());
-        let weight = (owned + spilled + noted) as u64;
+        let of_notes = notes.as_ref().map_or(0, |it| it.heap_size());
+        let weight = (owned + spilled + of_notes) as u64;
         Self {
             notes,
             variants,

@@ -22,7 +22,7 @@ use crate::session::{Account, Answered, Answering, Event, is_bodiless, pages};
 /// Room for what a response head has beside its fields.
 const HEAD_ROOM: usize = 256;
 /// Small pieces of a body are collected up to this size before they are written.
-const PART: usize = 32 * 1024;
+pub(super) const PART: usize = 32 * 1024;
 /// A client that has taken nothing for so long holds its body up.
 const HELD_UP: Duration = Duration::from_secs(2);
 

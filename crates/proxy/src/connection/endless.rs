@@ -7,13 +7,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use microcache_engine::{Body, Frame};
 use tokio::time::{Sleep, sleep};
 
-use super::client::push_frame;
+use super::client::{PART, push_frame};
 use super::head::Ending;
-use super::send::Output;
-use super::{Connection, INPUT};
+use super::send::{Output, write_now};
+use super::{COPY, Connection, INPUT, OUTPUT};
+use crate::h1::encode;
 use crate::room::Held;
 use crate::session::Account;
 
@@ -75,27 +77,59 @@ impl Connection {
         cx: &mut Context<'_>,
         answer: &mut Endless,
     ) -> Poll<io::Result<()>> {
-        let mut output = answer.unsent.take().map_or_else(Output::default, |it| *it);
         loop {
-            match output.poll_send(cx, &self.stream) {
-                Poll::Ready(sent) => sent?,
-                Poll::Pending => {
-                    answer.unsent = Some(Box::new(output));
-                    let patience = self.session.shared.timeouts.write;
-                    ready!(answer.poll_stalled(cx, patience));
-                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            if let Some(unsent) = &mut answer.unsent {
+                match unsent.poll_send(cx, &self.stream) {
+                    Poll::Ready(sent) => sent?,
+                    Poll::Pending => {
+                        let patience = self.session.shared.timeouts.write;
+                        ready!(answer.poll_stalled(cx, patience));
+                        return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                    }
                 }
+                (answer.unsent, answer.stall) = (None, None);
             }
-            answer.stall = None;
             if answer.is_over {
                 return Poll::Ready(Ok(()));
             }
-            let frame = ready!(answer.body.poll_frame(cx));
-            if let Some(Ok(Frame::Data(data))) = &frame {
-                answer.account.sent(data.len() as u64);
-            }
-            answer.is_over = !push_frame(&mut output, frame, answer.ending)?;
+            ready!(self.poll_send_next(cx, answer))?;
         }
+    }
+
+    /// Sends as much of what comes next as is taken at once. Small pieces are put together: one plain write is cheaper
+    /// than many, or one of many parts.
+    fn poll_send_next(&self, cx: &mut Context<'_>, answer: &mut Endless) -> Poll<io::Result<()>> {
+        OUTPUT.with_borrow_mut(|small| {
+            small.clear();
+            let mut next = answer.body.poll_frame(cx);
+            while let Poll::Ready(Some(Ok(frame @ Frame::Data(data)))) = &next
+                && data.len() <= COPY
+                && small.len() < PART
+            {
+                answer.account.sent(data.len() as u64);
+                if answer.ending == Ending::Chunked {
+                    encode::frame(small, frame);
+                } else {
+                    small.extend_from_slice(data);
+                }
+                next = answer.body.poll_frame(cx);
+            }
+            let mut unsent = match &small[..] {
+                [] => None,
+                small => write_now(&self.stream, cx, small, &Bytes::new())?,
+            };
+            if let Poll::Ready(frame) = next {
+                if let Some(Ok(Frame::Data(data))) = &frame {
+                    answer.account.sent(data.len() as u64);
+                }
+                let output = unsent.get_or_insert_default();
+                answer.is_over = !push_frame(output, frame, answer.ending)?;
+            } else if unsent.is_none() {
+                return Poll::Pending;
+            }
+            answer.unsent = unsent.map(Box::new);
+            Poll::Ready(Ok(()))
+        })
     }
 
     /// Only the client can end such an answer: by closing its sending side, if it does nothing else.
