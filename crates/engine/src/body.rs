@@ -50,6 +50,11 @@ pub trait Source: Send + Sync {
     /// Whoever reads it does so slowly, for some time now: nothing that others wait for should be
     /// held for its sake.
     fn is_held_up(&mut self) {}
+
+    /// Whether it has a file descriptor open for as long as it goes on.
+    fn has_descriptor(&self) -> bool {
+        true
+    }
 }
 
 /// A message body.

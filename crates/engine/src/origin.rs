@@ -110,6 +110,8 @@ pub struct Tunnel {
     pub early: Bytes,
     /// The connection.
     pub io: Box<dyn Duplex>,
+    /// Whether it has a file descriptor open.
+    pub has_descriptor: bool,
 }
 
 impl std::fmt::Debug for Tunnel {

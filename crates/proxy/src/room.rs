@@ -195,8 +195,9 @@ pub(crate) enum Need {
     Nothing,
     /// It may be long, and gives that place back when it is.
     Descriptor,
-    /// It is a tunnel or an event stream, and goes on until somebody has enough.
-    Tunnel,
+    /// It is a tunnel or an event stream, and goes on until somebody has enough. What documents are told of comes
+    /// from here, and has no descriptor.
+    Tunnel { has_descriptor: bool },
 }
 
 /// There are as many tunnels and event streams as there may be.
@@ -312,7 +313,7 @@ impl Room {
                 _descriptor: self.descriptors.try_take(),
                 _tunnel: None,
             }),
-            Need::Tunnel => self.hold_tunnel(now).await.ok_or_else(|| {
+            Need::Tunnel { has_descriptor } => self.hold_tunnel(has_descriptor, now).await.ok_or_else(|| {
                 let line = format!(
                     "a tunnel or an event stream was refused: there are too many, or no descriptors (max_tunnels is {})",
                     self.tunnels.all()
@@ -323,8 +324,14 @@ impl Room {
         }
     }
 
-    async fn hold_tunnel(&self, now: Time) -> Option<Held> {
-        let tunnel = self.tunnels.try_take()?;
+    async fn hold_tunnel(&self, has_descriptor: bool, now: Time) -> Option<Held> {
+        let tunnel = Some(self.tunnels.try_take()?);
+        if !has_descriptor {
+            return Some(Held {
+                _descriptor: None,
+                _tunnel: tunnel,
+            });
+        }
         let descriptor = match self.descriptors.try_take() {
             Some(descriptor) => descriptor,
             None if self.make_room(now) == 0 => return None,
@@ -334,7 +341,7 @@ impl Room {
         };
         Some(Held {
             _descriptor: Some(descriptor),
-            _tunnel: Some(tunnel),
+            _tunnel: tunnel,
         })
     }
 
@@ -376,16 +383,17 @@ impl Need {
     pub(crate) fn of(response: &Response) -> Self {
         let is_event_stream = |value| microcache_policy::request::is_event_stream(value);
         let length = response.length;
-        if response.tunnel.is_some() {
-            Self::Tunnel
-        } else if !matches!(response.body, Body::Stream(_)) {
-            Self::Nothing
-        } else if response
-            .fields()
-            .get("content-type")
-            .is_some_and(is_event_stream)
-        {
-            Self::Tunnel
+        if let Some(tunnel) = &response.tunnel {
+            let has_descriptor = tunnel.has_descriptor;
+            return Self::Tunnel { has_descriptor };
+        }
+        let Body::Stream(source) = &response.body else {
+            return Self::Nothing;
+        };
+        let media_type = response.fields().get("content-type");
+        if media_type.is_some_and(is_event_stream) {
+            let has_descriptor = source.has_descriptor();
+            Self::Tunnel { has_descriptor }
         } else if length.is_none_or(|length| length > LARGEST_PAGE) {
             Self::Descriptor
         } else {
@@ -508,16 +516,31 @@ mod tests {
     async fn tunnels_are_bounded_and_take_two_descriptors() {
         let room = room(Bounds::new(4, Some(3), Some(2)));
         let one = room.free_place().unwrap();
-        let first = room.hold_tunnel(NOW).await.unwrap();
+        let first = room.hold_tunnel(true, NOW).await.unwrap();
         let other = room.free_place().unwrap();
-        let _second = room.hold_tunnel(NOW).await.unwrap();
+        let _second = room.hold_tunnel(true, NOW).await.unwrap();
         assert!(room.free_place().is_none(), "no descriptor is left");
-        assert!(room.hold_tunnel(NOW).await.is_none(), "nor a tunnel");
+        assert!(room.hold_tunnel(true, NOW).await.is_none(), "nor a tunnel");
         drop(first);
         assert!(room.free_place().is_some());
         drop((one, other));
         let places: Vec<_> = (0..4).map_while(|_| room.free_place()).collect();
         assert_eq!(places.len(), 3, "as many as may be connected");
+    }
+
+    #[tokio::test]
+    async fn who_subscribes_to_documents_takes_one_descriptor() {
+        let room = room(Bounds::new(4, None, Some(4)));
+        let _places: Vec<_> = (0..3).map_while(|_| room.free_place()).collect();
+        let mut streams = Vec::new();
+        for _ in 0..4 {
+            streams.push(room.hold_tunnel(false, NOW).await.expect("a place"));
+        }
+        assert!(room.free_place().is_some(), "descriptors are left");
+        assert!(
+            room.hold_tunnel(false, NOW).await.is_none(),
+            "as many as may be"
+        );
     }
 
     #[tokio::test]

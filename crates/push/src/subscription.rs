@@ -469,4 +469,8 @@ impl Source for EventStream {
         }
         Poll::Pending
     }
+
+    fn has_descriptor(&self) -> bool {
+        false
+    }
 }

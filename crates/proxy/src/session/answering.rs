@@ -117,7 +117,7 @@ impl Answering {
         let now = engine.clock.now();
         let need = Need::of(&response);
         let held = self.shared.room.hold(need, now).await;
-        let is_endless = need == Need::Tunnel && held.is_ok();
+        let is_endless = matches!(need, Need::Tunnel { .. }) && held.is_ok();
         let held = held.unwrap_or_else(|TooMany| {
             self.shared.figures.refused.count(Refusal::Tunnel);
             response = pages::too_many_streams(now);

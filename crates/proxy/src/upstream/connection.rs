@@ -69,6 +69,7 @@ impl Connection {
         Tunnel {
             early: self.buf.split().freeze(),
             io: Box::new(self.stream),
+            has_descriptor: true,
         }
     }
 

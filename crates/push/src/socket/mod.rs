@@ -84,6 +84,7 @@ impl Handshake {
         answer.tunnel = Some(Box::new(Tunnel {
             early: Bytes::new(),
             io: Box::new(Socket::new(subscription, language)),
+            has_descriptor: false,
         }));
         answer
     }
