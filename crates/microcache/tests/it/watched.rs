@@ -102,6 +102,38 @@ fn who_watches_is_told_of_another_version_and_the_application_is_asked_once_for_
 }
 
 #[test]
+fn a_thousand_who_take_nothing_cost_the_others_nothing() {
+    const CHANGES: usize = 100;
+    let origin = Origin::start();
+    let page = Page::on(&origin, "/", "Cache-Control: max-age=1000", "first");
+    let flags = [
+        "--watch",
+        "refresh",
+        "--max-connections-per-address",
+        "2000",
+    ];
+    let (proxy, admin) = Proxy::operated(&origin, &flags);
+    let mut watcher = Watcher::of(&proxy, "/");
+    let mut last = watcher.version("/");
+    let before = proxy.resident();
+    let silent: Vec<_> = (0..1000)
+        .map(|_| proxy.ask_with(&format!("{WATCH}/"), &[STREAM]))
+        .collect();
+    for number in 0..CHANGES {
+        page.becomes(&number.to_string());
+        purge(admin, r#"{"url": "http://example.com/"}"#);
+        watcher.expect("purge", "/");
+        let version = watcher.version("/");
+        assert_ne!(std::mem::replace(&mut last, version.clone()), version);
+        proxy.get("/").assert_is(200, &number.to_string());
+    }
+    assert_eq!(origin.count("/"), CHANGES + 1);
+    let grown = proxy.resident() - before;
+    assert!(grown < 1000 * (8 << 10), "{grown} bytes");
+    drop(silent);
+}
+
+#[test]
 fn a_purge_by_any_name_shows_the_page_anew() {
     const FRESH: &str = "Cache-Control: max-age=1000\r\nCache-Tag: red";
     let origin = Origin::start();
