@@ -69,7 +69,7 @@ struct World {
 impl World {
     fn new(history: usize) -> Self {
         let settings = PushSettings {
-            memory: 1 << 20,
+            memory: 16 << 20,
             history,
             max_subscribers: 2,
             ..PushSettings::default()
@@ -304,4 +304,22 @@ proptest! {
     ) {
         check(&steps, wanted, history);
     }
+}
+
+#[test]
+fn who_misses_something_of_very_many_documents_is_told_all_the_same() {
+    const DOCUMENTS: usize = 5000;
+    let mut world = World::new(2);
+    let mut reader = Reader::new(&world, &["/live/*"], 2);
+    world.publish("/live/first", true, false);
+    while reader.read(&world) {}
+    for _ in 0..3 {
+        for number in 0..DOCUMENTS {
+            world.publish(&format!("/live/{number}"), true, false);
+        }
+    }
+    // Two versions of each, and a gap before each at most.
+    let reads = (0..=4 * DOCUMENTS).take_while(|_| reader.read(&world));
+    assert!(reads.count() <= 4 * DOCUMENTS, "it has no end");
+    assert_eq!(reader.has.len(), DOCUMENTS + 1);
 }

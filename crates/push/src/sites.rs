@@ -96,14 +96,11 @@ fn is_here(origin: &str, request: Fields<'_>, authority: &[u8]) -> bool {
     // What a proxy that is trusted says of the host; of all others it is the host itself.
     let said = request.members("x-forwarded-host").next();
     let host = said.unwrap_or(authority).to_ascii_lowercase();
-    let host = [&b":443"[..], b":80"]
-        .iter()
-        .find_map(|port| host.strip_suffix(*port))
-        .unwrap_or(&host);
-    let Some((_, site)) = origin.split_once("://") else {
+    let Some((scheme, site)) = origin.split_once("://") else {
         return false;
     };
-    site.as_bytes() == host
+    let port: &[u8] = if scheme == "https" { b":443" } else { b":80" };
+    site.as_bytes() == host.strip_suffix(port).unwrap_or(&host)
 }
 
 /// Whether a socket may be opened by whoever asks for it; if not, what he is answered.

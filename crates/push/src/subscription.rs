@@ -52,6 +52,9 @@ pub(crate) struct Subscription {
     begins_anew: bool,
     /// It was told of a gap, and not of what is behind that. Nothing is added before it is.
     pub(crate) is_in_gap: bool,
+    /// The number of the change before which it was told of one. That may be told of once: what was told of each
+    /// document is not remembered of all of them.
+    gap_before: u64,
     wants_deltas: bool,
 }
 
@@ -82,8 +85,6 @@ pub(crate) struct Told(Option<Box<HashMap<Name, ToldOfOne, RandomState>>>);
 struct ToldOfOne {
     /// This version, last.
     version: u64,
-    /// That something up to this number is missing.
-    gap: u64,
 }
 
 /// So many changes that are out of date are passed over at a time.
@@ -182,6 +183,7 @@ impl Subscription {
             told: Told::default(),
             begins_anew: false,
             is_in_gap: false,
+            gap_before: 0,
             wants_deltas,
         };
         if let Some(place) = last_seen {
@@ -196,7 +198,7 @@ impl Subscription {
                 if let ([Pattern::Exact(name)], 0) = (wanted, place.told_whole_through) {
                     // Of one document, it was told what it has seen.
                     let version = place.version.number;
-                    subscription.told.note(name, ToldOfOne { version, gap: 0 });
+                    subscription.told.note(name, ToldOfOne { version });
                 }
             } else {
                 subscription.begins_anew = true;
@@ -389,9 +391,9 @@ impl Subscription {
         let document = books.document(&change.name);
         let forgotten = document.map_or(0, |document| document.forgotten_through);
         let known = last.max(self.told_whole_through).max(self.resumed_at);
-        if books.has_history() && !knows_nothing && forgotten > known.max(told.gap) {
-            told.gap = forgotten;
-            self.told.note(&change.name, told);
+        let is_missing = books.has_history() && !knows_nothing && forgotten > known;
+        if is_missing && self.gap_before != change.number {
+            self.gap_before = change.number;
             return Next::Word(Word::Gap);
         }
         let delta = change.delta.as_ref();
@@ -412,12 +414,15 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         let mut books = self.documents.books.lock();
         books.subscribers -= 1;
-        for wanted in self.topics.drain(..) {
-            books.topics.leave(wanted.topic, wanted.seat);
-        }
-        if let Some(joining) = self.joining.take() {
-            books.topics.leave(joining.topic(), None);
-        }
+        let left = self.topics.drain(..);
+        let left: SmallVec<[_; 1]> = left
+            .map(|it| books.topics.leave(it.topic, it.seat))
+            .collect();
+        let joining = self.joining.take();
+        let joined = joining.map(|it| books.topics.leave(it.topic(), None));
+        // There may be much of them, and nobody waits for that.
+        drop(books);
+        drop((left, joined));
     }
 }
 

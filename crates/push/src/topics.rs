@@ -85,17 +85,20 @@ impl Topics {
         self.all[id].waiting.is_quiet(seat)
     }
 
-    /// One less.
-    pub(crate) fn leave(&mut self, id: TopicId, seat: Option<Seat>) {
+    /// One less. Gives the topic if nobody subscribes to it any more, to be dropped without a lock.
+    pub(crate) fn leave(&mut self, id: TopicId, seat: Option<Seat>) -> Option<Topic> {
         let topic = &mut self.all[id];
         topic.subscribers -= 1;
         if topic.subscribers == 0 {
             let topic = self.all.remove(id);
             self.by_pattern.remove(&topic.pattern);
             self.patterns.retain(|one| *one != id);
-        } else if let Some(seat) = seat {
+            return Some(topic);
+        }
+        if let Some(seat) = seat {
             topic.waiting.leave(seat);
         }
+        None
     }
 
     pub(crate) fn get(&self, id: TopicId) -> &Topic {

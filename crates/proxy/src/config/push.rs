@@ -50,6 +50,14 @@ impl PushConfig {
         self.prefixes != new.prefixes || self.settings != new.settings
     }
 
+    /// What of it needs one: all but what is read anew.
+    pub(super) fn fixed() -> Vec<&'static str> {
+        let names = abouts(PUSH).into_iter().map(|about| about.name);
+        names
+            .filter(|name| !matches!(*name, "push_token_file" | "watch_max_pages"))
+            .collect()
+    }
+
     /// Notes what means nothing.
     pub(super) fn check(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
         if self.is_on() || table.get("push").is_some() {

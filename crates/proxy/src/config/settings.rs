@@ -4,8 +4,8 @@
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::option::{About, Unset};
 use super::options::{
-    ADMIN, ASKING, COMPRESSION, FILES, GROUP, LOGS, ORIGIN, PUSH, ROUTE, RULES, SERVERS, TIERS,
-    abouts, top_level,
+    ADMIN, ASKING, COMPRESSION, FILES, GROUP, LOGS, ORIGIN, ROUTE, RULES, SERVERS, TIERS, abouts,
+    top_level,
 };
 use super::raw::{Plain, Value};
 use super::{Config, units};
@@ -224,7 +224,10 @@ impl Config {
             (self.admin != new.admin, names(&abouts(ADMIN))),
             (self.logs != new.logs, names(&abouts(LOGS))),
             (self.tiers != new.tiers, names(&abouts(TIERS))),
-            (self.push.needs_restart_for(&new.push), names(&abouts(PUSH))),
+            (
+                self.push.needs_restart_for(&new.push),
+                super::push::PushConfig::fixed(),
+            ),
         ];
         let named = |name: &str| {
             let mut differing = fixed.iter().filter(|(differs, _)| *differs);

@@ -201,7 +201,9 @@ pub(super) fn push_frame(
         // The client learns of it by the connection's end: no last chunk, or too few bytes.
         Some(Err(error)) => Err(std::io::Error::other(error)),
         Some(Ok(Frame::Data(data))) => {
-            if ending == Ending::Chunked {
+            if ending == Ending::Chunked && data.is_empty() {
+                // A chunk of nothing would be the end.
+            } else if ending == Ending::Chunked {
                 let mut size = Vec::with_capacity(12);
                 encode::chunk_size(&mut size, data.len());
                 output.push(size.into());

@@ -79,9 +79,13 @@ impl Connection {
     ) -> Poll<io::Result<()>> {
         loop {
             if let Some(unsent) = &mut answer.unsent {
+                let before = unsent.len();
                 match unsent.poll_send(cx, &self.stream) {
                     Poll::Ready(sent) => sent?,
                     Poll::Pending => {
+                        if unsent.len() < before {
+                            answer.stall = None;
+                        }
                         let patience = self.session.shared.timeouts.write;
                         ready!(answer.poll_stalled(cx, patience));
                         return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -132,7 +136,8 @@ impl Connection {
         })
     }
 
-    /// Only the client can end such an answer: by closing its sending side, if it does nothing else.
+    /// Only the client can end such an answer: by closing its sending side, if it does nothing else. One that sends much
+    /// meanwhile is not listened to any more, and is as good as gone.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         INPUT.with_borrow_mut(|scratch| {
             while self.input.len() < MAX_AHEAD {
@@ -141,7 +146,7 @@ impl Connection {
                     Ok(length) => self.input.extend_from_slice(&scratch[..length]),
                 }
             }
-            Poll::Pending
+            Poll::Ready(())
         })
     }
 }

@@ -67,7 +67,7 @@ pub(in crate::config) const LIMITS: &[Opt<Config>] = &[
             unset: Unset::Says("a quarter of what file descriptors allow"),
             example: "5000",
             help: "The most WebSockets, other tunnels and event streams at a time",
-            more: "Each takes two file descriptors for as long as it lives. The next one is answered 503.",
+            more: "Each takes a second file descriptor for as long as it lives, but for those who subscribe to documents. The next one is answered 503.",
         },
         set: |c, v, m| {
             m.put(&mut c.limits.max_tunnels, v.count(0..=10_000_000).map(Some));
