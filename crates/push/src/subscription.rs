@@ -79,13 +79,7 @@ impl Wanted {
 /// What a subscriber was told of each document while it was behind. Most are not, and there are many.
 #[derive(Default)]
 #[expect(clippy::box_collection, reason = "an empty map is 40 bytes")]
-pub(crate) struct Told(Option<Box<HashMap<Name, ToldOfOne, RandomState>>>);
-
-#[derive(Clone, Copy, Default)]
-struct ToldOfOne {
-    /// This version, last.
-    version: u64,
-}
+pub(crate) struct Told(Option<Box<HashMap<Name, u64, RandomState>>>);
 
 /// So many changes that are out of date are passed over at a time.
 const MAX_SKIPPED: usize = 1024;
@@ -94,10 +88,10 @@ const MAX_SKIPPED: usize = 1024;
 const MAX_TOLD: usize = 4096;
 
 impl Told {
-    fn note(&mut self, name: &Name, told: ToldOfOne) {
+    fn note(&mut self, name: &Name, version: u64) {
         let all = self.0.get_or_insert_default();
         if all.len() < MAX_TOLD || all.contains_key(name) {
-            all.insert(Arc::clone(name), told);
+            all.insert(Arc::clone(name), version);
         }
     }
 
@@ -107,7 +101,8 @@ impl Told {
         }
     }
 
-    fn of(&self, name: &str) -> ToldOfOne {
+    /// The version that it was told last; zero if that is not known.
+    fn of(&self, name: &str) -> u64 {
         let all = self.0.as_ref();
         all.and_then(|all| all.get(name))
             .copied()
@@ -198,7 +193,7 @@ impl Subscription {
                 if let ([Pattern::Exact(name)], 0) = (wanted, place.told_whole_through) {
                     // Of one document, it was told what it has seen.
                     let version = place.version.number;
-                    subscription.told.note(name, ToldOfOne { version });
+                    subscription.told.note(name, version);
                 }
             } else {
                 subscription.begins_anew = true;
@@ -365,7 +360,7 @@ impl Subscription {
                 return Step::Nothing;
             };
             let knows_nothing = change.number <= self.told_whole_through;
-            let was_told = self.told.of(&change.name).version >= change.number;
+            let was_told = self.told.of(&change.name) >= change.number;
             if was_told || knows_nothing && (change.is_gone() || !books.is_now(&change)) {
                 self.seen = change.number;
                 continue;
@@ -377,17 +372,12 @@ impl Subscription {
 
     /// It was told of this change.
     pub(crate) fn note_told(&mut self, change: &Change) {
-        let told = ToldOfOne {
-            version: change.number,
-            ..self.told.of(&change.name)
-        };
-        self.told.note(&change.name, told);
+        self.told.note(&change.name, change.number);
     }
 
     /// This change comes next, unless something has to be said before it.
     fn tell(&mut self, change: Arc<Change>, knows_nothing: bool, books: &Books) -> Next {
-        let mut told = self.told.of(&change.name);
-        let last = told.version.max(self.caught_up);
+        let last = self.told.of(&change.name).max(self.caught_up);
         let document = books.document(&change.name);
         let forgotten = document.map_or(0, |document| document.forgotten_through);
         let known = last.max(self.told_whole_through).max(self.resumed_at);
@@ -404,8 +394,7 @@ impl Subscription {
             Delta::No
         };
         self.seen = change.number;
-        told.version = change.number;
-        self.told.note(&change.name, told);
+        self.told.note(&change.name, change.number);
         Next::Change(change, is_delta)
     }
 }
