@@ -21,7 +21,8 @@ const chosen = () => Number(document.querySelector("input[name=window]:checked")
 
 function point(at, told) {
   const { total, hit, stale, collapsed, error } = told.requests;
-  return { at, requests: total, stored: hit + stale, collapsed, errors: error, origin: told.origin.requests };
+  const { events, changes } = told.push ?? {};
+  return { at, requests: total, stored: hit + stale, collapsed, errors: error, origin: told.origin.requests, events, changes: changes?.made };
 }
 
 /** What the page is for: how few of the requests the origin sees. */
@@ -52,6 +53,7 @@ function show() {
   panels.showStores(stats);
   panels.showHealth(stats);
   panels.showCertificates(stats);
+  panels.showPush(stats, points);
   panels.showRoutes(stats);
   panels.showServers(stats);
   panels.showProcess(stats);

@@ -1,6 +1,6 @@
 // The panels beside the chart: each shows one part of what `GET /v1/stats` says.
 
-import { bytes, count, id, list, make, many, say, share, span, wait } from "./format.js";
+import { bytes, count, id, list, make, many, rate, say, share, span, wait } from "./format.js";
 
 /** What a window of time begins and ends with; null while nothing is known of it. */
 export function ends(points, seconds) {
@@ -117,13 +117,17 @@ export function showStores(stats) {
     stores.push(store(tier.name, tier.bytes, tier.capacity, facts, tier.degraded));
   }
   if (stats.compression.answers) stores.push(compressed(stats.compression));
+  showPlaces("stores", stores);
+}
+
+function showPlaces(name, places) {
   const create = () =>
     make("div", { class: "store" },
       make("div", { class: "head" }, make("b"), make("span")),
       make("meter", { min: "0" }),
       make("div", { class: "more" }),
       make("div", { class: "more bad" }));
-  list(id("stores"), stores, create, (element, one) => {
+  list(id(name), places, create, (element, one) => {
     const [head, meter, facts, troubles] = element.children;
     say(head.children[0], one.name);
     say(head.children[1], one.amount ?? (one.capacity ? `${bytes(one.bytesHeld)} of ${bytes(one.capacity)}` : bytes(one.bytesHeld)));
@@ -137,6 +141,40 @@ export function showStores(stats) {
     troubles.hidden = !one.troubles;
     say(troubles, one.troubles);
   });
+}
+
+/** What happened of it in a second, of the last three; null while nothing is known of it. */
+function pace(points, name) {
+  const known = points.slice(-4).filter((point) => point[name] !== undefined);
+  if (known.length < 2) return null;
+  const [first, last] = [known[0], known.at(-1)];
+  return Math.max(0, ((last[name] - first[name]) * 1000) / (last.at - first.at));
+}
+
+/** Documents that were put in, and who is told of their changes and of those of pages. */
+export function showPush(stats, points) {
+  const push = stats.push;
+  id("push").hidden = !push;
+  if (!push) return;
+  say("subscribers", count(push.subscribers));
+  const sockets = push.sockets ? `, ${count(push.sockets)} by WebSocket` : "";
+  say("subscribers-words", `${many(push.subscribers, "subscribes", "subscribe")} now${sockets}`);
+  for (const name of ["events", "changes"]) {
+    const each = pace(points, name);
+    say(`${name}-rate`, each === null ? "–" : rate(each));
+  }
+  const facts = [`${count(push.documents)} ${many(push.documents, "document")}`, `${count(push.changes.made)} ${many(push.changes.made, "change")}`];
+  showPlaces("documents", [store("Documents", push.bytes, push.capacity_bytes, facts, [])]);
+  const troubles = [
+    [push.resets, "had to begin anew"],
+    [push.gaps, "told of a gap"],
+    [push.turned_away, "turned away"],
+    [push.changes.refused, many(push.changes.refused, "change refused", "changes refused")],
+    [push.changes.unwritten, many(push.changes.unwritten, "change not written down", "changes not written down")],
+  ];
+  const said = troubles.filter(([times]) => times > 0).map(([times, words]) => `${count(times)} ${words}`);
+  id("push-troubles").hidden = said.length === 0;
+  say("push-troubles", said.join(" · "));
 }
 
 const address = (server) => (server.port === undefined ? server.host : `${server.host}:${server.port}`);

@@ -122,6 +122,81 @@ test("times are those of the window that is chosen", async () => {
   await page.context().close();
 });
 
+test("documents and subscribers have a card where there are any", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "microcache-dashboard-"));
+  const file = join(folder, "token");
+  await writeFile(file, "correct-horse-battery\n");
+  const pushing = await server(origin.url, "--push", "/live/", "--push-directory", "none", "--push-token-file", file);
+  const document = `${pushing.url}/live/stock`;
+  const visitor = await chromium.newPage();
+  await visitor.goto(document);
+  await visitor.evaluate((url) => {
+    const both = [new EventSource(url), new WebSocket(url.replace("http", "ws"))];
+    return Promise.all(both.map((one) => new Promise((resolve) => one.addEventListener("open", () => resolve()))));
+  }, document);
+  const put = async (headers) => {
+    const body = JSON.stringify({ stock: Math.random() });
+    const answer = await fetch(document, { method: "PUT", headers: { "Content-Type": "application/json", ...headers }, body });
+    return answer.status;
+  };
+  const secret = { Authorization: "Bearer correct-horse-battery" };
+  let publishes = true;
+  const publisher = (async () => {
+    while (publishes) assert.ok([201, 204].includes(await put(secret)));
+  })();
+  const other = await watch(pushing.admin);
+  const phone = { viewport: { width: 390, height: 844 } };
+  for (const options of [{}, { colorScheme: "dark", ...phone }]) {
+    const page = await open(chromium, pushing.admin, options);
+    await isLive(page);
+    const { shown, told, before } = await eventually("a snapshot that both have", async () => {
+      const shown = await page.evaluate(() => {
+        const of = (id) => document.getElementById(id).textContent;
+        const card = document.getElementById("push");
+        return { at: Number(document.getElementById("content").dataset.at), hidden: card.hidden, subscribers: of("subscribers"), words: of("subscribers-words"), events: of("events-rate"), changes: of("changes-rate"), documents: of("documents"), troubles: document.getElementById("push-troubles").hidden };
+      });
+      const ids = [...other.snapshots.keys()].filter((id) => id <= shown.at).sort((a, b) => a - b).slice(-4);
+      const regular = ids.every((id, i) => i === 0 || id - ids[i - 1] >= 500);
+      // The page has been open for as long as its rates go back.
+      const told = other.snapshots.get(shown.at);
+      return ids.length === 4 && regular && ids[0] > (page.since ??= shown.at) && told && { shown, told: told.push, before: { at: ids[0], ...other.snapshots.get(ids[0]).push } };
+    });
+    assert.equal(shown.hidden, false);
+    assert.equal(number(shown.subscribers), told.subscribers);
+    assert.equal(told.subscribers, 2);
+    assert.equal(shown.words, "subscribe now, 1 by WebSocket");
+    assert.match(shown.documents, new RegExp(`^Documents.* of 64.0 MiB1 document · ${told.changes.made.toLocaleString("en")} changes`));
+    const mean = (of) => ((of(told) - of(before)) * 1000) / (shown.at - before.at);
+    const events = mean((push) => push.events);
+    assert.ok(events > 0, "there is something to count");
+    assert.ok(Math.abs(number(shown.events) - events) <= 0.51, `${shown.events} is ${events}`);
+    assert.ok(Math.abs(number(shown.changes) - mean((push) => push.changes.made)) <= 0.51, shown.changes);
+    assert.equal(shown.troubles, true, "all is well");
+    assert.deepEqual(await barriers(page), []);
+    const width = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(width <= (options.viewport ?? { width: 1280 }).width, `${width}`);
+    assert.deepEqual(page.faults, []);
+    await page.context().close();
+  }
+  publishes = false;
+  await publisher;
+  // What is not as it should be is said, and who has left is not counted.
+  assert.equal(await put({ ...secret, "If-Match": '"other"' }), 412);
+  await visitor.close();
+  const page = await open(chromium, pushing.admin);
+  await page.waitForFunction(() => document.getElementById("push-troubles").textContent === "1 change refused");
+  await page.waitForFunction(() => document.getElementById("subscribers").textContent === "0");
+  await page.context().close();
+  other.stop();
+  await pushing.stop();
+  await rm(folder, { recursive: true });
+  // A server without either has no such card.
+  const plain = await open(chromium, cache.admin);
+  await isLive(plain);
+  assert.equal(await plain.locator("#push").isVisible(), false);
+  await plain.context().close();
+});
+
 test("the picture that matters is on the first screen", async () => {
   const page = await open(chromium, cache.admin);
   await isLive(page);

@@ -68,7 +68,7 @@ impl Handle {
     /// What would become of a request that nobody has sent. With `ask`, the origin is asked, and what it says
     /// is stored if it would be.
     pub async fn explain(&self, imagined: &Imagined, ask: bool) -> Result<Outlook, Refused> {
-        explaining::explain(self.in_force().shared, imagined, ask).await
+        explaining::explain(self.in_force(), imagined, ask).await
     }
 
     /// The numbers of the variants that a request stands for which nobody has sent: see

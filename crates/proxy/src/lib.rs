@@ -45,7 +45,7 @@ pub use notices::{Kind, Notices};
 pub use reload::{NotReloaded, Reloaded, Stage};
 pub use room::Taken;
 pub use server::{Server, ServerError, Started, Summary};
-pub use session::explaining::{Fetched, Imagined, Outlook, Rated, Read, Refused};
+pub use session::explaining::{Fetched, Hosted, Imagined, Outlook, Rated, Read, Refused};
 pub use session::{FinalResponse, Finished, Traced};
 pub use tls::{CertificateFiles, CertificateReport, Expected, Issue, Issued, OriginTls, Standing};
 pub use traces::{OriginSpan, TraceCounts, Traces, by_chance, shown_path};

@@ -4,6 +4,7 @@
 //! each of them into words). Of fields that carry secrets only the names are shown.
 
 pub(crate) mod asked;
+mod hosted;
 mod stored;
 mod told;
 mod way;

@@ -8,7 +8,7 @@ use microcache_proxy::{Fetched, Outlook};
 use serde_json::{Value, json};
 
 use super::words::{Step, span, text};
-use super::{stored, way};
+use super::{hosted, stored, way};
 
 /// All there is to say, for programs and people.
 pub(super) fn told(outlook: &Outlook) -> Value {
@@ -20,7 +20,8 @@ pub(super) fn told(outlook: &Outlook) -> Value {
         steps.push(answer.step());
     }
     let is_kept = fetched.as_ref().is_none_or(|answer| answer.stored.is_ok());
-    match selected.filter(|_| is_kept) {
+    let is_hosted = outlook.hosted.is_some();
+    match selected.filter(|_| is_kept && !is_hosted) {
         Some(one) => {
             steps.extend(stored::steps(one, explained));
             steps.extend(explained.compression.map(stored::compression));
@@ -28,7 +29,8 @@ pub(super) fn told(outlook: &Outlook) -> Value {
         None if fetched.is_none() && is_open(outlook) => steps.push(unknown()),
         None => {}
     }
-    let passes = matches!(explained.decision, Decision::Pass(..)) || outlook.own.is_some();
+    let passes = matches!(explained.decision, Decision::Pass(..));
+    let has_key = !passes && !is_hosted && outlook.own.is_none();
     let all = explained.variants.iter();
     json!({
         "verdict": verdict(outlook),
@@ -37,7 +39,7 @@ pub(super) fn told(outlook: &Outlook) -> Value {
         "cache_status": status_of(outlook),
         "request": request(outlook),
         "route": explained.route_name,
-        "key": (!passes).then(|| way::key_of(&outlook.request, explained)),
+        "key": has_key.then(|| way::key_of(&outlook.request, explained)),
         "steps": steps,
         "stored": all.map(|one| stored::variant(one, explained)).collect::<Vec<_>>(),
         "fetched": fetched.map(|answer| answer.told()),
@@ -74,6 +76,9 @@ fn cacheable(outlook: &Outlook, fetched: Option<&Answer<'_>>) -> Option<bool> {
     if outlook.own.is_some() {
         return Some(false);
     }
+    if let Some(place) = outlook.hosted {
+        return Some(hosted::is_at_hand(place, outlook));
+    }
     match outlook.explained.decision {
         // It was not to be stored a moment ago, or may not be given to this client.
         Decision::Pass(..)
@@ -106,6 +111,9 @@ fn unknown() -> Step {
 /// The whole in a sentence.
 fn sentence(outlook: &Outlook, fetched: Option<&Answer<'_>>) -> String {
     let explained = &outlook.explained;
+    if let (Some(place), None) = (outlook.hosted, outlook.own) {
+        return hosted::sentence(place, outlook);
+    }
     let first = match (outlook.own, explained.decision) {
         (Some(own), _) => format!(
             "It is answered here, without the application: {}.",
@@ -121,15 +129,12 @@ fn sentence(outlook: &Outlook, fetched: Option<&Answer<'_>>) -> String {
         (None, Decision::Stored { reuse, tier, .. }) => {
             let place = tier.map_or("memory", Detail::as_str);
             let from = explained.variants.iter().rfind(|one| one.is_selected);
-            let left = from.map(|one| one.lifetime.ttl(explained.now));
-            let left_for = span(left.unwrap_or_default().unsigned_abs());
+            let left = from.map(|one| one.lifetime.ttl(explained.now).unsigned_abs());
+            let left_for = span(left.unwrap_or_default());
             match reuse {
                 Reuse::Stale => format!(
                     "It is a hit ({place}): stale for {left_for}, and served while one request refreshes it."
                 ),
-                _ if left.is_none() => {
-                    format!("It is a hit ({place}): a document is fresh until it changes.")
-                }
                 _ => format!("It is a hit ({place}): fresh for another {left_for}."),
             }
         }

@@ -5,6 +5,7 @@ use microcache_policy::{Detail, Explanation, Fields, Forward, Handling, Reuse, W
 use microcache_proxy::{Outlook, Rated, Read};
 use serde_json::{Value, json};
 
+use super::hosted;
 use super::told::others_wait;
 use super::words::{Step, listed, text};
 use crate::entries::location;
@@ -24,6 +25,10 @@ pub(super) fn steps(outlook: &Outlook) -> Vec<Step> {
             "it is answered here and goes no further",
             own.explanation(),
         ));
+        return steps;
+    }
+    if let Some(place) = outlook.hosted {
+        steps.extend(hosted::steps(place, outlook));
         return steps;
     }
     steps.push(asked_for(request, explained));

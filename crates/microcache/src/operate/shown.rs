@@ -81,6 +81,9 @@ pub(super) fn stats(told: &Value) -> String {
             &of_tier(tier),
         );
     }
+    if told["push"].is_object() {
+        row(&mut out, "push", &of_push(&told["push"]));
+    }
     for group in list(&told["upstreams"]) {
         row(&mut out, "upstream", &of_group(group));
         for server in list(&group["servers"]) {
@@ -195,6 +198,33 @@ fn of_memory(memory: &Value) -> Vec<String> {
         format!("{} evicted", number(&memory["evicted"])),
         format!("{} refused", number(&memory["refused"])),
     ]
+}
+
+/// Who is told of changes, and of what there is.
+fn of_push(push: &Value) -> Vec<String> {
+    let changes = &push["changes"];
+    let mut parts = vec![
+        format!("{} subscribe", number(&push["subscribers"])),
+        format!("{} events", number(&push["events"])),
+        format!("{} changes", number(&changes["made"])),
+        format!("{} documents", number(&push["documents"])),
+        format!(
+            "{} of {}",
+            size(number(&push["bytes"])),
+            size(number(&push["capacity_bytes"]))
+        ),
+    ];
+    let troubles = [
+        (&push["resets"], "had to begin anew"),
+        (&push["gaps"], "told of a gap"),
+        (&push["turned_away"], "turned away"),
+        (&changes["refused"], "changes refused"),
+        (&changes["unwritten"], "changes not written down"),
+    ];
+    let troubles = troubles.map(|(count, words)| (number(count), words));
+    let troubles = troubles.iter().filter(|(count, _)| *count > 0);
+    parts.extend(troubles.map(|(count, words)| format!("{count} {words}")));
+    parts
 }
 
 fn of_compression(compression: &Value) -> Vec<String> {
@@ -413,5 +443,19 @@ mod tests {
             durations,
             ["0 s", "59 s", "1 min 0 s", "1 h 2 min", "1 d 1 h"]
         );
+    }
+
+    #[test]
+    fn documents_and_subscribers_have_a_row_where_there_are_any() {
+        let mut told = serde_json::json!({"push": {
+            "subscribers": 3, "events": 12, "changes": {"made": 5, "refused": 0}, "documents": 4,
+            "bytes": 2048, "capacity_bytes": 67_108_864, "resets": 1, "gaps": 0, "turned_away": 2,
+        }});
+        let row = "\n  push       3 subscribe, 12 events, 5 changes, 4 documents, 2.0 KiB of 64.0 MiB, \
+                   1 had to begin anew, 2 turned away\n";
+        let shown = stats(&told);
+        assert!(shown.contains(row), "{shown}");
+        told["push"] = Value::Null;
+        assert!(!stats(&told).contains("push"));
     }
 }

@@ -138,6 +138,9 @@ pub(super) fn errors(told: &Value) -> Vec<Error> {
 pub(super) struct Rates {
     pub(super) clients: f64,
     pub(super) origin: f64,
+    /// Events that subscribers were told, and changes of documents.
+    pub(super) events: f64,
+    pub(super) changes: f64,
     /// By outcome, in the order of [`Outcome::ALL`].
     pub(super) outcomes: [f64; Outcome::ALL.len()],
 }
@@ -154,6 +157,8 @@ impl Rates {
         Some(Self {
             clients: rate(&|told| number(&told["requests"]["total"])),
             origin: rate(&|told| number(&told["origin"]["requests"])),
+            events: rate(&|told| number(&told["push"]["events"])),
+            changes: rate(&|told| number(&told["push"]["changes"]["made"])),
             outcomes: Outcome::ALL
                 .map(|outcome| rate(&|told| number(&told["requests"][outcome.as_str()]))),
         })

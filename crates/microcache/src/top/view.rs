@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::figures::{Listed, Rates};
 use super::lists;
 use super::screen::{Mode, Screen};
-use crate::operate::shown::{duration, filled, list, number, time};
+use crate::operate::shown::{duration, filled, list, number, size, time};
 
 /// Lines for the servers of the upstreams, with their heading.
 const SERVERS: u16 = 4;
@@ -37,10 +37,11 @@ pub(super) fn draw(frame: &mut Frame, screen: &Screen, now: Instant) {
         .map_or(&none, |(_, told)| told)
         .clone();
     let tiers = (list(&told["tiers"]).len() as u16).min(TIERS);
+    let push = u16::from(told["push"].is_object());
     let servers = servers(&told);
     let [head, figures, drawing, upstreams, list_area, foot] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(4 + tiers),
+        Constraint::Length(4 + tiers + push),
         Constraint::Length(3),
         Constraint::Length((servers.len() as u16 + 1).min(SERVERS)),
         Constraint::Min(3),
@@ -80,7 +81,7 @@ fn title<'a>(screen: &'a Screen, told: &Value, now: Instant) -> Paragraph<'a> {
     ]))
 }
 
-/// What is told in words: requests, the origin, times, memory, tiers.
+/// What is told in words: requests, the origin, times, memory, tiers, documents.
 fn lines(screen: &Screen, told: &Value) -> Vec<Line<'static>> {
     let rates = screen.rates.unwrap_or_default();
     let mut lines = vec![
@@ -100,6 +101,10 @@ fn lines(screen: &Screen, told: &Value) -> Vec<Line<'static>> {
         parts.extend(troubles.map(|trouble| Span::styled(format!("  {trouble}"), BAD)));
         let name = tier["name"].as_str().unwrap_or_default();
         lines.push(line(name, parts));
+    }
+    let push = &told["push"];
+    if push.is_object() {
+        lines.push(line("push", vec![Span::raw(of_push(&rates, push))]));
     }
     lines
 }
@@ -189,6 +194,17 @@ fn of_memory(memory: &Value) -> String {
         filled(memory),
         number(&memory["keys"]),
         number(&memory["evicted"])
+    )
+}
+
+fn of_push(rates: &Rates, push: &Value) -> String {
+    format!(
+        "{} subscribe  events {}/s  changes {}/s  {} documents  {}",
+        number(&push["subscribers"]),
+        rate(rates.events),
+        rate(rates.changes),
+        number(&push["documents"]),
+        size(number(&push["bytes"])),
     )
 }
 
@@ -387,6 +403,31 @@ mod tests {
         assert!(of("10.0.0.5:3000").contains("up"));
         assert!(of("https://www.example.org/ ").contains("90000  858.3 MiB         30      4.0 s"));
         assert!(of("/news…").contains("45000          –"));
+        assert!(lines[23].starts_with("q leaves"));
+    }
+
+    #[test]
+    fn documents_and_subscribers_have_a_line_where_there_are_any() {
+        let (mut screen, now) = screen();
+        let has_line = |lines: &[String]| lines.iter().any(|line| line.starts_with("push "));
+        assert!(!has_line(&drawn(&mut screen, now, 80, 24)));
+        let told = |events: u64, changes: u64| {
+            let mut told = stats(5000, 12, true);
+            told["push"] = json!({
+                "subscribers": 1200, "events": events, "changes": {"made": changes},
+                "documents": 30, "bytes": 2048,
+            });
+            told
+        };
+        let (second, third) = (now + Duration::from_secs(1), now + Duration::from_secs(2));
+        screen.hear(News::Stats(told(1000, 10)), second);
+        screen.hear(News::Stats(told(3400, 12)), third);
+        let lines = drawn(&mut screen, third, 80, 24);
+        let expected =
+            "push      1200 subscribe  events 2400/s  changes 2.0/s  30 documents  2.0 KiB";
+        assert_eq!(lines[6], expected, "{lines:#?}");
+        assert!(lines[5].starts_with("disk"), "{lines:#?}");
+        assert!(lines[8].ends_with('█'), "{lines:#?}");
         assert!(lines[23].starts_with("q leaves"));
     }
 

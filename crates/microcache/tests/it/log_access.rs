@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::push::Kept;
+use crate::support::http2::{self, DATA, END_HEADERS, HEADERS, Http2};
+use crate::support::websocket::{CLOSE, FIN, WebSocket, frame};
 use crate::support::{Gate, Origin, Proxy, Reply, eventually, request};
 
 /// A directory for logs, gone at the end of the test.
@@ -458,5 +462,149 @@ fn who_asked_behind_a_proxy_that_is_trusted_is_told() {
         end(&mut proxy);
         let line = Combined::read(&lines(&path)[0]);
         assert_eq!(line.more.get("forwarded_for").map(String::as_str), expected);
+    }
+}
+
+/// What a subscription's line says.
+struct Subscribed {
+    target: &'static str,
+    protocol: &'static str,
+    status: u16,
+    bytes: usize,
+    detail: &'static str,
+}
+
+#[test]
+fn a_subscription_has_its_line_when_it_ends() {
+    const WATCH: &str = "/.well-known/microcache/watch?url=/live/x&last_event_id=";
+    const OPEN: Duration = Duration::from_millis(60);
+    let (kept, origin, folder) = (Kept::new(), Origin::start(), Folder::new());
+    let path = folder.file("access.json");
+    let flags = ["--access-log", &path, "--access-log-format", "json"];
+    let mut live = kept.start(&origin, &flags);
+    let value = "x".repeat(200);
+    let document = format!("\"{value}\"");
+    live.put("/live/z", &document);
+    let put = live.put("/live/x", &document);
+    let tag = put.field("etag").expect("a tag");
+    let is_whole = |text: &str| text.contains(&value) && text.ends_with("\n\n");
+    let mut expected = Vec::new();
+
+    let mut stream = live.0.ask_with("/live/x", &["Accept: text/event-stream"]);
+    assert!(stream.head().start.contains(" 200 "));
+    let mut told = String::new();
+    while !is_whole(&told) {
+        told += &stream.chunk();
+    }
+    expected.push(Subscribed {
+        target: "/live/x",
+        protocol: "HTTP/1.1",
+        status: 200,
+        bytes: told.len(),
+        detail: "event-stream",
+    });
+
+    // One that says that it leaves, and one that is gone.
+    let mut polite = WebSocket::open(&live.0, "/live/x?polite", &[]);
+    let mut gone = WebSocket::open(&live.0, "/live/x?gone", &[]);
+    // And one that does not even leave when the server does.
+    let mut stays = WebSocket::open(&live.0, "/live/z", &[]);
+    for (socket, target, farewell) in [
+        (&mut polite, "/live/x?polite", 4),
+        (&mut gone, "/live/x?gone", 0),
+        (&mut stays, "/live/z", 0),
+    ] {
+        let (_, payload) = socket.frame();
+        expected.push(Subscribed {
+            target,
+            protocol: "HTTP/1.1",
+            status: 101,
+            // A length of two bytes behind the first two.
+            bytes: 4 + payload.len() + farewell,
+            detail: "upgrade",
+        });
+    }
+
+    let mut client = Http2::connect(live.0.address());
+    let stream_of_http2 = client.stream();
+    let fields = [
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "http"),
+        (":path", "/live/x?http2"),
+        (":authority", "example.com"),
+        ("sec-websocket-version", "13"),
+    ];
+    client.send(http2::frame(
+        HEADERS,
+        END_HEADERS,
+        stream_of_http2,
+        &http2::block(&fields),
+    ));
+    client.until(HEADERS);
+    let data = client.until(DATA).payload;
+    expected.push(Subscribed {
+        target: "/live/x?http2",
+        protocol: "HTTP/2.0",
+        status: 200,
+        bytes: data.len() + 4,
+        detail: "upgrade",
+    });
+
+    let poll: &'static str = format!("{WATCH}{}", tag.trim_matches('"')).leak();
+    let mut polling = live.0.ask(poll);
+
+    std::thread::sleep(OPEN);
+    // So far only what has ended has a line.
+    let so_far = objects(&path);
+    assert!(
+        so_far.iter().all(|line| line["method"] == "PUT"),
+        "{so_far:?}"
+    );
+    drop(stream);
+    gone.leave().reset();
+    polite.send(FIN | CLOSE, [3, 232]);
+    assert_eq!(polite.close_code(), 1000);
+    drop(polite);
+    let farewell = frame(FIN | CLOSE, &[3, 232]);
+    client.send(http2::frame(DATA, 0, stream_of_http2, &farewell));
+    assert!(client.answer(stream_of_http2).ended);
+    // The lines of the documents, and of those who have left.
+    eventually("their lines", || (lines_so_far(&path) == 6).then_some(()));
+    live.put("/live/x", "1");
+    expected.push(Subscribed {
+        target: poll,
+        protocol: "HTTP/1.1",
+        status: 200,
+        bytes: polling.response().body.len(),
+        detail: "",
+    });
+    end(&mut live.0);
+    let (_, farewell) = stays.frame();
+    let mut with_farewell = expected.iter_mut().filter(|one| one.target == "/live/z");
+    with_farewell.next().expect("it is among them").bytes += 2 + farewell.len();
+
+    let all = objects(&path);
+    for one in expected {
+        let mut of = all
+            .iter()
+            .filter(|line| line["target"] == one.target && line["method"] != "PUT");
+        let line = of
+            .next()
+            .unwrap_or_else(|| panic!("{}: {all:?}", one.target));
+        assert!(of.next().is_none(), "{}: {all:?}", one.target);
+        assert_eq!(line["protocol"], one.protocol, "{line}");
+        assert_eq!(line["status"], one.status, "{line}");
+        assert_eq!(line["bytes"], one.bytes, "{line}");
+        assert_eq!(
+            line["detail"].as_str().unwrap_or_default(),
+            one.detail,
+            "{line}"
+        );
+        assert_eq!(line["outcome"], "pass", "{line}");
+        // It was open at least for so long.
+        let total = line["total_ms"].as_u64().expect("a time");
+        assert!(total >= OPEN.as_millis() as u64 / 2, "{line}");
+        assert!(line["first_byte_ms"].as_u64() <= Some(total), "{line}");
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::{Origin, Proxy, Reply, eventually, left_out};
+use crate::support::{Events, Origin, Proxy, Reply, eventually, left_out};
 
 /// A terminal of 80 columns and 24 lines, with a shell that runs this.
 struct Terminal {
@@ -169,6 +169,35 @@ fn it_shows_the_server_and_purges_the_marked_url_and_leaves_the_terminal_as_it_w
     terminal.press("q");
     check_restored(&terminal, 0);
     drop(fs::remove_file(pid));
+}
+
+#[test]
+fn documents_and_subscribers_have_a_line_where_there_are_any() {
+    if !has_tmux() {
+        return;
+    }
+    let origin = cached();
+    for (name, flags, has_line) in [
+        (
+            "push",
+            &["--push", "/live/", "--push-directory", "none"][..],
+            true,
+        ),
+        ("plain", &[], false),
+    ] {
+        let (proxy, admin) = Proxy::operated(&origin, flags);
+        let pid = pid_file(name);
+        let terminal = Terminal::start(&script(&format!("--admin {admin}"), &pid));
+        let shown = if has_line {
+            let _events = Events::begin(proxy.ask_with("/live/x", &["Accept: text/event-stream"]));
+            terminal.shows("1 subscribe  events ")
+        } else {
+            terminal.shows("busiest urls")
+        };
+        let line = shown.lines().find(|line| line.starts_with("push "));
+        assert_eq!(line.is_some(), has_line, "{shown}");
+        drop(fs::remove_file(pid));
+    }
 }
 
 #[test]

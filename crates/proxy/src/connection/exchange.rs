@@ -96,7 +96,7 @@ impl Connection {
             (tunnel, answered.held)
         };
         if let Some(tunnel) = tunnel {
-            account.sent(self.tunnel(*tunnel).await);
+            self.tunnel(*tunnel, &mut account).await;
             return OVER;
         }
         Exchanged::Whole(body_complete.load(Ordering::Relaxed))

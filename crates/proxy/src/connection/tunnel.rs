@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use microcache_engine::Tunnel;
@@ -11,25 +11,25 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, split};
 
 use super::Connection;
 use super::patience::while_moving;
+use crate::session::Account;
 
 impl Connection {
     /// Bytes both ways until both sides have ended, or neither has said anything for too long. When
-    /// one side has ended, the other one may be talking to nobody, and gets less time. Says how many
-    /// bytes went to the client.
-    pub(super) async fn tunnel(&mut self, tunnel: Tunnel) -> u64 {
+    /// one side has ended, the other one may be talking to nobody, and gets less time. What goes to the
+    /// client counts when it has gone: nobody knows whether this is still there at the end.
+    pub(super) async fn tunnel(&mut self, tunnel: Tunnel, account: &mut Account) {
         let timeouts = self.session.shared.timeouts;
         let early = std::mem::take(&mut self.input);
         let one_ended = AtomicBool::new(false);
-        let sent = AtomicU64::new(tunnel.early.len() as u64);
         let both = async {
-            let (from_client, mut to_client) = self.stream.split();
+            let (from_client, to_client) = self.stream.split();
+            let mut to_client = Counted {
+                to: to_client,
+                account,
+            };
             to_client.write_all(&tunnel.early).await?;
             to_client.flush().await?;
             let (from_origin, to_origin) = split(tunnel.io);
-            let to_client = Counted {
-                to: to_client,
-                bytes: &sent,
-            };
             // What came early goes first, but the other side may take no more of it before it has been listened to.
             tokio::try_join!(
                 one_way(early.into(), from_client, to_origin, &one_ended),
@@ -45,14 +45,13 @@ impl Connection {
         };
         // How a tunnel ends is between the two ends of it.
         let _ = while_moving(both, silence).await;
-        sent.into_inner()
     }
 }
 
-/// A way out that knows how much has gone.
+/// A way out on which all that goes is counted.
 struct Counted<'a, W> {
     to: W,
-    bytes: &'a AtomicU64,
+    account: &'a mut Account,
 }
 
 impl<W: AsyncWrite + Unpin> AsyncWrite for Counted<'_, W> {
@@ -63,7 +62,7 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Counted<'_, W> {
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.to).poll_write(cx, bytes);
         if let Poll::Ready(Ok(written)) = written {
-            self.bytes.fetch_add(written as u64, Ordering::Relaxed);
+            self.account.sent(written as u64);
         }
         written
     }

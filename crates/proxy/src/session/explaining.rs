@@ -8,14 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use microcache_engine::{Body, Decision, Explained, Failure, NoResponse, OriginError, Response};
-use microcache_policy::key::normal_host;
+use microcache_engine::{
+    Body, Decision, Explained, Failure, NoResponse, Origin, OriginError, Response,
+};
+use microcache_policy::key::{normal_host, split_query};
 use microcache_policy::{CacheStatus, Detail, FieldBlock, Fields, Scheme, Time, upgrade};
+use microcache_push::LIVE_PATH;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Caller, Head, OwnedHead, Session, last_hop, pages};
-use crate::config::{Cidr, RateOf};
+use crate::config::{Cidr, Config, GoesTo, RateOf};
 use crate::h1::{BadRequest, Framing, Target, parse_request, split_target};
+use crate::in_force::InForce;
 use crate::shared::Shared;
 
 /// How long the origin is waited for, with all of its answer. The command line waits for half a minute.
@@ -41,10 +45,28 @@ pub struct Outlook {
     pub explained: Explained,
     /// Why it is answered here nevertheless, if it is.
     pub own: Option<Detail>,
+    /// What of this server answers it in the application's place, if anything does.
+    pub hosted: Option<Hosted>,
     /// What its route lets through, if not all.
     pub rated: Option<Rated>,
     /// What the origin has said, if it was asked.
     pub fetched: Option<Fetched>,
+}
+
+/// What answers in the place of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hosted {
+    /// The documents that are put in.
+    Documents {
+        /// There is one at its path.
+        is_there: bool,
+        /// There is a secret, and so somebody who may change them.
+        has_publishers: bool,
+    },
+    /// Those who watch several documents, or pages.
+    Watch,
+    /// The script that has pages update themselves.
+    Script,
 }
 
 /// A request as it was read.
@@ -106,7 +128,7 @@ pub struct Refused {
 /// Says what would become of a request. With `ask`, the origin is asked, and what it says is stored if it
 /// would be.
 pub(crate) async fn explain(
-    shared: Arc<Shared>,
+    InForce { shared, config, .. }: InForce,
     imagined: &Imagined,
     ask: bool,
 ) -> Result<Outlook, Refused> {
@@ -115,8 +137,10 @@ pub(crate) async fn explain(
     let mut explained = engine.explain(&session.request(read.head())).await;
     let rated = session.rated(&read, &explained);
     let own = session.answers_itself(&read, &explained, rated.as_ref());
+    let hosted = session.hosted(&read, &config, explained.route());
     let mut fetched = None;
-    if ask && own.is_none() {
+    // Where there is no application, there is nobody to ask.
+    if ask && own.is_none() && hosted.is_none() {
         fetched = Some(session.fetch(&read, &explained).await);
         explained.variants = engine.explain(&session.request(read.head())).await.variants;
     }
@@ -124,6 +148,7 @@ pub(crate) async fn explain(
         request: read,
         explained,
         own,
+        hosted,
         rated,
         fetched,
     })
@@ -221,6 +246,21 @@ impl Session {
             own.or(used_up.map(|_| Detail::RateLimited))
         } else {
             None
+        }
+    }
+
+    /// What of this server has the answers of a route, if no application has.
+    fn hosted(&self, read: &Read, config: &Config, route: usize) -> Option<Hosted> {
+        let (path, _) = split_query(&read.target);
+        let push = self.shared.push.as_ref();
+        match config.routes.get(route)?.goes_to {
+            GoesTo::Upstream(_) | GoesTo::Files(_) => None,
+            GoesTo::Watch if path == LIVE_PATH.as_bytes() => Some(Hosted::Script),
+            GoesTo::Watch => Some(Hosted::Watch),
+            GoesTo::Push => Some(Hosted::Documents {
+                is_there: push.is_some_and(|push| push.at_hand(&read.target).is_some()),
+                has_publishers: config.push.token.is_some(),
+            }),
         }
     }
 

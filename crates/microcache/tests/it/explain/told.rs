@@ -393,7 +393,7 @@ fn a_document_is_a_hit_unless_its_request_passes() {
             assert_eq!(parameter(status, part), done.get(part), "{part}: {told:#}");
         }
     };
-    check("GET", &[], "pass", "nothing usable is stored");
+    check("GET", &[], "pass", "404: there is no such document");
     let mut client = proxy.connect();
     let authorization = format!("Authorization: Bearer {SECRET}");
     client.send(request(
@@ -412,4 +412,178 @@ fn a_document_is_a_hit_unless_its_request_passes() {
     );
     check("GET", &["Cache-Control: no-store"], "pass", "`no-store`");
     check("HEAD", &["Accept: text/event-stream"], "pass", "stream");
+}
+
+#[test]
+fn what_has_no_application_behind_it_says_what_it_is() {
+    let origin = Origin::start();
+    let token = config_file("a-secret-that-is-long-enough");
+    let token = format!("push_token_file = {:?}", token.display().to_string());
+    let config = |more: &str| {
+        let push = "push = [\"/live/\"]\npush_directory = \"none\"\nwatch = \"refresh\"";
+        with_config(&origin, &format!("{push}\n{more}"))
+    };
+    let (_nobody, closed) = config("");
+    let (proxy, admin) = config(&token);
+    let mut client = proxy.connect();
+    client.send(request(
+        "PUT",
+        "/live/x",
+        &[
+            "Authorization: Bearer a-secret-that-is-long-enough",
+            "Content-Length: 2",
+        ],
+    ));
+    client.send("{}");
+    assert_eq!(client.response().status, 201);
+    let watch = "/.well-known/microcache/watch?url=/live/x";
+    let script = "/.well-known/microcache/live.js";
+    let stream = json!({"headers": ["Accept: text/html, text/event-stream"]});
+    let socket = json!({"headers": ["Connection: upgrade", "Upgrade: websocket"]});
+    let by = |method: &str| json!({ "method": method });
+    let none = json!({});
+    let rows = [
+        (
+            admin,
+            "/live/x?a=b",
+            &none,
+            true,
+            "never evicted",
+            "neither the host nor the query",
+        ),
+        (
+            admin,
+            "/live/x",
+            &none,
+            true,
+            "hit (memory)",
+            "who has the secret may change it",
+        ),
+        (
+            closed,
+            "/live/x",
+            &none,
+            false,
+            "404: there is no such",
+            "nobody may change it",
+        ),
+        (
+            admin,
+            "/live/y",
+            &none,
+            false,
+            "404: there is no such",
+            "nothing was put in there",
+        ),
+        (
+            admin,
+            "/live/x",
+            &stream,
+            false,
+            "an event stream with the document",
+            "`Last-Event-ID`",
+        ),
+        (
+            admin,
+            "/live/",
+            &stream,
+            false,
+            "404: there is no such",
+            "answered 404",
+        ),
+        (
+            admin,
+            "/live/",
+            &socket,
+            false,
+            "subscription by WebSocket",
+            "a WebSocket, by which",
+        ),
+        (
+            admin,
+            "/live/x",
+            &by("PATCH"),
+            false,
+            "if it brings the secret",
+            "written down",
+        ),
+        (
+            closed,
+            "/live/x",
+            &by("PATCH"),
+            false,
+            "answered 403",
+            "`push_token_file`",
+        ),
+        (
+            admin,
+            "/live/batch",
+            &by("POST"),
+            false,
+            "if it brings the secret",
+            "written down",
+        ),
+        (
+            admin,
+            "/live/x",
+            &by("POST"),
+            false,
+            "answered 405",
+            "changed by PUT",
+        ),
+        (
+            admin,
+            watch,
+            &stream,
+            false,
+            "stream of what changes",
+            "watch documents and pages",
+        ),
+        (
+            admin,
+            watch,
+            &none,
+            false,
+            "as soon as there is something new",
+            "25 s at most",
+        ),
+        (
+            admin,
+            watch,
+            &socket,
+            false,
+            "subscription by WebSocket",
+            "a WebSocket, by which",
+        ),
+        (
+            admin,
+            script,
+            &none,
+            true,
+            "out of this program",
+            "a part of this program",
+        ),
+    ];
+    for (admin, target, more, is_at_hand, sentence, step) in rows {
+        // By others the application is not asked anyway.
+        let may_fetch = more == &none || more == &stream;
+        for fetch in [false, may_fetch] {
+            let mut asked = more.clone();
+            asked["fetch"] = fetch.into();
+            let told = explain(admin, target, &asked);
+            let said = told["sentence"].as_str().expect("a sentence");
+            assert!(said.contains(sentence), "{target}: {told:#}");
+            assert!(said.ends_with("The application is not asked."), "{told:#}");
+            assert!(steps(&told).contains(step), "{target}: {told:#}");
+            for wrong in ["goes straight", "RFC 9111 §4", "take `pass` out"] {
+                assert!(!told.to_string().contains(wrong), "{wrong}: {told:#}");
+            }
+            assert_eq!(told["cacheable"], is_at_hand, "{target}: {told:#}");
+            assert_eq!(
+                (&told["fetched"], &told["key"]),
+                (&Value::Null, &Value::Null)
+            );
+        }
+    }
+    assert!(origin.requests().is_empty());
 }

@@ -1,0 +1,199 @@
+//! What this server answers itself in the place of an application: documents that were put in, those who watch
+//! them or pages, and the script that has pages update themselves.
+
+use http::Method;
+use microcache_engine::Decision;
+use microcache_policy::Detail;
+use microcache_policy::key::split_query;
+use microcache_proxy::{Hosted, Outlook};
+
+use super::words::Step;
+
+/// What a request is to what answers it.
+enum Meaning {
+    /// It gets what there is, without a wait.
+    Read,
+    /// The same, past the cache.
+    ReadPast(Detail),
+    /// There is nothing.
+    Missing,
+    Stream,
+    Socket,
+    LongPoll,
+    Publish,
+    /// A browser asks what a page may ask.
+    Preflight,
+    /// There is no such thing to be done.
+    NotAllowed,
+}
+
+/// Whether it is answered out of memory, as what is stored is.
+pub(super) fn is_at_hand(place: Hosted, outlook: &Outlook) -> bool {
+    matches!(meaning(place, outlook), Meaning::Read)
+}
+
+fn meaning(place: Hosted, outlook: &Outlook) -> Meaning {
+    let request = &outlook.request;
+    let (path, _) = split_query(&request.target);
+    let passes_for = match outlook.explained.decision {
+        Decision::Pass(_, detail) => detail,
+        _ => None,
+    };
+    let documents = matches!(place, Hosted::Documents { .. });
+    match (&request.method, passes_for, place) {
+        (&Method::GET | &Method::HEAD, _, Hosted::Script) => Meaning::Read,
+        (&Method::GET, _, _) if request.upgrade => Meaning::Socket,
+        // What ends with a slash names no document.
+        (&Method::GET, Some(Detail::EventStream), Hosted::Documents { .. })
+            if !path.ends_with(b"/") =>
+        {
+            Meaning::Stream
+        }
+        (&Method::GET | &Method::HEAD, _, Hosted::Documents { is_there, .. }) => match passes_for {
+            _ if !is_there => Meaning::Missing,
+            Some(why) => Meaning::ReadPast(why),
+            None => Meaning::Read,
+        },
+        (&Method::GET | &Method::HEAD, _, Hosted::Watch) => {
+            let fields = request.fields();
+            let accepts = fields.get("accept").unwrap_or_default();
+            let mut accepted = accepts.split(|&byte| byte == b',');
+            if accepted.any(microcache_policy::is_event_stream) {
+                Meaning::Stream
+            } else {
+                Meaning::LongPoll
+            }
+        }
+        (&Method::PUT | &Method::PATCH | &Method::DELETE, ..) if documents => Meaning::Publish,
+        (&Method::POST, ..) if documents && path.ends_with(b"/batch") => Meaning::Publish,
+        (&Method::OPTIONS, ..) => Meaning::Preflight,
+        _ => Meaning::NotAllowed,
+    }
+}
+
+/// The whole in a sentence.
+pub(super) fn sentence(place: Hosted, outlook: &Outlook) -> String {
+    let what = match (place, meaning(place, outlook)) {
+        (Hosted::Script, Meaning::Read) => {
+            "It is the script that has pages update themselves, and comes out of this program"
+        }
+        (_, Meaning::Read) => {
+            "It is a hit (memory): a document is fresh until it changes, and is never evicted"
+        }
+        (_, Meaning::ReadPast(why)) => {
+            return format!(
+                "It is answered with the document, which counts as no hit: {}. The application is not asked.",
+                why.explanation().because
+            );
+        }
+        (_, Meaning::Missing) => "It is answered 404: there is no such document",
+        (Hosted::Watch, Meaning::Stream) => {
+            "It is a subscription: an event stream of what changes of the documents and pages that it names"
+        }
+        (_, Meaning::Stream) => {
+            "It is a subscription: an event stream with the document as it is, and every change of it"
+        }
+        (_, Meaning::Socket) => {
+            "It is a subscription by WebSocket: what is subscribed to as it is, and every change of it"
+        }
+        (_, Meaning::LongPoll) => {
+            "It is a subscription: an answer as soon as there is something new of the documents and pages that it names"
+        }
+        (_, Meaning::Publish) => publishing(place),
+        (_, Meaning::Preflight) => {
+            "It is told what may be asked here, and by pages of which other sites"
+        }
+        (_, Meaning::NotAllowed) => {
+            "It is answered 405: there is nothing that this method could do"
+        }
+    };
+    format!("{what}. The application is not asked.")
+}
+
+const fn publishing(place: Hosted) -> &'static str {
+    match place {
+        Hosted::Documents {
+            has_publishers: true,
+            ..
+        } => "It changes documents, and tells all who watch them, if it brings the secret",
+        _ => "It is answered 403: nobody may change documents",
+    }
+}
+
+/// Why it is so, after its route.
+pub(super) fn steps(place: Hosted, outlook: &Outlook) -> Vec<Step> {
+    let mut steps = vec![what_it_is(place)];
+    steps.extend(what_becomes(meaning(place, outlook)));
+    if let Hosted::Documents { has_publishers, .. } = place {
+        steps.push(who_publishes(has_publishers));
+    }
+    steps
+}
+
+fn what_it_is(place: Hosted) -> Step {
+    match place {
+        Hosted::Documents { .. } => Step::new(
+            "no application is asked: what is at such a path are documents that are put in",
+            "`push` names what their paths begin with; neither the host nor the query counts, and purges touch nothing there",
+        ),
+        Hosted::Watch => Step::new(
+            "no application is asked: this path is for those who watch documents and pages",
+            "it is there where `push` names documents, or `watch` of a route lets its pages be watched",
+        ),
+        Hosted::Script => Step::new(
+            "no application is asked: the script is a part of this program",
+            "it is there where `push` names documents, or `watch` of a route lets its pages be watched",
+        ),
+    }
+}
+
+fn what_becomes(meaning: Meaning) -> Option<Step> {
+    let step = match meaning {
+        Meaning::Read | Meaning::Preflight => return None,
+        Meaning::ReadPast(why) => Step::of(
+            "it gets the document as it is, past the cache",
+            why.explanation(),
+        ),
+        Meaning::Missing => Step::new(
+            "it is answered 404",
+            "nothing was put in there, or it has been deleted, or its time (`Push-TTL`) has passed",
+        )
+        .unless("put it in: PUT with the secret of `push_token_file`"),
+        Meaning::Stream => Step::new(
+            "it goes on until the client leaves",
+            "it accepts `text/event-stream`; `Last-Event-ID` says what it has seen, and it is told what has come since",
+        )
+        .unless("leave `text/event-stream` out of `Accept`, if no stream is wanted"),
+        Meaning::Socket => Step::new(
+            "it goes on until one of the two ends it",
+            "it asks for a WebSocket, by which urls can be added and left out while it is open",
+        )
+        .unless("leave `Upgrade` out, if no WebSocket is wanted"),
+        Meaning::LongPoll => Step::new(
+            "it waits until there is something to tell, 25 s at most or as long as `wait` says",
+            "it does not accept `text/event-stream`; `last_event_id` in the query says what it has seen",
+        )
+        .unless("send `Accept: text/event-stream` for a stream"),
+        Meaning::Publish => Step::new(
+            "it is answered when it is written down, and told to all who watch then",
+            "that is how changes outlive a crash",
+        ),
+        Meaning::NotAllowed => Step::new(
+            "it is answered 405",
+            "documents are read by GET and HEAD, and changed by PUT, PATCH, DELETE, and POST to `batch`; changes are watched by GET",
+        ),
+    };
+    Some(step)
+}
+
+fn who_publishes(has_publishers: bool) -> Step {
+    if has_publishers {
+        Step::new(
+            "who has the secret may change it",
+            "`push_token_file` names the file that it is in; it is sent as `Authorization: Bearer`",
+        )
+    } else {
+        Step::new("nobody may change it", "there is no `push_token_file`")
+            .unless("name a file with a secret as `push_token_file`")
+    }
+}
