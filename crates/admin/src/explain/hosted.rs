@@ -10,6 +10,7 @@ use microcache_proxy::{Hosted, Outlook};
 use super::words::Step;
 
 /// What a request is to what answers it.
+#[derive(Clone, Copy)]
 enum Meaning {
     /// It gets what there is, without a wait.
     Read,

@@ -81,6 +81,8 @@ impl Connection<'_> {
         let is_tunnel = tunnel.is_some();
         if let (Some(tunnel), Some(content)) = (tunnel, &mut stream.content) {
             content.sender = Some(Sink::Tunnel(agreed(&mut response, *tunnel)));
+            // The client is told another status than the origin has said.
+            account.answered(&response, self.now);
         }
         let mut begun = if is_bodiless(response.status, head_only) {
             (Bytes::new(), End::Here, false)
