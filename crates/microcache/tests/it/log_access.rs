@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::push::Kept;
+use crate::push::{Kept, Live};
 use crate::support::http2::{self, DATA, END_HEADERS, HEADERS, Http2};
 use crate::support::websocket::{CLOSE, FIN, WebSocket, frame};
 use crate::support::{Gate, Origin, Proxy, Reply, eventually, request};
@@ -467,16 +467,75 @@ fn who_asked_behind_a_proxy_that_is_trusted_is_told() {
 
 /// What a subscription's line says.
 struct Subscribed {
-    target: &'static str,
+    target: String,
     protocol: &'static str,
     status: u16,
     bytes: usize,
     detail: &'static str,
 }
 
+impl Subscribed {
+    /// It has its line once, and this is what stands there.
+    fn check(&self, all: &[Value], at_least: Duration) {
+        let of_it = |line: &&Value| line["target"] == self.target && line["method"] != "PUT";
+        let found: Vec<_> = all.iter().filter(of_it).collect();
+        let [line] = found[..] else {
+            panic!("{}: {all:?}", self.target);
+        };
+        assert_eq!(line["protocol"], self.protocol, "{line}");
+        assert_eq!(line["status"], self.status, "{line}");
+        assert_eq!(line["bytes"], self.bytes, "{line}");
+        let detail = line["detail"].as_str().unwrap_or_default();
+        assert_eq!((detail, &line["outcome"]), (self.detail, &"pass".into()));
+        let total = line["total_ms"].as_u64().expect("a time");
+        assert!(total >= at_least.as_millis() as u64, "{line}");
+        assert!(line["first_byte_ms"].as_u64() <= Some(total), "{line}");
+    }
+}
+
+/// A WebSocket that was told of a document.
+fn subscribed(live: &Live, target: &str) -> (WebSocket, Subscribed) {
+    let mut socket = WebSocket::open(&live.0, target, &[]);
+    let (_, payload) = socket.frame();
+    let told = Subscribed {
+        target: target.to_owned(),
+        protocol: "HTTP/1.1",
+        status: 101,
+        // A length of two bytes behind the first two.
+        bytes: 4 + payload.len(),
+        detail: "upgrade",
+    };
+    (socket, told)
+}
+
+/// The same by HTTP/2, on its only stream.
+fn subscribed_by_http2(live: &Live, target: &str) -> (Http2, u32, Subscribed) {
+    let mut client = Http2::connect(live.0.address());
+    let stream = client.stream();
+    let fields = [
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "http"),
+        (":path", target),
+        (":authority", "example.com"),
+        ("sec-websocket-version", "13"),
+    ];
+    let block = http2::block(&fields);
+    client.send(http2::frame(HEADERS, END_HEADERS, stream, &block));
+    client.until(HEADERS);
+    let told = Subscribed {
+        target: target.to_owned(),
+        protocol: "HTTP/2.0",
+        status: 200,
+        bytes: client.until(DATA).payload.len(),
+        detail: "upgrade",
+    };
+    (client, stream, told)
+}
+
 #[test]
 fn a_subscription_has_its_line_when_it_ends() {
-    const WATCH: &str = "/.well-known/microcache/watch?url=/live/x&last_event_id=";
+    const FAREWELL: [u8; 2] = [3, 232];
     const OPEN: Duration = Duration::from_millis(60);
     let (kept, origin, folder) = (Kept::new(), Origin::start(), Folder::new());
     let path = folder.file("access.json");
@@ -486,76 +545,29 @@ fn a_subscription_has_its_line_when_it_ends() {
     let document = format!("\"{value}\"");
     live.put("/live/z", &document);
     let put = live.put("/live/x", &document);
-    let tag = put.field("etag").expect("a tag");
-    let is_whole = |text: &str| text.contains(&value) && text.ends_with("\n\n");
-    let mut expected = Vec::new();
+    let seen = put.field("etag").expect("a tag").trim_matches('"');
 
     let mut stream = live.0.ask_with("/live/x", &["Accept: text/event-stream"]);
     assert!(stream.head().start.contains(" 200 "));
-    let mut told = String::new();
-    while !is_whole(&told) {
-        told += &stream.chunk();
+    let mut text = String::new();
+    while !(text.contains(&value) && text.ends_with("\n\n")) {
+        text += &stream.chunk();
     }
-    expected.push(Subscribed {
-        target: "/live/x",
+    let streamed = Subscribed {
+        target: "/live/x".to_owned(),
         protocol: "HTTP/1.1",
         status: 200,
-        bytes: told.len(),
+        bytes: text.len(),
         detail: "event-stream",
-    });
-
-    // One that says that it leaves, and one that is gone.
-    let mut polite = WebSocket::open(&live.0, "/live/x?polite", &[]);
-    let mut gone = WebSocket::open(&live.0, "/live/x?gone", &[]);
-    // And one that does not even leave when the server does.
-    let mut stays = WebSocket::open(&live.0, "/live/z", &[]);
-    for (socket, target, farewell) in [
-        (&mut polite, "/live/x?polite", 4),
-        (&mut gone, "/live/x?gone", 0),
-        (&mut stays, "/live/z", 0),
-    ] {
-        let (_, payload) = socket.frame();
-        expected.push(Subscribed {
-            target,
-            protocol: "HTTP/1.1",
-            status: 101,
-            // A length of two bytes behind the first two.
-            bytes: 4 + payload.len() + farewell,
-            detail: "upgrade",
-        });
-    }
-
-    let mut client = Http2::connect(live.0.address());
-    let stream_of_http2 = client.stream();
-    let fields = [
-        (":method", "CONNECT"),
-        (":protocol", "websocket"),
-        (":scheme", "http"),
-        (":path", "/live/x?http2"),
-        (":authority", "example.com"),
-        ("sec-websocket-version", "13"),
-    ];
-    client.send(http2::frame(
-        HEADERS,
-        END_HEADERS,
-        stream_of_http2,
-        &http2::block(&fields),
-    ));
-    client.until(HEADERS);
-    let data = client.until(DATA).payload;
-    expected.push(Subscribed {
-        target: "/live/x?http2",
-        protocol: "HTTP/2.0",
-        status: 200,
-        bytes: data.len() + 4,
-        detail: "upgrade",
-    });
-
-    let poll: &'static str = format!("{WATCH}{}", tag.trim_matches('"')).leak();
-    let mut polling = live.0.ask(poll);
+    };
+    let (mut polite, mut parted) = subscribed(&live, "/live/x?polite");
+    let (gone, vanished) = subscribed(&live, "/live/x?gone");
+    let (mut stays, mut cut_off) = subscribed(&live, "/live/z");
+    let (mut client, id, mut ended) = subscribed_by_http2(&live, "/live/x?http2");
+    let poll = format!("/.well-known/microcache/watch?url=/live/x&last_event_id={seen}");
+    let mut polling = live.0.ask(&poll);
 
     std::thread::sleep(OPEN);
-    // So far only what has ended has a line.
     let so_far = objects(&path);
     assert!(
         so_far.iter().all(|line| line["method"] == "PUT"),
@@ -563,48 +575,31 @@ fn a_subscription_has_its_line_when_it_ends() {
     );
     drop(stream);
     gone.leave().reset();
-    polite.send(FIN | CLOSE, [3, 232]);
+    polite.send(FIN | CLOSE, FAREWELL);
     assert_eq!(polite.close_code(), 1000);
     drop(polite);
-    let farewell = frame(FIN | CLOSE, &[3, 232]);
-    client.send(http2::frame(DATA, 0, stream_of_http2, &farewell));
-    assert!(client.answer(stream_of_http2).ended);
+    let farewell = frame(FIN | CLOSE, &FAREWELL);
+    client.send(http2::frame(DATA, 0, id, &farewell));
+    assert!(client.answer(id).ended);
+    for farewelled in [&mut parted, &mut ended] {
+        farewelled.bytes += 2 + FAREWELL.len();
+    }
     // The lines of the documents, and of those who have left.
     eventually("their lines", || (lines_so_far(&path) == 6).then_some(()));
     live.put("/live/x", "1");
-    expected.push(Subscribed {
+    let polled = Subscribed {
         target: poll,
         protocol: "HTTP/1.1",
         status: 200,
         bytes: polling.response().body.len(),
         detail: "",
-    });
+    };
+    // One of them does not leave when the server does.
     end(&mut live.0);
-    let (_, farewell) = stays.frame();
-    let mut with_farewell = expected.iter_mut().filter(|one| one.target == "/live/z");
-    with_farewell.next().expect("it is among them").bytes += 2 + farewell.len();
-
+    cut_off.bytes += 2 + stays.frame().1.len();
     let all = objects(&path);
-    for one in expected {
-        let mut of = all
-            .iter()
-            .filter(|line| line["target"] == one.target && line["method"] != "PUT");
-        let line = of
-            .next()
-            .unwrap_or_else(|| panic!("{}: {all:?}", one.target));
-        assert!(of.next().is_none(), "{}: {all:?}", one.target);
-        assert_eq!(line["protocol"], one.protocol, "{line}");
-        assert_eq!(line["status"], one.status, "{line}");
-        assert_eq!(line["bytes"], one.bytes, "{line}");
-        assert_eq!(
-            line["detail"].as_str().unwrap_or_default(),
-            one.detail,
-            "{line}"
-        );
-        assert_eq!(line["outcome"], "pass", "{line}");
-        // It was open at least for so long.
-        let total = line["total_ms"].as_u64().expect("a time");
-        assert!(total >= OPEN.as_millis() as u64 / 2, "{line}");
-        assert!(line["first_byte_ms"].as_u64() <= Some(total), "{line}");
+    for one in [streamed, parted, vanished, cut_off, ended] {
+        one.check(&all, OPEN / 2);
     }
+    polled.check(&all, OPEN / 2);
 }

@@ -414,163 +414,70 @@ fn a_document_is_a_hit_unless_its_request_passes() {
     check("HEAD", &["Accept: text/event-stream"], "pass", "stream");
 }
 
+const WATCH: &str = "/.well-known/microcache/watch?url=/live/x";
+const SCRIPT: &str = "/.well-known/microcache/live.js";
+
+/// Whether there is a secret, the target, how it is asked for, whether the answer is at hand, and what is said.
+type Row = (
+    bool,
+    &'static str,
+    &'static str,
+    bool,
+    &'static str,
+    &'static str,
+);
+
+#[rustfmt::skip]
+const WITHOUT_APPLICATION: [Row; 15] = [
+    (true, "/live/x?a=b", "GET", true, "never evicted", "neither the host nor the query"),
+    (true, "/live/x", "GET", true, "hit (memory)", "who has the secret may change it"),
+    (false, "/live/x", "GET", false, "404: there is no such", "nobody may change it"),
+    (true, "/live/y", "GET", false, "404: there is no such", "nothing was put in there"),
+    (true, "/live/x", "stream", false, "an event stream with the document", "`Last-Event-ID`"),
+    (true, "/live/", "stream", false, "404: there is no such", "answered 404"),
+    (true, "/live/", "socket", false, "subscription by WebSocket", "a WebSocket, by which"),
+    (true, "/live/x", "PATCH", false, "if it brings the secret", "written down"),
+    (false, "/live/x", "PATCH", false, "answered 403", "`push_token_file`"),
+    (true, "/live/batch", "POST", false, "if it brings the secret", "written down"),
+    (true, "/live/x", "POST", false, "answered 405", "changed by PUT"),
+    (true, WATCH, "stream", false, "stream of what changes", "watch documents and pages"),
+    (true, WATCH, "GET", false, "as soon as there is something new", "25 s at most"),
+    (true, WATCH, "socket", false, "subscription by WebSocket", "a WebSocket, by which"),
+    (true, SCRIPT, "GET", true, "out of this program", "a part of this program"),
+];
+
 #[test]
 fn what_has_no_application_behind_it_says_what_it_is() {
+    const SECRET: &str = "a-secret-that-is-long-enough";
     let origin = Origin::start();
-    let token = config_file("a-secret-that-is-long-enough");
-    let token = format!("push_token_file = {:?}", token.display().to_string());
+    let token = config_file(SECRET).display().to_string();
     let config = |more: &str| {
         let push = "push = [\"/live/\"]\npush_directory = \"none\"\nwatch = \"refresh\"";
         with_config(&origin, &format!("{push}\n{more}"))
     };
-    let (_nobody, closed) = config("");
-    let (proxy, admin) = config(&token);
+    let (_closed, closed) = config("");
+    let (proxy, open) = config(&format!("push_token_file = {token:?}"));
+    let authorization = format!("Authorization: Bearer {SECRET}");
     let mut client = proxy.connect();
     client.send(request(
         "PUT",
         "/live/x",
-        &[
-            "Authorization: Bearer a-secret-that-is-long-enough",
-            "Content-Length: 2",
-        ],
+        &[&authorization, "Content-Length: 2"],
     ));
     client.send("{}");
     assert_eq!(client.response().status, 201);
-    let watch = "/.well-known/microcache/watch?url=/live/x";
-    let script = "/.well-known/microcache/live.js";
-    let stream = json!({"headers": ["Accept: text/html, text/event-stream"]});
-    let socket = json!({"headers": ["Connection: upgrade", "Upgrade: websocket"]});
-    let by = |method: &str| json!({ "method": method });
-    let none = json!({});
-    let rows = [
-        (
-            admin,
-            "/live/x?a=b",
-            &none,
-            true,
-            "never evicted",
-            "neither the host nor the query",
-        ),
-        (
-            admin,
-            "/live/x",
-            &none,
-            true,
-            "hit (memory)",
-            "who has the secret may change it",
-        ),
-        (
-            closed,
-            "/live/x",
-            &none,
-            false,
-            "404: there is no such",
-            "nobody may change it",
-        ),
-        (
-            admin,
-            "/live/y",
-            &none,
-            false,
-            "404: there is no such",
-            "nothing was put in there",
-        ),
-        (
-            admin,
-            "/live/x",
-            &stream,
-            false,
-            "an event stream with the document",
-            "`Last-Event-ID`",
-        ),
-        (
-            admin,
-            "/live/",
-            &stream,
-            false,
-            "404: there is no such",
-            "answered 404",
-        ),
-        (
-            admin,
-            "/live/",
-            &socket,
-            false,
-            "subscription by WebSocket",
-            "a WebSocket, by which",
-        ),
-        (
-            admin,
-            "/live/x",
-            &by("PATCH"),
-            false,
-            "if it brings the secret",
-            "written down",
-        ),
-        (
-            closed,
-            "/live/x",
-            &by("PATCH"),
-            false,
-            "answered 403",
-            "`push_token_file`",
-        ),
-        (
-            admin,
-            "/live/batch",
-            &by("POST"),
-            false,
-            "if it brings the secret",
-            "written down",
-        ),
-        (
-            admin,
-            "/live/x",
-            &by("POST"),
-            false,
-            "answered 405",
-            "changed by PUT",
-        ),
-        (
-            admin,
-            watch,
-            &stream,
-            false,
-            "stream of what changes",
-            "watch documents and pages",
-        ),
-        (
-            admin,
-            watch,
-            &none,
-            false,
-            "as soon as there is something new",
-            "25 s at most",
-        ),
-        (
-            admin,
-            watch,
-            &socket,
-            false,
-            "subscription by WebSocket",
-            "a WebSocket, by which",
-        ),
-        (
-            admin,
-            script,
-            &none,
-            true,
-            "out of this program",
-            "a part of this program",
-        ),
-    ];
-    for (admin, target, more, is_at_hand, sentence, step) in rows {
-        // By others the application is not asked anyway.
-        let may_fetch = more == &none || more == &stream;
+    for (has_secret, target, how, is_at_hand, sentence, step) in WITHOUT_APPLICATION {
+        let asked = match how {
+            "stream" => json!({"headers": ["Accept: text/html, text/event-stream"]}),
+            "socket" => json!({"headers": ["Connection: upgrade", "Upgrade: websocket"]}),
+            method => json!({ "method": method }),
+        };
+        // With others the application is not asked anyway.
+        let may_fetch = matches!(how, "GET" | "stream");
         for fetch in [false, may_fetch] {
-            let mut asked = more.clone();
+            let mut asked = asked.clone();
             asked["fetch"] = fetch.into();
-            let told = explain(admin, target, &asked);
+            let told = explain(if has_secret { open } else { closed }, target, &asked);
             let said = told["sentence"].as_str().expect("a sentence");
             assert!(said.contains(sentence), "{target}: {told:#}");
             assert!(said.ends_with("The application is not asked."), "{told:#}");
@@ -579,10 +486,7 @@ fn what_has_no_application_behind_it_says_what_it_is() {
                 assert!(!told.to_string().contains(wrong), "{wrong}: {told:#}");
             }
             assert_eq!(told["cacheable"], is_at_hand, "{target}: {told:#}");
-            assert_eq!(
-                (&told["fetched"], &told["key"]),
-                (&Value::Null, &Value::Null)
-            );
+            assert!(told["fetched"].is_null() && told["key"].is_null());
         }
     }
     assert!(origin.requests().is_empty());
