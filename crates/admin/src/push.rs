@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::exposition::Exposition;
 
-/// In numbers; `None` where there are no documents.
+/// In numbers; `None` where there are no documents, and no pages are watched.
 pub(crate) fn told(handle: &Handle) -> Option<Value> {
     let stats = handle.push_stats()?;
     Some(json!({
