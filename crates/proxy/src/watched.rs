@@ -33,7 +33,28 @@ const UNWATCHABLE_PACE: Duration = Duration::from_mins(1);
 /// All of them.
 pub(crate) struct WatchedPages {
     life: Weak<Life>,
-    pages: Mutex<HashMap<Name, Weak<Page>>>,
+    pages: Mutex<Pages>,
+}
+
+struct Pages {
+    all: HashMap<Name, Weak<Page>>,
+    /// When it was begun to count those that are new, and how many were since.
+    counted_from: Instant,
+    new: usize,
+}
+
+impl Pages {
+    /// Whether there is room for another one. Whoever comes and goes must not have the application asked for more
+    /// than those do who stay.
+    fn has_room(&mut self, most: usize) -> bool {
+        if self.all.len() >= most {
+            self.all.retain(|_, page| page.strong_count() > 0);
+        }
+        if self.counted_from.elapsed() >= Duration::from_secs(1) {
+            (self.counted_from, self.new) = (Instant::now(), 0);
+        }
+        self.all.len() < most && self.new < most
+    }
 }
 
 /// What tells pages apart.
@@ -48,7 +69,11 @@ impl WatchedPages {
     pub(crate) fn new(life: &Arc<Life>) -> Self {
         Self {
             life: Arc::downgrade(life),
-            pages: Mutex::default(),
+            pages: Mutex::new(Pages {
+                all: HashMap::new(),
+                counted_from: Instant::now(),
+                new: 0,
+            }),
         }
     }
 
@@ -72,17 +97,15 @@ impl WatchedPages {
             return Err(NoPage::NotAllowed);
         }
         let mut pages = self.pages.lock();
-        if let Some(page) = pages.get(&name).and_then(Weak::upgrade) {
+        if let Some(page) = pages.all.get(&name).and_then(Weak::upgrade) {
             return Ok(page);
         }
-        if pages.len() >= in_force.config.push.max_pages {
-            pages.retain(|_, page| page.strong_count() > 0);
-            if pages.len() >= in_force.config.push.max_pages {
-                return Err(NoPage::TooMany);
-            }
+        if !pages.has_room(in_force.config.push.max_pages) {
+            return Err(NoPage::TooMany);
         }
         let page = Arc::new(Page::new(target));
-        pages.insert(name.clone(), Arc::downgrade(&page));
+        pages.all.insert(name.clone(), Arc::downgrade(&page));
+        pages.new += 1;
         drop(pages);
         tokio::spawn(follow(
             Weak::clone(&self.life),

@@ -260,6 +260,25 @@ fn who_makes_up_urls_does_not_have_the_application_asked_each_second() {
 }
 
 #[test]
+fn who_comes_and_goes_has_the_application_asked_no_more_than_who_stays() {
+    let origin = Origin::start();
+    let text = format!(
+        "origin = \"{}\"\nwatch = \"refresh\"\nwatch_max_pages = 10\n",
+        origin.url()
+    );
+    let proxy = Proxy::with_config(&text);
+    let began = std::time::Instant::now();
+    let refused = (0..100).filter(|number| {
+        let target = format!("{WATCH}/made-up-{number}");
+        let mut client = proxy.ask_with(&target, &[STREAM]);
+        client.head().start.contains(" 503 ")
+    });
+    let refused = refused.count();
+    let seconds = began.elapsed().as_secs() as usize + 1;
+    assert!(100 - refused <= 10 * (seconds + 1), "{refused} of 100");
+}
+
+#[test]
 fn by_default_nothing_is_watched() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
