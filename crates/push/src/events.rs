@@ -25,6 +25,8 @@ pub(crate) enum Form {
     Json,
     /// The same, with what turns the version before into this one.
     JsonDelta,
+    /// JSON that says what a document is. It is no event that was seen, and has no id but an etag.
+    Value,
 }
 
 /// What is told of a change.
@@ -61,6 +63,9 @@ pub(crate) fn encode(change: &Change, epoch: u64, form: Form) -> Vec<u8> {
         epoch,
         number: change.number,
     };
+    if form == Form::Value {
+        return encode_value(change, id);
+    }
     let delta = change.delta.as_ref();
     let delta = delta.filter(|_| matches!(form, Form::ToldDelta | Form::JsonDelta));
     let event = match (&change.content, delta) {
@@ -87,8 +92,8 @@ pub(crate) fn encode(change: &Change, epoch: u64, form: Form) -> Vec<u8> {
     }
 }
 
-/// Writes down what a document is, for somebody who has asked for that alone. It is no event, and has no id.
-pub(crate) fn encode_value(change: &Change, version: Version) -> Vec<u8> {
+/// Writes down what a document is. Who came back with an id of it could miss what was not told before.
+fn encode_value(change: &Change, version: Version) -> Vec<u8> {
     let told = Told {
         etag: Some(entity_tag(version)),
         ..Told::whole(change, true)
@@ -241,15 +246,10 @@ mod tests {
     #[test]
     fn a_value_is_no_event_that_was_seen() {
         let json = change("application/json", b"{\"a\": 1}");
-        let version = Version {
-            epoch: 0x1f,
-            number: 7,
-        };
-        assert_eq!(
-            String::from_utf8(encode_value(&json, version)).as_deref(),
-            Ok(
-                r#"{"event":"put","url":"/live/x","type":"application/json","value":{"a": 1},"etag":"\"1f.7\""}"#
-            ),
+        check(
+            &json,
+            Form::Value,
+            r#"{"event":"put","url":"/live/x","type":"application/json","value":{"a": 1},"etag":"\"1f.7\""}"#,
         );
     }
 

@@ -4,11 +4,15 @@
 //! something that it asked for before is not told again, and neither is what it still will be.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
 
 use crate::books::Books;
+use crate::events::Form;
 use crate::name::Pattern;
 use crate::page::Watching;
-use crate::subscription::{Delta, Next, NoSubscription, Step, Subscription, Wanted};
+use crate::subscription::{Delta, Next, NoSubscription, Step, Subscription, Told, Wanted};
 use crate::topics::TopicId;
 
 /// So many documents that are not to be told are passed over at a time.
@@ -64,6 +68,12 @@ impl Subscription {
             stays,
         }));
         Ok(())
+    }
+
+    /// Nothing is told as a difference to what was told before: who has added urls to a socket and comes back may
+    /// say an id that is newer than what it was told.
+    pub(crate) fn has_nothing(&mut self) {
+        self.told = Told::default();
     }
 
     /// Whether what was added is not told whole yet.
@@ -130,6 +140,17 @@ impl Subscription {
             urls: self.topics.len() + self.pages.len(),
             stars: self.topics.iter().filter(is_star).count(),
         }
+    }
+
+    /// What comes next, as JSON. What is told of something that was added has no id: changes of other things, with
+    /// smaller numbers, may not be told yet.
+    pub(crate) fn poll_told(&mut self, cx: &mut Context<'_>, delta: Form) -> Poll<Bytes> {
+        let whole = if self.is_joining() {
+            Form::Value
+        } else {
+            Form::Json
+        };
+        self.poll_encoded(cx, whole, delta)
     }
 
     /// What comes next of what was added, if something was.

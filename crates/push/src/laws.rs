@@ -44,6 +44,7 @@ fn steps_of_sockets() -> impl Strategy<Value = Vec<Step>> {
         4 => (1..5usize).prop_map(Step::Read),
         2 => (0..ADDED.len()).prop_map(Step::Add),
         1 => (0..ADDED.len()).prop_map(Step::Remove),
+        1 => Just(Step::ComeBack(true)),
     ];
     prop::collection::vec(step, 1..80)
 }
@@ -113,6 +114,9 @@ impl World {
 struct Reader {
     subscription: Subscription,
     wanted: Vec<Pattern>,
+    /// What it has asked for since, and was not told whole yet.
+    joining: Option<Pattern>,
+    is_socket: bool,
     history: usize,
     /// The version of each document.
     has: BTreeMap<String, u64>,
@@ -121,6 +125,10 @@ struct Reader {
     /// It has not come back since it was told of these. Who comes back and asks for several may have been behind
     /// with some, and is not told of what is missing of those.
     told_since: BTreeSet<String>,
+    /// It was told of these without an id, so that who comes back may be told once more.
+    without_id: BTreeSet<String>,
+    /// It has come back since.
+    again: BTreeSet<String>,
 }
 
 impl Reader {
@@ -134,11 +142,15 @@ impl Reader {
         Self {
             subscription: subscription.expect("there is room"),
             wanted,
+            joining: None,
+            is_socket: false,
             history,
             has: BTreeMap::new(),
             last_id: None,
             after_gap: false,
             told_since: BTreeSet::new(),
+            without_id: BTreeSet::new(),
+            again: BTreeSet::new(),
         }
     }
 
@@ -149,9 +161,16 @@ impl Reader {
         } else {
             Some(place)
         };
+        // Of nothing, nobody has seen anything.
+        let place = place.filter(|_| !self.wanted.is_empty());
         if place.is_none() {
             self.has.clear();
         }
+        // What it was not told whole counts for nothing.
+        let wanted = &self.wanted;
+        self.has
+            .retain(|name, _| wanted.iter().any(|it| it.matches(name)));
+        self.again.clone_from(&self.without_id);
         self.told_since.clear();
         let again = Subscription::new(
             world.push.documents(),
@@ -160,6 +179,12 @@ impl Reader {
             true,
         );
         self.subscription = again.expect("there is room");
+        if self.is_socket {
+            self.subscription.has_nothing();
+        }
+        if let Some(pattern) = self.joining.take() {
+            self.join(pattern);
+        }
     }
 
     /// As a socket does: one thing after the other.
@@ -167,11 +192,15 @@ impl Reader {
         let pattern = Pattern::parse(url).unwrap();
         self.settle(world);
         if !self.subscription.has(&pattern) {
-            self.subscription
-                .add(&pattern, true)
-                .expect("there is room");
-            self.wanted.push(pattern);
+            self.join(pattern);
         }
+    }
+
+    fn join(&mut self, pattern: Pattern) {
+        let added = self.subscription.add(&pattern, true);
+        added.expect("there is room");
+        self.joining = Some(pattern);
+        self.is_socket = true;
     }
 
     fn settle(&mut self, world: &World) {
@@ -198,14 +227,14 @@ impl Reader {
     /// Reads one event. False if there is none.
     fn read(&mut self, world: &World) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
-        let polled = self
-            .subscription
-            .poll_encoded(&mut cx, Form::Json, Form::JsonDelta);
+        let polled = self.subscription.poll_told(&mut cx, Form::JsonDelta);
         let Poll::Ready(event) = polled else {
             return false;
         };
         if event.is_empty() {
             // What was added is told.
+            self.wanted.extend(self.joining.take());
+            self.last_id = Some(self.subscription.place().to_string());
             return true;
         }
         let event: Value = serde_json::from_slice(&event).expect("JSON");
@@ -218,14 +247,23 @@ impl Reader {
     }
 
     fn take(&mut self, world: &World, kind: &str, event: &Value) {
-        let id = event["id"].as_str().expect("an id");
-        let (_, number) = id.split_once('.').expect("a version");
+        let id = event["id"].as_str();
+        let version = id.or_else(|| Some(event["etag"].as_str()?.trim_matches('"')));
+        let (_, number) = version
+            .and_then(|it| it.split_once('.'))
+            .expect("a version");
         let number: u64 = number.parse().expect("a number");
-        self.last_id = Some(id.to_owned());
         let change = &world.changes[number as usize - 1];
         let name = change.name.to_string();
+        if let Some(id) = id {
+            self.last_id = Some(id.to_owned());
+            self.without_id.remove(&name);
+        } else {
+            self.without_id.insert(name.clone());
+        }
+        let is_again = self.again.remove(&name);
         let before = self.has.get(&name).copied();
-        if let Some(before) = before {
+        if let Some(before) = before.filter(|_| !is_again) {
             assert!(number > before, "{name} was told twice, or backwards");
         }
         if kind == "patch" {
@@ -233,6 +271,7 @@ impl Reader {
             assert_eq!(before, Some(from), "what a patch of {name} applies to");
         }
         if let Some(before) = before
+            && !is_again
             && self.history > 1
             && !self.after_gap
             && (self.told_since.contains(&name) || self.is_single())

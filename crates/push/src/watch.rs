@@ -101,9 +101,10 @@ impl Watch {
         let handshake = handshake(self.push.documents(), request, &[Protocol::Microcache])?;
         let wanted = self.read(request)?;
         let wants_deltas = wanted.wants_deltas;
-        let subscription = wanted
+        let mut subscription = wanted
             .subscribe(self.push.documents())
             .map_err(answer::no_subscription)?;
+        subscription.has_nothing();
         let language = Language::Ours {
             pages: Some(Pages::of(request, &self.find_page)),
             wants_deltas,

@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Order;
 use crate::change::Change;
-use crate::events;
+use crate::events::{Form, encode};
 use crate::urls::NoUrl;
-use crate::version::Version;
 
 /// What a client says.
 #[derive(Deserialize)]
@@ -90,10 +89,9 @@ pub(super) fn error(url: Option<&str>, error: &NoUrl) -> Bytes {
     answer.written()
 }
 
-/// A document that was asked for. It has no id: who comes back with it could miss what was not told before.
+/// A document that was asked for.
 pub(super) fn value(change: &Change, epoch: u64) -> Bytes {
-    let number = change.number;
-    events::encode_value(change, Version { epoch, number }).into()
+    encode(change, epoch, Form::Value).into()
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ impl Language {
                 } else {
                     Form::Json
                 };
-                subscription.poll_encoded(cx, Form::Json, delta)
+                subscription.poll_told(cx, delta)
             }
             Self::Piper(piper) => subscription.poll_written(cx, true, |_, next| piper.told(next)),
         }

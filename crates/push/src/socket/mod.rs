@@ -106,6 +106,8 @@ pub(crate) struct Socket {
 /// What there is while it is open.
 struct Session {
     subscription: Subscription,
+    /// It had its first turn. It may have to say first that it begins anew.
+    has_begun: bool,
     language: Language,
     /// What was read, and is not carried out.
     order: Option<Result<Order, NoUrl>>,
@@ -134,6 +136,7 @@ impl Socket {
             frames: frames.serve(Pipe::default()),
             open: Some(Session {
                 subscription,
+                has_begun: false,
                 language,
                 order: None,
                 joining: None,
@@ -227,7 +230,8 @@ impl Session {
     /// The next that there is to tell. Nothing is to be sent of what is empty.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         // What a gap is said of comes right behind it.
-        if self.subscription.is_in_gap
+        let has_begun = std::mem::replace(&mut self.has_begun, true);
+        if (self.subscription.is_in_gap || !has_begun)
             && let Poll::Ready(told) = self.language.poll_told(&mut self.subscription, cx)
         {
             return Poll::Ready(told);

@@ -1,14 +1,14 @@
 //! What a client is told while it subscribes and unsubscribes and somebody publishes: each version at most once,
 //! each document's in their order, and of all that it subscribes to in the end the last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::{Value, json};
 
-use super::open;
-use crate::push::Kept;
+use super::{WATCH, open};
+use crate::push::{Kept, Live};
 use crate::support::Origin;
 
 const CHANGES: usize = 2000;
@@ -88,24 +88,55 @@ fn nothing_is_lost_and_nothing_comes_twice_while_urls_come_and_go() {
     });
 }
 
-struct Reader {
+struct Reader<'a> {
+    live: &'a Live,
     socket: crate::support::websocket::WebSocket,
     dice: Dice,
     subscribed: Vec<&'static str>,
     /// The number of the last version that was told of each since it was subscribed to.
     last: BTreeMap<String, u64>,
     known: BTreeMap<String, String>,
+    /// What it says when it comes back.
+    seen: Option<String>,
+    /// It was told of these without an id, and may be told once more when it comes back.
+    without_id: BTreeSet<String>,
 }
 
-impl Reader {
-    fn new(live: &crate::push::Live, seed: u64) -> Self {
+impl<'a> Reader<'a> {
+    fn new(live: &'a Live, seed: u64) -> Self {
         Self {
+            live,
             socket: open(live, "/live/"),
             dice: Dice(seed),
             subscribed: Vec::new(),
             last: BTreeMap::new(),
             known: BTreeMap::new(),
+            seen: None,
+            without_id: BTreeSet::new(),
         }
+    }
+
+    /// The connection breaks, whatever is under way, and it opens another one.
+    fn come_back(&mut self) {
+        let mut target = WATCH.to_owned();
+        let urls = self.subscribed.iter().map(|url| format!("url={url}"));
+        let seen = self.seen.iter().map(|seen| format!("last_event_id={seen}"));
+        for (at, parameter) in urls.chain(seen).enumerate() {
+            target.push(if at == 0 { '?' } else { '&' });
+            target.push_str(&parameter);
+        }
+        self.socket = open(self.live, &target);
+        let without_id = &self.without_id;
+        self.last.retain(|name, _| !without_id.contains(name));
+        self.forget_others();
+    }
+
+    /// Of what it does not subscribe to it knows nothing.
+    fn forget_others(&mut self) {
+        let subscribed = &self.subscribed;
+        let stays = |name: &String| subscribed.iter().any(|url| matches(url, name));
+        self.last.retain(|name, _| stays(name));
+        self.known.retain(|name, _| stays(name));
     }
 
     fn run(mut self, is_over: &AtomicBool) -> (Vec<&'static str>, BTreeMap<String, String>) {
@@ -120,14 +151,19 @@ impl Reader {
             };
             self.socket.say(&json!({order: url}).to_string());
             let answered = format!("{order}d");
-            while !self.is_told(&answered, url) {}
+            if self.dice.below(8) == 0 {
+                let is_answered = (0..self.dice.below(4)).any(|_| self.is_told(&answered, url));
+                if !is_answered {
+                    self.come_back();
+                    continue;
+                }
+            } else {
+                while !self.is_told(&answered, url) {}
+            }
             match at {
                 Some(at) => {
                     self.subscribed.swap_remove(at);
-                    let subscribed = &self.subscribed;
-                    let stays = |name: &String| subscribed.iter().any(|url| matches(url, name));
-                    self.last.retain(|name, _| stays(name));
-                    self.known.retain(|name, _| stays(name));
+                    self.forget_others();
                 }
                 None => self.subscribed.push(url),
             }
@@ -150,11 +186,21 @@ impl Reader {
             "put" | "delete" => {}
             other => {
                 assert_eq!((other, &*about), (answer, url), "{text}");
+                if let Some(seen) = told["last_event_id"].as_str() {
+                    self.seen = Some(seen.to_owned());
+                }
                 return true;
             }
         }
-        let id = told["id"].as_str().expect("an id");
-        let number: u64 = id
+        let version = if let Some(id) = told["id"].as_str() {
+            self.seen = Some(id.to_owned());
+            self.without_id.remove(&about);
+            id
+        } else {
+            self.without_id.insert(about.clone());
+            told["etag"].as_str().expect("a tag").trim_matches('"')
+        };
+        let number: u64 = version
             .split_once('.')
             .expect("a version")
             .1
