@@ -31,11 +31,12 @@ image: tools build
 
 # The tiers are tested against real servers, and the ring of memcached servers against another client of it. What this machine does not
 # let a test try, it adds to a list, which stands at the end.
-test: PACKAGES = curl:curl nghttp:nghttp2-client /usr/sbin/nghttpd:nghttp2-server go:golang-go memcached:memcached /usr/lib/python3/dist-packages/pylibmc:python3-pylibmc redis-server:redis-server unshare:util-linux mount:mount tmux:tmux openssl:openssl testssl:testssl.sh javac:default-jdk-headless chromium:chromium /usr/lib/python3/dist-packages/httpx:python3-httpx /usr/lib/python3/dist-packages/h2:python3-h2 /usr/lib/python3/dist-packages/websockets:python3-websockets
+test: PACKAGES = curl:curl nghttp:nghttp2-client /usr/sbin/nghttpd:nghttp2-server go:golang-go memcached:memcached /usr/lib/python3/dist-packages/pylibmc:python3-pylibmc redis-server:redis-server unshare:util-linux mount:mount tmux:tmux openssl:openssl testssl:testssl.sh javac:default-jdk-headless chromium:chromium /usr/share/php/Symfony/Component/Mercure/Hub.php:php-symfony-mercure php:php-cli node:nodejs npm:npm /usr/lib/python3/dist-packages/httpx:python3-httpx /usr/lib/python3/dist-packages/h2:python3-h2 /usr/lib/python3/dist-packages/websockets:python3-websockets
 test: tools shuttle
 	@list=$$(mktemp) && export LEFT_OUT="$$list" && done=0; \
 	$(MAKE) --no-print-directory h2spec || echo "left out: h2spec, which could not be built" >>"$$list"; \
 	$(MAKE) --no-print-directory pebble || echo "left out: pebble, which could not be built" >>"$$list"; \
+	(cd crates/microcache/tests/eventsource && npm ci --silent --no-audit --no-fund) || echo "left out: a client of event streams from npm, which could not be installed" >>"$$list"; \
 	H2SPEC="$$PWD/target/h2spec" PEBBLE="$$PWD/target/pebble" CHALLTESTSRV="$$PWD/target/pebble-challtestsrv" cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
 	if [ $$done != 0 ]; then :; elif command -v valkey-server >/dev/null; then $(MAKE) --no-print-directory test-valkey || done=$$?; \
 	else echo "left out: the tests with Valkey (make test-valkey; Debian has it from version 13 on)" >>"$$list"; fi; \

@@ -14,6 +14,7 @@ mod exposition;
 mod health;
 mod interface;
 mod live;
+mod mercure;
 mod metrics;
 mod named;
 mod problem;

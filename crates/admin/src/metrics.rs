@@ -12,6 +12,7 @@ use microcache_proxy::upstream::ServerSnapshot;
 use crate::certificates;
 use crate::exposition::{Exposition, OF_HITS, OF_ORIGINS};
 use crate::interface::Interface;
+use crate::mercure;
 use crate::push;
 
 /// The type of Prometheus's text format.
@@ -56,6 +57,7 @@ fn exposition(interface: &Interface) -> String {
     refused(&mut out, interface, &figures);
     certificates::expose(&mut out, handle);
     push::expose(&mut out, handle);
+    mercure::expose(&mut out, handle);
     traces(&mut out, interface);
     out.into_text()
 }

@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use crate::certificates;
 use crate::entries::location;
 use crate::interface::Interface;
+use crate::mercure;
 use crate::push;
 
 /// The most fetches that are named.
@@ -56,6 +57,7 @@ pub(crate) fn told(interface: &Interface) -> Value {
         "connections": connections(handle),
         "certificates": certificates::told(handle),
         "push": push::told(handle),
+        "mercure": mercure::told(handle),
         "purges": purges(&engine.cache),
         "admin": { "refused": interface.refused.load(Ordering::Relaxed) },
         "traces": handle.traces().map(|traces| spans(traces.counts())),

@@ -45,6 +45,14 @@ pub(crate) fn started(
     if config.push.is_on() {
         let _ = writeln!(out, "  push    {}", documents(&config.push));
     }
+    if config.push.mercure.is_on() {
+        let who = if config.push.mercure.anonymous {
+            "; without a token, who subscribes gets what is not private"
+        } else {
+            ""
+        };
+        let _ = writeln!(out, "  mercure a hub at /.well-known/mercure{who}");
+    }
     if let Some((last, others)) = config.routes.split_last() {
         if !others.is_empty() {
             let _ = writeln!(

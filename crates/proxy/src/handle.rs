@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use microcache_engine::Engine;
-use microcache_push::{Push, PushStats};
+use microcache_push::{MercureStats, Push, PushStats};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Config;
@@ -58,6 +58,15 @@ impl Handle {
     /// How documents do, where there are any.
     pub fn push_stats(&self) -> Option<PushStats> {
         self.push().map(|push| push.stats())
+    }
+
+    /// How the Mercure hub does, where there is one.
+    pub fn mercure_stats(&self) -> Option<MercureStats> {
+        self.in_force()
+            .shared
+            .mercure
+            .as_ref()
+            .map(|hub| hub.stats())
     }
 
     /// What it was told to do, last.

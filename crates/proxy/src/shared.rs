@@ -12,7 +12,7 @@ use microcache_engine::serve::FindRoute;
 use microcache_engine::{
     BodyError, Engine, Origin, OriginRequest, Request, Route, RouteFound, Settings,
 };
-use microcache_push::{JournalError, Push, PushSettings, Watch};
+use microcache_push::{Hub, JournalError, Mercure, Push, PushSettings, Watch};
 use microcache_store::{MemoryLimits, Tiers};
 use rustls::ServerConfig;
 
@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
     /// Documents that are put here, where there are any.
     pub(crate) push: Option<Arc<Push>>,
+    /// The Mercure hub, where there is one.
+    pub(crate) mercure: Option<Arc<Hub>>,
     /// Pages that somebody watches.
     watched: Arc<WatchedPages>,
     pub(crate) head_limits: HeadLimits,
@@ -100,15 +102,18 @@ impl Shared {
         let object = (config.memory / LARGEST_SHARE).max(tiers.largest());
         let life = Arc::default();
         let watched = Arc::new(WatchedPages::new(&life));
+        let mercure = start_mercure(None, config);
         let behind = Behind {
             origins,
             push: push.as_ref(),
+            mercure: mercure.as_ref(),
             watched: &watched,
         };
         let (routes, find) = routes(config, behind, object, &figures);
         let lasting = Lasting {
             engine: Engine::new(settings(config), routes, find, tiers),
             push,
+            mercure,
             watched,
             pseudonym: Arc::new(Pseudonym::new()),
             room: Arc::new(Room::new(Bounds::of(config), notices.clone())),
@@ -128,9 +133,11 @@ impl Shared {
     pub(crate) fn renewed(&self, origins: &[Arc<dyn Origin>], config: &Config) -> Self {
         let object = (config.memory / LARGEST_SHARE).max(self.engine.cache.largest_behind());
         let push = self.push.clone().or_else(|| start_push(config).ok()?);
+        let mercure = start_mercure(self.mercure.as_ref(), config);
         let behind = Behind {
             origins,
             push: push.as_ref(),
+            mercure: mercure.as_ref(),
             watched: &self.watched,
         };
         let (routes, find) = routes(config, behind, object, &self.figures);
@@ -141,6 +148,7 @@ impl Shared {
         let lasting = Lasting {
             engine: self.engine.reconfigured(settings(config), routes, find),
             push,
+            mercure,
             watched: Arc::clone(&self.watched),
             pseudonym: Arc::clone(&self.pseudonym),
             room: Arc::clone(&self.room),
@@ -213,6 +221,7 @@ impl Shared {
 struct Lasting {
     engine: Engine,
     push: Option<Arc<Push>>,
+    mercure: Option<Arc<Hub>>,
     watched: Arc<WatchedPages>,
     pseudonym: Arc<Pseudonym>,
     room: Arc<Room>,
@@ -232,6 +241,7 @@ impl Lasting {
         Shared {
             engine: Arc::new(self.engine),
             push: self.push,
+            mercure: self.mercure,
             watched: self.watched,
             head_limits: head_limits(config),
             timeouts: config.timeouts,
@@ -355,6 +365,7 @@ fn routes(
                 GoesTo::Upstream(number) => Arc::clone(&behind.origins[*number]),
                 GoesTo::Files(root) => Arc::new(Files::new(root.clone())),
                 GoesTo::Push => Arc::clone(behind.push()) as Arc<dyn Origin>,
+                GoesTo::Mercure => behind.mercure(),
                 GoesTo::Watch => behind.watch(),
             },
         })
@@ -377,6 +388,7 @@ fn routes(
 struct Behind<'a> {
     origins: &'a [Arc<dyn Origin>],
     push: Option<&'a Arc<Push>>,
+    mercure: Option<&'a Arc<Hub>>,
     watched: &'a Arc<WatchedPages>,
 }
 
@@ -387,12 +399,32 @@ impl Behind<'_> {
             .expect("a route goes to documents or those who watch, and nobody was started for them")
     }
 
+    /// So is the hub.
+    fn mercure(&self) -> Arc<dyn Origin> {
+        let hub = self
+            .mercure
+            .expect("a route goes to the hub, and there is none");
+        Arc::new(Mercure(Arc::clone(hub)))
+    }
+
     fn watch(&self) -> Arc<dyn Origin> {
         let watched = Arc::clone(self.watched);
         let find_page = move |request: &OriginRequest, url: &str| watched.find(request, url);
         let push = Arc::clone(self.push());
         Arc::new(Watch::new(push, Arc::new(find_page)))
     }
+}
+
+/// The Mercure hub, as it is to be, if there is to be one. Where there was one, it goes on.
+fn start_mercure(known: Option<&Arc<Hub>>, config: &Config) -> Option<Arc<Hub>> {
+    let settings = config.push.mercure.settings(&config.push.settings)?;
+    Some(match known {
+        Some(hub) => {
+            hub.renew(settings);
+            Arc::clone(hub)
+        }
+        None => Arc::new(Hub::new(settings)),
+    })
 }
 
 /// Takes up the documents that were kept, and those who watch them or pages, if there is something to watch. Where a

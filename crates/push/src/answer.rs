@@ -6,7 +6,8 @@ use microcache_policy::FieldsBuf;
 use microcache_store::Hit;
 use serde_json::json;
 
-use crate::subscription::{EventStream, NoSubscription};
+use crate::stream::{EventStream, Events};
+use crate::subscription::NoSubscription;
 use crate::version::Version;
 use crate::wish::{Done, Refused};
 
@@ -92,7 +93,7 @@ pub(crate) fn page(page: Hit) -> OriginResponse {
 }
 
 /// Changes, as they come.
-pub(crate) fn events(stream: EventStream) -> OriginResponse {
+pub(crate) fn events(stream: EventStream<impl Events + 'static>) -> OriginResponse {
     let mut answer = bare(200);
     answer.fields.push("Content-Type", "text/event-stream");
     answer.fields.push("Cache-Control", "no-store");

@@ -145,6 +145,13 @@ pub(crate) fn server_sent(id: Option<Version>, event: &str, data: &str) -> Vec<u
     out.extend_from_slice(b"event: ");
     out.extend_from_slice(event.as_bytes());
     out.push(b'\n');
+    write_data(&mut out, data);
+    out.push(b'\n');
+    out
+}
+
+/// Writes the data of an event, line by line.
+pub(crate) fn write_data(out: &mut Vec<u8>, data: &str) {
     let mut rest = data;
     loop {
         let end = rest.find(['\r', '\n']).unwrap_or(rest.len());
@@ -158,8 +165,6 @@ pub(crate) fn server_sent(id: Option<Version>, event: &str, data: &str) -> Vec<u
             None => &after[1..],
         };
     }
-    out.push(b'\n');
-    out
 }
 
 impl Content {

@@ -21,6 +21,7 @@ mod journal;
 mod json;
 #[cfg(test)]
 mod laws;
+mod mercure;
 mod name;
 mod origin;
 mod page;
@@ -32,6 +33,7 @@ mod sites;
 mod socket;
 mod sockets;
 mod stats;
+mod stream;
 mod subscription;
 mod topics;
 mod urls;
@@ -43,6 +45,9 @@ mod writer;
 
 pub use access::{Token, TokenError};
 pub use journal::JournalError;
+pub use mercure::{
+    Hub, Key, KeyError, MERCURE_PATH, Mercure, MercureSettings, MercureStats, shown,
+};
 pub use name::{NameError, Prefix};
 pub use origin::Push;
 pub use page::{News, Page};

@@ -29,7 +29,8 @@ use crate::sites;
 use crate::socket::{Language, Protocol, handshake, is_asked_for};
 use crate::sockets::Sockets;
 use crate::stats::{Counters, PushStats};
-use crate::subscription::{EventStream, Subscription};
+use crate::stream::EventStream;
+use crate::subscription::Subscription;
 use crate::waiting::Woken;
 use crate::wish::{Condition, Deed, Patch, Wish};
 use crate::writer::Writer;
@@ -205,7 +206,7 @@ impl Push {
             seen.as_deref(),
             false,
         ) {
-            Ok(subscription) => answer::events(EventStream::new(subscription, Form::Plain)),
+            Ok(subscription) => answer::events(EventStream::new(subscription.in_form(Form::Plain))),
             Err(why) => answer::no_subscription(why),
         }
     }

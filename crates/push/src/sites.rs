@@ -72,12 +72,16 @@ fn from(sites: &[Site], request: Fields<'_>, authority: &[u8]) -> From {
     let Some(origin) = origins.next() else {
         return From::Here;
     };
-    let Ok(origin) = std::str::from_utf8(origin) else {
-        return From::Stranger;
-    };
     if origins.next().is_some() {
         return From::Stranger;
     }
+    from_origin(sites, origin, request, authority)
+}
+
+fn from_origin(sites: &[Site], origin: &[u8], request: Fields<'_>, authority: &[u8]) -> From {
+    let Ok(origin) = std::str::from_utf8(origin) else {
+        return From::Stranger;
+    };
     let normal = normal(origin);
     if sites.contains(&Site::One(normal.clone())) {
         From::Named
@@ -117,6 +121,25 @@ pub(crate) fn check(
         )),
         From::Here | From::Named | From::Any => Ok(()),
     }
+}
+
+/// Whether a page may have its browser change something by a cookie: one of this host, or of a site that is named.
+/// Of whom nothing is known but the cookie, that may be any page.
+pub(crate) fn may_change(sites: &[Site], request: Fields<'_>, authority: &[u8]) -> bool {
+    let from = match (request.contains("origin"), request.get("referer")) {
+        (true, _) => from(sites, request, authority),
+        (false, Some(referer)) => {
+            let end = referer
+                .iter()
+                .enumerate()
+                .filter(|(_, byte)| **byte == b'/')
+                .nth(2);
+            let origin = &referer[..end.map_or(referer.len(), |(end, _)| end)];
+            from_origin(sites, origin, request, authority)
+        }
+        (false, None) => From::Stranger,
+    };
+    matches!(from, From::Here | From::Named)
 }
 
 /// What an answer says for the browsers of other sites' pages.
@@ -259,6 +282,41 @@ mod tests {
             "Origin: https://other.example",
             From::Named,
         );
+    }
+
+    #[test]
+    fn by_a_cookie_only_known_pages_change_something() {
+        for (request, expected) in [
+            ("Accept: */*", false),
+            ("Origin: http://shop.example:8080", true),
+            ("Origin: https://b", true),
+            ("Origin: https://evil.example", false),
+            ("Origin: null", false),
+            (
+                "Origin: https://evil.example|Referer: http://shop.example:8080/",
+                false,
+            ),
+            ("Referer: http://shop.example:8080/page", true),
+            ("Referer: http://shop.example:8080", true),
+            ("Referer: https://b/x/y", true),
+            (
+                "Referer: https://evil.example/http://shop.example:8080/",
+                false,
+            ),
+            ("Referer: https://shop.example:8080@evil.example/", false),
+            ("Referer: x", false),
+        ] {
+            let fields = request.replace('|', "\r\n") + "\r\n";
+            let fields = Fields::new(fields.as_bytes());
+            let sites = sites(&["*", "https://b"]);
+            assert_eq!(
+                may_change(&sites[1..], fields, b"shop.example:8080"),
+                expected,
+                "{request}"
+            );
+        }
+        let any = Fields::new(b"Origin: https://evil.example\r\n");
+        assert!(!may_change(&sites(&["*"]), any, b"shop.example"));
     }
 
     #[test]

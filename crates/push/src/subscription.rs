@@ -1,18 +1,13 @@
 //! Somebody who is told of changes.
 
 use std::collections::HashMap;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
-use microcache_engine::body::Source;
-use microcache_engine::{BodyError, Frame};
 use smallvec::SmallVec;
-use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::books::Books;
 use crate::change::Change;
@@ -21,14 +16,10 @@ use crate::joining::Joining;
 use crate::name::{Name, Pattern};
 use crate::origin::Documents;
 use crate::page::Watching;
+use crate::stream::Events;
 use crate::topics::TopicId;
 use crate::version::{Place, Version};
 use crate::waiting::Seat;
-
-/// How often somebody to whom nothing happens is told that the connection is good.
-const HEARTBEAT: Duration = Duration::from_secs(15);
-/// A comment.
-const ALIVE: &[u8] = b":\n\n";
 
 /// A subscriber: what it asks for, and what it has seen.
 pub(crate) struct Subscription {
@@ -415,56 +406,31 @@ impl Drop for Subscription {
     }
 }
 
-/// Changes as a body of server-sent events, which has no end.
-pub(crate) struct EventStream {
+/// What a subscriber is sent as server-sent events.
+pub(crate) struct InForm {
     subscription: Subscription,
     whole: Form,
     delta: Form,
-    /// Something is said first.
-    is_new: bool,
-    heartbeat: Pin<Box<Sleep>>,
 }
 
-impl EventStream {
-    /// In this form.
-    pub(crate) fn new(subscription: Subscription, form: Form) -> Self {
-        let delta = match form {
+impl Subscription {
+    /// As events of this form.
+    pub(crate) const fn in_form(self, whole: Form) -> InForm {
+        let delta = match whole {
             Form::Told => Form::ToldDelta,
             other => other,
         };
-        Self {
-            subscription,
-            whole: form,
+        InForm {
+            subscription: self,
+            whole,
             delta,
-            is_new: true,
-            heartbeat: Box::pin(sleep_until(Instant::now() + HEARTBEAT)),
         }
     }
 }
 
-impl Source for EventStream {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        if std::mem::take(&mut self.is_new) {
-            // Clients come back after a while, and not all at once.
-            let pause = 1000 + microcache_store::random::number() % 2000;
-            let greeting = format!("retry: {pause}\n\n").into();
-            return Poll::Ready(Some(Ok(Frame::Data(greeting))));
-        }
+impl Events for InForm {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let next = self.subscription.poll_encoded(cx, self.whole, self.delta);
-        if let Poll::Ready(event) = next {
-            self.heartbeat.as_mut().reset(Instant::now() + HEARTBEAT);
-            return Poll::Ready(Some(Ok(Frame::Data(event))));
-        }
-        if self.heartbeat.as_mut().poll(cx).is_ready() {
-            self.heartbeat.as_mut().reset(Instant::now() + HEARTBEAT);
-            // The timer has to be polled once more for somebody to be woken by it.
-            let _ = self.heartbeat.as_mut().poll(cx);
-            return Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(ALIVE)))));
-        }
-        Poll::Pending
-    }
-
-    fn has_descriptor(&self) -> bool {
-        false
+        next.map(Some)
     }
 }

@@ -18,7 +18,8 @@ use crate::origin::{Documents, Push};
 use crate::page::{Page, Watching};
 use crate::sites;
 use crate::socket::{Language, Pages, Protocol, handshake, is_asked_for};
-use crate::subscription::{EventStream, NoSubscription, Subscription};
+use crate::stream::EventStream;
+use crate::subscription::{NoSubscription, Subscription};
 use crate::urls::{Found, MAX_STARS, MAX_URLS, NoUrl, find};
 
 /// Where they are subscribed to.
@@ -90,7 +91,7 @@ impl Watch {
         };
         let accepts = request.fields.fields().get("accept").unwrap_or_default();
         if accepts.split(|&byte| byte == b',').any(is_event_stream) {
-            answer::events(EventStream::new(subscription, Form::Told))
+            answer::events(EventStream::new(subscription.in_form(Form::Told)))
         } else {
             first_changes(subscription, wait).await
         }

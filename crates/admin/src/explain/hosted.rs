@@ -43,6 +43,8 @@ fn meaning(place: Hosted, outlook: &Outlook) -> Meaning {
     let documents = matches!(place, Hosted::Documents { .. });
     match (&request.method, passes_for, place) {
         (&Method::GET | &Method::HEAD, _, Hosted::Script) => Meaning::Read,
+        (&Method::GET | &Method::HEAD, _, Hosted::Hub) => Meaning::Stream,
+        (&Method::POST, _, Hosted::Hub) => Meaning::Publish,
         (&Method::GET, _, _) if request.upgrade => Meaning::Socket,
         // What ends with a slash names no document.
         (&Method::GET, Some(Detail::EventStream), Hosted::Documents { .. })
@@ -91,6 +93,9 @@ pub(super) fn sentence(place: Hosted, outlook: &Outlook) -> String {
         (Hosted::Watch, Meaning::Stream) => {
             "It is a subscription: an event stream of what changes of the documents and pages that it names"
         }
+        (Hosted::Hub, Meaning::Stream) => {
+            "It is a subscription: an event stream of updates of the topics that it names, if it may have one"
+        }
         (_, Meaning::Stream) => {
             "It is a subscription: an event stream with the document as it is, and every change of it"
         }
@@ -117,6 +122,9 @@ const fn publishing(place: Hosted) -> &'static str {
             has_publishers: true,
             ..
         } => "It changes documents, and tells all who watch them, if it brings the secret",
+        Hosted::Hub => {
+            "It publishes an update to all who subscribe to its topics, if it brings a token"
+        }
         _ => "It is answered 403: nobody may change documents",
     }
 }
@@ -124,6 +132,9 @@ const fn publishing(place: Hosted) -> &'static str {
 /// Why it is so, after its route.
 pub(super) fn steps(place: Hosted, outlook: &Outlook) -> Vec<Step> {
     let mut steps = vec![what_it_is(place)];
+    if matches!(place, Hosted::Hub) {
+        return steps;
+    }
     steps.extend(what_becomes(meaning(place, outlook)));
     if let Hosted::Documents { has_publishers, .. } = place {
         steps.push(who_publishes(has_publishers));
@@ -140,6 +151,10 @@ fn what_it_is(place: Hosted) -> Step {
         Hosted::Watch => Step::new(
             "no application is asked: this path is for those who watch documents and pages",
             "it is there where `push` names documents, or `watch` of a route lets its pages be watched",
+        ),
+        Hosted::Hub => Step::new(
+            "no application is asked: this path is the Mercure hub's",
+            "it is there where `mercure_publisher_key_file` names the key that tokens are checked with",
         ),
         Hosted::Script => Step::new(
             "no application is asked: the script is a part of this program",

@@ -23,6 +23,7 @@ mod log_files;
 mod lone;
 mod loops;
 mod memory;
+mod mercure;
 mod operators;
 mod origins_http2;
 mod passing;

@@ -8,8 +8,8 @@ use microcache_policy::rules::Query;
 use super::itself::note_itself;
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::options::{
-    ACME, ADMIN, ASKING, COMPRESSION, FILES, GROUP, LIMITS, LOGS, ORIGIN, PUSH, ROUTE, RULES,
-    RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts, check_compression, set_defaults,
+    ACME, ADMIN, ASKING, COMPRESSION, FILES, GROUP, LIMITS, LOGS, MERCURE, ORIGIN, PUSH, ROUTE,
+    RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts, check_compression, set_defaults,
 };
 use super::raw::{self, Table, Value};
 use super::route::{GoesTo, Route};
@@ -157,6 +157,7 @@ impl<'a> Draft<'a> {
         set_defaults(LOGS, &mut draft.config.logs);
         set_defaults(TIERS, &mut draft.config);
         set_defaults(PUSH, &mut draft.config.push);
+        set_defaults(MERCURE, &mut draft.config.push.mercure);
         set_defaults(RULES, &mut draft.route);
         set_defaults(ASKING, &mut draft.route);
         set_defaults(COMPRESSION, &mut draft.route);
@@ -175,6 +176,7 @@ impl<'a> Draft<'a> {
         table.apply(ADMIN, &mut self.config.admin, mistakes);
         table.apply(TIERS, &mut self.config, mistakes);
         table.apply(PUSH, &mut self.config.push, mistakes);
+        table.apply(MERCURE, &mut self.config.push.mercure, mistakes);
         table.apply(RULES, &mut self.route, mistakes);
         table.apply(ASKING, &mut self.route, mistakes);
         table.apply(COMPRESSION, &mut self.route, mistakes);

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use super::option::{About, Form};
 use super::options::{
     ACME, ADMIN, ASKING, CERTIFICATE, COMPRESSION, FILES, GROUP, HEALTH_CHECK, KEY, LIMITS, LOGS,
-    MATCH, ORIGIN, PUSH, QUERY, ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
+    MATCH, MERCURE, ORIGIN, PUSH, QUERY, ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS,
+    abouts,
 };
 
 const WIDTH: usize = 96;
@@ -65,10 +66,11 @@ pub fn sample() -> String {
     settings(&mut out, &abouts(TIERS));
     section(
         &mut out,
-        "Documents",
-        "What is put here, and told to those who watch it.",
+        "Documents, and the Mercure hub",
+        "What is put or published here, and told to those who watch it. Each is switched on by its first line.",
     );
     settings(&mut out, &abouts(PUSH));
+    settings(&mut out, &abouts(MERCURE));
     section(
         &mut out,
         "How responses are kept",
@@ -193,6 +195,13 @@ fn of_the_server(out: &mut String) {
         "Documents",
         "At the top of the file, and flags. What is put here, and told to those who watch it, see [push](push.md).",
         &abouts(PUSH),
+        "",
+    );
+    chapter(
+        out,
+        "Mercure",
+        "At the top of the file, and flags. Who publishes and subscribes by the Mercure protocol, see [mercure](mercure.md).",
+        &abouts(MERCURE),
         "",
     );
 }

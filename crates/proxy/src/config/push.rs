@@ -7,6 +7,7 @@ use microcache_policy::{KeyRules, Rules};
 use microcache_push::{LIVE_PATH, Prefix, PushSettings, Token, WATCH_PATH};
 
 use super::acme::usual_state;
+use super::mercure::MercureConfig;
 use super::mistake::{Mistake, Mistakes, Place};
 use super::options::{PUSH, abouts};
 use super::pattern::Glob;
@@ -27,6 +28,8 @@ pub struct PushConfig {
     pub settings: PushSettings,
     /// Different pages of the application that may be watched at a time.
     pub max_pages: usize,
+    /// The Mercure hub.
+    pub mercure: MercureConfig,
     pub(super) place: Option<Place>,
     pub(super) token_file: Option<(PathBuf, Place)>,
     pub(super) chosen_directory: Option<Chosen>,
@@ -60,15 +63,17 @@ impl PushConfig {
 
     /// Notes what means nothing.
     pub(super) fn check(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
+        self.mercure.check(table, mistakes);
         if self.is_on() || table.get("push").is_some() {
             return;
         }
-        let of_watchers = [
+        let of_all = [
             "push_allow_origins",
             "push_max_subscribers",
             "watch_max_pages",
         ];
-        let of_documents = |name| !of_watchers.contains(&name);
+        let is_hub_s = |name| self.mercure.is_on() && name == "push_max_document";
+        let of_documents = |name| !of_all.contains(&name) && !is_hub_s(name);
         for about in abouts(PUSH)
             .into_iter()
             .filter(|about| of_documents(about.name))
@@ -85,6 +90,7 @@ impl PushConfig {
 
     /// Finds the place for documents, and reads the secret.
     pub(super) fn read_files(&mut self, mistakes: &mut Mistakes) {
+        self.mercure.read_files(mistakes);
         let Some(place) = self.place.clone().filter(|_| self.is_on()) else {
             return;
         };
@@ -112,7 +118,7 @@ impl PushConfig {
         }
     }
 
-    /// The routes of documents, and of those who watch something if there is something to watch, which come
+    /// The routes of the Mercure hub, of documents, and of those who watch something if there is something to watch, which come
     /// before all others.
     pub(super) fn routes(&self, others: &[Route]) -> Vec<Route> {
         let has_pages = others.iter().any(|route| route.watch != Watching::Off);
@@ -129,11 +135,12 @@ impl PushConfig {
             route(name, Glob::beginning_with(prefix), GoesTo::Push)
         });
         let watch = watch.into_iter().filter(|_| self.is_on() || has_pages);
-        watch.chain(documents).collect()
+        let hub = self.mercure.route().into_iter();
+        hub.chain(watch).chain(documents).collect()
     }
 }
 
-fn route(name: String, path: Glob, goes_to: GoesTo) -> Route {
+pub(super) fn route(name: String, path: Glob, goes_to: GoesTo) -> Route {
     let mut rules = Rules {
         key: KeyRules {
             query: Query::Only(<_>::default()),

@@ -59,6 +59,8 @@ pub enum GoesTo {
     Push,
     /// What tells of changes, of them and of pages.
     Watch,
+    /// The Mercure hub.
+    Mercure,
 }
 
 impl Route {

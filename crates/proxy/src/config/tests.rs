@@ -884,8 +884,8 @@ fn the_sample_loads_as_it_is_and_with_every_setting_switched_on() {
         let without = without.join("\n");
         let config = read(&without);
         assert_eq!(config.upstreams.len(), 2);
-        // Three of them are those of documents and of who watches.
-        assert_eq!(config.routes.len(), 7);
+        // Four of them are those of the Mercure hub, of documents and of who watches.
+        assert_eq!(config.routes.len(), 8);
     }
     for about in options::top_level() {
         let setting = format!("\n{} = ", about.name);
@@ -914,10 +914,14 @@ fn every_example_and_default_is_read_by_its_option() {
         let is_about_push = options::abouts(options::PUSH)[1..]
             .iter()
             .any(|push| push.name == about.name);
-        let needed = match (is_about_tls, is_about_acme, is_about_push) {
+        let is_about_mercure = options::abouts(options::MERCURE)[1..]
+            .iter()
+            .any(|mercure| mercure.name == about.name);
+        let needed = match (is_about_tls, is_about_acme, is_about_push, is_about_mercure) {
             (true, ..) => "tls = \"a.pem\"",
-            (_, true, _) => "acme = \"a.example\"",
-            (.., true) => "push = \"/live/\"",
+            (_, true, ..) => "acme = \"a.example\"",
+            (.., true, _) => "push = \"/live/\"",
+            (.., true) => "mercure_publisher_key_file = \"a\"",
             _ => "",
         };
         for value in values {

@@ -67,6 +67,8 @@ pub enum Hosted {
     Watch,
     /// The script that has pages update themselves.
     Script,
+    /// The Mercure hub.
+    Hub,
 }
 
 /// A request as it was read.
@@ -257,6 +259,7 @@ impl Session {
             GoesTo::Upstream(_) | GoesTo::Files(_) => None,
             GoesTo::Watch if path == LIVE_PATH.as_bytes() => Some(Hosted::Script),
             GoesTo::Watch => Some(Hosted::Watch),
+            GoesTo::Mercure => Some(Hosted::Hub),
             GoesTo::Push => Some(Hosted::Documents {
                 is_there: push.is_some_and(|push| push.at_hand(&read.target).is_some()),
                 has_publishers: config.push.token.is_some(),

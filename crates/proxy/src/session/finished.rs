@@ -210,7 +210,7 @@ impl Open {
         Named {
             scheme: self.peer.scheme,
             host: &self.head.host,
-            target: &self.head.target,
+            target: microcache_push::shown(&self.head.target),
         }
     }
 

@@ -423,7 +423,7 @@ impl Session {
         let named = Named {
             scheme: request.scheme,
             host: request.host,
-            target: request.target,
+            target: microcache_push::shown(request.target),
         };
         let is_timed = figures.answered_at_once(&AtOnce {
             route,

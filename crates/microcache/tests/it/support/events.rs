@@ -1,6 +1,7 @@
 //! Server-sent events, as a client reads them.
 
 use super::Client;
+use super::wire::Head;
 
 /// Events as they come.
 pub(crate) struct Events {
@@ -10,7 +11,12 @@ pub(crate) struct Events {
 
 impl Events {
     /// Of a client that has asked for them.
-    pub(crate) fn begin(mut client: Client) -> Self {
+    pub(crate) fn begin(client: Client) -> Self {
+        Self::with_head(client).1
+    }
+
+    /// The same, with the head of the response.
+    pub(crate) fn with_head(mut client: Client) -> (Head, Self) {
         let head = client.head();
         assert_eq!(head.start, "HTTP/1.1 200 OK");
         assert_eq!(head.field("content-type"), Some("text/event-stream"));
@@ -19,18 +25,27 @@ impl Events {
             text: String::new(),
         };
         assert!(events.next().starts_with("retry: "));
-        events
+        (head, events)
     }
 
     /// The next event, as it is written.
     pub(crate) fn next(&mut self) -> String {
+        self.next_or_end().expect("an event before the end")
+    }
+
+    /// The same; `None` if no event comes any more.
+    pub(crate) fn next_or_end(&mut self) -> Option<String> {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
                 let (event, rest) = (event.to_owned(), rest.to_owned());
                 self.text = rest;
-                return event;
+                return Some(event);
             }
-            self.text += &self.client.chunk();
+            let chunk = self.client.chunk();
+            if chunk.is_empty() {
+                return None;
+            }
+            self.text += &chunk;
         }
     }
 

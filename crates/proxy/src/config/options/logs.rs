@@ -59,7 +59,7 @@ pub(in crate::config) const LOGS: &[Opt<LogConfig>] = &[
             unset: Unset::Is("true"),
             example: "false",
             help: "Whether the access log has what stands behind the ? of urls",
-            more: "Of `Referer` too. Cookies and `Authorization` are never in it.",
+            more: "Of `Referer` too. Cookies and `Authorization` are never in it, nor the query of a Mercure hub that has a token in it.",
         },
         set: |l, v, m| m.put(&mut l.access_query, v.switch()),
     },

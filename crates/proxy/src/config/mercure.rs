@@ -1,0 +1,106 @@
+//! The Mercure hub: with which keys tokens are checked, and what is remembered.
+
+use std::path::PathBuf;
+
+use microcache_policy::Rules;
+use microcache_push::{Key, MERCURE_PATH, MercureSettings, PushSettings};
+
+use super::mistake::{Mistake, Mistakes, Place};
+use super::options::{MERCURE, abouts};
+use super::pattern::Glob;
+use super::push::route;
+use super::raw::Table;
+use super::route::{GoesTo, Route};
+use super::tls::at;
+use crate::tls::exposed;
+
+/// The Mercure hub.
+#[derive(Clone, Debug, Default)]
+pub struct MercureConfig {
+    /// With what tokens are checked of those who publish, and of those who subscribe.
+    pub keys: Option<(Key, Key)>,
+    /// Whom tokens have to be for, where that counts.
+    pub audience: Option<String>,
+    /// Who has no token may subscribe to what is not private.
+    pub anonymous: bool,
+    /// What updates may take that are remembered, in bytes.
+    pub history: u64,
+    pub(super) publisher_key_file: Option<(PathBuf, Place)>,
+    pub(super) subscriber_key_file: Option<(PathBuf, Place)>,
+}
+
+impl MercureConfig {
+    /// Whether there is a hub.
+    pub const fn is_on(&self) -> bool {
+        self.publisher_key_file.is_some()
+    }
+
+    /// What the hub is to be, if there is one.
+    pub(crate) fn settings(&self, push: &PushSettings) -> Option<MercureSettings> {
+        let (publishers, subscribers) = self.keys.clone()?;
+        Some(MercureSettings {
+            publishers,
+            subscribers,
+            audience: self.audience.clone(),
+            anonymous: self.anonymous,
+            allow_origins: push.allow_origins.clone(),
+            history: self.history,
+            max_update: push.max_document,
+            max_subscribers: push.max_subscribers,
+        })
+    }
+
+    /// Notes what means nothing.
+    pub(super) fn check(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
+        if self.is_on() {
+            return;
+        }
+        for about in abouts(MERCURE) {
+            if let Some(value) = table.get(about.name) {
+                let what = format!("`{}` has no effect without a Mercure hub", about.name);
+                mistakes.note(Mistake::new(&value.place, what).remedy(
+                    "name a file with a secret or a public key as `mercure_publisher_key_file`",
+                ));
+            }
+        }
+    }
+
+    /// Reads the keys.
+    pub(super) fn read_files(&mut self, mistakes: &mut Mistakes) {
+        let mut read = |file: &Option<(PathBuf, Place)>, option| {
+            let (file, place) = file.as_ref()?;
+            match Key::read(file, option) {
+                Ok(key) => {
+                    if let Some(fault) = exposed(file).filter(|_| key.is_secret()) {
+                        mistakes.warn(at(place, fault));
+                    }
+                    Some(key)
+                }
+                Err(error) => {
+                    let mistake = Mistake::new(place, error.to_string());
+                    mistakes.note(mistake.remedy("openssl rand -hex 32 >FILE"));
+                    None
+                }
+            }
+        };
+        let publishers = read(&self.publisher_key_file, "mercure_publisher_key_file");
+        let subscribers = match &self.subscriber_key_file {
+            Some(_) => read(&self.subscriber_key_file, "mercure_subscriber_key_file"),
+            None => publishers.clone(),
+        };
+        self.keys = publishers.zip(subscribers);
+    }
+
+    /// The route of the hub, which comes before all others. What a request says goes to the hub as it is.
+    pub(super) fn route(&self) -> Option<Route> {
+        self.is_on().then(|| Route {
+            pass: true,
+            rules: Rules::default(),
+            ..route(
+                "mercure".to_owned(),
+                Glob::exactly(MERCURE_PATH),
+                GoesTo::Mercure,
+            )
+        })
+    }
+}

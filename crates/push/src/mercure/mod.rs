@@ -1,0 +1,493 @@
+//! A hub that speaks the Mercure protocol: updates are published by forms, and sent to those who subscribe to their
+//! topics.
+//!
+//! All that is remembered is one log, bounded in bytes, and that is the queue of all subscribers: a subscriber is
+//! what it asks for, what it may read, and the number of the last update that it has seen. Whoever is so slow that
+//! what comes next is not remembered any more is let go, and comes back with the id of the last event that it has.
+
+mod form;
+mod log;
+mod presented;
+mod selector;
+mod subscriber;
+mod template;
+#[cfg(test)]
+mod tests;
+mod token;
+mod update;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::{Bytes, BytesMut};
+use http::Method;
+use microcache_engine::origin::BoxFuture;
+use microcache_engine::{BodyError, Frame, Origin, OriginError, OriginRequest, OriginResponse};
+use microcache_policy::key::split_query;
+use microcache_store::random;
+use parking_lot::{Mutex, RwLock};
+use url::Url;
+
+use self::form::pairs;
+use self::log::Log;
+use self::presented::Presented;
+use self::selector::{NoSelector, Selector, Selectors};
+use self::subscriber::Subscriber;
+use self::token::{Checked, Grant};
+use self::update::Update;
+use crate::answer;
+use crate::json::essence;
+use crate::sites::{self, Site};
+use crate::stats::Counter;
+use crate::stream::EventStream;
+use crate::waiting::Woken;
+
+pub use self::presented::shown;
+pub use self::token::{Key, KeyError};
+
+/// Where the hub is.
+pub const MERCURE_PATH: &str = "/.well-known/mercure";
+
+/// The most selectors of one subscription.
+const MAX_SELECTORS: usize = 100;
+/// What all requests that publish may take while they come, as a multiple of the largest.
+const MAX_COMING: u64 = 16;
+/// What may be asked of the hub.
+const ALLOWED: &str = "GET, HEAD, POST, OPTIONS";
+/// What says which update those come after that are sent, as 0.x and 1.0 call it.
+const LAST_EVENT_ID: [&str; 2] = ["Last-Event-ID", "Mercure-Last-Event-ID"];
+/// What publications are.
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// What the operator wants of the hub.
+#[derive(Clone, Debug)]
+pub struct MercureSettings {
+    /// What tokens of those who publish are checked with.
+    pub publishers: Key,
+    /// The same of those who subscribe.
+    pub subscribers: Key,
+    /// Whom tokens have to be for, where that counts.
+    pub audience: Option<String>,
+    /// Who has no token may subscribe to what is not private.
+    pub anonymous: bool,
+    /// The other sites whose pages may subscribe, and publish if they are named.
+    pub allow_origins: Vec<Site>,
+    /// What updates may take that are remembered, in bytes.
+    pub history: u64,
+    /// The largest publication.
+    pub max_update: u64,
+    /// Who subscribes at a time.
+    pub max_subscribers: usize,
+}
+
+/// The hub.
+pub struct Hub {
+    log: Mutex<Log>,
+    selectors: Selectors,
+    settings: RwLock<Arc<MercureSettings>>,
+    counters: Counters,
+    /// What is coming in of requests that publish, in bytes.
+    coming: AtomicU64,
+}
+
+/// What is counted.
+#[derive(Debug, Default)]
+struct Counters {
+    updates: Counter,
+    refused: Counter,
+    subscribed: Counter,
+    turned_away: Counter,
+    events: Counter,
+    cut_off: Counter,
+}
+
+/// What the hub holds and has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MercureStats {
+    /// Updates that are remembered.
+    pub history: u64,
+    /// What they take, in bytes.
+    pub bytes: u64,
+    /// What they may take, in bytes.
+    pub capacity: u64,
+    /// Who subscribes.
+    pub subscribers: u64,
+    /// To how many different things.
+    pub topics: u64,
+    /// Updates that were published.
+    pub updates: u64,
+    /// Publications that were refused.
+    pub refused: u64,
+    /// Who has subscribed.
+    pub subscribed: u64,
+    /// Who was not let.
+    pub turned_away: u64,
+    /// Updates that were handed to connections.
+    pub events: u64,
+    /// Subscribers who were let go, because what came next was not remembered any more.
+    pub cut_off: u64,
+}
+
+impl Hub {
+    /// A hub that remembers nothing yet.
+    pub fn new(settings: MercureSettings) -> Self {
+        Self {
+            log: Mutex::new(Log::new(settings.history)),
+            selectors: Selectors::default(),
+            settings: RwLock::new(Arc::new(settings)),
+            counters: Counters::default(),
+            coming: AtomicU64::new(0),
+        }
+    }
+
+    /// This counts from now on. Subscribers stay.
+    pub fn renew(&self, settings: MercureSettings) {
+        self.log.lock().resize(settings.history);
+        *self.settings.write() = Arc::new(settings);
+    }
+
+    /// What it holds and has done.
+    pub fn stats(&self) -> MercureStats {
+        let (log, counters) = (self.log.lock(), &self.counters);
+        MercureStats {
+            history: log.len() as u64,
+            bytes: log.bytes(),
+            capacity: self.settings().history,
+            subscribers: log.subscribers as u64,
+            topics: log.subscribed() as u64,
+            updates: counters.updates.get(),
+            refused: counters.refused.get(),
+            subscribed: counters.subscribed.get(),
+            turned_away: counters.turned_away.get(),
+            events: counters.events.get(),
+            cut_off: counters.cut_off.get(),
+        }
+    }
+
+    fn settings(&self) -> Arc<MercureSettings> {
+        Arc::clone(&self.settings.read())
+    }
+
+    /// What whoever sends a request may do; `None` if he shows no token.
+    fn grant(
+        &self,
+        presented: Option<&Presented>,
+        key: &Key,
+        (settings, hub): (&MercureSettings, &Arc<Url>),
+    ) -> Result<Option<Grant>, OriginResponse> {
+        let Some(presented) = presented else {
+            return Ok(None);
+        };
+        let checked = Checked {
+            key,
+            audience: settings.audience.as_deref(),
+            selectors: &self.selectors,
+            hub,
+        };
+        let grant = checked.grant(&presented.token);
+        grant
+            .map(Some)
+            .map_err(|why| challenge(401, why, " error=\"invalid_token\""))
+    }
+
+    fn subscribe(
+        self: &Arc<Self>,
+        request: &OriginRequest,
+    ) -> Result<OriginResponse, OriginResponse> {
+        let settings = self.settings();
+        let hub = hub_url(request)?;
+        let wanted = self.wanted(request, &hub)?;
+        let presented = Presented::of(request);
+        let grant = self.grant(presented.as_ref(), &settings.subscribers, (&settings, &hub))?;
+        let grant = match grant {
+            Some(grant) => grant,
+            None if settings.anonymous => Grant::default(),
+            None => {
+                return Err(challenge(
+                    401,
+                    "subscribing takes a token, see docs/mercure.md",
+                    "",
+                ));
+            }
+        };
+        let may_read = (grant.subscribe.into(), grant.ends);
+        let subscriber = Subscriber::new(
+            self,
+            wanted.selectors.into(),
+            wanted.last_event_id.as_deref(),
+            may_read,
+        );
+        let (subscriber, after) =
+            subscriber.map_err(|why| answer::later(answer::problem(503, why)))?;
+        self.counters.subscribed.add_one();
+        let mut answer = answer::events(EventStream::new(subscriber));
+        if let Some(after) = after {
+            for name in LAST_EVENT_ID {
+                answer.fields.push(name, &*after);
+            }
+        }
+        Ok(answer)
+    }
+
+    fn wanted(&self, request: &OriginRequest, hub: &Arc<Url>) -> Result<Wanted, OriginResponse> {
+        let mut wanted = Wanted::default();
+        let (_, query) = split_query(&request.target);
+        for pair in pairs(query.unwrap_or_default()) {
+            let (name, value) = pair.map_err(|_| answer::problem(400, "the query is not UTF-8"))?;
+            let selector = match &*name {
+                "topic" => self.selectors.topic(&value),
+                "match" | "match_exact" => Selector::exact(&value),
+                "match_urlpattern" => self.selectors.pattern(&value, hub),
+                "lastEventID" | "last_event_id" | "Last-Event-ID" => {
+                    wanted.last_event_id = Some(value);
+                    continue;
+                }
+                name if name.to_ascii_lowercase().starts_with("match") => {
+                    let why = format!(
+                        "{name}: topics are matched by match, match_exact and match_urlpattern"
+                    );
+                    return Err(answer::problem(400, why));
+                }
+                _ => continue,
+            };
+            let selector = selector.map_err(|why| not_a_selector(&name, &value, why))?;
+            if wanted.selectors.len() == MAX_SELECTORS {
+                let why = format!("one subscription has {MAX_SELECTORS} topics at most");
+                return Err(answer::problem(400, why));
+            }
+            wanted.selectors.push(selector);
+        }
+        if wanted.selectors.is_empty() {
+            let why = format!("say what to subscribe to: {MERCURE_PATH}?topic=…");
+            return Err(answer::problem(400, why));
+        }
+        // What a browser says when it comes back is newer than what the url says.
+        if let Some(seen) = request.fields.fields().get("last-event-id") {
+            wanted.last_event_id = Some(String::from_utf8_lossy(seen).into_owned());
+        }
+        wanted.last_event_id = wanted.last_event_id.filter(|id| !id.is_empty());
+        Ok(wanted)
+    }
+
+    async fn publish(&self, request: &mut OriginRequest) -> Result<OriginResponse, NotPublished> {
+        let settings = self.settings();
+        let hub = hub_url(request)?;
+        let presented = Presented::of(request);
+        let grant = self.grant(presented.as_ref(), &settings.publishers, (&settings, &hub))?;
+        let Some(grant) = grant else {
+            return Err(challenge(401, "publishing takes a token, see docs/mercure.md", "").into());
+        };
+        if presented.is_some_and(|it| it.is_ambient)
+            && !is_from_here(&settings.allow_origins, request)
+        {
+            let why = "a page of another site may not publish by a cookie; without Origin and Referer nobody may";
+            return Err(answer::problem(403, why).into());
+        }
+        let kind = request
+            .fields
+            .fields()
+            .get("content-type")
+            .unwrap_or_default();
+        let kind = std::str::from_utf8(kind).unwrap_or_default();
+        if essence(kind) != FORM {
+            return Err(answer::problem(415, format!("an update is sent as {FORM}")).into());
+        }
+        let (form, _coming) = self.receive(request, settings.max_update).await?;
+        let update = Update::read(&form, &hub, new_id).map_err(|why| {
+            let status = if why.is_too_large() { 413 } else { 400 };
+            answer::problem(status, why)
+        })?;
+        let may = |topic: &Arc<str>| grant.publish.iter().any(|it| it.matches(topic));
+        if !update.topics.iter().all(may) {
+            let why = "the token does not allow to publish to all of these topics";
+            return Err(challenge(403, why, " error=\"insufficient_scope\"").into());
+        }
+        if update.size() > settings.history {
+            let why = "the update is larger than all that is remembered (mercure_history)";
+            return Err(answer::problem(413, why).into());
+        }
+        let id = Arc::clone(&update.id);
+        let woken = self.log.lock().note(update);
+        self.counters.updates.add_one();
+        woken.into_iter().for_each(Woken::wake);
+        let id = Bytes::copy_from_slice(id.as_bytes());
+        let mut answer = answer::whole(200, "text/plain; charset=utf-8", id);
+        answer.fields.push("Cache-Control", "no-store");
+        Ok(answer)
+    }
+
+    /// All of a request's content, if there is room for it.
+    async fn receive(
+        &self,
+        request: &mut OriginRequest,
+        largest: u64,
+    ) -> Result<(Bytes, Coming<'_>), NotPublished> {
+        let too_large = || {
+            let why = format!("a publication has {largest} bytes at most (push_max_document)");
+            NotPublished::Refused(Box::new(answer::problem(413, why)))
+        };
+        if request.length.is_some_and(|length| length > largest) {
+            return Err(too_large());
+        }
+        let mut coming = Coming(&self.coming, 0);
+        let mut content = BytesMut::new();
+        while let Some(frame) = request.body.frame().await {
+            let Frame::Data(data) = frame.map_err(NotPublished::Broken)? else {
+                continue;
+            };
+            if (content.len() + data.len()) as u64 > largest {
+                return Err(too_large());
+            }
+            if coming.add(data.len() as u64) > largest.saturating_mul(MAX_COMING) {
+                let why = "too much is being published at once";
+                return Err(answer::later(answer::problem(503, why)).into());
+            }
+            content.extend_from_slice(&data);
+        }
+        Ok((content.freeze(), coming))
+    }
+}
+
+/// Whether whoever sends a cookie along has a page from here, or from a site that is named.
+fn is_from_here(sites: &[Site], request: &OriginRequest) -> bool {
+    sites::may_change(sites, request.fields.fields(), &request.authority)
+}
+
+/// What somebody subscribes to, and what he has seen.
+#[derive(Default)]
+struct Wanted {
+    selectors: Vec<Selector>,
+    last_event_id: Option<String>,
+}
+
+/// Why nothing was published.
+enum NotPublished {
+    Refused(Box<OriginResponse>),
+    Broken(BodyError),
+}
+
+impl From<OriginResponse> for NotPublished {
+    fn from(answer: OriginResponse) -> Self {
+        Self::Refused(Box::new(answer))
+    }
+}
+
+/// What a request that publishes has brought so far.
+struct Coming<'a>(&'a AtomicU64, u64);
+
+impl Coming<'_> {
+    /// With what all others have.
+    fn add(&mut self, bytes: u64) -> u64 {
+        self.1 += bytes;
+        self.0.fetch_add(bytes, Ordering::Relaxed) + bytes
+    }
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+/// The hub, as whoever sends a request calls it.
+fn hub_url(request: &OriginRequest) -> Result<Arc<Url>, OriginResponse> {
+    let host = String::from_utf8_lossy(&request.authority);
+    let url = format!("{}://{host}{MERCURE_PATH}", request.scheme.as_str());
+    let parsed = Url::parse(&url).map(Arc::new);
+    parsed.map_err(|_| answer::problem(400, "the host cannot be part of a url"))
+}
+
+fn not_a_selector(name: &str, value: &str, why: NoSelector) -> OriginResponse {
+    let shown: String = value.chars().take(100).collect();
+    answer::problem(400, format!("{name}={shown}: {why}"))
+}
+
+/// To somebody whose token does not do (RFC 6750 §3).
+fn challenge(status: u16, why: impl std::fmt::Display, error: &str) -> OriginResponse {
+    let mut answer = answer::problem(status, why);
+    answer
+        .fields
+        .push("WWW-Authenticate", format!("Bearer{error}"));
+    answer
+}
+
+/// A random one (RFC 9562 §5.4).
+fn new_id() -> String {
+    let (high, low) = (random::number(), random::number());
+    let version = high & !0xF000 | 0x4000;
+    let variant = low & !(0b11 << 62) | 0b10 << 62;
+    format!(
+        "urn:uuid:{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        version >> 32,
+        version >> 16 & 0xFFFF,
+        version & 0xFFFF,
+        variant >> 48,
+        variant & 0xFFFF_FFFF_FFFF,
+    )
+}
+
+/// The hub as an origin.
+pub struct Mercure(pub Arc<Hub>);
+
+impl Mercure {
+    async fn answer(&self, mut request: OriginRequest) -> Result<OriginResponse, OriginError> {
+        let allowed = self.0.settings();
+        let mut answer = self.answer_here(&mut request).await?;
+        // What a page of another site is told of it.
+        let granted = sites::granted(&allowed.allow_origins, request.fields.fields());
+        let origin = granted.fields().get("access-control-allow-origin");
+        if origin.is_some() {
+            answer
+                .fields
+                .push("Access-Control-Expose-Headers", LAST_EVENT_ID.join(", "));
+        }
+        if origin.is_some_and(|origin| origin != b"*") {
+            answer
+                .fields
+                .push("Access-Control-Allow-Credentials", "true");
+        }
+        answer.fields.extend_if(granted.fields(), |_, _| true);
+        Ok(answer)
+    }
+
+    async fn answer_here(
+        &self,
+        request: &mut OriginRequest,
+    ) -> Result<OriginResponse, OriginError> {
+        let Self(hub) = self;
+        match request.method {
+            Method::GET | Method::HEAD => Ok(hub.subscribe(request).unwrap_or_else(|refused| {
+                hub.counters.turned_away.add_one();
+                refused
+            })),
+            Method::POST => match hub.publish(request).await {
+                Ok(answer) => Ok(answer),
+                Err(NotPublished::Refused(refused)) => {
+                    hub.counters.refused.add_one();
+                    Ok(*refused)
+                }
+                Err(NotPublished::Broken(error)) => Err(OriginError::RequestBody(error)),
+            },
+            Method::OPTIONS => {
+                let sites = &hub.settings().allow_origins;
+                let preflight = sites::preflight(sites, request.fields.fields());
+                Ok(preflight.unwrap_or_else(|| {
+                    let mut answer = answer::bare(204);
+                    answer.fields.push("Allow", ALLOWED);
+                    answer
+                }))
+            }
+            _ => {
+                let mut answer = answer::problem(405, format!("the hub has {ALLOWED}"));
+                answer.fields.push("Allow", ALLOWED);
+                Ok(answer)
+            }
+        }
+    }
+}
+
+impl Origin for Mercure {
+    fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
+        Box::pin(self.answer(request))
+    }
+}

@@ -1,0 +1,99 @@
+//! The token that somebody shows.
+
+use microcache_engine::OriginRequest;
+use microcache_policy::cookies;
+use microcache_policy::key::split_query;
+use microcache_policy::query::{parameters, takes_decoded};
+
+use super::MERCURE_PATH;
+use super::form::pairs;
+
+const SCHEME: &[u8] = b"Bearer ";
+/// What 0.x and 1.0 call the cookie.
+const COOKIES: [&[u8]; 2] = [b"mercureAuthorization", b"__Secure-mercure_access_token"];
+
+/// A target as it may be written down: a token in it may not.
+pub fn shown(target: &[u8]) -> &[u8] {
+    if !target.starts_with(MERCURE_PATH.as_bytes()) {
+        return target;
+    }
+    let (path, query) = split_query(target);
+    let is_token = |it: &[u8]| {
+        let name = it.split(|&byte| byte == b'=').next();
+        name.is_some_and(|name| takes_decoded(b"authorization", name))
+    };
+    if query.into_iter().flat_map(parameters).any(is_token) {
+        path
+    } else {
+        target
+    }
+}
+
+/// A token.
+pub(crate) struct Presented {
+    pub(crate) token: Vec<u8>,
+    /// A browser sends it along whoever asks for it.
+    pub(crate) is_ambient: bool,
+}
+
+impl Presented {
+    /// The one that counts. Another way to log in to the same host is none.
+    pub(crate) fn of(request: &OriginRequest) -> Option<Self> {
+        let fields = request.fields.fields();
+        let in_field = fields.get("authorization").and_then(|value| {
+            let (scheme, token) = value.split_at_checked(SCHEME.len())?;
+            scheme
+                .eq_ignore_ascii_case(SCHEME)
+                .then(|| token.trim_ascii().to_vec())
+        });
+        let said = |token| Self {
+            token,
+            is_ambient: false,
+        };
+        if let Some(token) = in_field {
+            return Some(said(token));
+        }
+        let (_, query) = split_query(&request.target);
+        let mut parameters = pairs(query.unwrap_or_default()).flatten();
+        if let Some((_, token)) = parameters.find(|(name, _)| name == "authorization") {
+            return Some(said(token.into_bytes()));
+        }
+        let lines = fields.all("cookie");
+        let mut pairs = lines
+            .flat_map(|line| line.split(|&byte| byte == b';'))
+            .map(|pair| cookies::split(pair.trim_ascii()));
+        let (_, token) = pairs.find(|(name, _)| COOKIES.contains(name))?;
+        Some(Self {
+            token: token.to_vec(),
+            is_ambient: true,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_not_written_down() {
+        for (target, expected) in [
+            (
+                "/.well-known/mercure?topic=a",
+                "/.well-known/mercure?topic=a",
+            ),
+            (
+                "/.well-known/mercure?topic=a&authorization=x",
+                "/.well-known/mercure",
+            ),
+            (
+                "/.well-known/mercure?%61uthorization=x",
+                "/.well-known/mercure",
+            ),
+            ("/.well-known/mercure?authorization", "/.well-known/mercure"),
+            ("/other?authorization=x", "/other?authorization=x"),
+        ] {
+            let shown = shown(target.as_bytes());
+            assert_eq!(String::from_utf8_lossy(shown), expected, "{target}");
+        }
+    }
+}

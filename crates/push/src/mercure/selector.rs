@@ -1,0 +1,338 @@
+//! What subscribers ask for, and what tokens allow: topics, one by one or by what they are like.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use regex::{Regex, RegexBuilder};
+use url::Url;
+use urlpattern::regexp::RegExp;
+use urlpattern::{RegexSyntax, UrlPattern, UrlPatternInit, UrlPatternMatchInput};
+
+use super::template::{MAX_VARIABLES, NoTemplate, Template};
+
+/// The longest topic, and the longest selector.
+pub(crate) const MAX_TOPIC: usize = 1024;
+/// What one part of a url pattern may take when it is compiled.
+const MAX_COMPILED: usize = 128 * 1024;
+/// So many compiled ones are found again, however many there are.
+const MAX_KNOWN: usize = 4 * 1024;
+
+/// Which topics somebody means.
+#[derive(Clone, Debug)]
+pub(crate) enum Selector {
+    /// All of them.
+    All,
+    /// This one.
+    Exact(Arc<str>),
+    /// All that are like this.
+    Like(Arc<Like>),
+}
+
+/// What topics can be like.
+#[derive(Debug)]
+pub(crate) struct Like {
+    pub(crate) written: Written,
+    matcher: Matcher,
+}
+
+/// How somebody has written what topics are like.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Written {
+    /// As a URI template.
+    Template(Arc<str>),
+    /// As a url pattern. Without a scheme and a host, it has those of the hub, by this url.
+    Pattern(Arc<str>, Arc<Url>),
+}
+
+#[derive(Debug)]
+enum Matcher {
+    Template(Template),
+    Pattern(Box<UrlPattern<Bounded>>),
+}
+
+/// Why something is no selector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoSelector {
+    #[error("it is longer than {MAX_TOPIC} bytes")]
+    TooLong,
+    #[error("it has control characters")]
+    Control,
+    #[error("it has more than {MAX_VARIABLES} variables")]
+    TooManyVariables,
+    #[error("it is no url pattern (https://urlpattern.spec.whatwg.org), or one that is too large")]
+    NoPattern,
+}
+
+/// A regular expression of a url pattern. It is matched in linear time, whatever it is.
+#[derive(Debug)]
+struct Bounded(Regex);
+
+impl RegExp for Bounded {
+    fn syntax() -> RegexSyntax {
+        RegexSyntax::Rust
+    }
+
+    fn parse(pattern: &str, _flags: &str, _force_eval: bool) -> Result<Self, ()> {
+        let compiled = RegexBuilder::new(pattern).size_limit(MAX_COMPILED).build();
+        compiled.map(Self).map_err(|_| ())
+    }
+
+    fn matches<'a>(&self, text: &'a str) -> Option<Vec<Option<&'a str>>> {
+        let captures = self.0.captures(text)?;
+        let groups = captures.iter().skip(1);
+        Some(groups.map(|it| it.map(|it| it.as_str())).collect())
+    }
+
+    fn pattern_string(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+/// What was compiled for those who are there, so that it need not be for each of them.
+#[derive(Default)]
+pub(crate) struct Selectors(Mutex<HashMap<Written, Weak<Like>, RandomState>>);
+
+impl Selectors {
+    /// What 0.x calls a topic selector: `*`, a URI template, or a topic.
+    pub(crate) fn topic(&self, text: &str) -> Result<Selector, NoSelector> {
+        check(text)?;
+        if text == "*" {
+            return Ok(Selector::All);
+        }
+        if !text.contains('{') {
+            return Ok(Selector::Exact(text.into()));
+        }
+        let written = Written::Template(text.into());
+        if let Some(known) = self.known(&written) {
+            return Ok(Selector::Like(known));
+        }
+        match Template::parse(text) {
+            Ok(template) => Ok(self.keep(written, Matcher::Template(template))),
+            Err(NoTemplate::Malformed) => Ok(Selector::Exact(text.into())),
+            Err(NoTemplate::TooManyVariables) => Err(NoSelector::TooManyVariables),
+        }
+    }
+
+    /// A url pattern for the hub at this url, or `*`.
+    pub(crate) fn pattern(&self, text: &str, hub: &Arc<Url>) -> Result<Selector, NoSelector> {
+        check(text)?;
+        if text == "*" {
+            return Ok(Selector::All);
+        }
+        let written = Written::Pattern(text.into(), Arc::clone(hub));
+        if let Some(known) = self.known(&written) {
+            return Ok(Selector::Like(known));
+        }
+        let base = Some(Url::clone(hub));
+        let parsed = UrlPatternInit::parse_constructor_string::<Bounded>(text, base)
+            .and_then(|init| UrlPattern::parse(init, <_>::default()));
+        let pattern = parsed.map_err(|_| NoSelector::NoPattern)?;
+        Ok(self.keep(written, Matcher::Pattern(Box::new(pattern))))
+    }
+
+    fn known(&self, written: &Written) -> Option<Arc<Like>> {
+        self.0.lock().get(written)?.upgrade()
+    }
+
+    fn keep(&self, written: Written, matcher: Matcher) -> Selector {
+        let like = Arc::new(Like {
+            written: written.clone(),
+            matcher,
+        });
+        let mut known = self.0.lock();
+        if known.len() >= MAX_KNOWN {
+            known.retain(|_, like| like.strong_count() > 0);
+        }
+        if known.len() < MAX_KNOWN {
+            known.insert(written, Arc::downgrade(&like));
+        }
+        Selector::Like(like)
+    }
+}
+
+fn check(text: &str) -> Result<(), NoSelector> {
+    if text.len() > MAX_TOPIC {
+        return Err(NoSelector::TooLong);
+    }
+    if text.chars().any(char::is_control) {
+        return Err(NoSelector::Control);
+    }
+    Ok(())
+}
+
+impl Selector {
+    /// One topic, or `*`.
+    pub(crate) fn exact(text: &str) -> Result<Self, NoSelector> {
+        check(text)?;
+        Ok(match text {
+            "*" => Self::All,
+            text => Self::Exact(text.into()),
+        })
+    }
+
+    /// Whether it means this topic.
+    pub(crate) fn matches(&self, topic: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Exact(exact) => **exact == *topic,
+            Self::Like(like) => like.matches(topic),
+        }
+    }
+}
+
+impl Like {
+    /// Whether a topic is like this.
+    pub(crate) fn matches(&self, topic: &str) -> bool {
+        match (&self.written, &self.matcher) {
+            // One template can stand for another one that is written in the same way.
+            (Written::Template(text), Matcher::Template(template)) => {
+                **text == *topic || template.matches(topic)
+            }
+            (Written::Pattern(_, hub), Matcher::Pattern(pattern)) => {
+                let url = hub.join(topic).map(UrlPatternMatchInput::Url);
+                url.is_ok_and(|url| pattern.test(url).unwrap_or(false))
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hub() -> Arc<Url> {
+        Arc::new(Url::parse("https://hub.example/.well-known/mercure").expect("a url"))
+    }
+
+    fn check_topic(selector: &str, topic: &str, expected: bool) {
+        let compiled = Selectors::default().topic(selector).expect("a selector");
+        assert_eq!(compiled.matches(topic), expected, "{selector} and {topic}");
+    }
+
+    #[test]
+    fn a_selector_of_0_x_is_a_topic_or_a_template_or_a_star() {
+        for (selector, topic, expected) in [
+            ("*", "anything", true),
+            ("*", "", true),
+            ("foo", "foo", true),
+            ("foo", "Foo", false),
+            ("foo*", "foobar", false),
+            (
+                "https://example.com/books/{id}",
+                "https://example.com/books/1",
+                true,
+            ),
+            (
+                "https://example.com/books/{id}",
+                "https://example.com/books/{id}",
+                true,
+            ),
+            (
+                "https://example.com/books/{id}",
+                "https://example.com/reviews/1",
+                false,
+            ),
+            // What is no template is a topic.
+            ("a{b", "a{b", true),
+            ("a{b", "ab", false),
+            ("a b{c}", "a b{c}", true),
+            ("a b{c}", "a bc", false),
+        ] {
+            check_topic(selector, topic, expected);
+        }
+    }
+
+    #[test]
+    fn a_url_pattern_is_held_against_urls() {
+        for (pattern, topic, expected) in [
+            ("*", "anything", true),
+            (
+                "https://example.net/foo/:random",
+                "https://example.net/foo/1",
+                true,
+            ),
+            (
+                "https://example.net/foo/:random",
+                "https://example.net/bar/1",
+                false,
+            ),
+            (
+                "https://example.net/foo/:random",
+                "https://example.net/foo/1/2",
+                false,
+            ),
+            (
+                "https://example.net/foo/*",
+                "https://example.net/foo/1/2",
+                true,
+            ),
+            ("https://EXAMPLE.net/:x", "https://example.NET/y", true),
+            ("https://example.net/A", "https://example.net/a", false),
+            (
+                "https://*.example.net/:x(\\d+)",
+                "https://a.example.net/12",
+                true,
+            ),
+            (
+                "https://*.example.net/:x(\\d+)",
+                "https://a.example.net/x",
+                false,
+            ),
+            // Without a host they are the hub's.
+            ("/books/:id", "/books/1", true),
+            ("/books/:id", "https://hub.example/books/1", true),
+            ("/books/:id", "https://other.example/books/1", false),
+            ("https://hub.example/books/:id", "/books/1", true),
+            ("/books/:id", "https://[", false),
+        ] {
+            let compiled = Selectors::default()
+                .pattern(pattern, &hub())
+                .expect("a pattern");
+            assert_eq!(compiled.matches(topic), expected, "{pattern} and {topic}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_selector_is_refused() {
+        let selectors = Selectors::default();
+        let long = "a".repeat(MAX_TOPIC + 1);
+        assert_eq!(selectors.topic(&long).err(), Some(NoSelector::TooLong));
+        assert_eq!(Selector::exact("a\nb").err(), Some(NoSelector::Control));
+        assert_eq!(Selector::exact("a\u{85}").err(), Some(NoSelector::Control));
+        let many = "{a}".repeat(MAX_VARIABLES + 1);
+        assert_eq!(
+            selectors.topic(&many).err(),
+            Some(NoSelector::TooManyVariables)
+        );
+        for wrong in [
+            "https://{",
+            "/a(",
+            "/a([)",
+            "/:a:a",
+            "/(\\w{1000}){100}",
+            "http://a/(?<x>y)+(",
+        ] {
+            let parsed = selectors.pattern(wrong, &hub());
+            assert_eq!(parsed.err(), Some(NoSelector::NoPattern), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_many_ask_for_is_compiled_once() {
+        let selectors = Selectors::default();
+        let likes: Vec<_> = (0..3)
+            .map(|_| match selectors.topic("/{x}") {
+                Ok(Selector::Like(like)) => like,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert!(likes.iter().all(|like| Arc::ptr_eq(like, &likes[0])));
+        for number in 0..2 * MAX_KNOWN {
+            let _ = selectors.topic(&format!("/{number}/{{x}}"));
+        }
+        assert!(selectors.0.lock().len() <= MAX_KNOWN);
+    }
+}

@@ -1,0 +1,500 @@
+//! Who publishes, and who reads what is private: tokens (JWT, RFC 7519), and the keys that they are checked with.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use jsonwebtoken::{AlgorithmFamily, DecodingKey, Validation, decode};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+use url::Url;
+
+use super::selector::{NoSelector, Selector, Selectors};
+
+/// The shortest secret, in bytes (RFC 7518 §3.2). A shorter one can be guessed by whoever has a token.
+const SHORTEST: usize = 32;
+/// The most selectors of a token.
+const MAX_SELECTORS: usize = 1000;
+/// How far the clock of whoever makes tokens may be ahead.
+const LEEWAY: u64 = 5;
+/// Which authorization details are about Mercure.
+const DETAIL: &str = "https://mercure.rocks/authorization-detail";
+
+/// What tokens are checked with. Which algorithms count follows from it, and never from a token.
+#[derive(Clone, Debug)]
+pub struct Key(DecodingKey);
+
+/// Why something cannot be a key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The file cannot be read.
+    #[error("cannot read {option} {}: {error}", path.display())]
+    Unreadable {
+        /// Who names it.
+        option: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// There is no key in it.
+    #[error(
+        "{option} {} has to be a secret of {SHORTEST} bytes at least (such as `openssl rand -hex 32` prints), or a \
+         public key (`-----BEGIN PUBLIC KEY-----`; RSA, P-256, P-384 or Ed25519)", path.display()
+    )]
+    Unsuitable {
+        /// Who names it.
+        option: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl Key {
+    /// Reads the file that this option names.
+    pub fn read(path: &Path, option: &'static str) -> Result<Self, KeyError> {
+        let text = fs::read(path).map_err(|error| KeyError::Unreadable {
+            option,
+            path: path.to_owned(),
+            error,
+        })?;
+        Self::of(&text).ok_or_else(|| KeyError::Unsuitable {
+            option,
+            path: path.to_owned(),
+        })
+    }
+
+    /// The key that this is, if it is one.
+    pub fn of(text: &[u8]) -> Option<Self> {
+        let text = text.trim_ascii();
+        let key = if !text.starts_with(b"-----BEGIN ") {
+            (text.len() >= SHORTEST).then(|| DecodingKey::from_secret(text))
+        } else if text.starts_with(b"-----BEGIN PUBLIC KEY")
+            || text.starts_with(b"-----BEGIN RSA PUBLIC KEY")
+        {
+            let rsa = DecodingKey::from_rsa_pem(text);
+            let other = rsa.or_else(|_| DecodingKey::from_ec_pem(text));
+            other.or_else(|_| DecodingKey::from_ed_pem(text)).ok()
+        } else {
+            // A private key has no business here.
+            None
+        };
+        key.map(Self)
+    }
+
+    /// Whether whoever knows it can make tokens.
+    pub fn is_secret(&self) -> bool {
+        self.0.family() == AlgorithmFamily::Hmac
+    }
+}
+
+/// What somebody may do, by his token.
+#[derive(Debug, Default)]
+pub(crate) struct Grant {
+    pub(crate) publish: Vec<Selector>,
+    pub(crate) subscribe: Vec<Selector>,
+    /// Until when.
+    pub(crate) ends: Option<Instant>,
+}
+
+/// Why a token is none.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoGrant {
+    #[error("the token is not valid: {0}")]
+    Invalid(#[from] jsonwebtoken::errors::Error),
+    #[error("the token has expired")]
+    Expired,
+    #[error("an authorization detail of the token cannot be understood")]
+    Detail,
+    #[error("a topic selector of the token: {0}")]
+    Selector(#[from] NoSelector),
+    #[error("the token has more than {MAX_SELECTORS} topic selectors")]
+    TooMany,
+}
+
+/// What is read of a token.
+#[derive(Deserialize)]
+struct Claims {
+    exp: Option<f64>,
+    mercure: Option<Said>,
+    #[serde(rename = "https://mercure.rocks/")]
+    namespaced: Option<Said>,
+    #[serde(default)]
+    authorization_details: Vec<Value>,
+}
+
+/// The claim of 0.x.
+#[derive(Default, Deserialize)]
+struct Said {
+    publish: Option<Vec<String>>,
+    subscribe: Option<Vec<String>>,
+}
+
+/// One of 1.0.
+#[derive(Deserialize)]
+struct Detail {
+    actions: Vec<String>,
+    topics: Vec<Topic>,
+}
+
+#[derive(Deserialize)]
+struct Topic {
+    #[serde(rename = "match")]
+    text: String,
+    match_type: Option<String>,
+}
+
+/// What a token is held against.
+pub(crate) struct Checked<'a> {
+    pub(crate) key: &'a Key,
+    /// Whom it has to be for, where that counts.
+    pub(crate) audience: Option<&'a str>,
+    pub(crate) selectors: &'a Selectors,
+    pub(crate) hub: &'a Arc<Url>,
+}
+
+impl Checked<'_> {
+    /// What a token allows.
+    pub(crate) fn grant(&self, token: &[u8]) -> Result<Grant, NoGrant> {
+        let claims: Claims = decode(token, &self.key.0, &self.validation())?.claims;
+        let mut grant = Grant {
+            ends: claims.exp.map(ends).transpose()?,
+            ..Grant::default()
+        };
+        let said = claims.mercure.or(claims.namespaced).unwrap_or_default();
+        for text in said.publish.into_iter().flatten() {
+            grant.publish.push(self.selectors.topic(&text)?);
+        }
+        for text in said.subscribe.into_iter().flatten() {
+            grant.subscribe.push(self.selectors.topic(&text)?);
+        }
+        for detail in claims.authorization_details {
+            if detail.get("type").and_then(Value::as_str) == Some(DETAIL) {
+                let detail = Detail::deserialize(detail).map_err(|_| NoGrant::Detail)?;
+                self.add(&mut grant, &detail)?;
+            }
+        }
+        if grant.publish.len() + grant.subscribe.len() > MAX_SELECTORS {
+            return Err(NoGrant::TooMany);
+        }
+        Ok(grant)
+    }
+
+    fn validation(&self) -> Validation {
+        let mut validation = Validation::new_for_family(self.key.0.family());
+        validation.required_spec_claims.clear();
+        validation.leeway = LEEWAY;
+        validation.validate_nbf = true;
+        validation.validate_aud = self.audience.is_some();
+        if let Some(audience) = self.audience {
+            validation.set_audience(&[audience]);
+            validation.set_required_spec_claims(&["aud"]);
+        }
+        validation
+    }
+
+    fn add(&self, grant: &mut Grant, detail: &Detail) -> Result<(), NoGrant> {
+        if detail.actions.is_empty() || detail.topics.is_empty() {
+            return Err(NoGrant::Detail);
+        }
+        for topic in &detail.topics {
+            let selector = match topic.match_type.as_deref() {
+                None | Some("exact") => Selector::exact(&topic.text)?,
+                Some("urlpattern") => self.selectors.pattern(&topic.text, self.hub)?,
+                Some(_) if topic.text == "*" => Selector::All,
+                Some(_) => return Err(NoGrant::Detail),
+            };
+            for action in &detail.actions {
+                match action.as_str() {
+                    "publish" => grant.publish.push(selector.clone()),
+                    "subscribe" => grant.subscribe.push(selector.clone()),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Another year is as good as any later one.
+const LONGEST: Duration = Duration::from_hours(365 * 24);
+
+/// When a token ends that says this. It has to be in the future.
+fn ends(exp: f64) -> Result<Instant, NoGrant> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let left = exp - now.unwrap_or_default().as_secs_f64();
+    if left > 0.0 {
+        Ok(Instant::now() + Duration::from_secs_f64(left.min(LONGEST.as_secs_f64())))
+    } else {
+        Err(NoGrant::Expired)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+    use rcgen::{
+        KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    const SECRET: &str = "a secret of thirty-two characters";
+
+    fn now() -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        now.expect("after 1970").as_secs()
+    }
+
+    fn granted(key: &Key, audience: Option<&str>, token: &str) -> Result<Grant, NoGrant> {
+        let hub = Arc::new(Url::parse("https://hub.example/.well-known/mercure").expect("a url"));
+        let checked = Checked {
+            key,
+            audience,
+            selectors: &Selectors::default(),
+            hub: &hub,
+        };
+        checked.grant(token.as_bytes())
+    }
+
+    fn signed(claims: &Value) -> String {
+        let key = EncodingKey::from_secret(SECRET.as_bytes());
+        encode(&Header::default(), claims, &key).expect("a token")
+    }
+
+    /// What a token with these claims allows: which of these topics it publishes to, and which it reads.
+    fn check(claims: &Value, publishes: &[&str], reads: &[&str]) {
+        let topics = ["a", "b", "/users/1", "https://hub.example/users/1", "{x}"];
+        let key = Key::of(SECRET.as_bytes()).expect("a key");
+        let grant = granted(&key, None, &signed(claims)).expect("a grant");
+        let of = |selectors: &[Selector]| {
+            let mut matched = topics.to_vec();
+            matched.retain(|topic| selectors.iter().any(|it| it.matches(topic)));
+            matched
+        };
+        assert_eq!(of(&grant.publish), publishes, "{claims}");
+        assert_eq!(of(&grant.subscribe), reads, "{claims}");
+    }
+
+    fn refused(claims: &Value) -> String {
+        let key = Key::of(SECRET.as_bytes()).expect("a key");
+        let refused = granted(&key, Some("us"), &signed(claims));
+        refused.expect_err("no grant").to_string()
+    }
+
+    #[test]
+    fn claims_of_0_x_are_lists_of_selectors() {
+        let all = ["a", "b", "/users/1", "https://hub.example/users/1", "{x}"];
+        check(&json!({}), &[], &[]);
+        check(&json!({"mercure": {}}), &[], &[]);
+        check(
+            &json!({"mercure": {"publish": [], "payload": {"x": 1}}}),
+            &[],
+            &[],
+        );
+        check(
+            &json!({"mercure": {"publish": ["*"], "subscribe": null}}),
+            &all,
+            &[],
+        );
+        check(
+            &json!({"mercure": {"publish": ["a", "/users/{id}"], "subscribe": ["b", "{x}"]}}),
+            &["a", "/users/1"],
+            &["a", "b", "{x}"],
+        );
+        check(
+            &json!({"https://mercure.rocks/": {"publish": ["b"]}}),
+            &["b"],
+            &[],
+        );
+    }
+
+    #[test]
+    fn claims_of_1_0_say_what_may_be_done_with_which_topics() {
+        let detail = |actions: Value, topics: Value| json!({"type": DETAIL, "actions": actions, "topics": topics});
+        check(
+            &json!({"authorization_details": [
+                detail(json!(["publish"]), json!([{"match": "a"}, {"match": "{x}"}])),
+                detail(json!(["subscribe", "other"]), json!([{"match": "/users/:id", "match_type": "urlpattern"}])),
+                {"type": "https://other.example/", "actions": 7},
+            ]}),
+            &["a", "{x}"],
+            &["/users/1", "https://hub.example/users/1"],
+        );
+        for wrong in [
+            detail(json!([]), json!([{"match": "a"}])),
+            detail(json!(["publish"]), json!([])),
+            detail(json!(["publish"]), json!(["a"])),
+            detail(
+                json!(["publish"]),
+                json!([{"match": "a", "match_type": "Exact"}]),
+            ),
+            detail(
+                json!(["publish"]),
+                json!([{"match": "/(", "match_type": "urlpattern"}]),
+            ),
+            json!({"type": DETAIL}),
+        ] {
+            // One that is not understood spoils all.
+            let right = detail(json!(["publish"]), json!([{"match": "*"}]));
+            let why = refused(&json!({"aud": "us", "authorization_details": [right, wrong]}));
+            assert!(why.contains("token"), "{wrong}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_token_has_its_time_and_whom_it_is_for() {
+        let key = Key::of(SECRET.as_bytes()).expect("a key");
+        let fine = |claims: Value| granted(&key, Some("us"), &signed(&claims)).expect("a grant");
+        assert_eq!(fine(json!({"aud": "us"})).ends, None);
+        assert!(
+            fine(json!({"aud": ["them", "us"], "exp": now() + 60}))
+                .ends
+                .is_some()
+        );
+        assert!(
+            fine(json!({"aud": "us", "exp": 4_102_444_800.5, "nbf": now() + 1}))
+                .ends
+                .is_some()
+        );
+        for claims in [
+            json!({}),
+            json!({"aud": "them"}),
+            json!({"aud": []}),
+            json!({"aud": "us", "exp": now()}),
+            json!({"aud": "us", "exp": now() - 1}),
+            json!({"aud": "us", "exp": -1}),
+            json!({"aud": "us", "exp": "never"}),
+            json!({"aud": "us", "nbf": now() + 60}),
+            json!({"aud": "us", "nbf": "soon"}),
+            json!({"aud": "us", "mercure": {"publish": "*"}}),
+            json!({"aud": "us", "mercure": {"publish": ["x".repeat(2000)]}}),
+            json!({"aud": "us", "mercure": {"publish": vec!["x"; MAX_SELECTORS + 1]}}),
+        ] {
+            refused(&claims);
+        }
+        // Nobody looks at it where nobody has said so.
+        assert!(granted(&key, None, &signed(&json!({"aud": "them"}))).is_ok());
+    }
+
+    #[test]
+    fn algorithms_follow_from_the_key() {
+        let claims = json!({"mercure": {"publish": ["*"]}});
+        let with = |algorithm, key: &EncodingKey| {
+            let mut header = Header::new(algorithm);
+            header.typ = Some("at+jwt".to_owned());
+            encode(&header, &claims, key).expect("a token")
+        };
+        let pair = |algorithm| {
+            let pair = KeyPair::generate_for(algorithm).expect("a key");
+            (pair.public_key_pem(), pair.serialize_pem())
+        };
+        let (rsa, rsa_private) = pair(&PKCS_RSA_SHA256);
+        let (p256, p256_private) = pair(&PKCS_ECDSA_P256_SHA256);
+        let (p384, p384_private) = pair(&PKCS_ECDSA_P384_SHA384);
+        let (ed, ed_private) = pair(&PKCS_ED25519);
+        let by_rsa = EncodingKey::from_rsa_pem(rsa_private.as_bytes()).expect("a key");
+        let by_p256 = EncodingKey::from_ec_pem(p256_private.as_bytes()).expect("a key");
+        let by_p384 = EncodingKey::from_ec_pem(p384_private.as_bytes()).expect("a key");
+        let by_ed = EncodingKey::from_ed_pem(ed_private.as_bytes()).expect("a key");
+        let by_secret = EncodingKey::from_secret(SECRET.as_bytes());
+        let tokens: Vec<_> = [
+            (Algorithm::HS256, &by_secret),
+            (Algorithm::HS512, &by_secret),
+            (Algorithm::RS256, &by_rsa),
+            (Algorithm::PS512, &by_rsa),
+            (Algorithm::ES256, &by_p256),
+            (Algorithm::ES384, &by_p384),
+            (Algorithm::EdDSA, &by_ed),
+        ]
+        .map(|(algorithm, key)| with(algorithm, key))
+        .into();
+        for (key, those) in [
+            (SECRET, 0..2),
+            (&*rsa, 2..4),
+            (&*p256, 4..5),
+            (&*p384, 5..6),
+            (&*ed, 6..7),
+        ] {
+            let key = Key::of(key.as_bytes()).expect("a key");
+            for (number, token) in tokens.iter().enumerate() {
+                let is_granted = granted(&key, None, token).is_ok();
+                assert_eq!(is_granted, those.contains(&number), "{number} by {those:?}");
+            }
+        }
+        // A public key is no secret: whoever knows it must not make tokens with it.
+        for public in [&rsa, &p256, &ed] {
+            for secret in [public.as_str(), public.trim_end()] {
+                let forged = with(
+                    Algorithm::HS256,
+                    &EncodingKey::from_secret(secret.as_bytes()),
+                );
+                let key = Key::of(public.as_bytes()).expect("a key");
+                assert!(granted(&key, None, &forged).is_err());
+            }
+        }
+        for private in [&rsa_private, &p256_private, &ed_private] {
+            assert!(Key::of(private.as_bytes()).is_none());
+        }
+        assert!(Key::of(&[b'x'; SHORTEST - 1]).is_none());
+        assert!(Key::of(b"-----BEGIN PUBLIC KEY-----\nMAA=\n-----END PUBLIC KEY-----").is_none());
+    }
+
+    #[test]
+    fn forged_tokens_are_none() {
+        let key = Key::of(SECRET.as_bytes()).expect("a key");
+        let token = signed(&json!({"mercure": {"publish": ["a"]}}));
+        let other = signed(&json!({"mercure": {"publish": ["*"]}}));
+        let parts: Vec<_> = token.split('.').collect();
+        let others: Vec<_> = other.split('.').collect();
+        // {"alg":"none"}, and one that names another way to write it.
+        let none = ["eyJhbGciOiJub25lIn0", "eyJhbGciOiJOb25lIn0"];
+        assert!(granted(&key, None, &token).is_ok());
+        for forged in [
+            String::new(),
+            "..".to_owned(),
+            "a.b.c".to_owned(),
+            format!("{}.{}.", parts[0], parts[1]),
+            format!("{}.{}", parts[0], parts[1]),
+            format!("{}.{}.{}", parts[0], others[1], parts[2]),
+            format!("{}.{}.", none[0], parts[1]),
+            format!("{}.{}.{}", none[0], parts[1], parts[2]),
+            format!("{}.{}.", none[1], parts[1]),
+            format!("{token}."),
+            format!("{token}A"),
+            format!("{token}.{token}"),
+            "\u{0}".repeat(1000),
+            format!("{}.{}.{}", "A".repeat(10_000), parts[1], parts[2]),
+        ] {
+            assert!(granted(&key, None, &forged).is_err(), "{forged:.80}");
+        }
+        let elsewhere = EncodingKey::from_secret(b"another secret of so many characters");
+        let stranger = encode(&Header::default(), &json!({}), &elsewhere).expect("a token");
+        assert!(granted(&key, None, &stranger).is_err());
+    }
+
+    /// The token of the hub's own published cases.
+    #[test]
+    fn the_token_of_the_published_cases_is_understood() {
+        let key = Key::of(b"!ChangeThisMercureHubJWTSecretKey!").expect("a key");
+        let grant = granted(
+            &key,
+            Some("https://localhost/.well-known/mercure"),
+            PUBLISHED,
+        )
+        .expect("a grant");
+        assert!(grant.publish.iter().all(|it| it.matches("anything")) && !grant.publish.is_empty());
+        assert!(grant.ends.is_some());
+    }
+
+    const PUBLISHED: &str = concat!(
+        "eyJhbGciOiJIUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJhdWQiOiJodHRwczovL2xvY2FsaG9zdC8ud2VsbC1rbm93bi9tZXJjdXJlIiwiaXNzIjoiaHR0cHM6Ly9s",
+        "b2NhbGhvc3QiLCJhdXRob3JpemF0aW9uX2RldGFpbHMiOlt7InR5cGUiOiJodHRwczovL21lcmN1cmUucm9ja3MvYXV0aG9yaXphdGlvbi1kZXRhaWwiLCJhY3Rp",
+        "b25zIjpbInB1Ymxpc2giXSwidG9waWNzIjpbeyJtYXRjaCI6IioifV19LHsidHlwZSI6Imh0dHBzOi8vbWVyY3VyZS5yb2Nrcy9hdXRob3JpemF0aW9uLWRldGFp",
+        "bCIsImFjdGlvbnMiOlsic3Vic2NyaWJlIl0sInRvcGljcyI6W3sibWF0Y2giOiIqIn1dfV0sImV4cCI6NDEwMjQ0NDgwMH0.z_S8IP5WZsCK8h3pcq0PB5zvJE0",
+        "OdTrGA70khAYJQy4",
+    );
+}

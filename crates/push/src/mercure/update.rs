@@ -1,0 +1,278 @@
+//! What is published: an update of topics.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use url::Url;
+
+use super::form::pairs;
+use super::selector::MAX_TOPIC;
+use crate::events::write_data;
+
+/// The most topics of an update.
+const MAX_TOPICS: usize = 100;
+/// The longest id and the longest type of an update.
+const MAX_WORD: usize = 1024;
+/// What an update takes beside its texts, and a topic of it.
+const OVERHEAD: usize = 256;
+/// Asks for all that is remembered. No update is called so.
+pub(crate) const EARLIEST: &str = "earliest";
+
+/// An update, as it is remembered and sent.
+#[derive(Debug)]
+pub(crate) struct Update {
+    /// The canonical one first.
+    pub(crate) topics: Box<[Arc<str>]>,
+    pub(crate) id: Arc<str>,
+    pub(crate) is_private: bool,
+    /// The event, for all whom it is sent to.
+    pub(crate) event: Bytes,
+}
+
+/// Why something cannot be published.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unfit {
+    #[error("the form is not UTF-8")]
+    NotUtf8,
+    #[error("say at least one topic")]
+    NoTopic,
+    #[error("an update has {MAX_TOPICS} topics at most")]
+    TooManyTopics,
+    #[error("a topic has {MAX_TOPIC} bytes at most, id and type {MAX_WORD}")]
+    TooLong,
+    #[error("{0} has control characters, such as line breaks")]
+    Control(&'static str),
+    #[error("a topic is empty, or `*`, which stands for all of them")]
+    NoName,
+    #[error("topics under /.well-known/mercure are the hub's own")]
+    Reserved,
+    #[error("an id does not begin with `#`, is not `{EARLIEST}`, and is not empty")]
+    Id,
+    #[error("retry is a number of milliseconds")]
+    Retry,
+}
+
+impl Unfit {
+    /// Whether it is only too much of it.
+    pub(crate) const fn is_too_large(&self) -> bool {
+        matches!(self, Self::TooManyTopics | Self::TooLong)
+    }
+}
+
+impl Update {
+    /// Reads what was sent to the hub at this url. Where it says no id, `new_id` gives one.
+    pub(crate) fn read(
+        form: &[u8],
+        hub: &Url,
+        new_id: impl FnOnce() -> String,
+    ) -> Result<Self, Unfit> {
+        let mut topics: Vec<Arc<str>> = Vec::new();
+        let (mut data, mut id, mut kind, mut retry) = (String::new(), None, None, None);
+        let mut is_private = false;
+        for pair in pairs(form) {
+            let (name, value) = pair.map_err(|_| Unfit::NotUtf8)?;
+            match &*name {
+                "topic" if topics.iter().any(|it| **it == *value) => {}
+                "topic" if topics.len() == MAX_TOPICS => return Err(Unfit::TooManyTopics),
+                "topic" => topics.push(topic(&value, hub)?),
+                "data" => data = value,
+                // Its presence says it, whatever the value.
+                "private" => is_private = true,
+                "id" => id = Some(value).filter(|it| !it.is_empty()),
+                "type" => kind = Some(value).filter(|it| !it.is_empty()),
+                "retry" => retry = Some(value).filter(|it| !it.is_empty()),
+                _ => {}
+            }
+        }
+        if topics.is_empty() {
+            return Err(Unfit::NoTopic);
+        }
+        check("the id", id.as_deref())?;
+        check("the type", kind.as_deref())?;
+        if id
+            .as_ref()
+            .is_some_and(|id| id.starts_with('#') || id == EARLIEST)
+        {
+            return Err(Unfit::Id);
+        }
+        if let Some(retry) = &retry
+            && !(retry.len() <= 9 && retry.bytes().all(|byte| byte.is_ascii_digit()))
+        {
+            return Err(Unfit::Retry);
+        }
+        let id = id.unwrap_or_else(new_id);
+        let event = event(&id, kind.as_deref(), retry.as_deref(), &data);
+        Ok(Self {
+            topics: topics.into(),
+            id: id.into(),
+            is_private,
+            event: event.into(),
+        })
+    }
+
+    /// What it takes in memory, together with what it is found by.
+    pub(crate) fn size(&self) -> u64 {
+        let topics = self.topics.iter().map(|it| 2 * it.len() + OVERHEAD);
+        (topics.sum::<usize>() + 2 * self.id.len() + self.event.len() + OVERHEAD) as u64
+    }
+}
+
+fn topic(text: &str, hub: &Url) -> Result<Arc<str>, Unfit> {
+    if text.len() > MAX_TOPIC {
+        return Err(Unfit::TooLong);
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Unfit::Control("a topic"));
+    }
+    if matches!(text, "" | "*") {
+        return Err(Unfit::NoName);
+    }
+    if is_reserved(text, hub) {
+        return Err(Unfit::Reserved);
+    }
+    Ok(text.into())
+}
+
+/// Whether a topic is the hub itself, or something under it, however it is written.
+fn is_reserved(topic: &str, hub: &Url) -> bool {
+    let Ok(url) = hub.join(topic) else {
+        return false;
+    };
+    // What needs no code may be written as one; what is decoded here beyond that is no other hub's path.
+    let path: Vec<u8> = microcache_policy::query::decoded(url.path().as_bytes()).collect();
+    let under = path.strip_prefix(hub.path().as_bytes());
+    under.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+fn check(what: &'static str, word: Option<&str>) -> Result<(), Unfit> {
+    match word {
+        Some(word) if word.len() > MAX_WORD => Err(Unfit::TooLong),
+        Some(word) if word.chars().any(char::is_control) => Err(Unfit::Control(what)),
+        _ => Ok(()),
+    }
+}
+
+fn event(id: &str, kind: Option<&str>, retry: Option<&str>, data: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(data.len() + id.len() + 64);
+    for (name, value) in [("id", Some(id)), ("event", kind), ("retry", retry)] {
+        if let Some(value) = value {
+            for part in [name, ": ", value, "\n"] {
+                out.extend_from_slice(part.as_bytes());
+            }
+        }
+    }
+    write_data(&mut out, data);
+    out.push(b'\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(form: &str) -> Result<Update, Unfit> {
+        let hub = Url::parse("https://hub.example/.well-known/mercure").expect("a url");
+        Update::read(form.as_bytes(), &hub, || "urn:uuid:1".to_owned())
+    }
+
+    fn check_event(form: &str, expected: &str) {
+        let update = read(form).expect("an update");
+        assert_eq!(String::from_utf8_lossy(&update.event), expected, "{form}");
+    }
+
+    #[test]
+    fn an_update_is_written_down_as_an_event() {
+        for (form, expected) in [
+            ("topic=a&data=x", "id: urn:uuid:1\ndata: x\n\n"),
+            ("topic=a", "id: urn:uuid:1\ndata: \n\n"),
+            (
+                "topic=a&id=b&type=c&retry=10&data=",
+                "id: b\nevent: c\nretry: 10\ndata: \n\n",
+            ),
+            ("topic=a&id=b&type=&retry=&data=x", "id: b\ndata: x\n\n"),
+            (
+                "topic=a&id=b&data=1%0A2%0D3%0D%0A4%0A%0D",
+                "id: b\ndata: 1\ndata: 2\ndata: 3\ndata: 4\ndata: \ndata: \n\n",
+            ),
+            // Nothing that is said in the data is a field of the event.
+            (
+                "topic=a&id=b&data=x%0Aid:+c%0A%0Aevent:+d",
+                "id: b\ndata: x\ndata: id: c\ndata: \ndata: event: d\n\n",
+            ),
+            (
+                "topic=a&id=b&data=+x%00%EF%BB%BF",
+                "id: b\ndata:  x\0\u{feff}\n\n",
+            ),
+            (
+                "topic=a&id=%C3%A9&unknown=1&data=x&data=y",
+                "id: é\ndata: y\n\n",
+            ),
+        ] {
+            check_event(form, expected);
+        }
+    }
+
+    #[test]
+    fn the_first_topic_is_the_canonical_one() {
+        let update = read("topic=b&topic=a&topic=b&private").expect("an update");
+        let topics: Vec<&str> = update.topics.iter().map(|it| &**it).collect();
+        assert_eq!(topics, ["b", "a"]);
+        assert!(update.is_private);
+        assert!(!read("topic=b").expect("an update").is_private);
+        assert!(read("topic=b&private=").expect("an update").is_private);
+        assert!(read("topic=b&private=off").expect("an update").is_private);
+    }
+
+    #[test]
+    fn what_could_be_taken_for_something_else_is_refused() {
+        let long = format!("topic=a&id={}", "x".repeat(MAX_WORD + 1));
+        let large = format!("topic={}", "x".repeat(64 * 1024));
+        let many: Vec<_> = (0..=MAX_TOPICS).map(|it| format!("topic={it}")).collect();
+        let many = many.join("&");
+        for (form, expected) in [
+            ("", Unfit::NoTopic),
+            ("data=x", Unfit::NoTopic),
+            ("topic=", Unfit::NoName),
+            ("topic=*", Unfit::NoName),
+            ("topic=a%FF", Unfit::NotUtf8),
+            ("topic=a%0Ab", Unfit::Control("a topic")),
+            ("topic=a&id=a%0Adata:+b", Unfit::Control("the id")),
+            ("topic=a&id=a%00", Unfit::Control("the id")),
+            ("topic=a&id=%C2%85", Unfit::Control("the id")),
+            ("topic=a&type=a%0D", Unfit::Control("the type")),
+            ("topic=a&id=%23a", Unfit::Id),
+            ("topic=a&id=earliest", Unfit::Id),
+            ("topic=a&retry=-1", Unfit::Retry),
+            ("topic=a&retry=1s", Unfit::Retry),
+            ("topic=a&retry=1234567890", Unfit::Retry),
+            (&long, Unfit::TooLong),
+            (&large, Unfit::TooLong),
+            (&many, Unfit::TooManyTopics),
+        ] {
+            assert_eq!(read(form).err(), Some(expected), "{form:.80}");
+        }
+    }
+
+    #[test]
+    fn the_hub_s_own_topics_are_nobody_else_s() {
+        for topic in [
+            "/.well-known/mercure",
+            "/.well-known/mercure/subscriptions/x/y",
+            "https://hub.example/.well-known/mercure/x",
+            "https://other.example/.well-known/mercure",
+            "/.well-known/%256Dercure/x",
+            "/.well-known/%6Dercure/x",
+            "/.well-known/x/../mercure/x",
+            "mercure/x",
+        ] {
+            let form = format!("topic={}", topic.replace('%', "%25"));
+            assert_eq!(
+                read(&form).err(),
+                (topic != "/.well-known/%256Dercure/x").then_some(Unfit::Reserved),
+                "{topic}"
+            );
+        }
+        assert!(read("topic=/.well-known/mercure2").is_ok());
+        assert!(read("topic=https://[/.well-known/mercure").is_ok());
+    }
+}

@@ -1,0 +1,84 @@
+//! Events as a body, which has no end of its own.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use microcache_engine::body::Source;
+use microcache_engine::{BodyError, Frame};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// How often somebody to whom nothing happens is told that the connection is good.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// A comment.
+const ALIVE: &[u8] = b":\n\n";
+
+/// Whose events are sent.
+pub(crate) trait Events: Send + Sync + Unpin {
+    /// The next event, as it is sent; `None` if none comes any more.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
+
+    /// When there are none any more, whatever happens.
+    fn ends(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// A body of server-sent events.
+pub(crate) struct EventStream<E> {
+    events: E,
+    /// Something is said first.
+    is_new: bool,
+    heartbeat: Pin<Box<Sleep>>,
+}
+
+impl<E: Events> EventStream<E> {
+    /// Of these.
+    pub(crate) fn new(events: E) -> Self {
+        let heartbeat = Box::pin(sleep_until(next_look(&events)));
+        Self {
+            events,
+            is_new: true,
+            heartbeat,
+        }
+    }
+}
+
+fn next_look(events: &impl Events) -> Instant {
+    let heartbeat = Instant::now() + HEARTBEAT;
+    events.ends().map_or(heartbeat, |end| end.min(heartbeat))
+}
+
+impl<E: Events> Source for EventStream<E> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        if std::mem::take(&mut self.is_new) {
+            // Clients come back after a while, and not all at once.
+            let pause = 1000 + microcache_store::random::number() % 2000;
+            let greeting = format!("retry: {pause}\n\n").into();
+            return Poll::Ready(Some(Ok(Frame::Data(greeting))));
+        }
+        if self.events.ends().is_some_and(|end| end <= Instant::now()) {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(event) = self.events.poll_event(cx) {
+            self.heartbeat.as_mut().reset(next_look(&self.events));
+            return Poll::Ready(event.map(|event| Ok(Frame::Data(event))));
+        }
+        if self.heartbeat.as_mut().poll(cx).is_ready() {
+            if self.events.ends().is_some_and(|end| end <= Instant::now()) {
+                return Poll::Ready(None);
+            }
+            self.heartbeat.as_mut().reset(next_look(&self.events));
+            // The timer has to be polled once more for somebody to be woken by it.
+            let _ = self.heartbeat.as_mut().poll(cx);
+            return Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(ALIVE)))));
+        }
+        Poll::Pending
+    }
+
+    fn has_descriptor(&self) -> bool {
+        false
+    }
+}
