@@ -511,6 +511,28 @@ fn a_server_that_stops_says_so() {
 }
 
 #[test]
+fn who_takes_nothing_is_given_up_whatever_happens_meanwhile() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &["--client-write-timeout", "500ms"]);
+    // More than what systems hold for a connection.
+    let large = format!("\"{}\"", "x".repeat(1_000_000));
+    for number in 0..12 {
+        assert_eq!(live.put(&format!("/live/{number}"), &large).status, 201);
+    }
+    let client = Client::connect_narrow(live.0.address());
+    let mut socket = WebSocket::open_on(client, "/live/", &[]);
+    socket.say(r#"{"subscribe": "/live/*"}"#);
+    let pong = ws_frame(FIN | PONG, b"");
+    let mut number = 0;
+    eventually("the end of it", || {
+        // It is told of more, and says something itself: neither takes anything.
+        number += 1;
+        live.put("/live/x", &number.to_string());
+        (!socket.client().try_send(&pong)).then_some(())
+    });
+}
+
+#[test]
 fn binary_orders_and_long_ones_are_refused() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &[]);
