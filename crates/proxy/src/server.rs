@@ -498,9 +498,14 @@ fn serve_thread(
             }
             let is_replaced = shared.life.is_replaced();
             let streams = timeouts.drain_streams + FAREWELL;
+            connections.drain(streams, is_replaced).await;
+        };
+        let before_the_end = timeouts.drain.saturating_sub(FAREWELL);
+        let farewell = end_sockets(shared, timeouts.drain_streams.min(before_the_end));
+        let finished = async {
             tokio::select! {
-                () = connections.drain(streams, is_replaced) => {}
-                () = end_sockets(shared, timeouts.drain_streams) => {}
+                () = finished => {}
+                () = farewell => {}
             }
         };
         // Who has not finished by then is cut off with the runtime.
@@ -510,9 +515,10 @@ fn serve_thread(
 }
 
 /// Tells those who subscribe by WebSocket that it is over, when it is.
-async fn end_sockets(shared: &Shared, after: Duration) {
-    if let Some(push) = &shared.push {
-        sleep(after).await;
+async fn end_sockets(shared: &Arc<Shared>, after: Duration) {
+    sleep(after).await;
+    // A reload may have been the first that allowed any.
+    if let Some(push) = &shared.latest().push {
         push.end_sockets();
     }
     pending::<()>().await;
