@@ -36,6 +36,11 @@ impl NoUrl {
         }
     }
 
+    /// What is longer names nothing, and is not repeated.
+    pub(crate) fn too_long() -> Self {
+        Self::new(400, format!("a url has {MAX_NAME} bytes at most"))
+    }
+
     /// There are bounds of each subscription.
     pub(crate) fn too_many() -> Self {
         Self::new(400, format!("one subscription has {MAX_URLS} urls at most"))

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Order;
 use crate::change::Change;
 use crate::events::{Form, encode};
+use crate::name::MAX_NAME;
 use crate::urls::NoUrl;
 
 /// What a client says.
@@ -44,6 +45,10 @@ impl Answer<'_> {
 /// What somebody wants.
 pub(super) fn read(text: &str) -> Result<Order, NoUrl> {
     let said: Said = serde_json::from_str(text).map_err(|_| unknown())?;
+    let urls = [&said.subscribe, &said.unsubscribe, &said.get];
+    if urls.into_iter().flatten().any(|url| url.len() > MAX_NAME) {
+        return Err(NoUrl::too_long());
+    }
     match (said.subscribe, said.unsubscribe, said.get, said.version) {
         (Some(url), None, None, version) => Ok(Order::Subscribe { url, version }),
         (None, Some(url), None, None) => Ok(Order::Unsubscribe(Some(url))),
@@ -133,6 +138,10 @@ mod tests {
             r#"{"subscribe":"/a"}{"subscribe":"/b"}"#,
         ] {
             assert_eq!(read(text), Err(unknown()), "{text}");
+        }
+        for order in ["subscribe", "unsubscribe", "get"] {
+            let long = format!("{{\"{order}\":\"{}\"}}", "x".repeat(MAX_NAME + 1));
+            assert_eq!(read(&long), Err(NoUrl::too_long()));
         }
     }
 

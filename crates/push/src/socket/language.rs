@@ -134,10 +134,10 @@ impl Language {
         }
     }
 
-    /// A subscription could not be made.
-    pub(super) fn forget(&mut self, url: &str) {
+    /// A subscription was made.
+    pub(super) fn call(&mut self, url: &str) {
         if let Self::Piper(piper) = self {
-            piper.forget(url);
+            piper.call(url);
         }
     }
 

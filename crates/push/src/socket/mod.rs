@@ -39,14 +39,11 @@ use crate::subscription::{NoSubscription, Subscription};
 use crate::urls::{Found, MAX_STARS, MAX_URLS, NoUrl};
 
 /// The longest order.
-const MAX_ORDER: usize = 64 * 1024;
+const MAX_ORDER: usize = 8 * 1024;
 /// What a client may still say to a socket that has ended, until it has read why.
 const MAX_UNHEARD: usize = 64 * 1024;
 /// Longer messages are sent in parts.
 const MAX_FRAME: usize = 1024 * 1024;
-
-/// That there is a subscription which somebody wants to make.
-const ALREADY: u16 = 409;
 
 /// What somebody wants.
 #[derive(Debug, PartialEq, Eq)]
@@ -209,7 +206,7 @@ impl Session {
             Some(Ok(message)) => message,
             // If it is a frame that is too long, this has been said already, and is not said twice.
             Some(Err(Error::PayloadTooLong { .. })) => {
-                let why = "an order has 65536 bytes at most";
+                let why = "an order has 8192 bytes at most";
                 return Some(Sending::Farewell(CloseCode::MESSAGE_TOO_BIG, why));
             }
             Some(Err(_)) | None => return Some(Sending::Nothing),
@@ -266,8 +263,8 @@ impl Session {
             Err(why) => return self.language.error(None, &why),
             Ok(Order::Subscribe { url, version }) => {
                 let done = self.subscribe(&url, version.as_deref());
-                if done.as_ref().is_err_and(|why| why.status != ALREADY) {
-                    self.language.forget(&url);
+                if done.is_ok() {
+                    self.language.call(&url);
                 }
                 (url, done)
             }
@@ -300,7 +297,7 @@ impl Session {
             Found::Page(page) => self.subscription.has_page(page.url()),
         };
         if is_known {
-            return Err(NoUrl::new(ALREADY, "it is subscribed to already"));
+            return Err(NoUrl::new(409, "it is subscribed to already"));
         }
         if extent.urls >= MAX_URLS {
             return Err(NoUrl::too_many());

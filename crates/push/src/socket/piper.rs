@@ -10,7 +10,7 @@ use super::Order;
 use crate::change::Change;
 use crate::events::Word;
 use crate::json::is_json;
-use crate::name::MAX_NAME;
+use crate::name::{MAX_NAME, Pattern};
 use crate::subscription::Next;
 use crate::urls::NoUrl;
 
@@ -21,6 +21,8 @@ pub(crate) struct Piper {
     base: String,
     /// What subscriptions are called by it, and what they are of.
     names: Vec<(String, String)>,
+    /// What the subscription is to be called that is being made.
+    coming: Option<String>,
 }
 
 /// That a document is gone, or cannot be had.
@@ -48,6 +50,7 @@ impl Piper {
         Self {
             base: path[..end].to_owned(),
             names: Vec::new(),
+            coming: None,
         }
     }
 
@@ -74,52 +77,50 @@ impl Piper {
                 Ok(Order::Unsubscribe(None))
             }
             (Some(id), None, None) if is("unsubscribe") => {
-                Ok(Order::Unsubscribe(Some(self.take_named(id))))
+                self.take_named(id).map(|url| Order::Unsubscribe(Some(url)))
             }
-            (Some(id), None, None) if is("get") => Ok(Order::Get(self.url(id))),
+            (Some(id), None, None) if is("get") => self.url(id).map(Order::Get),
             (Some(id), name, None) if is("subscribe") => {
-                let url = self.url(id);
-                if let Some(name) = name {
-                    self.call(name, &url)?;
+                let url = self.url(id)?;
+                if name.is_some_and(|name| name.len() > MAX_NAME) {
+                    let why = format!("a name has {MAX_NAME} bytes at most");
+                    return Err(NoUrl::new(400, why));
                 }
+                self.coming = name.map(str::to_owned);
                 Ok(Order::Subscribe { url, version: None })
             }
             _ => Err(unknown()),
         }
     }
 
-    fn url(&self, id: &str) -> String {
-        format!("{}{id}", self.base)
+    /// What an id stands for, in the one way in which subscriptions are written.
+    fn url(&self, id: &str) -> Result<String, NoUrl> {
+        if self.base.len() + id.len() > MAX_NAME {
+            return Err(NoUrl::too_long());
+        }
+        let url = format!("{}{id}", self.base);
+        // What is none is refused later.
+        Ok(Pattern::parse(&url).map_or(url, |pattern| pattern.as_written().to_owned()))
     }
 
-    /// Subscriptions have one name each, and there are not so many of them.
-    fn call(&mut self, name: &str, url: &str) -> Result<(), NoUrl> {
-        if name.len() > MAX_NAME {
-            return Err(NoUrl::new(
-                400,
-                format!("a name has {MAX_NAME} bytes at most"),
-            ));
+    /// A subscription was made, and gets its name. It has one, and there are not so many of them.
+    pub(super) fn call(&mut self, url: &str) {
+        if let Some(name) = self.coming.take() {
+            self.names
+                .retain(|(known, named)| *known != name && named != url);
+            self.names.push((name, url.to_owned()));
         }
-        self.names
-            .retain(|(known, named)| known != name && named != url);
-        self.names.push((name.to_owned(), url.to_owned()));
-        Ok(())
     }
 
     /// What goes by a name, which it has no longer; otherwise it is an id.
-    fn take_named(&mut self, name: &str) -> String {
+    fn take_named(&mut self, name: &str) -> Result<String, NoUrl> {
         let named = self.names.iter().position(|(known, _)| known == name);
         let url = match named {
             Some(at) => self.names.swap_remove(at).1,
-            None => self.url(name),
+            None => self.url(name)?,
         };
-        self.forget(&url);
-        url
-    }
-
-    /// A subscription is not there, and has no name.
-    pub(super) fn forget(&mut self, url: &str) {
-        self.names.retain(|(_, named)| named != url);
+        self.names.retain(|(_, named)| *named != url);
+        Ok(url)
     }
 
     fn id<'a>(&self, url: &'a str) -> &'a str {
@@ -206,6 +207,9 @@ mod tests {
             (r#"{"subscribe":"/live/x"}"#, status(400)),
         ] {
             let read = piper.read(text).map_err(|why| why.status);
+            if let Ok(Order::Subscribe { url, .. }) = &read {
+                piper.call(url);
+            }
             assert_eq!(read, expected, "{text}");
         }
     }
@@ -215,8 +219,21 @@ mod tests {
         let mut piper = Piper::at("/");
         for number in 0..1000 {
             let _ = piper.read(&format!("SUBSCRIBE x name{number}"));
+            piper.call("/x");
         }
         assert_eq!(piper.names.len(), 1);
+        // What is refused gets none, however it is written.
+        for stars in 1..100 {
+            let order = piper.read(&format!("SUBSCRIBE {} more{stars}", "*".repeat(stars)));
+            let subscribe = Order::Subscribe {
+                url: "/*".to_owned(),
+                version: None,
+            };
+            assert_eq!(order, Ok(subscribe));
+        }
+        assert_eq!(piper.names.len(), 1);
+        let long = piper.read(&format!("GET {}", "\u{1}".repeat(MAX_NAME)));
+        assert_eq!(long, Err(NoUrl::too_long()));
         let _ = piper.read("UNSUBSCRIBE x");
         assert!(piper.names.is_empty());
         let long = format!("SUBSCRIBE x {}", "n".repeat(MAX_NAME + 1));

@@ -95,18 +95,19 @@ async fn what_is_not_read_is_not_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_larger_than_what_is_taken_at_once_comes_through() {
+async fn orders_of_more_than_what_is_taken_at_once_come_through() {
     let push = push();
     let socket = socket(&push);
     let (mut reader, mut writer) = tokio::io::split(socket);
-    let order = vec![b' '; 60_000];
-    let message = frame(0x81, &order);
-    let writing = tokio::spawn(async move { writer.write_all(&message).await });
+    let orders = frame(0x81, &[b' '; MAX_ORDER]).repeat(8);
+    let writing = tokio::spawn(async move { writer.write_all(&orders).await });
     let mut head = [0; 2];
     let answered = timeout(life::PATIENCE / 2, reader.read_exact(&mut head)).await;
     assert!(answered.is_ok(), "it stalls");
     assert_eq!(head[0], 0x81);
+    let reading = tokio::spawn(async move { reader.read_to_end(&mut Vec::new()).await });
     writing.await.expect("no panic").expect("taken");
+    reading.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -295,6 +295,11 @@ fn another_language_is_spoken_too() {
     };
     let john = r#"{"email":"j@example.com"}"#;
     say("get John", &[john]);
+    let long = "\u{1}".repeat(2000);
+    say(
+        &format!("GET {long}"),
+        &[r#"{"error":"a url has 1024 bytes at most"}"#],
+    );
     say(
         "GET Jane",
         &[r#"{"error":"there is no such document","rid":"Jane"}"#],
@@ -319,6 +324,10 @@ fn another_language_is_spoken_too() {
     );
     say("UNSUBSCRIBE", &[]);
     say("SUBSCRIBE Jack mine", &["3"]);
+    let already = r#"{"error":"it is subscribed to already","rid":"Jack"}"#;
+    say("SUBSCRIBE Jack ours", &[already]);
+    let unknown = r#"{"error":"it is not subscribed to","rid":"ours"}"#;
+    say("UNSUBSCRIBE ours", &[unknown]);
     assert_eq!(live.publish("DELETE", "/live/Jack", &[], "").status, 204);
     live.put("/live/John", "4");
     say("UNSUBSCRIBE mine", &[r#"{"admin":"remove","rid":"Jack"}"#]);
@@ -539,8 +548,8 @@ fn who_takes_nothing_is_given_up_whatever_happens_meanwhile() {
 fn binary_orders_and_long_ones_are_refused() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &[]);
-    let longest = format!("{{\"get\":\"/live/{}\"}}", "x".repeat(65_536 - 17));
-    assert_eq!(longest.len(), 65_536 - 1);
+    let longest = format!("{{\"get\":\"/live/{}\"}}", "x".repeat(8192 - 17));
+    assert_eq!(longest.len(), 8192 - 1);
     let mut socket = open(&live, "/live/");
     socket.send(FIN | TEXT, &longest);
     assert!(socket.text().contains("\"status\":400"));
