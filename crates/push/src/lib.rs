@@ -14,6 +14,7 @@ mod batch;
 mod bell;
 mod books;
 mod change;
+mod coming;
 mod encodings;
 mod events;
 mod joining;

@@ -1,14 +1,11 @@
 //! Documents, as the cache in front of them sees them: an origin.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::Method;
 use microcache_engine::origin::BoxFuture;
-use microcache_engine::{
-    BodyError, Clock, Frame, Origin, OriginError, OriginRequest, OriginResponse,
-};
+use microcache_engine::{Clock, Origin, OriginError, OriginRequest, OriginResponse};
 use microcache_policy::key::split_query;
 use microcache_policy::{Fields, is_event_stream};
 use microcache_store::Hit;
@@ -19,6 +16,7 @@ use crate::answer;
 use crate::batch;
 use crate::books::Books;
 use crate::change::{Change, Content};
+use crate::coming::{Arrivals, NotPublished};
 use crate::events::Form;
 use crate::journal::{Journal, JournalError};
 use crate::json::{check, essence};
@@ -35,8 +33,6 @@ use crate::waiting::Woken;
 use crate::wish::{Condition, Deed, Patch, Wish};
 use crate::writer::Writer;
 
-/// What all requests that publish may take while they come, as a multiple of the largest document.
-const MAX_COMING: u64 = 16;
 /// What stands behind the prefix of documents where many of them are sent together.
 const BATCH: &[u8] = b"batch";
 
@@ -50,8 +46,7 @@ pub(crate) struct Documents {
     pub(crate) pages: Pages,
     pub(crate) sockets: Sockets,
     token: RwLock<Option<Token>>,
-    /// What is coming in of requests that publish, in bytes.
-    coming: AtomicU64,
+    arrivals: Arrivals,
 }
 
 /// The push cache.
@@ -107,7 +102,7 @@ impl Push {
             pages,
             sockets: Sockets::default(),
             token: RwLock::new(token),
-            coming: AtomicU64::new(0),
+            arrivals: Arrivals::default(),
         });
         let writer =
             Writer::start(Arc::clone(&documents), journal).map_err(JournalError::NoThread)?;
@@ -255,17 +250,21 @@ impl Push {
         if is_allowed != Some(true) {
             return Ok(answer::unauthorised(is_allowed.is_some()));
         }
-        if let Some(refused) = self.not_understood(&request) {
+        if let Some(refused) = not_understood(&request) {
             return Ok(refused);
         }
         let prefix_of_batch = path
             .strip_suffix(BATCH)
             .filter(|_| request.method == Method::POST);
-        let (body, coming) = match self.receive(&mut request).await {
-            Ok(Ok(received)) => received,
-            Ok(Err(refused)) => return Ok(refused),
-            Err(error) => return Err(OriginError::RequestBody(error)),
+        let largest = self.documents.settings.max_document;
+        let arrivals = &self.documents.arrivals;
+        let (body, coming) = match arrivals.receive(&mut request, "a document", largest).await {
+            Ok(received) => received,
+            Err(NotPublished::Refused(refused)) => return Ok(*refused),
+            Err(NotPublished::Broken(error)) => return Err(OriginError::RequestBody(error)),
         };
+        // What grew while it came has room behind it that nobody needs.
+        let body = Bytes::copy_from_slice(&body);
         let fields = request.fields.fields();
         if let Some(prefix) = prefix_of_batch {
             let wishes = match batch::read(&body, prefix) {
@@ -292,89 +291,24 @@ impl Push {
             Err(refused) => answer::refused(&refused),
         })
     }
-
-    /// What a request must not say, because it would mean something else than is done.
-    fn not_understood(&self, request: &OriginRequest) -> Option<OriginResponse> {
-        let fields = request.fields.fields();
-        if fields.contains("content-encoding") {
-            return Some(answer::problem(
-                415,
-                "documents are put as they are, without Content-Encoding",
-            ));
-        }
-        if fields.contains("content-range") {
-            return Some(answer::problem(
-                400,
-                "a part of a document cannot be put (RFC 9110, section 14.5): patch it",
-            ));
-        }
-        let largest = self.documents.settings.max_document;
-        if request.length.is_some_and(|length| length > largest) {
-            return Some(answer::problem(
-                413,
-                format!("a document has {largest} bytes at most (push_max_document)"),
-            ));
-        }
-        None
-    }
-
-    /// All of a request's content, if there is room for it.
-    async fn receive(
-        &self,
-        request: &mut OriginRequest,
-    ) -> Result<Result<(Bytes, Coming), OriginResponse>, BodyError> {
-        let largest = self.documents.settings.max_document;
-        let mut coming = Coming {
-            documents: Arc::clone(&self.documents),
-            bytes: 0,
-        };
-        let mut content = BytesMut::new();
-        while let Some(frame) = request.body.frame().await {
-            let Frame::Data(data) = frame? else {
-                continue;
-            };
-            if (content.len() + data.len()) as u64 > largest {
-                let detail = format!("a document has {largest} bytes at most (push_max_document)");
-                return Ok(Err(answer::problem(413, detail)));
-            }
-            if !coming.add(data.len() as u64) {
-                return Ok(Err(answer::later(answer::problem(
-                    503,
-                    "too much is being published at once",
-                ))));
-            }
-            content.extend_from_slice(&data);
-        }
-        // What grew while it came has room behind it that nobody needs.
-        let content = Bytes::copy_from_slice(&content);
-        Ok(Ok((content, coming)))
-    }
 }
 
-/// What a request that publishes has brought so far.
-pub(crate) struct Coming {
-    documents: Arc<Documents>,
-    bytes: u64,
-}
-
-impl Coming {
-    fn add(&mut self, bytes: u64) -> bool {
-        let most = self
-            .documents
-            .settings
-            .max_document
-            .saturating_mul(MAX_COMING);
-        self.bytes += bytes;
-        self.documents.coming.fetch_add(bytes, Ordering::Relaxed) + bytes <= most
+/// What a request must not say, because it would mean something else than is done.
+fn not_understood(request: &OriginRequest) -> Option<OriginResponse> {
+    let fields = request.fields.fields();
+    if fields.contains("content-encoding") {
+        return Some(answer::problem(
+            415,
+            "documents are put as they are, without Content-Encoding",
+        ));
     }
-}
-
-impl Drop for Coming {
-    fn drop(&mut self) {
-        self.documents
-            .coming
-            .fetch_sub(self.bytes, Ordering::Relaxed);
+    if fields.contains("content-range") {
+        return Some(answer::problem(
+            400,
+            "a part of a document cannot be put (RFC 9110, section 14.5): patch it",
+        ));
     }
+    None
 }
 
 /// What a request wants to become of a document.

@@ -11,9 +11,10 @@ use tokio::time::sleep;
 
 use crate::books::Books;
 use crate::change::{Change, Delta};
+use crate::coming::Coming;
 use crate::journal::{Header, Journal};
 use crate::name::Name;
-use crate::origin::{Coming, Documents};
+use crate::origin::Documents;
 use crate::patch::patched;
 use crate::records;
 use crate::version::Version;

@@ -17,12 +17,11 @@ mod token;
 mod update;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::Method;
 use microcache_engine::origin::BoxFuture;
-use microcache_engine::{BodyError, Frame, Origin, OriginError, OriginRequest, OriginResponse};
+use microcache_engine::{Origin, OriginError, OriginRequest, OriginResponse};
 use microcache_policy::key::split_query;
 use microcache_store::random;
 use parking_lot::{Mutex, RwLock};
@@ -36,6 +35,7 @@ use self::subscriber::Subscriber;
 use self::token::{Checked, Grant};
 use self::update::Update;
 use crate::answer;
+use crate::coming::{Arrivals, NotPublished};
 use crate::json::essence;
 use crate::sites::{self, Site};
 use crate::stats::Counter;
@@ -50,8 +50,6 @@ pub const MERCURE_PATH: &str = "/.well-known/mercure";
 
 /// The most selectors of one subscription.
 const MAX_SELECTORS: usize = 100;
-/// What all requests that publish may take while they come, as a multiple of the largest.
-const MAX_COMING: u64 = 16;
 /// What may be asked of the hub.
 const ALLOWED: &str = "GET, HEAD, POST, OPTIONS";
 /// What says which update those come after that are sent, as 0.x and 1.0 call it.
@@ -86,8 +84,7 @@ pub struct Hub {
     selectors: Selectors,
     settings: RwLock<Arc<MercureSettings>>,
     counters: Counters,
-    /// What is coming in of requests that publish, in bytes.
-    coming: AtomicU64,
+    arrivals: Arrivals,
 }
 
 /// What is counted.
@@ -136,7 +133,7 @@ impl Hub {
             selectors: Selectors::default(),
             settings: RwLock::new(Arc::new(settings)),
             counters: Counters::default(),
-            coming: AtomicU64::new(0),
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -292,7 +289,10 @@ impl Hub {
         if essence(kind) != FORM {
             return Err(answer::problem(415, format!("an update is sent as {FORM}")).into());
         }
-        let (form, _coming) = self.receive(request, settings.max_update).await?;
+        let (form, _coming) = self
+            .arrivals
+            .receive(request, "a publication", settings.max_update)
+            .await?;
         let update = Update::read(&form, &hub, new_id).map_err(|why| {
             let status = if why.is_too_large() { 413 } else { 400 };
             answer::problem(status, why)
@@ -315,37 +315,6 @@ impl Hub {
         answer.fields.push("Cache-Control", "no-store");
         Ok(answer)
     }
-
-    /// All of a request's content, if there is room for it.
-    async fn receive(
-        &self,
-        request: &mut OriginRequest,
-        largest: u64,
-    ) -> Result<(Bytes, Coming<'_>), NotPublished> {
-        let too_large = || {
-            let why = format!("a publication has {largest} bytes at most (push_max_document)");
-            NotPublished::Refused(Box::new(answer::problem(413, why)))
-        };
-        if request.length.is_some_and(|length| length > largest) {
-            return Err(too_large());
-        }
-        let mut coming = Coming(&self.coming, 0);
-        let mut content = BytesMut::new();
-        while let Some(frame) = request.body.frame().await {
-            let Frame::Data(data) = frame.map_err(NotPublished::Broken)? else {
-                continue;
-            };
-            if (content.len() + data.len()) as u64 > largest {
-                return Err(too_large());
-            }
-            if coming.add(data.len() as u64) > largest.saturating_mul(MAX_COMING) {
-                let why = "too much is being published at once";
-                return Err(answer::later(answer::problem(503, why)).into());
-            }
-            content.extend_from_slice(&data);
-        }
-        Ok((content.freeze(), coming))
-    }
 }
 
 /// Whether whoever sends a cookie along has a page from here, or from a site that is named.
@@ -358,35 +327,6 @@ fn is_from_here(sites: &[Site], request: &OriginRequest) -> bool {
 struct Wanted {
     selectors: Vec<Selector>,
     last_event_id: Option<String>,
-}
-
-/// Why nothing was published.
-enum NotPublished {
-    Refused(Box<OriginResponse>),
-    Broken(BodyError),
-}
-
-impl From<OriginResponse> for NotPublished {
-    fn from(answer: OriginResponse) -> Self {
-        Self::Refused(Box::new(answer))
-    }
-}
-
-/// What a request that publishes has brought so far.
-struct Coming<'a>(&'a AtomicU64, u64);
-
-impl Coming<'_> {
-    /// With what all others have.
-    fn add(&mut self, bytes: u64) -> u64 {
-        self.1 += bytes;
-        self.0.fetch_add(bytes, Ordering::Relaxed) + bytes
-    }
-}
-
-impl Drop for Coming<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::Relaxed);
-    }
 }
 
 /// The hub, as whoever sends a request calls it.

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use rustix::event::epoll::{self, EventData, EventFlags};
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -63,6 +64,14 @@ impl Transport {
         let session = ClientConnection::new(Arc::clone(&tls.config), tls.name.clone())
             .map_err(io::Error::other)?;
         Ok(Self::Tls(Box::new(Tls { socket, session })))
+    }
+
+    /// The same, and `epoll` tells by `data` what happens to it. Edge-triggered, and for everything at once: no call per
+    /// request tells the kernel what to wait for.
+    pub(in crate::load) fn told_to(self, epoll: impl AsFd, data: u64) -> io::Result<Self> {
+        let all = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(epoll, &self, EventData::new_u64(data), all)?;
+        Ok(self)
     }
 
     fn socket(&self) -> &TcpStream {
@@ -126,8 +135,16 @@ impl Transport {
         }
     }
 
+    /// Writes of these bytes, and of what TLS has kept back, as much as there is room for, and leaves the rest of them.
+    pub(in crate::load) fn send_on(&mut self, unsent: &mut Vec<u8>) -> io::Result<()> {
+        self.flush()?;
+        let sent = self.write(unsent)?;
+        unsent.drain(..sent);
+        Ok(())
+    }
+
     /// Sends what TLS has kept back for want of room.
-    pub(in crate::load) fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         let Self::Tls(tls) = self else {
             return Ok(());
         };

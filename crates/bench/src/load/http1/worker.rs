@@ -213,13 +213,9 @@ impl Worker {
         connection.endpoint = endpoint;
         connection.opened = now;
         connection.phase = Phase::Connecting;
-        let opened = Transport::open(to.address, to.tls.as_ref(), None).and_then(|transport| {
-            let data = u64::from(connection.generation) << 32 | index as u64;
-            // Edge-triggered, and for everything at once: no call per request tells the kernel what to wait for.
-            let all = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-            epoll::add(&self.epoll, &transport, EventData::new_u64(data), all)?;
-            Ok(transport)
-        });
+        let data = u64::from(connection.generation) << 32 | index as u64;
+        let opened = Transport::open(to.address, to.tls.as_ref(), None)
+            .and_then(|transport| transport.told_to(&self.epoll, data));
         match opened {
             Ok(transport) => connection.transport = Some(transport),
             Err(error) => self.fail(index, connect_fault(&error)),
@@ -276,12 +272,8 @@ impl Worker {
         let Some(transport) = &mut connection.transport else {
             return;
         };
-        let sent = transport
-            .flush()
-            .and_then(|()| transport.write(&connection.unsent));
-        match sent {
-            Ok(sent) => drop(connection.unsent.drain(..sent)),
-            Err(error) => self.fail(index, fault(&error)),
+        if let Err(error) = transport.send_on(&mut connection.unsent) {
+            self.fail(index, fault(&error));
         }
     }
 

@@ -216,17 +216,8 @@ impl<'a> Streams<'a> {
         stream.begun = Instant::now();
         stream.phase = Phase::Connecting;
         let window = stream.stalls.then_some(STALLED_WINDOW);
-        let opened = Transport::open(to.address, to.tls.as_ref(), window).and_then(|transport| {
-            // Edge-triggered, and for everything at once: no further call tells the kernel what to wait for.
-            let all = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-            epoll::add(
-                &self.epoll,
-                &transport,
-                EventData::new_u64(index as u64),
-                all,
-            )?;
-            Ok(transport)
-        });
+        let opened = Transport::open(to.address, to.tls.as_ref(), window)
+            .and_then(|transport| transport.told_to(&self.epoll, index as u64));
         match opened {
             Ok(transport) => stream.transport = Some(transport),
             Err(error) => self.fail(index, connect_fault(&error)),
@@ -290,12 +281,10 @@ impl<'a> Streams<'a> {
         let Some(transport) = &mut stream.transport else {
             return;
         };
-        let sent = transport
-            .flush()
-            .and_then(|()| transport.write(&stream.unsent));
-        match sent {
-            Ok(sent) if sent == stream.unsent.len() => stream.unsent = Vec::new(),
-            Ok(sent) => drop(stream.unsent.drain(..sent)),
+        match transport.send_on(&mut stream.unsent) {
+            // There are thousands of streams, which send nothing more.
+            Ok(()) if stream.unsent.is_empty() => stream.unsent = Vec::new(),
+            Ok(()) => {}
             Err(error) => self.fail(index, fault(&error)),
         }
     }

@@ -1,0 +1,87 @@
+//! What requests that publish bring: so much each, and so much of all together while it comes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::BytesMut;
+use microcache_engine::{BodyError, Frame, OriginRequest, OriginResponse};
+
+use crate::answer;
+
+/// What all of them may take while they come, as a multiple of the largest.
+const MAX_COMING: u64 = 16;
+
+/// What is coming in of all of them, in bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Arrivals(Arc<AtomicU64>);
+
+/// What one request has brought so far. It counts until this is dropped.
+pub(crate) struct Coming {
+    all: Arrivals,
+    bytes: u64,
+}
+
+/// Why nothing was published.
+pub(crate) enum NotPublished {
+    Refused(Box<OriginResponse>),
+    Broken(BodyError),
+}
+
+impl From<OriginResponse> for NotPublished {
+    fn from(answer: OriginResponse) -> Self {
+        Self::Refused(Box::new(answer))
+    }
+}
+
+impl Arrivals {
+    /// All of a request's content, if there is room for it. `what` it is has so many bytes at most.
+    pub(crate) async fn receive(
+        &self,
+        request: &mut OriginRequest,
+        what: &str,
+        largest: u64,
+    ) -> Result<(BytesMut, Coming), NotPublished> {
+        let too_large = || {
+            answer::problem(
+                413,
+                format!("{what} has {largest} bytes at most (push_max_document)"),
+            )
+        };
+        if request.length.is_some_and(|length| length > largest) {
+            return Err(too_large().into());
+        }
+        let mut coming = Coming {
+            all: self.clone(),
+            bytes: 0,
+        };
+        let mut content = BytesMut::new();
+        while let Some(frame) = request.body.frame().await {
+            let Frame::Data(data) = frame.map_err(NotPublished::Broken)? else {
+                continue;
+            };
+            if (content.len() + data.len()) as u64 > largest {
+                return Err(too_large().into());
+            }
+            if coming.add(data.len() as u64) > largest.saturating_mul(MAX_COMING) {
+                let why = "too much is being published at once";
+                return Err(answer::later(answer::problem(503, why)).into());
+            }
+            content.extend_from_slice(&data);
+        }
+        Ok((content, coming))
+    }
+}
+
+impl Coming {
+    /// Gives what is coming in of all of them then.
+    fn add(&mut self, bytes: u64) -> u64 {
+        self.bytes += bytes;
+        self.all.0.fetch_add(bytes, Ordering::Relaxed) + bytes
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.all.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
