@@ -153,6 +153,7 @@ fn round(engine: Arc<Engine>, fields: &str, after: u64, status: u16) -> Box<dyn 
             upgrade: false,
             vouched: false,
             signed_in: false,
+            ttl: None,
         };
         let served = black_box(engine.serve(black_box(&request), now));
         if !checked {

@@ -94,7 +94,8 @@ impl Engine {
         };
         let now = self.clock.now();
         complete(&mut response.fields, &route.rules, now);
-        self.invalidate_after(&incoming, response.status, response.fields.fields())
+        let (status, fields) = (response.status, response.fields.fields());
+        self.invalidate_after(&incoming.as_request(), status, fields)
             .await;
 
         let Some(lone) = lone else {
@@ -240,6 +241,7 @@ fn request(incoming: &mut Incoming, fields: FieldsBuf, route: RouteId) -> Origin
         client: incoming.client.clone(),
         route,
         span: incoming.span,
+        extensions: std::mem::take(&mut incoming.extensions),
     }
 }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use microcache_policy::FieldsBuf;
 use microcache_store::Hit;
 
+use crate::cause::Cause;
 use crate::file::FileReader;
 use crate::fill::FillReader;
 
@@ -20,7 +21,7 @@ pub enum Frame {
 }
 
 /// Why a body ended before its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
     /// The peer closed before the length it had promised.
     #[error("the body ended before its announced length")]
@@ -40,6 +41,9 @@ pub enum BodyError {
     /// The connection failed.
     #[error("the connection was lost")]
     Disconnected,
+    /// Whatever the one says who brings it.
+    #[error("the body broke off")]
+    Other(#[source] Cause),
 }
 
 /// Where a streamed body comes from.

@@ -23,7 +23,9 @@ impl Failure {
         match self {
             Self::Origin(OriginError::Timeout) => Detail::OriginTimeout,
             Self::Origin(OriginError::Busy) => Detail::OriginBusy,
-            Self::Origin(OriginError::Connect(_) | OriginError::Down) => Detail::OriginUnreachable,
+            Self::Origin(OriginError::Connect(_) | OriginError::Down | OriginError::Other(_)) => {
+                Detail::OriginUnreachable
+            }
             Self::Origin(OriginError::Disconnected) => Detail::OriginDisconnected,
             Self::Origin(OriginError::Malformed(_)) => Detail::OriginMalformed,
             Self::Origin(OriginError::RequestBody(_)) => Detail::RequestBody,

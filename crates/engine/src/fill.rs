@@ -435,7 +435,7 @@ impl FillReader {
             (None, Some(end)) => Poll::Ready(match end {
                 Ok(None) => None,
                 Ok(Some(trailers)) => Some(Ok(Frame::Trailers(trailers.clone()))),
-                Err(error) => Some(Err(*error)),
+                Err(error) => Some(Err(error.clone())),
             }),
             (None, None) => {
                 state.wakers.wait(self.place, cx.waker());

@@ -193,6 +193,7 @@ impl Engine {
                 client: None,
                 route: route.id,
                 span: fetch.incoming.span,
+                extensions: fetch.incoming.extensions.clone(),
             };
             let response = route.origin.fetch(request).await?;
             if response.status != 304 {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Method;
+use http::{Extensions, Method};
 use microcache_policy::key::Scheme;
 use microcache_policy::status::CacheStatus;
-use microcache_policy::{FieldBlock, Fields, FieldsBuf, OriginView, Rules, Span};
+use microcache_policy::{FieldBlock, Fields, FieldsBuf, Millis, OriginView, Rules, Span};
 
 use crate::body::Body;
 use crate::client::ClientConnection;
@@ -41,6 +41,8 @@ pub struct Request<'a> {
     pub vouched: bool,
     /// The client has signed in on its connection: the request is his though no field says so.
     pub signed_in: bool,
+    /// How long whoever asks wants the answer to be fresh, whatever the origin says of that.
+    pub ttl: Option<Millis>,
 }
 
 impl<'a> Request<'a> {
@@ -57,6 +59,7 @@ impl<'a> Request<'a> {
             upgrade: false,
             vouched: false,
             signed_in: false,
+            ttl: None,
         }
     }
 
@@ -102,6 +105,10 @@ pub struct Incoming {
     pub interim: Option<Interims>,
     /// The part of a trace that what is asked of the origin is, if that is kept.
     pub span: Option<Span>,
+    /// How long whoever asks wants the answer to be fresh, whatever the origin says of that.
+    pub ttl: Option<Millis>,
+    /// What else it says, for whoever asks the origin.
+    pub extensions: Extensions,
 }
 
 /// Who brought a response: as much of the request as [`OriginView`] takes.
@@ -156,6 +163,8 @@ impl Incoming {
             client: self.client.clone(),
             interim: None,
             span: self.span,
+            ttl: self.ttl,
+            extensions: self.extensions.clone(),
         }
     }
 
@@ -172,6 +181,7 @@ impl Incoming {
             upgrade: self.upgrade,
             vouched: self.vouched,
             signed_in: self.client.as_ref().is_some_and(|c| c.is_signed_in()),
+            ttl: self.ttl,
         }
     }
 }

@@ -5,13 +5,14 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Method;
+use http::{Extensions, Method};
 use microcache_policy::{Fields, FieldsBuf, Scheme, Span};
 use microcache_store::Hit;
 pub use microcache_store::tier::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::body::{Body, BodyError};
+use crate::cause::Cause;
 use crate::client::ClientConnection;
 use crate::interim::Interims;
 
@@ -46,11 +47,13 @@ pub struct OriginRequest {
     pub route: RouteId,
     /// The part of a trace that it is, if that is kept.
     pub span: Option<Span>,
+    /// What else the one has said who asks, for whoever sends it.
+    pub extensions: Extensions,
 }
 
 impl OriginRequest {
     /// A plain request of nobody in particular: without fields, content and route.
-    pub const fn bare(method: Method, authority: Bytes, target: Bytes) -> Self {
+    pub fn bare(method: Method, authority: Bytes, target: Bytes) -> Self {
         Self {
             method,
             scheme: Scheme::Http,
@@ -65,6 +68,7 @@ impl OriginRequest {
             client: None,
             route: RouteId(0),
             span: None,
+            extensions: Extensions::new(),
         }
     }
 }
@@ -148,6 +152,9 @@ pub enum OriginError {
     /// The client's own request body failed on its way.
     #[error("the request body failed")]
     RequestBody(#[source] BodyError),
+    /// Whatever the one says who was to ask it.
+    #[error("the origin could not be asked")]
+    Other(#[source] Cause),
 }
 
 /// Whoever answers what the cache cannot.

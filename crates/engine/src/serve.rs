@@ -127,6 +127,27 @@ impl Question {
             Self::Together(question) => question.why.route,
         }
     }
+
+    /// The same for this request by itself: what comes back is kept where it is a whole response.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        match self {
+            Self::Together(Together { why, wanted }) => {
+                let key = Some(wanted.key);
+                Self::Alone(Alone { why, key })
+            }
+            alone @ Self::Alone(_) => alone,
+        }
+    }
+
+    /// The same without the condition that would have what is stored confirmed: another response is wanted.
+    #[must_use]
+    pub fn for_another(mut self) -> Self {
+        if let Self::Together(question) = &mut self {
+            question.wanted.stored = None;
+        }
+        self
+    }
 }
 
 /// A request that goes to the origin on its own.
@@ -515,7 +536,10 @@ pub(crate) fn nothing_selected(known: &Known) -> Forward {
 )]
 #[inline(always)]
 pub(crate) fn facts_of(request: &Request<'_>, rules: &Rules) -> RequestFacts {
-    let facts = RequestFacts::read(request.method, request.fields, request.has_body, rules);
+    let mut facts = RequestFacts::read(request.method, request.fields, request.has_body, rules);
+    if let Some(ttl) = request.ttl {
+        facts = facts.fresh_for(ttl);
+    }
     if request.upgrade {
         facts.upgrading()
     } else if request.signed_in {

@@ -3,6 +3,7 @@
 use crate::date;
 use crate::directives::{Directive, ResponseDirectives, delta_seconds};
 use crate::explain::SaidBy;
+use crate::request::RequestFacts;
 use crate::response::ResponseFacts;
 use crate::rules::Rules;
 use crate::time::{Millis, Time};
@@ -38,10 +39,13 @@ pub(crate) struct Arrived<'r, 'a> {
     date: Time,
     /// How long the origin itself says that it is fresh, and where.
     explicit: Option<(Millis, SaidBy)>,
+    /// How long it is fresh whatever the origin says.
+    pub(crate) forced: Option<Millis>,
 }
 
 impl<'r, 'a> Arrived<'r, 'a> {
     pub(crate) fn new(
+        request: &RequestFacts,
         facts: &'r ResponseFacts<'a>,
         status: u16,
         requested: Time,
@@ -70,6 +74,7 @@ impl<'r, 'a> Arrived<'r, 'a> {
             received,
             date,
             explicit: stated.or_else(expires),
+            forced: request.forced_ttl(facts.rules),
         }
     }
 
@@ -93,7 +98,7 @@ impl<'r, 'a> Arrived<'r, 'a> {
             .map(|(_, ttl)| *ttl);
         let storable =
             self.is_explicit() || by_status.is_some() || IMPLICIT_STATUSES.contains(&self.status);
-        match (rules.forced_ttl, self.explicit, by_status) {
+        match (self.forced, self.explicit, by_status) {
             _ if !storable => (Freshness::Unknown, None),
             (Some(forced), ..) => (Freshness::Operator(forced), Some(SaidBy::ForcedTtl)),
             (None, Some((lifetime, by)), _) => (Freshness::Explicit(lifetime), Some(by)),
@@ -193,7 +198,8 @@ pub(crate) fn windows(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{RECEIVED, fields, judge, lifetime};
+    use crate::fields::FieldsBuf;
+    use crate::testing::{RECEIVED, fields, get, judge, lifetime};
 
     /// How long a plain 200 is fresh, in seconds, negative when stale on arrival.
     fn check(response: &str, expected: i64) {
@@ -321,7 +327,8 @@ mod tests {
     fn the_time_the_origin_took_counts_as_age() {
         let (response, rules) = (fields("Age: 3"), Rules::default());
         let facts = ResponseFacts::read(response.fields(), &rules);
-        let arrived = Arrived::new(&facts, 200, RECEIVED, RECEIVED.plus(1_500));
+        let request = get(&FieldsBuf::new(), &rules);
+        let arrived = Arrived::new(&request, &facts, 200, RECEIVED, RECEIVED.plus(1_500));
         assert_eq!(arrived.initial_age(), 4_500);
     }
 

@@ -1,8 +1,8 @@
 //! What a request asks of a cache, read in one pass over its fields.
 //!
 //! A client can ask for less: `max-age`, `min-fresh`, `no-store` and `only-if-cached` are honoured.
-//! It cannot ask for more, nor send the origin work at will: `max-stale` is ignored where the cache
-//! is not the client's own, and so is a reload (`no-cache`, `Pragma: no-cache`, and the `max-age=0`
+//! It cannot ask for more, nor send the origin work at will: `max-stale` is ignored unless the rules say
+//! otherwise, as they do where the cache is the client's own, and so is a reload (`no-cache`, `Pragma: no-cache`, and the `max-age=0`
 //! that browsers send for it) unless the route says otherwise.
 
 use std::mem;
@@ -81,6 +81,7 @@ pub struct RequestFacts {
     conditional: bool,
     directives: RequestDirectives,
     range: Option<WantedRange>,
+    ttl: Option<Millis>,
 }
 
 impl Credentials {
@@ -107,11 +108,11 @@ impl RequestFacts {
             directives.no_cache = false;
             directives.max_age = directives.max_age.filter(|&age| age > 0);
         }
+        directives.max_stale = directives.max_stale.filter(|_| rules.max_stale);
         // Whoever has a cache of his own needs no protection from himself.
         let credentials = if rules.are_private() {
             Credentials::default()
         } else {
-            directives.max_stale = None;
             Credentials {
                 cookie: seen.cookies.are_personal(),
                 ..seen.credentials
@@ -140,7 +141,21 @@ impl RequestFacts {
             conditional: seen.conditional,
             directives,
             range: seen.range.filter(|_| !seen.several_ranges),
+            ttl: None,
         }
+    }
+
+    /// The same of a request whose answer is to be fresh for so long, whatever the origin says of that
+    /// ([`Rules::forced_ttl`]).
+    #[must_use]
+    pub const fn fresh_for(mut self, ttl: Millis) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// How long the answer is to be fresh on a route with these rules, whatever the origin says of that.
+    pub fn forced_ttl(&self, rules: &Rules) -> Option<Millis> {
+        self.ttl.or(rules.forced_ttl)
     }
 
     /// The same of a request on a connection that its client has signed in on: as if it had
@@ -207,7 +222,7 @@ impl RequestFacts {
         self.directives.min_fresh
     }
 
-    /// How stale an answer the client takes. Only in a cache of its own.
+    /// How stale an answer the client takes, where that counts ([`Rules::max_stale`]).
     pub const fn max_stale(&self) -> Option<Millis> {
         self.directives.max_stale
     }

@@ -63,6 +63,8 @@ pub struct Rules {
     pub languages: Vec<String>,
     /// Whether a client's reload (`no-cache`, `max-age=0`) reaches the origin.
     pub reload: Reload,
+    /// Whether a client that accepts stale responses (`max-stale`) is given them.
+    pub max_stale: bool,
     /// What makes up the key beside scheme, host, path and query.
     pub key: KeyRules,
     /// What is sent compressed. Where anything is, the origin is asked for what is not encoded.
@@ -93,6 +95,7 @@ impl Default for Rules {
             vary_ignored: Vec::new(),
             languages: Vec::new(),
             reload: Reload::default(),
+            max_stale: false,
             key: KeyRules::default(),
             compress: Compress::default(),
         }
@@ -113,6 +116,7 @@ impl Rules {
             targeted: Vec::new(),
             set_cookie: SetCookie::Store,
             reload: Reload::Honour,
+            max_stale: true,
             ..Self::default()
         }
     }

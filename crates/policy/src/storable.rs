@@ -9,7 +9,7 @@ use crate::lifetime::{
 };
 use crate::request::{Credentials, Handling, RequestFacts, is_event_stream};
 use crate::response::ResponseFacts;
-use crate::rules::{Rules, SetCookie};
+use crate::rules::SetCookie;
 use crate::time::Time;
 use crate::vary::Vary;
 
@@ -82,7 +82,7 @@ pub fn storable(
     if let Some(reason) = refusal(request, status, response) {
         return Storable::No(reason);
     }
-    let arrived = Arrived::new(response, status, request_time, response_time);
+    let arrived = Arrived::new(request, response, status, request_time, response_time);
     match lifetime(&arrived) {
         Err(reason) => Storable::No(reason),
         Ok(lifetime) if !lifetime.is_shareable(request.credentials()) => {
@@ -123,8 +123,9 @@ fn refusal(
 }
 
 /// Whether it is for the sake of its status that the operator does not want a response kept.
-fn is_zero_for(status: u16, rules: &Rules) -> bool {
-    rules.forced_ttl.is_none() && rules.status_ttl.contains(&(status, 0))
+fn is_zero_for(arrived: &Arrived<'_, '_>) -> bool {
+    let by_status = &arrived.facts.rules.status_ttl;
+    arrived.forced.is_none() && by_status.contains(&(arrived.status, 0))
 }
 
 fn lifetime(arrived: &Arrived<'_, '_>) -> Result<Lifetime, NotStorable> {
@@ -137,15 +138,15 @@ fn lifetime(arrived: &Arrived<'_, '_>) -> Result<Lifetime, NotStorable> {
         if_error,
         operators,
     } = freshness::windows(directives, freshness, rules);
-    let must_validate = rules.forced_ttl.is_none() && arrived.must_validate();
+    let must_validate = arrived.forced.is_none() && arrived.must_validate();
     let validator = response.has_validator();
     let fresh_for = match freshness {
         Freshness::Unknown => return Err(NotStorable::Status),
-        Freshness::Operator(0) if is_zero_for(arrived.status, rules) => {
+        Freshness::Operator(0) if is_zero_for(arrived) => {
             return Err(NotStorable::StatusTtl);
         }
         // A user's cache keeps it to ask whether it is still good.
-        Freshness::Operator(0) if !(rules.are_private() && rules.forced_ttl.is_none()) => {
+        Freshness::Operator(0) if !(rules.are_private() && arrived.forced.is_none()) => {
             return Err(NotStorable::NoLifetime);
         }
         Freshness::Operator(ttl) => initial_age.saturating_add(ttl),
@@ -170,7 +171,7 @@ fn lifetime(arrived: &Arrived<'_, '_>) -> Result<Lifetime, NotStorable> {
         (validator, HAS_VALIDATOR),
         (operators, OPERATORS_WINDOW),
         (
-            rules.are_private() && freshness::is_never_stale(directives),
+            rules.max_stale && freshness::is_never_stale(directives),
             NEVER_STALE,
         ),
     ];
@@ -214,6 +215,7 @@ const fn is_understood(status: u16) -> bool {
 mod tests {
     use super::*;
     use crate::fields::Fields;
+    use crate::rules::Rules;
     use crate::testing::{RECEIVED, fields, judge};
 
     fn check(status: u16, response: &str, expected: Option<NotStorable>) {

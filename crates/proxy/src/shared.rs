@@ -177,7 +177,7 @@ impl Shared {
     }
 
     /// A request of somebody at this address was refused for its body, if it was for a limit.
-    pub(crate) fn refused_body(&self, why: BodyError, address: &str) {
+    pub(crate) fn refused_body(&self, why: &BodyError, address: &str) {
         let (limit, names) = match why {
             BodyError::TooLarge => (Refusal::Body, "max_body_size"),
             BodyError::Timeout => (Refusal::BodyLate, "client_body_timeout, client_body_rate"),

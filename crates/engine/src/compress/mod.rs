@@ -1,8 +1,12 @@
 //! Compression in the background. Requests ask for it and go on; threads of its own, which give way to those
 //! that serve, make it out of what is in memory and put it there, beside the response that it was made of.
 
+#[cfg(feature = "compress")]
 mod codecs;
+#[cfg(feature = "compress")]
 mod deltas;
+#[cfg(not(feature = "compress"))]
+mod none;
 mod queue;
 mod saved;
 
@@ -13,6 +17,9 @@ use std::thread;
 use std::time::Duration;
 
 use microcache_policy::{Coding, DictionaryCoding, SentCoding};
+#[cfg(not(feature = "compress"))]
+use none::{codecs, deltas};
+
 use microcache_store::{Encodings, Making, Memory, Task};
 use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};

@@ -84,5 +84,7 @@ pub(crate) fn incoming(
         client: None,
         interim: None,
         span: None,
+        ttl: None,
+        extensions: http::Extensions::new(),
     }
 }

@@ -130,7 +130,7 @@ impl Account {
         request_time: Time,
         response_time: Time,
     ) -> Self {
-        let arrived = Arrived::new(response, status, request_time, response_time);
+        let arrived = Arrived::new(request, response, status, request_time, response_time);
         let (freshness, said_by) = arrived.decided();
         let directives = &response.said.directives;
         let windows = freshness::windows(directives, freshness, response.rules);
@@ -153,7 +153,7 @@ impl Account {
             } else {
                 WindowBy::Zero
             },
-            must_validate: response.rules.forced_ttl.is_none() && arrived.must_validate(),
+            must_validate: arrived.forced.is_none() && arrived.must_validate(),
             has_validator: response.has_validator(),
         }
     }

@@ -102,7 +102,7 @@ impl Answering {
             return Poll::Ready(Ok(pages::panicked(engine.clock.now())));
         };
         let page = |failed: NoResponse| {
-            if let Failure::Origin(OriginError::RequestBody(why)) = failed.cause {
+            if let Failure::Origin(OriginError::RequestBody(why)) = &failed.cause {
                 let address = self.account.address().unwrap_or_default();
                 self.shared.refused_body(why, address);
             }

@@ -253,6 +253,7 @@ impl Drop for Open {
             upgrade: head.upgrade,
             vouched: self.peer.trusted,
             signed_in: false,
+            ttl: None,
         };
         tell(&Finished {
             address: self.peer.address(),

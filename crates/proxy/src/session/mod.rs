@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Version};
+use http::{Extensions, Method, Version};
 use microcache_engine::{
     Body, BodyError, BoxFuture, ClientConnection, Incoming, Interims, NoResponse, Outcome,
     Question, Refresh, Request, Response, RouteId, Served,
@@ -145,6 +145,7 @@ impl Session {
             upgrade: head.upgrade,
             vouched: self.peer.trusted,
             signed_in: self.client.as_ref().is_some_and(|c| c.is_signed_in()),
+            ttl: None,
         }
     }
 
@@ -343,7 +344,7 @@ impl Session {
         if announced.is_some_and(is_too_large) {
             let page = pages::too_large(self.shared.engine.clock.now());
             self.shared
-                .refused_body(BodyError::TooLarge, self.peer.address());
+                .refused_body(&BodyError::TooLarge, self.peer.address());
             let answer = Box::pin(std::future::ready(Ok(page)));
             return self.without_content(answer, account, announced);
         }
@@ -512,6 +513,8 @@ impl Session {
             client: None,
             interim: None,
             span: None,
+            ttl: None,
+            extensions: Extensions::new(),
         }
     }
 }

@@ -409,7 +409,10 @@ fn blame(why: &OriginError) -> Option<(&'static str, String)> {
             "origin-malformed",
             format!("its answer was malformed: {what}"),
         )),
-        OriginError::Busy | OriginError::Down | OriginError::RequestBody(_) => None,
+        OriginError::Busy
+        | OriginError::Down
+        | OriginError::RequestBody(_)
+        | OriginError::Other(_) => None,
     }
 }
 

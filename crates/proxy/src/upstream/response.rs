@@ -224,8 +224,10 @@ pub(super) fn no_answer(error: BodyError) -> OriginError {
     match error {
         BodyError::Malformed(what) => OriginError::Malformed(what),
         BodyError::Incomplete => OriginError::Malformed("fewer bytes than announced"),
-        BodyError::Timeout | BodyError::TooLarge | BodyError::TooSlow | BodyError::Disconnected => {
-            OriginError::Disconnected
-        }
+        BodyError::Timeout
+        | BodyError::TooLarge
+        | BodyError::TooSlow
+        | BodyError::Disconnected
+        | BodyError::Other(_) => OriginError::Disconnected,
     }
 }

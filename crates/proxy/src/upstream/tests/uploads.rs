@@ -328,7 +328,7 @@ async fn what_breaks_off_while_it_is_read_ahead_never_reaches_a_server() {
         let (asked, feed) = upload(length);
         feed.send(Ok(data("hi"))).await.unwrap();
         if error != BodyError::Incomplete {
-            feed.send(Err(error)).await.unwrap();
+            feed.send(Err(error.clone())).await.unwrap();
         }
         drop(feed);
         let answer = fetch(&group, asked).await;

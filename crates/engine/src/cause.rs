@@ -1,0 +1,49 @@
+//! An error of somebody else's, on its way to all who are concerned.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+/// What somebody says who asks an origin in a way that is not known here. All who waited for the answer share it.
+#[derive(Clone)]
+pub struct Cause(Arc<dyn Error + Send + Sync>);
+
+impl Cause {
+    /// This error.
+    pub fn new(error: Box<dyn Error + Send + Sync>) -> Self {
+        Self(error.into())
+    }
+
+    /// The error itself.
+    pub fn get(&self) -> &(dyn Error + Send + Sync + 'static) {
+        &*self.0
+    }
+}
+
+/// It stands for the error: nobody meets it on the way to the first cause.
+impl Error for Cause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// The same error, not one that says the same.
+impl PartialEq for Cause {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Cause {}

@@ -1,0 +1,31 @@
+//! What stands in the place of the codecs where they are not built in: nothing is worth encoding.
+
+pub(super) mod codecs {
+    use std::io;
+
+    use microcache_store::Making;
+
+    pub(in crate::compress) fn encoded(_making: Making, _body: &[u8]) -> io::Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+}
+
+pub(super) mod deltas {
+    use std::io;
+
+    use microcache_policy::DictionaryCoding;
+    use microcache_policy::dictionaries::DictionaryHash;
+
+    pub(in crate::compress) fn hash(_dictionary: &[u8]) -> DictionaryHash {
+        DictionaryHash::default()
+    }
+
+    pub(in crate::compress) fn delta(
+        _coding: DictionaryCoding,
+        _dictionary: &[u8],
+        _hash: &DictionaryHash,
+        _body: &[u8],
+    ) -> io::Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+}
