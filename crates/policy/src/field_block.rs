@@ -35,6 +35,11 @@ impl FieldBlock {
     pub fn fields(&self) -> Fields<'_> {
         Fields::new(&self.0)
     }
+
+    /// A part of the lines, as [`FieldBlock::fields`] gives it, that is not copied: it holds on to all of them.
+    pub fn part(&self, part: &[u8]) -> Bytes {
+        self.0.slice_ref(part)
+    }
 }
 
 impl From<FieldsBuf> for FieldBlock {

@@ -1,0 +1,43 @@
+//! Field lines, as the engine has them and as `http` has them.
+
+use http::header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use microcache_policy::{FieldBlock, FieldsBuf};
+
+/// The field lines of a map, in its order.
+pub(crate) fn from_map(map: &HeaderMap) -> FieldsBuf {
+    let mut fields = if map.is_empty() {
+        FieldsBuf::new()
+    } else {
+        FieldsBuf::with_capacity(32 * map.len())
+    };
+    for (name, value) in map {
+        fields.push(name.as_str(), value);
+    }
+    fields
+}
+
+/// A map of these lines. Their values are not copied: each holds on to the block.
+pub(crate) fn to_map(block: &FieldBlock) -> HeaderMap {
+    let mut map = HeaderMap::with_capacity(16);
+    for (name, value) in block.fields() {
+        // What is stored was a map once, or was read by rules that are stricter.
+        if let Ok(name) = HeaderName::from_bytes(name)
+            && let Ok(value) = HeaderValue::from_maybe_shared(block.part(value))
+        {
+            map.append(name, value);
+        }
+    }
+    map
+}
+
+/// The same of a request: what identifies somebody is not written into logs, nor kept in compression's tables.
+pub(crate) fn to_request_map(block: &FieldBlock) -> HeaderMap {
+    let mut map = to_map(block);
+    for name in [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE] {
+        if let http::header::Entry::Occupied(mut lines) = map.entry(name) {
+            lines.iter_mut().for_each(|value| value.set_sensitive(true));
+        }
+    }
+    map
+}

@@ -1,0 +1,57 @@
+//! The response of a service with a cache: there already, or to be waited for.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::Response;
+
+use crate::Error;
+use crate::body::CacheBody;
+
+type Answer<R> = Result<Response<CacheBody<R>>, Error>;
+
+/// The response of a service with a cache in front of it..
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct ResponseFuture<R>(State<R>);
+
+/// A hit is there at once, and takes no allocation for this.
+enum State<R> {
+    Now(Option<Answer<R>>),
+    Later(Pin<Box<dyn Future<Output = Answer<R>> + Send>>),
+}
+
+impl<R> ResponseFuture<R> {
+    pub(crate) fn now(answer: Answer<R>) -> Self {
+        Self(State::Now(Some(answer)))
+    }
+
+    pub(crate) fn later(answer: impl Future<Output = Answer<R>> + Send + 'static) -> Self {
+        Self(State::Later(Box::pin(answer)))
+    }
+}
+
+// Nothing in it is pinned but what is boxed.
+impl<R> Unpin for ResponseFuture<R> {}
+
+impl<R> Future for ResponseFuture<R> {
+    type Output = Answer<R>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer<R>> {
+        match &mut self.0 {
+            State::Now(answer) => {
+                Poll::Ready(answer.take().expect("it is not polled after its end"))
+            }
+            State::Later(answer) => answer.as_mut().poll(cx),
+        }
+    }
+}
+
+impl<R> std::fmt::Debug for ResponseFuture<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.0 {
+            State::Now(_) => "ResponseFuture(Now)",
+            State::Later(_) => "ResponseFuture(Later)",
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! The inner service, as the engine asks it.
+
+use std::error::Error as StdError;
+use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Buf;
+use http::header::CONTENT_LENGTH;
+use http::uri::Authority;
+use http::{HeaderMap, Request, Response, StatusCode, Uri};
+use http_body::Body;
+use microcache_engine::{
+    Body as EngineBody, BodyError, BoxFuture, Cause, Frame, Origin, OriginError, OriginRequest,
+    OriginResponse, Source,
+};
+use microcache_policy::{FieldsBuf, end_to_end};
+use parking_lot::Mutex;
+use tower_service::Service;
+
+use crate::BoxError;
+use crate::fields::{from_map, to_request_map};
+
+/// An inner service that is asked with bodies of this type, which are empty.
+pub(crate) struct Inner<S, B> {
+    /// Many tasks ask it, and not every service can be shared.
+    service: Mutex<S>,
+    body: PhantomData<fn() -> B>,
+}
+
+impl<S, B> Inner<S, B> {
+    pub(crate) const fn new(service: S) -> Self {
+        Self {
+            service: Mutex::new(service),
+            body: PhantomData,
+        }
+    }
+}
+
+impl<S, B, R> Origin for Inner<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>, Future: Send, Error: Into<BoxError>>
+        + Clone
+        + Send,
+    B: Default + Send,
+    R: Body<Error: Into<BoxError>> + Send + 'static,
+{
+    fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
+        let service = self.service.lock().clone();
+        Box::pin(async move {
+            let request = to_http(request)?;
+            match call(service, request).await {
+                Ok(response) => Ok(from_http(response)),
+                Err(error) => Err(OriginError::Other(Cause::new(error))),
+            }
+        })
+    }
+}
+
+/// Has a service answer, when it is ready.
+pub(crate) async fn call<S, T>(mut service: S, request: T) -> Result<S::Response, BoxError>
+where
+    S: Service<T, Error: Into<BoxError>>,
+{
+    let ready = poll_fn(|cx| service.poll_ready(cx)).await;
+    ready.map_err(Into::into)?;
+    service.call(request).await.map_err(Into::into)
+}
+
+fn to_http<B: Default>(request: OriginRequest) -> Result<Request<B>, OriginError> {
+    // It was a url before it was taken apart.
+    let url = |error: &dyn StdError| {
+        let text = format!("not a url: {error}");
+        OriginError::Other(Cause::new(text.into()))
+    };
+    let authority = Authority::from_maybe_shared(request.authority).map_err(|e| url(&e))?;
+    let uri = Uri::builder()
+        .scheme(request.scheme.as_str())
+        .authority(authority)
+        .path_and_query(&request.target[..])
+        .build()
+        .map_err(|e| url(&e))?;
+    let mut http = Request::new(B::default());
+    *http.method_mut() = request.method;
+    *http.uri_mut() = uri;
+    *http.headers_mut() = to_request_map(&request.fields.into());
+    *http.extensions_mut() = request.extensions;
+    Ok(http)
+}
+
+fn from_http<R>(response: Response<R>) -> OriginResponse
+where
+    R: Body<Error: Into<BoxError>> + Send + 'static,
+{
+    let (parts, body) = response.into_parts();
+    let has_none = body.is_end_stream() || parts.status == StatusCode::NOT_MODIFIED;
+    OriginResponse {
+        status: parts.status.as_u16(),
+        length: announced(&parts.headers).or_else(|| body.size_hint().exact()),
+        fields: without_length(&parts.headers),
+        body: if has_none {
+            EngineBody::Empty
+        } else {
+            EngineBody::Stream(Box::new(Arriving(Mutex::new(Box::pin(body)))))
+        },
+        tunnel: None,
+    }
+}
+
+fn announced(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn without_length(headers: &HeaderMap) -> FieldsBuf {
+    let mut fields = end_to_end(from_map(headers).fields());
+    fields.remove("content-length");
+    fields
+}
+
+/// A body of the inner service. Whoever reads it has it to himself.
+struct Arriving<R>(Mutex<Pin<Box<R>>>);
+
+impl<R> Source for Arriving<R>
+where
+    R: Body<Error: Into<BoxError>> + Send,
+{
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        let body = self.0.get_mut();
+        loop {
+            let frame = match ready!(body.as_mut().poll_frame(cx)) {
+                None => return Poll::Ready(None),
+                Some(Err(error)) => {
+                    let error = BodyError::Other(Cause::new(error.into()));
+                    return Poll::Ready(Some(Err(error)));
+                }
+                Some(Ok(frame)) => frame,
+            };
+            match frame.into_data() {
+                Ok(mut data) if data.has_remaining() => {
+                    let data = data.copy_to_bytes(data.remaining());
+                    return Poll::Ready(Some(Ok(Frame::Data(data))));
+                }
+                Ok(_nothing) => {}
+                Err(frame) => {
+                    if let Ok(trailers) = frame.into_trailers() {
+                        return Poll::Ready(Some(Ok(Frame::Trailers(from_map(&trailers)))));
+                    }
+                }
+            }
+        }
+    }
+
+    fn has_descriptor(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,253 @@
+//! The layer, and a request's way through it.
+
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use http::{Method, Request, Response};
+use http_body::Body;
+use microcache_engine::{Engine, Failure, NoResponse, Question, RouteFound, Served};
+use microcache_policy::{Fields, FieldsBuf, invalidates};
+use tokio::runtime::Handle;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::body::CacheBody;
+use crate::cache::{Cache, Shared};
+use crate::fields::from_map;
+use crate::future::ResponseFuture;
+use crate::info::CacheInfo;
+use crate::inner::{Inner, call};
+use crate::options::CacheMode;
+use crate::request::{Asked, Place};
+use crate::{BoxError, Error, response};
+
+/// Puts a cache in front of services.
+#[derive(Clone, Debug)]
+pub struct CacheLayer {
+    cache: Cache,
+}
+
+impl CacheLayer {
+    pub(crate) const fn new(cache: Cache) -> Self {
+        Self { cache }
+    }
+}
+
+impl<S> Layer<S> for CacheLayer {
+    type Service = CacheService<S>;
+
+    fn layer(&self, inner: S) -> CacheService<S> {
+        CacheService {
+            shared: Arc::clone(&self.cache.shared),
+            engine: Arc::default(),
+            inner,
+        }
+    }
+}
+
+/// A service with a cache in front of it. It is always ready: a hit does not wait for the inner service to be.
+#[derive(Clone)]
+pub struct CacheService<S> {
+    shared: Arc<Shared>,
+    /// The cache in front of the inner service, which clones share. It is made by the first request, which says
+    /// of what type bodies are.
+    engine: Arc<OnceLock<Arc<Engine>>>,
+    inner: S,
+}
+
+impl<S: std::fmt::Debug> std::fmt::Debug for CacheService<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut written = f.debug_struct("CacheService");
+        written.field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for CacheService<S>
+where
+    S: Service<Request<B>, Response = Response<R>, Future: Send, Error: Into<BoxError>>
+        + Clone
+        + Send
+        + 'static,
+    B: Body + Default + Send + 'static,
+    R: Body<Error: Into<BoxError>> + Send + 'static,
+{
+    type Response = Response<CacheBody<R>>;
+    type Error = Error;
+    type Future = ResponseFuture<R>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> ResponseFuture<R> {
+        let engine = self.engine.get_or_init(|| {
+            let inner = Inner::<S, B>::new(self.inner.clone());
+            self.shared.in_front_of(Arc::new(inner))
+        });
+        let (parts, body) = request.into_parts();
+        if let Some(place) = Asked::place(&parts).filter(|_| body.is_end_stream()) {
+            return through(&self.shared, engine, Asked::new(parts, place));
+        }
+        let passes = Passing {
+            engine: Arc::clone(engine),
+            shared: Arc::clone(&self.shared),
+            inner: self.inner.clone(),
+        };
+        ResponseFuture::later(passes.pass(Request::from_parts(parts, body)))
+    }
+}
+
+/// A request that the cache may answer.
+fn through<R: Send + 'static>(
+    shared: &Arc<Shared>,
+    engine: &Arc<Engine>,
+    asked: Asked,
+) -> ResponseFuture<R> {
+    let mode = asked.mode();
+    let found = RouteFound {
+        route: 0,
+        bypass: mode == CacheMode::NoStore,
+    };
+    let served = engine.serve_on(found, &asked.as_request(), engine.clock.now());
+    let question = match served {
+        Served::Now(answer) => return ResponseFuture::now(shared.tell(Ok(answer))),
+        Served::NowAndRefresh(answer, refresh) => {
+            // Whoever is outside of a runtime when it is called is given what there is.
+            if Handle::try_current().is_ok() {
+                engine.refresh(refresh, asked.into_incoming());
+            }
+            return ResponseFuture::now(shared.tell(Ok(answer)));
+        }
+        Served::Failed(failed) => return ResponseFuture::now(shared.tell(Err(failed))),
+        Served::Ask(question) if mode == CacheMode::Reload => question.for_another(),
+        Served::Ask(question) => question,
+    };
+    let (shared, engine) = (Arc::clone(shared), Arc::clone(engine));
+    ResponseFuture::later(async move {
+        let answer = ask(engine, question, asked).await;
+        shared.tell(answer)
+    })
+}
+
+async fn ask(
+    engine: Arc<Engine>,
+    question: Question,
+    asked: Asked,
+) -> Result<microcache_engine::Response, NoResponse> {
+    // Nobody pays for the whole who wants a part of it.
+    let question = if asked.wants_less() {
+        question.alone()
+    } else {
+        question
+    };
+    engine.ask(question, asked.into_incoming()).await
+}
+
+impl Shared {
+    /// The caller's response, counted.
+    fn tell<R>(
+        &self,
+        answer: Result<microcache_engine::Response, NoResponse>,
+    ) -> Result<Response<CacheBody<R>>, Error> {
+        let told = match answer {
+            Ok(answer) => Ok(response::to_http(answer)),
+            Err(failed) if failed.cause == Failure::OnlyIfCached => Ok(response::only_if_cached()),
+            Err(failed) => Err(Error::from(failed)),
+        };
+        self.note(&told);
+        told
+    }
+
+    fn note<R>(&self, answer: &Result<Response<R>, Error>) {
+        let response = answer.as_ref().ok();
+        let info = response.and_then(|response| response.extensions().get::<CacheInfo>());
+        self.counts.count(info);
+        #[cfg(feature = "tracing")]
+        match info {
+            Some(CacheInfo {
+                outcome,
+                stored,
+                tier,
+                why,
+                ..
+            }) => tracing::debug!(outcome = outcome.as_str(), stored, tier, why, "answered"),
+            None => tracing::debug!("not answered"),
+        }
+    }
+}
+
+/// A request that is none of the cache's business, but for what it changes.
+struct Passing<S> {
+    engine: Arc<Engine>,
+    shared: Arc<Shared>,
+    inner: S,
+}
+
+impl<S> Passing<S> {
+    async fn pass<B, R>(self, request: Request<B>) -> Result<Response<CacheBody<R>>, Error>
+    where
+        S: Service<Request<B>, Response = Response<R>, Error: Into<BoxError>>,
+    {
+        let changed = Changed::by(&request);
+        let answer = call(self.inner, request).await.map_err(Error::from_inner);
+        if let Some(changed) = changed
+            && let Some((status, fields)) = answer.as_ref().ok().map(status_and_fields)
+        {
+            changed.invalidate(&self.engine, status, &fields).await;
+        }
+        let answer = answer.map(|response| {
+            let mut response = response.map(CacheBody::inner);
+            response.extensions_mut().insert(CacheInfo::bypass());
+            response
+        });
+        self.shared.note(&answer);
+        answer
+    }
+}
+
+fn status_and_fields<R>(response: &Response<R>) -> (u16, FieldsBuf) {
+    (response.status().as_u16(), from_map(response.headers()))
+}
+
+/// What an unsafe request changes if it succeeds (RFC 9111 §4.4).
+struct Changed {
+    method: Method,
+    place: Place,
+    fields: FieldsBuf,
+}
+
+impl Changed {
+    fn by<B>(request: &Request<B>) -> Option<Self> {
+        if !invalidates(request.method(), 200) {
+            return None;
+        }
+        Some(Self {
+            method: request.method().clone(),
+            place: Place::of(request.uri())?,
+            fields: from_map(request.headers()),
+        })
+    }
+
+    async fn invalidate(&self, engine: &Engine, status: u16, response: &FieldsBuf) {
+        let Place {
+            scheme,
+            host,
+            target,
+        } = &self.place;
+        let own = microcache_engine::Request {
+            method: &self.method,
+            fields: self.fields.fields(),
+            vouched: true,
+            ..microcache_engine::Request::of_url(*scheme, host, target)
+        };
+        let nobodys = microcache_engine::Request {
+            fields: Fields::default(),
+            ..own
+        };
+        for request in [own, nobodys] {
+            engine
+                .invalidate_after(&request, status, response.fields())
+                .await;
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Where responses lie beside memory.
+
+#[cfg(feature = "disk")]
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[cfg(feature = "disk")]
+use microcache_store::disk::{Disk, DiskSettings};
+#[cfg(feature = "memcached")]
+use microcache_store::memcached::{Memcached, MemcachedSettings};
+#[cfg(feature = "redis")]
+use microcache_store::redis::{Redis, RedisSettings};
+use microcache_store::{AnyTier, TierLimits, Tiers};
+use tokio::runtime::Handle;
+
+use crate::BuildError;
+
+/// A place behind memory.
+#[derive(Clone, Debug)]
+pub struct Tier {
+    place: Place,
+    timeout: Duration,
+}
+
+#[derive(Clone)]
+enum Place {
+    #[cfg(feature = "disk")]
+    Disk { directory: PathBuf, capacity: u64 },
+    #[cfg(feature = "memcached")]
+    Memcached(Vec<String>),
+    #[cfg(feature = "redis")]
+    Redis { urls: Vec<String>, cluster: bool },
+}
+
+impl Tier {
+    /// A directory, which takes so many bytes. It is made if it is missing, and outlives the process. One process
+    /// at a time may use it: a second one gets an error from [`Builder::build`](crate::Builder::build).
+    #[cfg(feature = "disk")]
+    pub fn disk(directory: impl Into<PathBuf>, capacity: u64) -> Self {
+        Self::of(Place::Disk {
+            directory: directory.into(),
+            capacity,
+        })
+    }
+
+    /// A pool of memcached servers: `host:port`, and `host:port:weight` where one has room for more than others.
+    #[cfg(feature = "memcached")]
+    pub fn memcached(servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self::of(Place::Memcached(
+            servers.into_iter().map(Into::into).collect(),
+        ))
+    }
+
+    /// Redis or Valkey: `redis://user:password@host:port/database`, `rediss://…` for TLS.
+    #[cfg(feature = "redis")]
+    pub fn redis(url: impl Into<String>) -> Self {
+        Self::of(Place::Redis {
+            urls: vec![url.into()],
+            cluster: false,
+        })
+    }
+
+    /// A cluster of them, by the urls of some of its servers.
+    #[cfg(feature = "redis")]
+    pub fn redis_cluster(urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self::of(Place::Redis {
+            urls: urls.into_iter().map(Into::into).collect(),
+            cluster: true,
+        })
+    }
+
+    /// How long a request waits for it before the server is asked. 50 ms unless said, 250 ms for a directory.
+    #[must_use]
+    pub const fn timeout(mut self, most: Duration) -> Self {
+        self.timeout = most;
+        self
+    }
+
+    fn of(place: Place) -> Self {
+        let timeout = match &place {
+            #[cfg(feature = "disk")]
+            Place::Disk { .. } => Duration::from_millis(250),
+            #[cfg(any(feature = "memcached", feature = "redis"))]
+            _ => Duration::from_millis(50),
+        };
+        Self { place, timeout }
+    }
+
+    pub(crate) const fn is_shared(&self) -> bool {
+        match self.place {
+            #[cfg(feature = "disk")]
+            Place::Disk { .. } => false,
+            #[cfg(any(feature = "memcached", feature = "redis"))]
+            _ => true,
+        }
+    }
+
+    const fn name(&self) -> &'static str {
+        match self.place {
+            #[cfg(feature = "disk")]
+            Place::Disk { .. } => "disk",
+            #[cfg(feature = "memcached")]
+            Place::Memcached(_) => "memcached",
+            #[cfg(feature = "redis")]
+            Place::Redis { .. } => "redis",
+        }
+    }
+
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(clippy::unused_async, reason = "the others open at once")
+    )]
+    async fn open(&self, handle: &Handle) -> Result<AnyTier, crate::BoxError> {
+        Ok(match &self.place {
+            #[cfg(feature = "disk")]
+            Place::Disk {
+                directory,
+                capacity,
+            } => {
+                let settings = DiskSettings {
+                    read_deadline: self.timeout,
+                    ..DiskSettings::new(directory, *capacity)
+                };
+                AnyTier::Local(Disk::open(settings, handle)?)
+            }
+            #[cfg(feature = "memcached")]
+            Place::Memcached(servers) => {
+                let servers: Result<Vec<_>, _> = servers.iter().map(|one| one.parse()).collect();
+                let settings = MemcachedSettings {
+                    servers: servers?,
+                    deadline: self.timeout,
+                    ..MemcachedSettings::default()
+                };
+                AnyTier::Shared(Memcached::start(settings, handle)?)
+            }
+            #[cfg(feature = "redis")]
+            Place::Redis { urls, cluster } => {
+                let settings = RedisSettings {
+                    urls: urls.clone(),
+                    cluster: *cluster,
+                    deadline: self.timeout,
+                    ..RedisSettings::default()
+                };
+                AnyTier::Shared(Redis::start(settings, handle).await?)
+            }
+        })
+    }
+}
+
+/// A url may have a password in it.
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            #[cfg(feature = "disk")]
+            Self::Disk { directory, .. } => f.debug_tuple("Disk").field(directory).finish(),
+            #[cfg(feature = "memcached")]
+            Self::Memcached(servers) => f.debug_tuple("Memcached").field(servers).finish(),
+            #[cfg(feature = "redis")]
+            Self::Redis { urls, .. } => write!(f, "Redis({} urls)", urls.len()),
+        }
+    }
+}
+
+/// Opens them, the nearest first.
+pub(crate) async fn open(tiers: &[Tier], handle: &Handle) -> Result<Tiers, BuildError> {
+    let mut opened = Vec::with_capacity(tiers.len());
+    for tier in tiers {
+        let one = tier.open(handle).await.map_err(|source| BuildError::Tier {
+            tier: tier.name(),
+            source,
+        })?;
+        opened.push(one);
+    }
+    Ok(Tiers::new(opened, TierLimits::default(), handle))
+}

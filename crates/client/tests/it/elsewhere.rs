@@ -1,0 +1,1 @@
+//! What went wrong in other caches of clients: one test each.

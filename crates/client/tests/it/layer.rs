@@ -1,0 +1,403 @@
+//! What a request gets, and what the server is asked.
+
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt, Empty};
+use microcache_client::{Cache, CacheMode, CacheOptions, EventKind, Outcome};
+use tokio::time::advance;
+
+use crate::support::{Client, Site, page, piecemeal, request, settle, status, whole};
+
+const MINUTE: &[(&str, &str)] = &[("cache-control", "max-age=60")];
+
+#[tokio::test(start_paused = true)]
+async fn what_is_fresh_is_a_hit_and_says_its_age() {
+    let site = Site::says(MINUTE);
+    let client = Client::private(&site).await;
+    let first = client.get("/a", &[]).await;
+    assert_eq!((first.body(), first.outcome()), ("1", Outcome::Miss));
+    assert!(first.info.stored);
+    assert!(!first.headers.contains_key("age"));
+    advance(Duration::from_secs(7)).await;
+    let second = client.get("/a", &[]).await;
+    assert_eq!((second.body(), second.outcome()), ("1", Outcome::Hit));
+    assert_eq!(second.info.age, Some(Duration::from_secs(7)));
+    assert_eq!(second.headers["age"], "7");
+    assert_eq!(second.headers["content-length"], "1");
+    assert_eq!(second.headers["cache-control"], "max-age=60");
+    assert!(!second.headers.contains_key("via"));
+    advance(Duration::from_secs(54)).await;
+    assert_eq!(client.get("/a", &[]).await.body(), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_response_is_confirmed_by_its_validator() {
+    let site = Site::says(&[("cache-control", "max-age=1"), ("etag", "\"a\"")]);
+    let client = Client::private(&site).await;
+    assert_eq!(client.get("/", &[]).await.body(), "1");
+    advance(Duration::from_secs(2)).await;
+    let confirmed = client.get("/", &[]).await;
+    assert_eq!(
+        (confirmed.status, confirmed.body(), confirmed.outcome()),
+        (200, "1", Outcome::Validated)
+    );
+    assert_eq!(site.seen()[1].headers["if-none-match"], "\"a\"");
+    assert_eq!(client.get("/", &[]).await.outcome(), Outcome::Hit);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_callers_own_conditions_and_ranges_are_answered() {
+    let site = Site::new(|_, _| page("0123456789", &[MINUTE[0], ("etag", "\"a\"")]));
+    let client = Client::private(&site).await;
+    client.get("/", &[]).await;
+    let same = client.get("/", &[("if-none-match", "\"a\"")]).await;
+    assert_eq!(
+        (same.status, same.body(), same.outcome()),
+        (304, "", Outcome::Hit)
+    );
+    let part = client.get("/", &[("range", "bytes=2-4")]).await;
+    assert_eq!((part.status, part.body()), (206, "234"));
+    assert_eq!(part.headers["content-range"], "bytes 2-4/10");
+    let mut head = request("/", &[]);
+    *head.method_mut() = Method::HEAD;
+    let head = client.ask(head).await;
+    assert_eq!((head.body(), head.outcome()), ("", Outcome::Hit));
+    assert_eq!(head.headers["content-length"], "10");
+    assert_eq!(site.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_pays_for_the_whole_who_wants_less() {
+    let site = Site::new(|_, request| {
+        if request.method() == Method::HEAD {
+            let mut head = page("", MINUTE);
+            head.headers_mut().insert("content-length", 1000.into());
+            return head;
+        }
+        assert_eq!(request.headers()["range"], "bytes=0-0");
+        status(206, &[MINUTE[0], ("content-range", "bytes 0-0/1000")])
+    });
+    let client = Client::private(&site).await;
+    for _ in 0..2 {
+        let part = client.get("/", &[("range", "bytes=0-0")]).await;
+        assert_eq!((part.status, part.outcome()), (206, Outcome::Bypass));
+        let mut head = request("/", &[]);
+        *head.method_mut() = Method::HEAD;
+        let head = client.ask(head).await;
+        assert_eq!(head.headers["content-length"], "1000");
+        assert_eq!(head.outcome(), Outcome::Bypass);
+    }
+    let seen = site.seen();
+    let methods: Vec<_> = seen.iter().map(|seen| &seen.method).collect();
+    assert_eq!(methods, ["GET", "HEAD", "GET", "HEAD"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_byte_is_there_when_the_server_has_sent_it() {
+    let (pieces, body) = piecemeal();
+    let body = std::sync::Mutex::new(Some(body));
+    let site = Site::new(move |_, _| {
+        let mut response = page("", MINUTE);
+        *response.body_mut() = body.lock().unwrap().take().expect("one request");
+        response
+    });
+    let client = Client::private(&site).await;
+    pieces.send(Ok("first")).await.unwrap();
+    let mut one = client.send(request("/", &[])).await.unwrap();
+    let mut other = client.send(request("/", &[])).await.unwrap();
+    for response in [&mut one, &mut other] {
+        let frame = response.body_mut().frame().await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), "first");
+    }
+    pieces.send(Ok(" second")).await.unwrap();
+    drop(pieces);
+    assert_eq!(whole(one).await.body(), " second");
+    let other = whole(other).await;
+    assert_eq!(
+        (other.body(), other.outcome()),
+        (" second", Outcome::Collapsed)
+    );
+    settle().await;
+    assert_eq!(client.get("/", &[]).await.body(), "first second");
+    assert_eq!(site.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn trailers_come_along() {
+    let site = Site::new(|_, _| {
+        let mut response = page("", MINUTE);
+        let trailers = async {
+            let mut map = http::HeaderMap::new();
+            map.insert("checksum", "1".parse().unwrap());
+            Some(Ok(map))
+        };
+        let body = http_body_util::Full::new(Bytes::from("body"));
+        let body = body.map_err(|never| match never {}).with_trailers(trailers);
+        *response.body_mut() = body.boxed_unsync();
+        response
+    });
+    let client = Client::private(&site).await;
+    let response = client.send(request("/", &[])).await.unwrap();
+    let whole = response.into_body().collect().await.unwrap();
+    assert_eq!(whole.trailers().unwrap()["checksum"], "1");
+    assert_eq!(whole.to_bytes(), "body");
+}
+
+#[tokio::test(start_paused = true)]
+async fn modes_are_those_of_the_fetch_standard() {
+    let site = Site::says(&[("cache-control", "max-age=10"), ("etag", "\"a\"")]);
+    let client = Client::private(&site).await;
+    let by = async |mode| {
+        let got = client.get_by(mode, "/").await;
+        (got.status, got.body().to_owned(), got.outcome())
+    };
+    let said = |status, body: &str, outcome| (status, body.to_owned(), outcome);
+    assert_eq!(
+        by(CacheMode::OnlyIfCached).await,
+        said(504, "", Outcome::Module)
+    );
+    assert_eq!(
+        by(CacheMode::ForceCache).await,
+        said(200, "1", Outcome::Miss)
+    );
+    assert_eq!(
+        by(CacheMode::NoCache).await,
+        said(200, "1", Outcome::Validated)
+    );
+    assert_eq!(site.seen()[1].headers["cache-control"], "max-age=0");
+    assert_eq!(by(CacheMode::Reload).await, said(200, "3", Outcome::Miss));
+    assert!(!site.seen()[2].headers.contains_key("if-none-match"));
+    assert_eq!(site.seen()[2].headers["cache-control"], "no-cache");
+    assert_eq!(
+        by(CacheMode::NoStore).await,
+        said(200, "4", Outcome::Bypass)
+    );
+    assert_eq!(by(CacheMode::Default).await, said(200, "3", Outcome::Hit));
+    advance(Duration::from_mins(1)).await;
+    assert_eq!(
+        by(CacheMode::ForceCache).await,
+        said(200, "3", Outcome::Stale)
+    );
+    assert_eq!(
+        by(CacheMode::OnlyIfCached).await,
+        said(200, "3", Outcome::Stale)
+    );
+    assert_eq!(site.asked(), 4);
+    assert_eq!(
+        by(CacheMode::Default).await,
+        said(200, "3", Outcome::Validated)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn modes_count_in_a_shared_cache_too_and_force_nothing_that_is_forbidden() {
+    let site = Site::says(&[
+        ("cache-control", "max-age=1, must-revalidate"),
+        ("etag", "\"a\""),
+    ]);
+    for client in [Client::private(&site).await, Client::shared(&site).await] {
+        client.get("/", &[]).await;
+        let reloaded = client.get_by(CacheMode::NoCache, "/").await;
+        assert_eq!(reloaded.outcome(), Outcome::Validated);
+        advance(Duration::from_secs(2)).await;
+        let refused = client.get_by(CacheMode::OnlyIfCached, "/").await;
+        assert_eq!((refused.status, refused.outcome()), (504, Outcome::Module));
+        let asked = client.get_by(CacheMode::ForceCache, "/").await;
+        assert_eq!(asked.outcome(), Outcome::Validated);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_may_say_how_long_its_answer_is_fresh_and_not_that_it_is_stored() {
+    let site = Site::new(|number, request| match request.uri().path() {
+        "/secret" => page(number.to_string(), &[("cache-control", "no-store")]),
+        _ => page(number.to_string(), &[("cache-control", "max-age=1")]),
+    });
+    let client = Client::private(&site).await;
+    let asked = |path: &str| {
+        let mut request = request(path, &[]);
+        request.extensions_mut().insert(CacheOptions {
+            ttl: Some(Duration::from_secs(100)),
+            ..CacheOptions::default()
+        });
+        request
+    };
+    assert_eq!(client.ask(asked("/")).await.body(), "1");
+    advance(Duration::from_secs(99)).await;
+    assert_eq!(client.get("/", &[]).await.body(), "1");
+    advance(Duration::from_secs(2)).await;
+    assert_eq!(client.get("/", &[]).await.body(), "2");
+    assert_eq!(client.ask(asked("/secret")).await.body(), "3");
+    assert_eq!(client.ask(asked("/secret")).await.body(), "4");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_of_the_callers_own_share_nothing() {
+    let site = Site::says(MINUTE);
+    let client = Client::private(&site).await;
+    let with_key = |key: Option<&'static str>| {
+        let mut request = request("/", &[]);
+        request.extensions_mut().insert(CacheOptions {
+            key: key.map(Bytes::from),
+            ..CacheOptions::default()
+        });
+        request
+    };
+    for _ in 0..2 {
+        for (key, body) in [
+            (None, "1"),
+            (Some("a"), "2"),
+            (Some("b\r\n\0"), "3"),
+            (Some(""), "4"),
+        ] {
+            assert_eq!(client.ask(with_key(key)).await.body(), body);
+        }
+    }
+    // A host of its own is one of another server, whatever the url says.
+    assert_eq!(
+        client.get("/", &[("host", "other.example")]).await.body(),
+        "5"
+    );
+    assert_eq!(site.seen()[4].headers["host"], "other.example");
+    assert!(
+        site.seen().iter().all(|seen| seen.headers.len() <= 1),
+        "{:?}",
+        site.seen()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_else_passes_untouched_and_makes_invalid_what_it_changes() {
+    let site = Site::says(MINUTE);
+    let client = Client::private(&site).await;
+    for lines in [&[][..], &[("authorization", "Bearer 1")]] {
+        client.get("/a", lines).await;
+        client.get("/b", lines).await;
+        assert_eq!(client.get("/a", lines).await.outcome(), Outcome::Hit);
+        let mut post = request("/a", lines);
+        *post.method_mut() = Method::POST;
+        assert_eq!(client.ask(post).await.outcome(), Outcome::Bypass);
+        assert_eq!(client.get("/a", lines).await.outcome(), Outcome::Miss);
+        assert_eq!(
+            client.get("/a", &[]).await.body(),
+            client.get("/a", &[]).await.body()
+        );
+        assert_eq!(client.get("/b", lines).await.outcome(), Outcome::Hit);
+    }
+    for uri in [
+        "http://user:secret@site.example/a",
+        "ftp://site.example/a",
+        "/a",
+    ] {
+        let odd = Request::get(uri).body(Empty::new()).unwrap();
+        assert_eq!(client.ask(odd).await.outcome(), Outcome::Bypass, "{uri}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn purges_name_a_url_a_prefix_a_tag_or_everything() {
+    let site = Site::new(|number, request| match request.uri().path() {
+        "/news/1" => page(
+            number.to_string(),
+            &[MINUTE[0], ("cache-tag", "front, news")],
+        ),
+        _ => page(number.to_string(), MINUTE),
+    });
+    let client = Client::private(&site).await;
+    let paths = ["/news/1", "/news/2", "/about"];
+    let url = |path: &str| format!("http://SITE.example:80{path}").parse().unwrap();
+    let cache = client.cache.clone();
+    let left = async || {
+        let mut left = Vec::new();
+        for path in paths {
+            if client.get_by(CacheMode::OnlyIfCached, path).await.status == 200 {
+                left.push(path);
+            }
+        }
+        for path in paths {
+            client.get(path, &[]).await;
+        }
+        left
+    };
+    assert_eq!(left().await, [""; 0]);
+    cache.purge(&url("/about")).await.unwrap();
+    assert_eq!(left().await, ["/news/1", "/news/2"]);
+    cache.purge_tag("front").await.unwrap();
+    assert_eq!(left().await, ["/news/2", "/about"]);
+    cache.purge_prefix(&url("/news/")).await.unwrap();
+    assert_eq!(left().await, ["/about"]);
+    cache.clear().await.unwrap();
+    assert_eq!(left().await, [""; 0]);
+    let error = cache.purge(&"/about".parse().unwrap()).await.unwrap_err();
+    assert!(error.to_string().contains("begins with http://"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_counts_and_tells() {
+    let site = Site::says(MINUTE);
+    let client = Client::with(Cache::private().memory(1 << 20), &site).await;
+    let mut events = client.cache.events().expect("few listen");
+    client.get("/a", &[]).await;
+    client.get("/a", &[]).await;
+    client.cache.clear().await.unwrap();
+    let stored = events.next().await;
+    assert_eq!(stored.kind, EventKind::Stored);
+    assert_eq!(stored.subject, "http://site.example/a");
+    let purged = events.next().await;
+    assert_eq!(
+        (purged.kind, &purged.subject[..]),
+        (EventKind::Purged, "everything")
+    );
+    let stats = client.cache.stats();
+    assert_eq!(stats.requests(Outcome::Hit), 1);
+    assert_eq!(stats.requests(Outcome::Miss), 1);
+    assert_eq!((stats.errors, stats.capacity), (0, 1 << 20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn extensions_reach_the_server_with_the_request() {
+    #[derive(Clone)]
+    struct Mark(u8);
+    let site = Site::new(|_, request| {
+        let mark = request.extensions().get::<Mark>().map_or(0, |mark| mark.0);
+        page(mark.to_string(), MINUTE)
+    });
+    let client = Client::private(&site).await;
+    let mut marked = request("/", &[]);
+    marked.extensions_mut().insert(Mark(7));
+    assert_eq!(client.ask(marked).await.body(), "7");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_layers_of_a_cache_share_what_is_stored() {
+    let (one, other) = (Site::says(MINUTE), Site::says(MINUTE));
+    let client = Client::private(&one).await;
+    let second = Client::of(&client.cache.clone(), &other);
+    client.get("/", &[]).await;
+    assert_eq!(second.get("/", &[]).await.outcome(), Outcome::Hit);
+    assert_eq!((one.asked(), other.asked()), (1, 0));
+}
+
+#[tokio::test]
+async fn what_cannot_be_built_says_why() {
+    let told = |error: microcache_client::BuildError| error.to_string();
+    let too_little = Cache::private().memory(10).build().await.unwrap_err();
+    assert!(told(too_little).contains("give it 65536 at least"));
+    let percent = Cache::private().heuristic(101).build().await.unwrap_err();
+    assert!(told(percent).contains("give 100 at most"));
+    let whose = Cache::shared().partition("a").build().await.unwrap_err();
+    assert!(told(whose).contains("private"));
+}
+
+#[test]
+fn without_a_runtime_it_says_so() {
+    let mut built = Box::pin(Cache::private().build());
+    let mut cx = Context::from_waker(Waker::noop());
+    let Poll::Ready(Err(error)) = built.as_mut().poll(&mut cx) else {
+        panic!("it is known at once");
+    };
+    assert!(error.to_string().contains("inside a tokio runtime"));
+}

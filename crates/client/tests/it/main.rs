@@ -1,0 +1,5 @@
+//! The caching layer as its users have it.
+
+mod elsewhere;
+mod layer;
+mod support;
