@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use microcache_engine::{Outcome as EngineOutcome, Response};
-use microcache_policy::Detail;
+use microcache_policy::{CacheStatus, Detail, Forward, is_origin_failure};
 
 /// What the cache did for a response: in the extensions of each one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,21 +93,18 @@ impl CacheInfo {
     }
 
     pub(crate) fn of(response: &Response) -> Self {
-        let detail = response.cache_status.detail;
-        let failed = detail == Some(Detail::OriginError);
+        let (status, detail) = (&response.cache_status, response.cache_status.detail);
         let outcome = match response.outcome {
             // What a request takes although it is stale is as good as fresh to it.
-            EngineOutcome::Hit if response.cache_status.ttl.is_some_and(|ttl| ttl < 0) => {
-                Outcome::Stale
-            }
+            EngineOutcome::Hit if status.ttl.is_some_and(|ttl| ttl < 0) => Outcome::Stale,
             EngineOutcome::Hit => Outcome::Hit,
             EngineOutcome::Stale => Outcome::Stale,
             EngineOutcome::Revalidated => Outcome::Validated,
-            EngineOutcome::Miss if failed => Outcome::Failure,
-            EngineOutcome::Miss => Outcome::Miss,
             EngineOutcome::Collapsed => Outcome::Collapsed,
             // The others are those of a server.
-            _ => Outcome::Bypass,
+            _ if passes_by(status) => Outcome::Bypass,
+            _ if is_origin_failure(response.status) => Outcome::Failure,
+            _ => Outcome::Miss,
         };
         let (tier, why) = match detail {
             Some(Detail::Tier(name)) => (Some(name), None),
@@ -120,5 +117,17 @@ impl CacheInfo {
             tier,
             why,
         }
+    }
+}
+
+/// Whether a request had nothing to do with the cache.
+fn passes_by(status: &CacheStatus) -> bool {
+    match status.fwd {
+        Some(Forward::Bypass | Forward::Method) => true,
+        Some(Forward::Request) => matches!(
+            status.detail,
+            Some(Detail::Body | Detail::EventStream | Detail::Connection | Detail::NoStore)
+        ),
+        _ => false,
     }
 }

@@ -163,16 +163,12 @@ impl Shared {
         let info = response.and_then(|response| response.extensions().get::<CacheInfo>());
         self.counts.count(info);
         #[cfg(feature = "tracing")]
-        match info {
-            Some(CacheInfo {
-                outcome,
-                stored,
-                tier,
-                why,
-                ..
-            }) => tracing::debug!(outcome = outcome.as_str(), stored, tier, why, "answered"),
-            None => tracing::debug!("not answered"),
-        }
+        tracing::debug!(
+            outcome = info.map(|info| info.outcome.as_str()),
+            tier = info.and_then(|info| info.tier),
+            why = info.and_then(|info| info.why),
+            "answered"
+        );
     }
 }
 

@@ -2,4 +2,5 @@
 
 mod elsewhere;
 mod layer;
+mod robust;
 mod support;
