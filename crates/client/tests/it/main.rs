@@ -4,3 +4,4 @@ mod elsewhere;
 mod layer;
 mod robust;
 mod support;
+mod tiers;
