@@ -30,7 +30,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::inner::call;
-use crate::{Cache, CacheBody, CacheService, Error, ResponseFuture};
+use crate::{Cache, CacheBody, CacheOptions, CacheService, Error, ResponseFuture};
 
 type HttpRequest = http::Request<Body>;
 
@@ -60,11 +60,19 @@ impl Client {
         self.execute(request.map_err(Error::from_inner)?).await
     }
 
-    /// The response to a request. [`CacheInfo`](crate::CacheInfo) is among its extensions, and
-    /// [`CacheOptions`](crate::CacheOptions) may be among those of the request
-    /// ([`reqwest::Request::extensions_mut`]).
+    /// The response to a request. [`CacheInfo`](crate::CacheInfo) is among its extensions.
     pub async fn execute(&self, request: reqwest::Request) -> Result<Response, Error> {
-        let request = HttpRequest::try_from(request).map_err(Error::from_inner)?;
+        self.execute_with(request, CacheOptions::default()).await
+    }
+
+    /// The same with options, which a request of reqwest's cannot hold.
+    pub async fn execute_with(
+        &self,
+        request: reqwest::Request,
+        options: CacheOptions,
+    ) -> Result<Response, Error> {
+        let mut request = HttpRequest::try_from(request).map_err(Error::from_inner)?;
+        request.extensions_mut().insert(options);
         let each = Each {
             service: self.cached.clone(),
             extensions: request.extensions().clone(),

@@ -2,6 +2,7 @@
 
 mod elsewhere;
 mod layer;
+mod real;
 mod robust;
 mod support;
 mod tiers;

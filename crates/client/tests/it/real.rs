@@ -1,0 +1,156 @@
+//! Real clients, real connections.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use microcache_client::{Cache, CacheInfo, CacheMode, CacheOptions, Outcome, reqwest as cached};
+use tokio::net::TcpListener;
+use tower::{Layer, ServiceExt};
+
+/// What the server was asked: method, path and body.
+type Asked = Arc<Mutex<Vec<(Method, String, String)>>>;
+
+/// A server whose answers name what was asked. `/moved` leads to `/there` for ever, `/found` for now, and `/again`
+/// with the same method.
+async fn serve() -> (SocketAddr, Asked) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let asked = Asked::default();
+    let seen = Arc::clone(&asked);
+    tokio::spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            let seen = Arc::clone(&seen);
+            let service = service_fn(move |request| answer(request, Arc::clone(&seen)));
+            let connection =
+                http1::Builder::new().serve_connection(TokioIo::new(connection), service);
+            tokio::spawn(async move { drop(connection.await) });
+        }
+    });
+    (address, asked)
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    seen: Asked,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let body = request
+        .into_body()
+        .collect()
+        .await
+        .expect("a body")
+        .to_bytes();
+    let body = String::from_utf8(body.into()).expect("text");
+    let response = Response::builder();
+    let response = match &path[..] {
+        "/moved" => response
+            .status(301)
+            .header("location", "/there")
+            .header("cache-control", "max-age=60"),
+        "/found" => response.status(302).header("location", "/there"),
+        "/again" => response.status(307).header("location", "/there"),
+        _ => response.header("cache-control", "max-age=60"),
+    };
+    let answer = format!("{method} {path} {body}");
+    seen.lock().unwrap().push((method, path, body));
+    Ok(response.body(answer.into()).expect("a response"))
+}
+
+fn paths(asked: &Asked) -> Vec<String> {
+    asked
+        .lock()
+        .unwrap()
+        .drain(..)
+        .map(|(_, path, _)| path)
+        .collect()
+}
+
+#[tokio::test]
+async fn hyper_with_a_layer() {
+    let (address, asked) = serve().await;
+    let cache = Cache::private().build().await.unwrap();
+    let plain = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
+    let client = cache.layer().layer(plain);
+    for outcome in [Outcome::Miss, Outcome::Hit] {
+        let request = Request::get(format!("http://{address}/page")).body(Full::default());
+        let response = client.clone().oneshot(request.unwrap()).await.unwrap();
+        let info = response.extensions().get::<CacheInfo>().unwrap();
+        assert_eq!(info.outcome, outcome);
+        assert_eq!(response.headers()["content-length"], "10");
+        let body = response.into_body().collect().await.unwrap();
+        assert_eq!(body.to_bytes(), "GET /page ");
+    }
+    let post = Request::post(format!("http://{address}/page")).body(Full::from("news"));
+    let response = client.clone().oneshot(post.unwrap()).await.unwrap();
+    let body = response.into_body().collect().await.unwrap();
+    assert_eq!(body.to_bytes(), "POST /page news");
+    let request = Request::get(format!("http://{address}/page")).body(Full::default());
+    client.clone().oneshot(request.unwrap()).await.unwrap();
+    assert_eq!(paths(&asked), ["/page"; 3]);
+    // Nobody is there.
+    let nobody = Request::get("http://127.0.0.1:1/").body(Full::default());
+    let error = client.oneshot(nobody.unwrap()).await.unwrap_err();
+    let inner = error.inner::<hyper_util::client::legacy::Error>();
+    assert!(inner.is_some_and(hyper_util::client::legacy::Error::is_connect));
+}
+
+#[tokio::test]
+async fn reqwest_with_a_cache_in_front_of_it() {
+    let (address, asked) = serve().await;
+    let cache = Cache::private().build().await.unwrap();
+    let client = cached::Client::new(&cache, reqwest::Client::builder()).unwrap();
+    let url = |path: &str| format!("http://{address}{path}");
+    let outcome = |response: &reqwest::Response| {
+        let info = response.extensions().get::<CacheInfo>();
+        info.expect("it says what was done").outcome
+    };
+    for path in ["/moved", "/moved"] {
+        let response = client.get(url(path)).await.unwrap();
+        assert_eq!(response.url().as_str(), url("/there"));
+        assert_eq!(response.text().await.unwrap(), "GET /there ");
+    }
+    assert_eq!(
+        paths(&asked),
+        ["/moved", "/there"],
+        "each is kept by itself"
+    );
+    let hit = client.get(url("/there")).await.unwrap();
+    assert_eq!(outcome(&hit), Outcome::Hit);
+    for _ in 0..2 {
+        let response = client.get(url("/found")).await.unwrap();
+        assert_eq!(outcome(&response), Outcome::Hit);
+    }
+    assert_eq!(
+        paths(&asked),
+        ["/found", "/found"],
+        "what leads there is asked for again"
+    );
+    let post = client.request(Method::POST, url("/again")).body("news");
+    let response = client.execute(post.build().unwrap()).await.unwrap();
+    assert_eq!(response.text().await.unwrap(), "POST /there news");
+    paths(&asked);
+    let request = client.request(Method::GET, url("/found")).build().unwrap();
+    let options = CacheOptions {
+        mode: CacheMode::Reload,
+        ..CacheOptions::default()
+    };
+    let reloaded = client.execute_with(request, options).await.unwrap();
+    assert_eq!(outcome(&reloaded), Outcome::Miss);
+    assert_eq!(paths(&asked), ["/found", "/there"]);
+    let error = client.get("http://127.0.0.1:1/").await.unwrap_err();
+    assert!(
+        error
+            .inner::<reqwest::Error>()
+            .is_some_and(reqwest::Error::is_connect)
+    );
+    assert!(client.get("not a url").await.is_err());
+}
