@@ -3,21 +3,25 @@
 //!
 //! `cargo run --example forward -- 127.0.0.1:8001 http://127.0.0.1:8000 private`
 
+use std::convert::Infallible;
 use std::env;
+use std::error::Error as StdError;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HOST;
 use http::uri::{Authority, Scheme};
-use http::{Request, Uri};
+use http::{Request, Response, StatusCode, Uri};
+use http_body_util::{Either, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use microcache_client::{BoxError, Cache};
+use microcache_client::{BoxError, Cache, CacheBody, Error};
 use tokio::net::TcpListener;
 use tower::{Layer, ServiceExt};
 
@@ -57,7 +61,8 @@ async fn main() -> Result<(), BoxError> {
     };
     let builder = match kind.as_str() {
         "private" => Cache::private(),
-        "shared" => Cache::shared(),
+        // Nothing is stale that no server says may be.
+        "shared" => Cache::shared().stale_while_revalidate(Duration::ZERO),
         other => return Err(format!("{other} is neither `private` nor `shared`").into()),
     };
     let cache = builder.build().await?;
@@ -76,8 +81,14 @@ async fn main() -> Result<(), BoxError> {
         let (connection, _) = listener.accept().await?;
         let (client, origin) = (client.clone(), origin.clone());
         let service = service_fn(move |request| {
-            let request = forwarded(request, &origin);
-            client.clone().oneshot(request)
+            let answer = client.clone().oneshot(forwarded(request, &origin));
+            async move {
+                Ok::<_, Infallible>(
+                    answer
+                        .await
+                        .map_or_else(bad_gateway, |response| response.map(Either::Left)),
+                )
+            }
         });
         tokio::spawn(async move {
             let connection =
@@ -100,4 +111,22 @@ fn forwarded(request: Request<Incoming>, origin: &Authority) -> Request<Carried>
     // What belongs to the connection to us.
     parts.headers.remove("connection");
     Request::from_parts(parts, Carried(Some(body)))
+}
+
+fn bad_gateway(error: Error) -> Response<Either<CacheBody<Incoming>, Full<Bytes>>> {
+    eprintln!("{}", told(&error));
+    let mut response = Response::new(Either::Right(Full::from("the origin cannot be asked\n")));
+    *response.status_mut() = StatusCode::BAD_GATEWAY;
+    response
+}
+
+/// An error with all its causes.
+fn told(error: &Error) -> String {
+    let mut told = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        told = format!("{told}: {cause}");
+        next = cause.source();
+    }
+    told
 }
