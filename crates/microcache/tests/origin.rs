@@ -296,6 +296,24 @@ fn the_share_of_304_is_a_matter_of_the_url_alone() {
 }
 
 #[test]
+fn a_page_says_whom_it_was_made_for() {
+    let flags = ["--echo", "Accept-Language, Cookie", "--etag"];
+    let application = quick(&[&flags[..], &["--not-modified-share", "100%"]].concat());
+    let german = application.send("GET", "/", "Accept-Language: de\r\n");
+    let text = String::from_utf8_lossy(&german.body);
+    let says = "<p>accept-language: de; cookie: -</p>";
+    assert!(text.contains(says), "{text}");
+    let english = application.send("GET", "/", "Accept-Language: en\r\n");
+    assert_ne!(english.field("etag"), german.field("etag"));
+    let fields = |language: &str| {
+        let etag = german.field("etag").expect("a tag");
+        format!("Accept-Language: {language}\r\nIf-None-Match: {etag}\r\n")
+    };
+    let status = |language| application.send("GET", "/", &fields(language)).status;
+    assert_eq!((status("de"), status("en")), (304, 200));
+}
+
+#[test]
 fn max_age_is_spread_over_the_urls() {
     let application = quick(&["--max-age", "5..8", "--cache-control", "public"]);
     let told = |i: usize| {

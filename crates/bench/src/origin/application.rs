@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, LAST_MODIFIED, RETRY_AFTER, SET_COOKIE, VARY,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::timeout;
@@ -87,8 +87,9 @@ impl Application {
             return told(self.settings.error_status, "This request was to fail.");
         }
         let unchanging = settings.unchanging.has(spread(url, Decides::Change));
+        let echo = echoed(settings, fields);
         if unchanging {
-            let validators = self.validators(settings, url, None);
+            let validators = self.validators(settings, url, echo.as_deref(), None);
             if validators.has(fields) {
                 self.counters.count(Event::NotModified);
                 return not_modified(settings, url, &validators);
@@ -108,7 +109,7 @@ impl Application {
         }
         let render = self.renders.fetch_add(1, Ordering::Relaxed) + 1;
         let render = (!unchanging).then_some(render);
-        let page = rendered(settings, url, render);
+        let page = rendered(settings, url, echo.as_deref(), render);
         let cut = self
             .settings
             .truncate_rate
@@ -117,7 +118,7 @@ impl Application {
             self.counters.count(Event::Truncated);
         }
         let body = PageBody::new(page, settings.slow_body, cut, in_flight);
-        let validators = self.validators(settings, url, render);
+        let validators = self.validators(settings, url, echo.as_deref(), render);
         let mut answer = Response::new(AnswerBody::Page(Box::new(body)));
         *answer.status_mut() = settings.status;
         let fields = answer.headers_mut();
@@ -130,9 +131,19 @@ impl Application {
     }
 
     /// A page that never changes is as old as the application; any other is new with each render.
-    fn validators(&self, settings: &PageSettings, url: &str, render: Option<u64>) -> Validators {
+    fn validators(
+        &self,
+        settings: &PageSettings,
+        url: &str,
+        echo: Option<&str>,
+        render: Option<u64>,
+    ) -> Validators {
         let etag = || {
             let mut etag = format!("\"{:016x}", spread(url, Decides::Text));
+            // What it echoes makes it another page.
+            if let Some(echo) = echo {
+                let _ = write!(etag, "-{:016x}", spread(echo, Decides::Text));
+            }
             if let Some(render) = render {
                 let _ = write!(etag, "-{render}");
             }
@@ -182,13 +193,25 @@ fn not_modified(settings: &PageSettings, url: &str, validators: &Validators) -> 
     answer
 }
 
-fn rendered(settings: &PageSettings, url: &str, render: Option<u64>) -> Page {
+/// What the request had in the fields that the page is to name: `accept-language: de; cookie: -`.
+fn echoed(settings: &PageSettings, fields: &HeaderMap) -> Option<String> {
+    let one = |name: &HeaderName| {
+        let values = fields.get_all(name).iter();
+        let values: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
+        let values = values.join(", ");
+        format!("{name}: {}", if values.is_empty() { "-" } else { &values })
+    };
+    let all: Vec<_> = settings.echo.iter().map(one).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+fn rendered(settings: &PageSettings, url: &str, echo: Option<&str>, render: Option<u64>) -> Page {
     let version = render.map(|render| {
         let now = httpdate::fmt_http_date(SystemTime::now());
         format!("Render {render}, {now}")
     });
     let content_type = settings.content_type.to_str().unwrap_or_default();
-    Page::new(url, version.as_deref(), content_type, settings.size)
+    Page::new(url, version.as_deref(), echo, content_type, settings.size)
 }
 
 /// What a 200 and a 304 both say: RFC 9110 §15.4.5.

@@ -208,6 +208,19 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
         }),
     },
     OriginOption {
+        name: "echo",
+        takes: "FIELDS",
+        help: "Say in the page what the request had in these fields",
+        sets: Sets::Page(|page, value| {
+            page.echo = value
+                .split(',')
+                .map(|name| name.trim().parse())
+                .collect::<Result<_, _>>()
+                .map_err(|_| "expected names of fields, such as Accept-Language,Cookie")?;
+            Ok(())
+        }),
+    },
+    OriginOption {
         name: "slow-body",
         takes: "DURATION",
         help: "Send the page little by little, over this time [0]",
@@ -293,6 +306,7 @@ mod tests {
         check("status", "99", "from 200 to 599");
         check("error-rate", "200%", "at most 100%");
         check("vary", "a\nb", "header field");
+        check("echo", "Cookie,", "such as Accept-Language,Cookie");
         check("wrk", "1", "no such option");
     }
 

@@ -1,6 +1,11 @@
 //! The text of a page: of an exact length, the same for the same url and version.
 
+use std::fmt::Write;
+
 use super::spread::{Decides, spread};
+
+/// What a page says for a version that has none.
+const NEVER_CHANGES: &str = "A page that never changes";
 
 const ALPHABET: &[u8; 37] = b"abcdefghijklmnopqrstuvwxyz0123456789 ";
 
@@ -15,14 +20,20 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// A page of this length. A changing page says in the first place which version it is.
-    pub(super) fn new(url: &str, version: Option<&str>, content_type: &str, length: u64) -> Self {
+    /// A page of this length. A changing page says in the first place which version it is, and then what it echoes.
+    pub(super) fn new(
+        url: &str,
+        version: Option<&str>,
+        echo: Option<&str>,
+        content_type: &str,
+        length: u64,
+    ) -> Self {
         let (opening, closing) = if content_type.contains("json") {
-            json(url, version)
+            json(url, version, echo)
         } else if content_type.contains("html") {
-            html(url, version)
+            html(url, version, echo)
         } else {
-            (text(url, version), "\n")
+            (text(url, version, echo), "\n")
         };
         let frame = (opening.len() + closing.len()) as u64;
         let (opening, closing) = if frame <= length {
@@ -65,26 +76,34 @@ impl Page {
     }
 }
 
-fn html(url: &str, version: Option<&str>) -> (String, &'static str) {
-    let url = url.replace('&', "&amp;").replace('<', "&lt;");
-    let version = version.unwrap_or("A page that never changes");
-    let opening =
-        format!("<!doctype html>\n<title>{url}</title>\n<h1>{url}</h1>\n<p>{version}.</p>\n<p>");
-    (opening, "</p>\n")
+fn html(url: &str, version: Option<&str>, echo: Option<&str>) -> (String, &'static str) {
+    let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
+    let url = escaped(url);
+    let version = version.unwrap_or(NEVER_CHANGES);
+    let mut opening =
+        format!("<!doctype html>\n<title>{url}</title>\n<h1>{url}</h1>\n<p>{version}.</p>\n");
+    if let Some(echo) = echo {
+        let _ = writeln!(opening, "<p>{}</p>", escaped(echo));
+    }
+    (opening + "<p>", "</p>\n")
 }
 
-fn json(url: &str, version: Option<&str>) -> (String, &'static str) {
-    let url = serde_json::Value::from(url);
-    let version = serde_json::Value::from(version);
-    let opening = format!("{{\"url\":{url},\"version\":{version},\"text\":\"");
-    (opening, "\"}\n")
+fn json(url: &str, version: Option<&str>, echo: Option<&str>) -> (String, &'static str) {
+    let value = |text: Option<&str>| serde_json::Value::from(text);
+    let (url, version) = (value(Some(url)), value(version));
+    let mut opening = format!("{{\"url\":{url},\"version\":{version},");
+    if echo.is_some() {
+        let _ = write!(opening, "\"request\":{},", value(echo));
+    }
+    (opening + "\"text\":\"", "\"}\n")
 }
 
-fn text(url: &str, version: Option<&str>) -> String {
-    format!(
-        "{url}\n{}\n",
-        version.unwrap_or("A page that never changes")
-    )
+fn text(url: &str, version: Option<&str>, echo: Option<&str>) -> String {
+    let mut opening = format!("{url}\n{}\n", version.unwrap_or(NEVER_CHANGES));
+    if let Some(echo) = echo {
+        let _ = writeln!(opening, "{echo}");
+    }
+    opening
 }
 
 #[cfg(test)]
@@ -95,7 +114,7 @@ mod tests {
     fn a_page_has_its_length_whatever_the_pieces() {
         for kind in ["text/html", "application/json", "text/plain"] {
             for length in [0, 1, 50, 100, 1000, 70_000] {
-                let page = Page::new("/a?b&c=<d>", Some("Render 7"), kind, length);
+                let page = Page::new("/a?b&c=<d>", Some("Render 7"), Some("a: b"), kind, length);
                 let whole = page.piece(0, length);
                 assert_eq!(whole.len() as u64, length, "{kind}");
                 let pieces: Vec<u8> = (0..length)
@@ -109,17 +128,23 @@ mod tests {
 
     #[test]
     fn json_is_json_and_html_says_the_version() {
-        let page = Page::new("/\"a\"", Some("Render 7"), "application/json", 5000);
+        let page = Page::new(
+            "/\"a\"",
+            Some("Render 7"),
+            Some("a: \"b\""),
+            "application/json",
+            5000,
+        );
         let value: serde_json::Value =
             serde_json::from_slice(&page.piece(0, 5000)).expect("it is JSON");
         assert_eq!(
-            (&value["url"], &value["version"]),
-            (&"/\"a\"".into(), &"Render 7".into())
+            (&value["url"], &value["version"], &value["request"]),
+            (&"/\"a\"".into(), &"Render 7".into(), &"a: \"b\"".into())
         );
-        let page = Page::new("/", Some("Render 7"), "text/html", 5000);
+        let page = Page::new("/", Some("Render 7"), Some("a: <b>"), "text/html", 5000);
         let text = String::from_utf8(page.piece(0, 5000)).expect("it is text");
         assert!(
-            text.contains("<p>Render 7.</p>") && text.ends_with("</p>\n"),
+            text.contains("<p>Render 7.</p>\n<p>a: &lt;b></p>\n<p>") && text.ends_with("</p>\n"),
             "{text}"
         );
     }

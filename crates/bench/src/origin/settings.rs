@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use http::{HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::options::ORIGIN_OPTIONS;
 use super::preset;
@@ -56,6 +56,8 @@ pub(super) struct PageSettings {
     pub(super) cache_control: Option<HeaderValue>,
     pub(super) vary: Option<HeaderValue>,
     pub(super) set_cookie: Option<HeaderValue>,
+    /// The request's fields that a page names.
+    pub(super) echo: Vec<HeaderName>,
 }
 
 impl Default for Settings {
@@ -88,6 +90,7 @@ impl Default for PageSettings {
             cache_control: None,
             vary: None,
             set_cookie: None,
+            echo: Vec::new(),
         }
     }
 }
