@@ -53,9 +53,9 @@ class Application(Server):
         return (time.monotonic() - begun) / measured
 
 
-def simulated(rig, cores, like, *flags):
+def simulated(rig, cores, like, *flags, name="origin"):
     """`microcache origin`, a simulation of an application."""
-    server = rig.start(rig.stack, "origin", cores, lambda _, port: [
+    server = rig.start(rig.stack, name, cores, lambda _, port: [
         rig.microcache, "origin", "--like", like, *flags, "--listen", f"127.0.0.1:{port}"])
     return Application(server)
 
