@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb image test h2spec pebble test-dashboard test-packages test-valkey shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-tls compare-idle compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench compare-purges compare-push tools
+.PHONY: build install uninstall deb image test h2spec pebble test-dashboard test-packages test-valkey shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-tls compare-idle compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push tools
 
 build:
 	cargo build --release --locked
@@ -83,9 +83,11 @@ lint: tools deny
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --manifest-path fuzz/Cargo.toml --no-default-features --target-dir target/fuzz -- -D warnings
+	cargo fmt --manifest-path compare/client-drivers/rust/Cargo.toml --check
+	cargo update --manifest-path compare/client-drivers/rust/Cargo.toml --workspace --locked --quiet
 	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c
 	for script in packaging/install packaging/debian/build packaging/image/build packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm; do sh -n $$script || exit 1; done
-	for script in packaging/test compare/hit compare/tls compare/idle compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w5 compare/bench compare/purges; do python3 $$script --help >/dev/null || exit 1; done
+	for script in packaging/test compare/hit compare/tls compare/idle compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges; do python3 $$script --help >/dev/null || exit 1; done
 
 # Licences, sources and duplicates of the dependencies, after deny.toml. Installing cargo-deny takes minutes, so it is not installed here.
 deny:
@@ -107,8 +109,8 @@ bench-instructions: PACKAGES = valgrind:valgrind
 bench-instructions: tools
 	crates/engine/benches/record docs/benchmarks/instructions.md
 
-# Everything side by side, in about two hours: make compare ARGS=--write
-compare: compare-hit compare-tls compare-idle compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w5 compare-bench compare-purges compare-push
+# Everything side by side, in about two hours and a quarter: make compare ARGS=--write
+compare: compare-hit compare-tls compare-idle compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push
 
 # A look at everything in two minutes, beside building: few rounds, few peers, and simulated applications.
 compare-quick:
@@ -148,6 +150,9 @@ compare-w3:
 
 compare-w4:
 	compare/w4 $(ARGS)
+
+compare-w4-client:
+	compare/w4-client $(ARGS)
 
 compare-w5:
 	compare/w5 $(ARGS)

@@ -14,7 +14,6 @@ MOST_MICROS, MOST_OF_PEER = 3.0, 0.3
 
 
 def run(rig, programs, clients, options):
-    """CPU time for a hit, of the process, less what the same driver takes that has its answers in an array."""
     origin = unchanging(rig, programs, SIZE, "origin-hits")
     plan = {"work": "hits", "origin": f"127.0.0.1:{origin.port}", "path": "hits", "urls": URLS, "size": SIZE, "users": USERS,
             "warm-seconds": options.warm_seconds, "seconds": options.seconds * 2}

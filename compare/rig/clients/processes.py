@@ -2,6 +2,7 @@
 
 import http.client
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,39 +23,40 @@ def run(rig, programs, clients, options):
         for storage in ("memory", "memcached"):
             if storage == "memory" and name != SUBJECT or storage == "memcached" and not client.has_memcached:
                 continue
-            results[f"{name}, {storage}"] = one_fleet(rig, programs, client, storage, f"fleet-{len(results)}")
+            results[f"{name}, {storage}"] = one_fleet(rig, programs, client, storage, f"fleet-{len(results)}", options)
             log(f"{SIZE} processes: {name}, {storage}: {results[f'{name}, {storage}']}")
     return results
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What reached the application, and how many lifetimes all objects had."""
+    """What reached the application, and how many lifetimes of its objects ended meanwhile."""
     asked: int
-    lifetimes: int
+    ended: int
     failed: int
 
     def per_lifetime(self):
-        return self.asked / self.lifetimes
+        return self.asked / max(1, self.ended)
 
 
-def one_fleet(rig, programs, client, storage, path):
-    seconds = lifetimes(rig.origin, path)
+def one_fleet(rig, programs, client, storage, path, options):
+    """All ask for each object first. What is counted begins when the last of them is warm."""
+    objects = lifetimes(rig.origin, path)
     with ExitStack() as stack:
         servers = [stack.enter_context(Memcached(rig, "memcached", programs.cores, MEGABYTES)) for _ in range(SIZE)] if storage == "memcached" else []
-        rig.origin.count_from_zero()
         plan = {"work": "load", "storage": storage, "bytes": 1 << 30, "entries": 1 << 20, "origin": f"127.0.0.1:{rig.origin.port}", "path": path, "urls": URLS,
-                "size": 5000, "users": USERS, "pause-us": 20_000, "intervals": 1, "seconds": SECONDS,
+                "size": 5000, "users": USERS, "pause-us": 20_000, "warm-urls": 1, "warm-seconds": options.warm_seconds, "intervals": 1, "seconds": SECONDS,
                 **({"memcached": ",".join(server.address for server in servers)} if servers else {})}
-        drivers = [stack.enter_context(programs.going_on(client, {**plan, "seed": number + 1})) for number in range(SIZE)]
-        seen = []
-        for driver in drivers:
-            lines = driver.lines()
-            next(lines)
-            seen.append(next(lines))
-        asked = rig.origin.requests()
+        began = time.monotonic()
+        lines = [stack.enter_context(programs.going_on(client, {**plan, "seed": number + 1})).lines() for number in range(SIZE)]
+        for line in lines:
+            next(line)
+        rig.origin.forget()
+        warm = time.monotonic() - began
+        seen = [next(line) for line in lines]
+        asked, end = rig.origin.requests(), time.monotonic() - began
     failed = sum(sum(each["wrong"].values()) + sum(each["errors"].values()) for each in seen)
-    return Asked(asked, sum(1 + int(SECONDS / each) for each in seconds), failed)
+    return Asked(asked, sum(int(end / each) - int(warm / each) for each in objects), failed)
 
 
 def lifetimes(origin, path):
@@ -72,12 +74,13 @@ def lifetimes(origin, path):
 
 
 def section(results):
-    rows = [[name, f"{seen.asked:,}", f"{seen.lifetimes:,}", f"{seen.per_lifetime():.2f}", f"{seen.failed}"] for name, seen in results.items()]
+    rows = [[name, f"{seen.asked:,}", f"{seen.ended:,}", f"{seen.per_lifetime():.2f}", f"{seen.failed}"] for name, seen in results.items()]
     return f"""## {SIZE} processes before one application
 
-Each with {USERS} users and a client of its own, for {SECONDS} s from empty caches on; {URLS} urls. With memory of their own, or with a pool of {SIZE} memcached servers for all.
+Each with {USERS} users and a client of its own, for {SECONDS} s; {URLS} urls, which each has asked for before. With memory of their own, or with a pool of {SIZE} memcached servers for all.
+Processes that share are to ask once for each lifetime that ends.
 
-{grid(["client", "to the application", "lifetimes", "per object and lifetime", "failed"], rows)}
+{grid(["client", "to the application", "lifetimes that ended", "per object and lifetime", "failed"], rows)}
 """
 
 

@@ -16,7 +16,10 @@ use http_cache_reqwest::{
 use hyper::body::Body;
 use hyper_util::client::legacy::{Client as HyperClient, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
+use microcache_client::{CacheInfo, CacheService, Tier};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next};
+use tower_layer::Layer;
+use tower_service::Service;
 
 use crate::plan::{Choice, Plan};
 
@@ -40,6 +43,7 @@ pub struct Answer {
 /// What is compared.
 enum Kind {
     Hyper(Hyper),
+    Microcache(CacheService<Hyper>),
     Reqwest(reqwest::Client),
     HttpCache(ClientWithMiddleware),
     /// Makes no request: what is left is the driver.
@@ -61,6 +65,7 @@ impl Client {
         let kind = match (client.as_str(), storage.as_str()) {
             (_, "stub") => Kind::Stub(Vec::new()),
             ("microcache", "none") => Kind::Hyper(hyper()),
+            ("microcache", storage) => Kind::Microcache(microcache(plan, storage).await),
             ("http-cache", "none") => Kind::Reqwest(reqwest()),
             ("http-cache", "memory") => Kind::HttpCache(http_cache(plan)),
             _ => panic!("there is no client `{client}` with storage `{storage}`"),
@@ -101,6 +106,22 @@ impl Client {
                 in_time(async {
                     let answer = hyper.request(self.request(choice)).await.map_err(told)?;
                     read(answer, "none").await
+                })
+                .await
+            }
+            Kind::Microcache(service) => {
+                in_time(async {
+                    // A layer is asked by `&mut`; what it shares is behind an `Arc`.
+                    let answer = service
+                        .clone()
+                        .call(self.request(choice))
+                        .await
+                        .map_err(told)?;
+                    let outcome = answer
+                        .extensions()
+                        .get::<CacheInfo>()
+                        .map(|info| info.outcome);
+                    read(answer, outcome.map_or("none", |outcome| outcome.as_str())).await
                 })
                 .await
             }
@@ -165,6 +186,28 @@ fn reqwest() -> reqwest::Client {
         .no_proxy()
         .build()
         .expect("a client")
+}
+
+/// With a pool, so little memory of its own that it is the pool which is asked, as for the others. As strict as the
+/// others, unless it is told otherwise.
+async fn microcache(plan: &Plan, storage: &str) -> CacheService<Hyper> {
+    let cache = match plan.identities {
+        0 => microcache_client::Cache::shared(),
+        _ => microcache_client::Cache::private(),
+    };
+    let cache = cache
+        .stale_while_revalidate(plan.stale)
+        .stale_if_error(Duration::ZERO);
+    let cache = match storage {
+        "memcached" => {
+            let servers: String = plan.get("memcached", String::new());
+            let deadline = Duration::from_millis(plan.get("deadline-ms", 50));
+            let pool = Tier::memcached(servers.split(',')).timeout(deadline);
+            cache.memory(64 << 10).tier(pool)
+        }
+        _ => cache.memory(plan.get("bytes", 1 << 30)),
+    };
+    cache.build().await.expect("a cache").layer().layer(hyper())
 }
 
 /// moka bounds by what its weigher says: bytes, as Microcache does.
