@@ -113,6 +113,10 @@ fn forwarded(request: Request<Incoming>, origin: &Authority) -> Request<Carried>
     Request::from_parts(parts, Carried(Some(body)))
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it is what there is instead of a response"
+)]
 fn bad_gateway(error: Error) -> Response<Either<CacheBody<Incoming>, Full<Bytes>>> {
     eprintln!("{}", told(&error));
     let mut response = Response::new(Either::Right(Full::from("the origin cannot be asked\n")));

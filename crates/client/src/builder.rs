@@ -10,7 +10,7 @@ use microcache_store::{MemoryLimits, Tiers};
 use tokio::runtime::Handle;
 
 use crate::cache::{Cache, Shared, only_route};
-use crate::request::{KEY_FIELDS, millis};
+use crate::request::{KEY_FIELD, millis};
 #[cfg(any(feature = "disk", feature = "memcached", feature = "redis"))]
 use crate::tier::{self, Tier};
 
@@ -93,7 +93,7 @@ impl Builder {
     }
 
     fn with(mut rules: Rules) -> Self {
-        rules.key.headers = KEY_FIELDS.map(str::to_owned).to_vec();
+        rules.key.headers = vec![KEY_FIELD.to_owned()];
         Self {
             rules,
             memory: MEMORY,

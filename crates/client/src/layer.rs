@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, Uri};
 use http_body::Body;
 use microcache_engine::{Engine, Failure, NoResponse, Question, RouteFound, Served};
 use microcache_policy::{Fields, FieldsBuf, invalidates};
@@ -85,8 +85,8 @@ where
             self.shared.in_front_of(Arc::new(inner))
         });
         let (parts, body) = request.into_parts();
-        if let Some(place) = Asked::place(&parts).filter(|_| body.is_end_stream()) {
-            return through(&self.shared, engine, Asked::new(parts, place));
+        if body.is_end_stream() && Asked::is_for_the_cache(&parts) {
+            return through(&self.shared, engine, Asked::new(parts));
         }
         let passes = Passing {
             engine: Arc::clone(engine),
@@ -208,33 +208,29 @@ fn status_and_fields<R>(response: &Response<R>) -> (u16, FieldsBuf) {
 /// What an unsafe request changes if it succeeds (RFC 9111 §4.4).
 struct Changed {
     method: Method,
-    place: Place,
+    uri: Uri,
     fields: FieldsBuf,
 }
 
 impl Changed {
     fn by<B>(request: &Request<B>) -> Option<Self> {
-        if !invalidates(request.method(), 200) {
-            return None;
-        }
-        Some(Self {
+        let changes = invalidates(request.method(), 200) && Place::of(request.uri()).is_some();
+        changes.then(|| Self {
             method: request.method().clone(),
-            place: Place::of(request.uri())?,
+            uri: request.uri().clone(),
             fields: from_map(request.headers()),
         })
     }
 
     async fn invalidate(&self, engine: &Engine, status: u16, response: &FieldsBuf) {
-        let Place {
-            scheme,
-            host,
-            target,
-        } = &self.place;
+        let Some(place) = Place::of(&self.uri) else {
+            return;
+        };
         let own = microcache_engine::Request {
             method: &self.method,
             fields: self.fields.fields(),
             vouched: true,
-            ..microcache_engine::Request::of_url(*scheme, host, target)
+            ..microcache_engine::Request::of_url(place.scheme, place.host, place.target)
         };
         let nobodys = microcache_engine::Request {
             fields: Fields::default(),

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use http::Uri;
 use microcache_engine::cache::{Scope, Strength};
-use microcache_policy::key::normal_host;
 
 use crate::cache::Cache;
 use crate::request::Place;
@@ -60,6 +59,5 @@ impl Cache {
 
 fn named(url: &Uri) -> Result<(Bytes, Bytes), PurgeError> {
     let place = Place::of(url).ok_or_else(|| PurgeError::NotAUrl(url.to_string()))?;
-    let host = normal_host(place.scheme, &place.host);
-    Ok((host.into(), place.target))
+    Ok((place.normal_host(), Bytes::copy_from_slice(place.target)))
 }

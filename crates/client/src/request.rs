@@ -16,9 +16,7 @@ use crate::options::{CacheMode, CacheOptions};
 
 /// What the key says beside the url: who is asked for under another name than the url's, and what the caller adds.
 /// No field of a request can be called that.
-pub(crate) const KEY_FIELDS: [&str; 2] = [OTHER_HOST, OWN_KEY];
-const OTHER_HOST: &str = "@host";
-const OWN_KEY: &str = "@key";
+pub(crate) const KEY_FIELD: &str = "@";
 
 /// Nobody forwards requests here.
 static NOBODY: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
@@ -26,9 +24,7 @@ static NOBODY: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
 /// A request for the cache: GET or HEAD, without a body, of a url.
 pub(crate) struct Asked {
     method: Method,
-    scheme: Scheme,
-    host: Bytes,
-    target: Bytes,
+    uri: Uri,
     fields: FieldsBuf,
     headers: HeaderMap,
     extensions: http::Extensions,
@@ -36,15 +32,15 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Where a request leads, if it is for the cache: a GET or HEAD of a url.
-    pub(crate) fn place(parts: &Parts) -> Option<Place> {
+    /// Whether a request without a body is for the cache: a GET or HEAD of a url.
+    pub(crate) fn is_for_the_cache(parts: &Parts) -> bool {
         let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
         let leaves = parts.headers.contains_key(UPGRADE) || parts.headers.contains_key(EXPECT);
-        Place::of(&parts.uri).filter(|_| is_read && !leaves)
+        is_read && !leaves && Place::of(&parts.uri).is_some()
     }
 
-    /// A request without a body that leads there.
-    pub(crate) fn new(parts: Parts, place: Place) -> Self {
+    /// Such a request.
+    pub(crate) fn new(parts: Parts) -> Self {
         let options = parts.extensions.get::<CacheOptions>();
         let options = options.cloned().unwrap_or_default();
         let mut fields = from_map(&parts.headers);
@@ -52,16 +48,14 @@ impl Asked {
             fields.push("Cache-Control", words);
         }
         for host in parts.headers.get_all(HOST) {
-            fields.push(OTHER_HOST, host);
+            fields.push(KEY_FIELD, [b"host ", host.as_bytes()].concat());
         }
         if let Some(key) = &options.key {
-            fields.push(OWN_KEY, hex::encode(key));
+            fields.push(KEY_FIELD, format!("key {}", hex::encode(key)));
         }
         Self {
             method: parts.method,
-            scheme: place.scheme,
-            host: place.host,
-            target: place.target,
+            uri: parts.uri,
             fields,
             headers: parts.headers,
             extensions: parts.extensions,
@@ -78,15 +72,20 @@ impl Asked {
         self.method == Method::HEAD || self.headers.contains_key(RANGE)
     }
 
+    fn place(&self) -> Place<'_> {
+        Place::of(&self.uri).expect("it was looked at before")
+    }
+
     /// The view that a look-up takes.
     pub(crate) fn as_request(&self) -> Request<'_> {
+        let place = self.place();
         Request {
             method: &self.method,
             fields: self.fields.fields(),
             // It says who it is for, and is believed.
             vouched: true,
             ttl: self.options.ttl.map(millis),
-            ..Request::of_url(self.scheme, &self.host, &self.target)
+            ..Request::of_url(place.scheme, place.host, place.target)
         }
     }
 
@@ -100,11 +99,12 @@ impl Asked {
                 self.headers.insert(PRAGMA, NO_CACHE);
             }
         }
+        let place = self.place();
         Incoming {
+            scheme: place.scheme,
+            host: place.normal_host(),
+            target: Bytes::copy_from_slice(place.target),
             method: self.method,
-            scheme: self.scheme,
-            host: normal_host(self.scheme, &self.host).into(),
-            target: self.target,
             outgoing: from_map(&self.headers),
             fields: FieldBlock::from(self.fields),
             address: Arc::clone(&NOBODY),
@@ -122,15 +122,15 @@ impl Asked {
 }
 
 /// Where a url leads.
-pub(crate) struct Place {
+pub(crate) struct Place<'a> {
     pub(crate) scheme: Scheme,
-    pub(crate) host: Bytes,
-    pub(crate) target: Bytes,
+    pub(crate) host: &'a [u8],
+    pub(crate) target: &'a [u8],
 }
 
-impl Place {
+impl<'a> Place<'a> {
     /// `None` if it is not absolute, of another scheme, or names a user.
-    pub(crate) fn of(uri: &Uri) -> Option<Self> {
+    pub(crate) fn of(uri: &'a Uri) -> Option<Self> {
         let scheme = match uri.scheme_str()? {
             "http" => Scheme::Http,
             "https" => Scheme::Https,
@@ -143,9 +143,14 @@ impl Place {
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         Some(Self {
             scheme,
-            host: Bytes::copy_from_slice(authority.as_bytes()),
-            target: Bytes::copy_from_slice(target.as_bytes()),
+            host: authority.as_bytes(),
+            target: target.as_bytes(),
         })
+    }
+
+    /// The host as it stands in keys.
+    pub(crate) fn normal_host(&self) -> Bytes {
+        normal_host(self.scheme, self.host).into()
     }
 }
 

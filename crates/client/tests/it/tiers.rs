@@ -43,9 +43,10 @@ impl Folder {
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(&folder).expect("a folder") {
                 let path = entry.expect("an entry").path();
-                match path.is_dir() {
-                    true => folders.push(path),
-                    false => files.push(path),
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    files.push(path);
                 }
             }
         }
