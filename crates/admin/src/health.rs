@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::certificates;
 use crate::interface::Interface;
+use crate::push;
 
 #[derive(Serialize)]
 pub(crate) struct Health {
@@ -28,11 +29,15 @@ pub(crate) struct Readiness {
 pub(crate) async fn health(State(interface): State<Arc<Interface>>) -> Json<Health> {
     Json(Health {
         status: "ok",
-        warnings: certificates::warnings(&interface.handle),
+        warnings: [
+            certificates::warnings(&interface.handle),
+            push::warnings(&interface.handle),
+        ]
+        .concat(),
     })
 }
 
-/// It takes requests: it is not about to end. That an origin is down does not count: stored responses
+/// It takes requests: it is not about to end, and documents that other nodes have are there. That an origin is down does not count: stored responses
 /// are served all the same, and without this server nobody would get those either.
 pub(crate) async fn ready(
     State(interface): State<Arc<Interface>>,
@@ -42,6 +47,7 @@ pub(crate) async fn ready(
         .is_draining()
         .then(|| "the server finishes what is under way and ends".to_owned())
         .into_iter()
+        .chain(push::not_ready(&interface.handle))
         .collect();
     let ready = reasons.is_empty();
     let status = if ready {

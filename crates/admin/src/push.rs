@@ -1,6 +1,6 @@
 //! How documents do, for those who operate the server.
 
-use microcache_proxy::{Handle, PushStats};
+use microcache_proxy::{FleetStats, Handle, PushStats};
 use serde_json::{Value, json};
 
 use crate::exposition::Exposition;
@@ -23,7 +23,31 @@ pub(crate) fn told(handle: &Handle) -> Option<Value> {
         "deltas": stats.deltas,
         "resets": stats.resets,
         "gaps": stats.gaps,
+        "redis": handle.fleet_stats().map(|fleet| shared(&fleet)),
     }))
+}
+
+/// Where several nodes share them.
+fn shared(fleet: &FleetStats) -> Value {
+    json!({
+        "connected": fleet.is_connected,
+        "silent_ms": fleet.silent_for,
+        "outages": fleet.outages,
+        "loads": fleet.loads,
+        "newest": fleet.newest,
+        "warnings": fleet.warnings,
+    })
+}
+
+/// What somebody should look at.
+pub(crate) fn warnings(handle: &Handle) -> Vec<String> {
+    handle.fleet_stats().map_or_else(Vec::new, |it| it.warnings)
+}
+
+/// Why requests should not be sent here yet.
+pub(crate) fn not_ready(handle: &Handle) -> Option<String> {
+    let fleet = handle.fleet_stats().filter(|it| it.is_empty_handed);
+    fleet.map(|_| "there are no documents yet: push_redis could not be read".to_owned())
 }
 
 fn changes(stats: &PushStats) -> Value {
@@ -104,4 +128,35 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
         "Times at which a subscriber was told that it had missed changes.",
     )
     .sample(&[], stats.gaps);
+    if let Some(fleet) = handle.fleet_stats() {
+        expose_shared(out, &fleet);
+    }
+}
+
+fn expose_shared(out: &mut Exposition, fleet: &FleetStats) {
+    out.gauge(
+        "microcache_push_redis_connected",
+        "Whether push_redis answers: 1 or 0.",
+    )
+    .sample(&[], u64::from(fleet.is_connected));
+    out.gauge(
+        "microcache_push_redis_silent_seconds",
+        "For how long it has not answered. It holds an answer back for a second if nothing changes.",
+    )
+    .sample(&[], fleet.silent_for as f64 / 1000.0);
+    out.gauge(
+        "microcache_push_redis_newest",
+        "The number of the last change that this node has come to: microseconds since 1970.",
+    )
+    .sample(&[], fleet.newest);
+    out.counter(
+        "microcache_push_redis_outages_total",
+        "Times at which push_redis was lost.",
+    )
+    .sample(&[], fleet.outages);
+    out.counter(
+        "microcache_push_redis_loads_total",
+        "Times at which all documents were taken up from push_redis: at the start, and after changes were missed.",
+    )
+    .sample(&[], fleet.loads);
 }

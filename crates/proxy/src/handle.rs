@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use microcache_engine::Engine;
-use microcache_push::{MercureStats, Push, PushStats};
+use microcache_push::{FleetStats, MercureStats, Push, PushStats};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Config;
@@ -58,6 +58,11 @@ impl Handle {
     /// How documents do, where there are any.
     pub fn push_stats(&self) -> Option<PushStats> {
         self.push().map(|push| push.stats())
+    }
+
+    /// How documents do that several nodes share, where they do.
+    pub fn fleet_stats(&self) -> Option<FleetStats> {
+        self.push().and_then(|push| push.fleet())
     }
 
     /// How the Mercure hub does, where there is one.

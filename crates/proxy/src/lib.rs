@@ -39,7 +39,7 @@ pub use figures::{
 };
 pub use handle::Handle;
 pub use handover::Inherited;
-pub use microcache_push::{MercureStats, PushStats, Token, TokenError, shown};
+pub use microcache_push::{FleetStats, MercureStats, PushStats, Token, TokenError, shown};
 pub use microcache_store::TierReport;
 pub use notices::{Kind, Notices};
 pub use reload::{NotReloaded, Reloaded, Stage};

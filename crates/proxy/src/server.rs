@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use microcache_engine::Outcome;
 use microcache_policy::Scheme;
-use microcache_push::JournalError;
+use microcache_push::KeepError;
 use microcache_store::TierReport;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -50,7 +50,7 @@ pub enum ServerError {
     Unwanted(String),
     /// Documents cannot be kept.
     #[error("{0}")]
-    Push(#[from] JournalError),
+    Push(#[from] KeepError),
     /// A tier cannot be used.
     #[error("{0}")]
     Tier(#[from] TierStartError),

@@ -12,7 +12,7 @@ use microcache_engine::serve::FindRoute;
 use microcache_engine::{
     BodyError, Engine, Origin, OriginRequest, Request, Route, RouteFound, Settings,
 };
-use microcache_push::{Hub, JournalError, Mercure, Push, PushSettings, Watch};
+use microcache_push::{Hub, KeepError, Mercure, Push, PushSettings, Watch};
 use microcache_store::{MemoryLimits, Tiers};
 use rustls::ServerConfig;
 
@@ -429,7 +429,7 @@ fn start_mercure(known: Option<&Arc<Hub>>, config: &Config) -> Option<Arc<Hub>> 
 
 /// Takes up the documents that were kept, and those who watch them or pages, if there is something to watch. Where a
 /// reload is the first to allow that there are no documents: they need another start.
-pub(crate) fn start_push(config: &Config) -> Result<Option<Arc<Push>>, JournalError> {
+pub(crate) fn start_push(config: &Config) -> Result<Option<Arc<Push>>, KeepError> {
     let push = &config.push;
     let is_watched = config.routes.iter().any(|it| it.goes_to == GoesTo::Watch);
     let settings = PushSettings {

@@ -127,7 +127,7 @@ pub(crate) fn done(done: Done) -> OriginResponse {
 pub(crate) fn refused(why: &Refused) -> OriginResponse {
     let answer = problem(status(why), why);
     match why {
-        Refused::Busy | Refused::Unwritten(_) => later(answer),
+        _ if status(why) == 503 => later(answer),
         _ => answer,
     }
 }
@@ -142,8 +142,12 @@ pub(crate) const fn status(why: &Refused) -> u16 {
         Refused::NoJson => 415,
         Refused::Unfit(_) => 422,
         Refused::NoCondition => 428,
-        Refused::Unwritten(_) | Refused::Busy => 503,
-        Refused::Full => 507,
+        Refused::Unwritten(_)
+        | Refused::Busy
+        | Refused::Unreachable(_)
+        | Refused::Unknown(_)
+        | Refused::Contended => 503,
+        Refused::Full | Refused::KeeperFull => 507,
     }
 }
 

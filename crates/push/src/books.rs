@@ -41,6 +41,20 @@ pub(crate) struct Books {
     pub(crate) topics: Topics,
     pub(crate) encodings: Encodings,
     pub(crate) subscribers: usize,
+    /// Other nodes may have come to changes that this one has not.
+    pub(crate) is_shared: bool,
+}
+
+/// What is different after all documents were taken up.
+#[derive(Default)]
+pub(crate) struct TakenOver {
+    pub(crate) changed: Vec<Arc<Change>>,
+    pub(crate) vanished: Vec<Name>,
+    pub(crate) woken: Vec<Woken>,
+    /// How many there were.
+    pub(crate) documents: usize,
+    /// Versions have other names.
+    pub(crate) is_another_life: bool,
 }
 
 /// A document, and what is remembered of it.
@@ -91,6 +105,7 @@ impl Books {
             topics: Topics::default(),
             encodings: Encodings::default(),
             subscribers: 0,
+            is_shared: false,
         }
     }
 
@@ -110,6 +125,71 @@ impl Books {
         for document in self.documents.values_mut() {
             document.note_forgotten(self.history);
         }
+    }
+
+    /// Is what this says from now on, for several nodes. Gives those who wait for what is different, and what is not
+    /// there any more.
+    ///
+    /// In the same life, changes were missed: who has read less than what is remembered begins anew when it has
+    /// something to read.
+    pub(crate) fn take_over(&mut self, loaded: Loaded) -> TakenOver {
+        let Header {
+            epoch,
+            newest,
+            forgotten_through,
+        } = loaded.header;
+        let is_another_life = epoch != self.epoch;
+        let known: HashMap<&str, u64> = loaded
+            .changes
+            .iter()
+            .map(|change| (&*change.name, change.number))
+            .collect();
+        let stays = |name: &str| !is_another_life && known.contains_key(name);
+        let names = self.documents.keys().filter(|name| !stays(name));
+        let vanished: Vec<Name> = names.map(Arc::clone).collect();
+        let mut taken = TakenOver {
+            documents: self.len(),
+            is_another_life,
+            ..TakenOver::default()
+        };
+        for name in vanished {
+            taken.woken.extend(self.vanish(&name));
+            taken.vanished.push(name);
+        }
+        if is_another_life {
+            self.epoch = epoch;
+            self.newest = 0;
+            self.encodings = Encodings::default();
+            // Whatever they have seen, it has another name now.
+            taken.woken.extend(self.topics.wake_all());
+        }
+        for change in loaded.changes {
+            let now = self.document(&change.name).and_then(Document::now);
+            if now.is_none_or(|now| now.number < change.number) {
+                taken.woken.extend(self.note(&change));
+                taken.changed.push(change);
+            }
+        }
+        self.newest = self.newest.max(newest);
+        self.forgotten_through = forgotten_through;
+        taken
+    }
+
+    /// A document is not there any more, and when it went is not known.
+    fn vanish(&mut self, name: &Name) -> SmallVec<[Woken; 2]> {
+        let Some(document) = self.document(name) else {
+            return SmallVec::new();
+        };
+        let changes: Vec<_> = document.changes.iter().map(Arc::clone).collect();
+        for change in &changes {
+            self.gone.remove(&change.number);
+            if let Some(expires) = change.expires {
+                self.expiries.remove(&(expires, change.number));
+            }
+        }
+        self.forget(name);
+        let numbers: Vec<_> = changes.iter().map(|change| change.number).collect();
+        self.topics.vanish(name, &numbers)
     }
 
     /// What is known of a document.

@@ -17,9 +17,11 @@ mod change;
 mod coming;
 mod encodings;
 mod events;
+mod fleet;
 mod joining;
 mod journal;
 mod json;
+mod keeper;
 #[cfg(test)]
 mod laws;
 mod mercure;
@@ -45,7 +47,9 @@ mod wish;
 mod writer;
 
 pub use access::{Token, TokenError};
+pub use fleet::{FleetError, FleetSettings, FleetStats};
 pub use journal::JournalError;
+pub use keeper::KeepError;
 pub use mercure::{
     Hub, Key, KeyError, MERCURE_PATH, Mercure, MercureSettings, MercureStats, shown,
 };

@@ -1,6 +1,8 @@
 //! Documents, as the cache in front of them sees them: an origin.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::Method;
@@ -14,12 +16,14 @@ use parking_lot::{Mutex, RwLock};
 use crate::access::Token;
 use crate::answer;
 use crate::batch;
-use crate::books::Books;
+use crate::books::{Books, TakenOver};
 use crate::change::{Change, Content};
 use crate::coming::{Arrivals, NotPublished};
 use crate::events::Form;
-use crate::journal::{Journal, JournalError};
+use crate::fleet::FleetStats;
+use crate::journal::{Journal, Loaded};
 use crate::json::{check, essence};
+use crate::keeper::{KeepError, Keeper};
 use crate::name::{Name, Pattern, name};
 use crate::pages::Pages;
 use crate::settings::PushSettings;
@@ -28,10 +32,9 @@ use crate::socket::{Language, Protocol, handshake, is_asked_for};
 use crate::sockets::Sockets;
 use crate::stats::{Counters, PushStats};
 use crate::stream::EventStream;
-use crate::subscription::Subscription;
+use crate::subscription::{NoSubscription, Subscription};
 use crate::waiting::Woken;
 use crate::wish::{Condition, Deed, Patch, Wish};
-use crate::writer::Writer;
 
 /// What stands behind the prefix of documents where many of them are sent together.
 const BATCH: &[u8] = b"batch";
@@ -47,12 +50,14 @@ pub(crate) struct Documents {
     pub(crate) sockets: Sockets,
     token: RwLock<Option<Token>>,
     arrivals: Arrivals,
+    /// They are there. Those that other nodes keep may come later.
+    has_documents: AtomicBool,
 }
 
 /// The push cache.
 pub struct Push {
     documents: Arc<Documents>,
-    writer: Writer,
+    keeper: Keeper,
 }
 
 impl Documents {
@@ -66,15 +71,53 @@ impl Documents {
         self.counters.changes.add_one();
         woken.into_iter().for_each(Woken::wake);
     }
+
+    /// Everything is as this says from now on.
+    pub(crate) fn take_over(&self, loaded: Loaded) -> TakenOver {
+        let now = self.clock.now();
+        let mut books = self.books.lock();
+        let mut taken = books.take_over(loaded);
+        // What is there again is answered meanwhile as it was.
+        let again: HashSet<_> = taken.changed.iter().map(|it| &it.name).collect();
+        for name in taken.vanished.iter().filter(|it| !again.contains(it)) {
+            self.pages.hide(name);
+        }
+        for change in &taken.changed {
+            if change.has_expired(now) {
+                self.pages.hide(&change.name);
+            } else {
+                self.pages.note(change, books.epoch, now);
+            }
+        }
+        drop(books);
+        self.has_documents.store(true, Ordering::Release);
+        self.counters.changes.add(taken.changed.len() as u64);
+        taken.woken.drain(..).for_each(Woken::wake);
+        taken
+    }
+
+    /// A document is answered again as it is, if this is what it is.
+    pub(crate) fn show(&self, change: &Change) {
+        let books = self.books.lock();
+        if books.is_now(change) {
+            self.pages.note(change, books.epoch, self.clock.now());
+        }
+    }
+
+    /// Whether documents can be answered and told.
+    pub(crate) fn are_there(&self) -> bool {
+        self.has_documents.load(Ordering::Acquire)
+    }
 }
 
 impl Push {
     /// Opens the documents that were kept, and keeps more.
-    pub fn start(settings: PushSettings, token: Option<Token>) -> Result<Self, JournalError> {
+    pub fn start(settings: PushSettings, token: Option<Token>) -> Result<Self, KeepError> {
         let epoch = microcache_store::random::number();
         let mut books = Books::new(epoch, settings.history, settings.memory);
+        books.is_shared = settings.fleet.is_some();
         let mut journal = None;
-        if let Some(directory) = &settings.directory {
+        if let Some(directory) = settings.directory.as_ref().filter(|_| !books.is_shared) {
             let (opened, loaded) = Journal::open(directory, settings.sync, epoch)?;
             if loaded.is_damaged {
                 tracing::error!(
@@ -94,6 +137,7 @@ impl Push {
                 pages.note(&change, books.epoch, now);
             }
         }
+        let has_documents = AtomicBool::new(!books.is_shared);
         let documents = Arc::new(Documents {
             books: Mutex::new(books),
             settings,
@@ -103,10 +147,10 @@ impl Push {
             sockets: Sockets::default(),
             token: RwLock::new(token),
             arrivals: Arrivals::default(),
+            has_documents,
         });
-        let writer =
-            Writer::start(Arc::clone(&documents), journal).map_err(JournalError::NoThread)?;
-        Ok(Self { documents, writer })
+        let keeper = Keeper::start(&documents, journal)?;
+        Ok(Self { documents, keeper })
     }
 
     /// Those who publish have to show this from now on; without it, nobody may.
@@ -116,12 +160,12 @@ impl Push {
 
     /// Lets another process take up the documents. When this returns, nothing is changed here any more.
     pub async fn give_up(&self) {
-        self.writer.give_up().await;
+        self.keeper.give_up().await;
     }
 
     /// Goes on, if it has not.
     pub async fn take_back(&self) {
-        self.writer.take_back().await;
+        self.keeper.take_back().await;
     }
 
     /// Has all sockets end with a farewell: clients come back, to somebody else.
@@ -152,6 +196,11 @@ impl Push {
             syncs: counters.syncs.get(),
             unwritten: counters.unwritten.get(),
         }
+    }
+
+    /// How it does as one node of several, if it is one.
+    pub fn fleet(&self) -> Option<FleetStats> {
+        self.keeper.fleet()
     }
 
     pub(crate) const fn documents(&self) -> &Arc<Documents> {
@@ -188,6 +237,9 @@ impl Push {
         // It was at hand, unless the request is not for caches (`no-store`, content, another protocol).
         match self.documents.pages.get(name.as_bytes()) {
             Some(page) => answer::page(page),
+            None if !self.documents.are_there() => {
+                answer::no_subscription(NoSubscription::NoDocuments)
+            }
             None => answer::problem(404, "there is no such document"),
         }
     }
@@ -271,7 +323,7 @@ impl Push {
                 Ok(wishes) => wishes,
                 Err(why) => return Ok(answer::problem(400, why)),
             };
-            return Ok(match self.writer.ask(wishes, coming).await {
+            return Ok(match self.keeper.ask(wishes, coming).await {
                 Ok(done) => batch::answer(&done),
                 Err(refused) => answer::refused(&refused),
             });
@@ -284,7 +336,7 @@ impl Push {
             Ok(wish) => wish,
             Err(refused) => return Ok(refused),
         };
-        Ok(match self.writer.ask(vec![wish], coming).await {
+        Ok(match self.keeper.ask(vec![wish], coming).await {
             Ok(done) => done
                 .first()
                 .map_or_else(|| answer::bare(204), |done| answer::done(*done)),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::fleet::FleetSettings;
 use crate::name::Prefix;
 use crate::sites::Site;
 
@@ -16,6 +17,8 @@ pub struct PushSettings {
     pub directory: Option<PathBuf>,
     /// When they count as written.
     pub sync: Sync,
+    /// Where they are kept for several nodes, and nowhere else then.
+    pub fleet: Option<FleetSettings>,
     /// What all of them may take, in bytes.
     pub memory: u64,
     /// The largest.

@@ -29,6 +29,8 @@ pub(crate) struct Subscription {
     pub(crate) joining: Option<Box<Joining>>,
     /// Pages of the application.
     pub(crate) pages: Vec<Watching>,
+    /// Whose numbers the others are.
+    epoch: u64,
     /// The number of the last change that it has seen. What was overtaken before it came to that was not told.
     pub(crate) seen: u64,
     /// What is that old is told as it is now, to somebody who knows nothing.
@@ -108,12 +110,15 @@ pub(crate) enum NoSubscription {
     TooMany,
     /// They ask for too many different things.
     TooManyPatterns,
+    /// Documents that other nodes have too are not there yet.
+    NoDocuments,
 }
 
 impl NoSubscription {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::TooMany => "there are too many subscribers (push_max_subscribers)",
+            Self::NoDocuments => "there are no documents yet: push_redis could not be read",
             Self::TooManyPatterns => "too many different patterns are subscribed to",
         }
     }
@@ -151,6 +156,9 @@ impl Subscription {
         last_seen: Option<&str>,
         wants_deltas: bool,
     ) -> Result<Self, NoSubscription> {
+        if !documents.are_there() {
+            return Err(NoSubscription::NoDocuments);
+        }
         let mut books = documents.books.lock();
         if books.subscribers >= documents.settings.max_subscribers {
             documents.counters.turned_away.add_one();
@@ -162,6 +170,7 @@ impl Subscription {
             topics: SmallVec::new(),
             joining: None,
             pages,
+            epoch: books.epoch,
             seen: 0,
             told_whole_through: books.newest,
             caught_up: 0,
@@ -173,13 +182,15 @@ impl Subscription {
             wants_deltas,
         };
         if let Some(place) = last_seen {
-            let remembered = books.forgotten_through..=books.newest;
+            // Another node may have told of what has not come here yet.
+            let newest = if books.is_shared { u64::MAX } else { books.newest };
+            let remembered = books.forgotten_through..=newest;
             let is_ours = |it: &Place| {
                 it.version.epoch == books.epoch && remembered.contains(&it.knows_through())
             };
             if let Some(place) = place.parse::<Place>().ok().filter(is_ours) {
                 subscription.seen = place.version.number;
-                subscription.told_whole_through = place.told_whole_through;
+                subscription.told_whole_through = place.told_whole_through.min(books.newest);
                 subscription.resumed_at = place.version.number;
                 if let ([Pattern::Exact(name)], 0) = (wanted, place.told_whole_through) {
                     // Of one document, it was told what it has seen.
@@ -209,7 +220,7 @@ impl Subscription {
         let is_told_whole = self.seen < self.told_whole_through;
         Place {
             version: Version {
-                epoch: self.documents.books.lock().epoch,
+                epoch: self.epoch,
                 number: self.seen,
             },
             told_whole_through: if is_told_whole {
@@ -324,16 +335,22 @@ impl Subscription {
     }
 
     pub(crate) fn has_seen_all(&mut self, books: &Books) {
-        self.seen = books.newest;
-        self.caught_up = books.newest;
+        self.seen = self.seen.max(books.newest);
+        self.caught_up = self.seen;
+        if self.topics.is_empty() {
+            // It has seen nothing that could have another name now.
+            self.epoch = books.epoch;
+        }
         self.told = Told::default();
     }
 
     /// What comes next, if something does.
     fn next(&mut self, books: &Books) -> Step {
         // A deletion that it should have been told of may be forgotten.
-        if self.begins_anew || self.seen.max(self.told_whole_through) < books.forgotten_through {
+        let is_another_life = self.epoch != books.epoch;
+        if self.begins_anew || is_another_life || self.seen.max(self.told_whole_through) < books.forgotten_through {
             self.begins_anew = false;
+            self.epoch = books.epoch;
             self.seen = 0;
             self.told_whole_through = books.newest;
             self.caught_up = 0;

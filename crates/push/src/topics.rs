@@ -9,7 +9,7 @@ use slab::Slab;
 use smallvec::SmallVec;
 
 use crate::change::Change;
-use crate::name::Pattern;
+use crate::name::{Name, Pattern};
 use crate::waiting::{Seat, Waiting, Woken};
 
 /// Patterns at a time, beside those that name one document: every change is held against all of them.
@@ -128,6 +128,26 @@ impl Topics {
             }
         }
         woken
+    }
+
+    /// A document is not there any more, nor these changes of it. Gives those who wait for it.
+    pub(crate) fn vanish(&mut self, name: &Name, numbers: &[u64]) -> SmallVec<[Woken; 2]> {
+        let mut woken = SmallVec::new();
+        for (_, topic) in &mut self.all {
+            if topic.pattern.matches(name) {
+                for number in numbers {
+                    topic.changes.remove(number);
+                }
+                woken.push(topic.waiting.happen());
+            }
+        }
+        woken
+    }
+
+    /// Something has happened to all of them.
+    pub(crate) fn wake_all(&mut self) -> Vec<Woken> {
+        let all = self.all.iter_mut();
+        all.map(|(_, topic)| topic.waiting.happen()).collect()
     }
 
     /// A change is not remembered any more.

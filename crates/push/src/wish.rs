@@ -76,6 +76,19 @@ impl Condition {
         self.only.is_some() || self.never.is_some()
     }
 
+    /// As text: nothing, `*`, or versions with a space before and behind each. What has to be the one, and what must not be.
+    pub(crate) fn written(&self) -> (String, String) {
+        let written = |versions: &Option<Versions>| match versions {
+            None => String::new(),
+            Some(Versions::Any) => "*".to_owned(),
+            Some(Versions::These(versions)) => {
+                let each = versions.iter().map(|it| format!("{it} "));
+                std::iter::once(" ".to_owned()).chain(each).collect()
+            }
+        };
+        (written(&self.only), written(&self.never))
+    }
+
     /// Whether it holds for a document that has this version, or does not exist.
     pub(crate) fn holds(&self, now: Option<Version>) -> bool {
         let names = |versions: &Versions| now.is_some_and(|now| versions.has(now));
@@ -145,6 +158,16 @@ pub(crate) enum Refused {
     Unwritten(String),
     #[error("too many changes wait to be written down")]
     Busy,
+    #[error("nothing was changed: push_redis, which keeps the documents: {0}")]
+    Unreachable(String),
+    #[error(
+        "the change may have been made, or not: push_redis, which keeps the documents: {0}; look at the document, or send the same again"
+    )]
+    Unknown(String),
+    #[error("nothing was changed: push_redis has no memory left (maxmemory)")]
+    KeeperFull,
+    #[error("nothing was changed: others change the document faster than it can be patched")]
+    Contended,
 }
 
 #[cfg(test)]
@@ -174,6 +197,14 @@ mod tests {
         ] {
             assert!(!holds(other, now), "{other}");
         }
+        let condition = |block: &str| Condition::of(Fields::new(block.as_bytes())).written();
+        let text = |only: &str, never: &str| (only.to_owned(), never.to_owned());
+        assert_eq!(condition(""), text("", ""));
+        assert_eq!(condition("If-Match: x\r\nIf-None-Match: *\r\n"), text(" ", "*"));
+        assert_eq!(
+            condition("If-Match: \"1.2\", \"1.3\"\r\n"),
+            text(" 1.2 1.3 ", "")
+        );
         assert!(holds("If-None-Match: *\r\n", None));
         assert!(!holds("If-Match: *\r\n", None));
         assert!(!holds("If-Match: \"1.2\"\r\n", None));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use microcache_policy::rules::Query;
 use microcache_policy::{KeyRules, Rules};
-use microcache_push::{LIVE_PATH, Prefix, PushSettings, Token, WATCH_PATH};
+use microcache_push::{FleetSettings, LIVE_PATH, Prefix, PushSettings, Token, WATCH_PATH};
 
 use super::acme::usual_state;
 use super::mercure::MercureConfig;
@@ -33,6 +33,8 @@ pub struct PushConfig {
     pub(super) place: Option<Place>,
     pub(super) token_file: Option<(PathBuf, Place)>,
     pub(super) chosen_directory: Option<Chosen>,
+    pub(super) redis: FleetSettings,
+    pub(super) redis_ca: Option<(PathBuf, Place)>,
 }
 
 /// What was said of where documents are written down.
@@ -65,6 +67,7 @@ impl PushConfig {
     pub(super) fn check(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
         self.mercure.check(table, mistakes);
         if self.is_on() || table.get("push").is_some() {
+            self.check_keeper(table, mistakes);
             return;
         }
         let of_all = [
@@ -88,18 +91,55 @@ impl PushConfig {
         }
     }
 
+    /// Documents are kept by this process, or in Redis for several.
+    fn check_keeper(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
+        const OF_THIS_PROCESS: &[&str] = &["push_directory", "push_sync", "push_history"];
+        const OF_REDIS: &[&str] = &["push_redis_cluster", "push_redis_ca"];
+        let is_shared = !self.redis.urls.is_empty();
+        let (without_meaning, remedy) = if is_shared {
+            (OF_THIS_PROCESS, "leave it out: Redis keeps the documents, the latest version of each")
+        } else {
+            (OF_REDIS, "say where Redis is: push_redis = \"redis://documents:6379\"")
+        };
+        let word = if is_shared { "with" } else { "without" };
+        for name in without_meaning {
+            if let Some(value) = table.get(name) {
+                let what = format!("`{name}` has no effect {word} `push_redis`");
+                mistakes.note(Mistake::new(&value.place, what).remedy(remedy));
+            }
+        }
+    }
+
+    /// Where the documents of several nodes are, if they are.
+    fn read_fleet(&mut self, mistakes: &mut Mistakes) {
+        self.settings.fleet = None;
+        if self.redis.urls.is_empty() {
+            return;
+        }
+        self.redis.authorities = self.redis_ca.as_ref().and_then(|(file, place)| {
+            let read = std::fs::read(file);
+            let told = |error| format!("{}: {error}", file.display());
+            read.map_err(|error| mistakes.note(Mistake::new(place, told(error)))).ok()
+        });
+        self.settings.fleet = Some(self.redis.clone());
+    }
+
     /// Finds the place for documents, and reads the secret.
     pub(super) fn read_files(&mut self, mistakes: &mut Mistakes) {
         self.mercure.read_files(mistakes);
         let Some(place) = self.place.clone().filter(|_| self.is_on()) else {
             return;
         };
+        self.read_fleet(mistakes);
+        let is_shared = self.settings.fleet.is_some();
         self.settings.directory = match &self.chosen_directory {
+            _ if is_shared => None,
             Some(Chosen::There(directory)) => Some(directory.clone()),
             Some(Chosen::Nowhere) => None,
             None => usual_state("push"),
         };
-        if self.chosen_directory.is_none() && self.settings.directory.is_none() {
+        let has_place = self.chosen_directory.is_some() || self.settings.directory.is_some();
+        if !has_place && !is_shared {
             mistakes.note(
                 Mistake::new(&place, "there is no place to keep documents in")
                     .remedy("name a directory as `push_directory`, or say \"none\""),

@@ -5,6 +5,7 @@
 
 mod address;
 mod cluster;
+mod line;
 mod log;
 mod node;
 mod record;
@@ -20,20 +21,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub use self::address::RedisStartError;
+pub use self::line::{Line, NoReply};
+pub use self::scripts::Script;
 pub use self::settings::{ClientCertificate, RedisSettings};
+pub use ::redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 
 use self::node::Fault;
 use self::record::{claim_key, entry_key};
 use self::releases::Releases;
 use self::removals::Removals;
-use self::scripts::{CLAIM_IF_MISSING, RELEASE, RENEW, STORE_IF_CLAIMED, Script};
+use self::scripts::{CLAIM_IF_MISSING, RELEASE, RENEW, STORE_IF_CLAIMED};
 use self::servers::Servers;
 use crate::random;
 use crate::tier::{
@@ -448,10 +451,12 @@ impl Connected {
         arguments: &[Vec<u8>],
         deadline: Instant,
     ) -> Result<Value, Fault> {
-        let reply = self.ask(id, &script.by_hash(id, arguments), deadline).await;
-        match reply {
+        let keys = [entry_key(id), claim_key(id)];
+        let by_hash = script.by_hash(&keys, arguments);
+        match self.ask(id, &by_hash, deadline).await {
             Err(fault) if fault.is_unknown_script() => {
-                self.ask(id, &script.by_text(id, arguments), deadline).await
+                let by_text = script.by_text(&keys, arguments);
+                self.ask(id, &by_text, deadline).await
             }
             reply => reply,
         }

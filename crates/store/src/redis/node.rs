@@ -234,7 +234,8 @@ impl Fault {
 
     /// Whether the server has no memory for it.
     pub(super) fn is_full(&self) -> bool {
-        self.is_said(|error| error.code() == Some("OOM"))
+        // Old servers wrap it if it comes out of a script.
+        self.is_said(|error| error.code() == Some("OOM") || error.to_string().contains("-OOM "))
     }
 
     /// Whether it may have been carried out all the same.

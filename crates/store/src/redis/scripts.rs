@@ -1,11 +1,9 @@
 //! What the server does in one go. Both keys of a script are in one slot of a cluster.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use redis::Cmd;
-
-use super::record::{claim_key, entry_key};
-use crate::tier::EntryId;
 
 /// The record, or 1 if it is missing and the claim is the caller's, or 0 if it is somebody's.
 /// Arguments: token, how long it holds, the last byte wanted of a record.
@@ -61,37 +59,35 @@ pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// A script, and the name the server knows it by once it has seen it.
-pub(super) struct Script {
-    text: &'static str,
+pub struct Script {
+    text: Cow<'static, str>,
     hash: String,
 }
 
 impl Script {
-    fn new(text: &'static str) -> Self {
-        let hash = redis::Script::new(text).get_hash().to_owned();
+    /// What the server is to do.
+    pub fn new(text: impl Into<Cow<'static, str>>) -> Self {
+        let text = text.into();
+        let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }
 
     /// A call by name.
-    pub(super) fn by_hash(&self, id: EntryId, arguments: &[Vec<u8>]) -> Cmd {
-        call("EVALSHA", &self.hash, id, arguments)
+    pub(super) fn by_hash(&self, keys: &[String], arguments: &[impl AsRef<[u8]>]) -> Cmd {
+        call("EVALSHA", &self.hash, keys, arguments)
     }
 
     /// A call that also makes it known.
-    pub(super) fn by_text(&self, id: EntryId, arguments: &[Vec<u8>]) -> Cmd {
-        call("EVAL", self.text, id, arguments)
+    pub(super) fn by_text(&self, keys: &[String], arguments: &[impl AsRef<[u8]>]) -> Cmd {
+        call("EVAL", &self.text, keys, arguments)
     }
 }
 
-fn call(command: &str, script: &str, id: EntryId, arguments: &[Vec<u8>]) -> Cmd {
+fn call(command: &str, script: &str, keys: &[String], arguments: &[impl AsRef<[u8]>]) -> Cmd {
     let mut command = redis::cmd(command);
-    command
-        .arg(script)
-        .arg(2)
-        .arg(entry_key(id))
-        .arg(claim_key(id));
+    command.arg(script).arg(keys.len()).arg(keys);
     for argument in arguments {
-        command.arg(argument.as_slice());
+        command.arg(argument.as_ref());
     }
     command
 }

@@ -86,6 +86,44 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
     },
     Opt {
         about: About {
+            name: "push_redis",
+            form: Form::List("URL"),
+            unset: Unset::Says("none: this process alone keeps them"),
+            example: r#""redis://user:password@documents:6379/0""#,
+            help: "Keep documents in this Redis or Valkey server, for all nodes that name it",
+            more: "A change on one node is an event on all. `rediss://` is TLS, `unix://` a socket. Nothing is written to `push_directory` then. \
+                   Set `maxmemory-policy noeviction` and `appendonly yes` there: [docs/push.md](push.md#several-nodes) says why.",
+        },
+        set: |push, v, m| push.redis.urls = v.each(m, |item| item.text().map(str::to_owned)),
+    },
+    Opt {
+        about: About {
+            name: "push_redis_cluster",
+            form: Form::Switch,
+            unset: Unset::Is("false"),
+            example: "true",
+            help: "The servers named by `push_redis` are some of a cluster",
+            more: "All documents lie on one of them.",
+        },
+        set: |push, v, m| m.put(&mut push.redis.cluster, v.switch()),
+    },
+    Opt {
+        about: About {
+            name: "push_redis_ca",
+            form: Form::Text("FILE"),
+            unset: Unset::Says("the system's certificates"),
+            example: r#""/etc/microcache/redis-ca.pem""#,
+            help: "Certificates (PEM) that vouch for the server named by `push_redis`",
+            more: "",
+        },
+        set: |push, v, m| {
+            if let Some(path) = m.ok(v.text()) {
+                push.redis_ca = Some((PathBuf::from(path), v.place.clone()));
+            }
+        },
+    },
+    Opt {
+        about: About {
             name: "push_memory",
             form: Form::Size,
             unset: Unset::Is(r#""64MiB""#),

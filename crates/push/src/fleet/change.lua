@@ -1,0 +1,68 @@
+-- Changes documents, all that are named or none. ARGV[2]: what they may take, in bytes; ARGV[3]: the changes that the stream keeps; then
+-- nine for each: name, `put`, `patch`, `check` or `delete`, the version that a patch was made of, If-Match, If-None-Match, how many
+-- milliseconds it lives (`0`: for ever, `keep`: as long as it would have), what it takes, what it is, and the patch with the
+-- number of the version that it makes it of before it. A condition is empty, `*`, or versions with a space before and behind each.
+-- Gives `done`, the epoch, the last number, and for each what was done and the number of its version; or why nothing was.
+local before = size
+local planned, entries, done = {}, {}, { 'done' }
+
+local function names(versions, version)
+  return versions == '*' or string.find(versions, ' ' .. version .. ' ', 1, true)
+end
+
+local function plan(name, kind, base, only, never, lives, room, content, patch)
+  local there = planned[name]
+  if there == nil then there = parse(redis.call('HGET', documents, name)) end
+  local live = is_live(there) and there
+  local version = live and epoch .. '.' .. live.number
+  if not live and kind ~= 'put' then return { 'missing' } end
+  if only ~= '' and not (version and names(only, version)) then return { 'condition' } end
+  if never ~= '' and version and names(never, version) then return { 'condition' } end
+  if base ~= '' and base ~= version then return { 'stale', epoch, live.number } end
+  if kind == 'check' then return end
+  local gone = kind == 'delete'
+  local expires = '0'
+  if lives == 'keep' then
+    expires = live.expires
+  elseif lives ~= '0' then
+    expires = text(now + lives)
+  end
+  if live and not gone and expires == '0' and live.expires == '0' and string.sub(live.record, live.content) == content then
+    done[#done + 1], done[#done + 2] = 'same', live.number
+    return
+  end
+  local number = take_number()
+  size = size - (there and there.size or 0)
+  if gone then
+    planned[name] = false
+  else
+    size = size + room
+    local from, difference = string.match(patch, '^(%d+) ()')
+    difference = from and string.sub(patch, difference) or ''
+    local head = string.format('%s %s %s %s %d\n', number, expires, room, from or '0', #difference)
+    planned[name] = parse(head .. difference .. content)
+  end
+  entries[#entries + 1] = { number .. '-0', gone and 'gone' or 'put', name }
+  done[#done + 1], done[#done + 2] = gone and 'deleted' or live and 'changed' or 'created', number
+end
+
+for i = 4, #ARGV, 9 do
+  local refused = plan(unpack(ARGV, i, i + 8))
+  if refused then return refused end
+end
+if size > tonumber(ARGV[2]) and size > before then return { 'full' } end
+table.insert(done, 2, epoch)
+table.insert(done, 3, text(newest))
+if #entries == 0 then return done end
+redis.call('HSET', documents, 'newest', text(newest), 'size', text(size))
+for name, document in pairs(planned) do
+  if document then
+    redis.call('HSET', documents, name, document.record)
+  else
+    redis.call('HDEL', documents, name)
+  end
+end
+for _, entry in ipairs(entries) do
+  redis.call('XADD', changes, 'MAXLEN', '~', ARGV[3], entry[1], entry[2], entry[3])
+end
+return done

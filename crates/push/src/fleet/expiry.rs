@@ -1,0 +1,88 @@
+//! Has documents go that have had their time: whichever node comes first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use microcache_store::redis::NoReply;
+use tokio::time::sleep;
+
+use super::scripts::{EXPIRE, Expired, KEPT, epoch};
+use super::{PATIENCE, Wire};
+use crate::change::Change;
+use crate::origin::Documents;
+
+/// They are looked for this often.
+const SHORTEST_WAIT: Duration = Duration::from_millis(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// So that not all nodes say it at once.
+const SPREAD: u64 = 20;
+/// So many at a time.
+const TOGETHER: usize = 256;
+
+/// The one who looks for them.
+pub(super) struct Expiry {
+    wire: Wire,
+    documents: Arc<Documents>,
+}
+
+impl Expiry {
+    pub(super) const fn new(wire: Wire, documents: Arc<Documents>) -> Self {
+        Self { wire, documents }
+    }
+
+    /// Goes on for ever.
+    pub(super) async fn run(self) {
+        loop {
+            sleep(self.until_next()).await;
+            if self.due().is_empty() {
+                continue;
+            }
+            sleep(Duration::from_millis(microcache_store::random::number() % SPREAD)).await;
+            let due = self.due();
+            let Err(_) = self.expire(&due).await else {
+                continue;
+            };
+            // Nobody is told yet, but nobody is answered with them any more.
+            for change in &due {
+                self.documents.pages.hide(&change.name);
+            }
+            sleep(LONGEST_WAIT).await;
+        }
+    }
+
+    fn until_next(&self) -> Duration {
+        let next = self.documents.books.lock().next_expiry();
+        let now = self.documents.clock.now();
+        let wait = next.map_or(LONGEST_WAIT, |at| Duration::from_millis(at.since(now)));
+        wait.clamp(SHORTEST_WAIT, LONGEST_WAIT)
+    }
+
+    fn due(&self) -> Vec<Arc<Change>> {
+        let books = self.documents.books.lock();
+        let names = books.expired(self.documents.clock.now());
+        let due = names.iter().take(TOGETHER);
+        due.filter_map(|name| books.now(name).map(Arc::clone)).collect()
+    }
+
+    async fn expire(&self, due: &[Arc<Change>]) -> Result<(), NoReply> {
+        let mut arguments = vec![
+            epoch(microcache_store::random::number()),
+            KEPT.to_string(),
+        ];
+        for change in due {
+            arguments.extend([change.name.to_string(), change.number.to_string()]);
+        }
+        let (line, keys) = (&self.wire.line, self.wire.keys());
+        let expired = Expired::read(line.call(&EXPIRE, &keys, &arguments, PATIENCE).await?)?;
+        self.documents.counters.expired.add(expired.gone);
+        let left = due.iter().zip(&expired.left).filter(|(_, left)| **left > 0);
+        let mut longest = 0;
+        for (change, left) in left {
+            // The server's clock says that it has not had its time; it may have been hidden here.
+            self.documents.show(change);
+            longest = longest.max(*left);
+        }
+        sleep(Duration::from_millis(longest).min(LONGEST_WAIT)).await;
+        Ok(())
+    }
+}

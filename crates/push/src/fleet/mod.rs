@@ -1,0 +1,435 @@
+//! Documents that several nodes share: Redis or Valkey keeps them, and each node has a copy of all.
+//!
+//! A change is a script there: it holds conditions against what there is, writes, and tells all nodes, at once or
+//! not at all. Whoever has asked for it is answered then. One reader on each node follows the stream of changes; a
+//! change counts on a node when its reader has come to it, whichever node it was made on, so that all tell the same in
+//! the same order, under the same numbers.
+
+mod expiry;
+mod reader;
+mod record;
+mod scripts;
+mod snapshot;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+
+use microcache_store::redis::{Line, NoReply, RedisSettings, RedisStartError};
+use tokio::sync::{Mutex, Semaphore, oneshot};
+use tokio::time::{Instant, timeout};
+
+use self::expiry::Expiry;
+use self::reader::Reader;
+use self::scripts::{CHANGE, Changed, KEPT, epoch};
+pub use self::state::FleetStats;
+use self::state::State;
+use crate::change::{Change, Delta};
+use crate::origin::Documents;
+use crate::patch::patched;
+use crate::version::Version;
+use crate::wish::{Deed, Done, Patch, Refused, Wish};
+
+/// Changes under way at a time.
+const MAX_WAITING: usize = 1024;
+/// How long a change waits for Redis.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long who has changed something waits for this node to have come to it.
+const UNTIL_SEEN: Duration = Duration::from_secs(1);
+/// How long a patch is tried again while others change the document.
+const CONTENTION: Duration = Duration::from_secs(5);
+/// How long a start waits for the documents. It goes on without them, and says so to those who ask for some.
+const FIRST_LOAD: Duration = Duration::from_secs(3);
+
+/// Where the documents of several nodes are.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct FleetSettings {
+    /// The server, or for a cluster any of its servers.
+    pub urls: Vec<String>,
+    /// Whether they are a cluster.
+    pub cluster: bool,
+    /// The certificates (PEM) that vouch for the servers; the system's if there are none here.
+    pub authorities: Option<Vec<u8>>,
+}
+
+/// Without the urls, which hold passwords.
+impl fmt::Debug for FleetSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FleetSettings").finish_non_exhaustive()
+    }
+}
+
+impl FleetSettings {
+    /// One connection: what is asked over it is answered in order.
+    fn redis(&self, patience: Duration) -> RedisSettings {
+        RedisSettings {
+            urls: self.urls.clone(),
+            cluster: self.cluster,
+            authorities: self.authorities.clone(),
+            connections: 1,
+            max_failures: 1,
+            max_in_flight: MAX_WAITING,
+            write_deadline: patience,
+            retry_after: Duration::from_millis(500),
+            ..RedisSettings::default()
+        }
+    }
+}
+
+/// What a node knows of the others: what Redis says.
+pub(crate) struct Fleet {
+    documents: Arc<Documents>,
+    wire: Wire,
+    state: Arc<State>,
+    under_way: Semaphore,
+    /// One after the other: each begins with what the one before it has made.
+    patching: Mutex<()>,
+    /// The thread ends when this does.
+    _alive: oneshot::Sender<()>,
+}
+
+/// Connections to the documents' place.
+struct Wire {
+    line: Line,
+    documents: String,
+    changes: String,
+}
+
+impl Wire {
+    async fn start(settings: &FleetSettings, patience: Duration) -> Result<Self, RedisStartError> {
+        let line = Line::start(settings.redis(patience), b"documents that are pushed").await?;
+        Ok(Self {
+            documents: line.key("mcd1"),
+            changes: line.key("mcd1c"),
+            line,
+        })
+    }
+
+    fn keys(&self) -> [String; 2] {
+        [self.documents.clone(), self.changes.clone()]
+    }
+}
+
+/// An argument of a script.
+type Argument = Vec<u8>;
+
+impl Fleet {
+    /// Connects, and waits a while for the documents.
+    pub(crate) fn start(
+        settings: FleetSettings,
+        documents: &Arc<Documents>,
+    ) -> Result<Self, FleetError> {
+        let (started, starting) = sync_channel(1);
+        let (alive, ended) = oneshot::channel();
+        let state = Arc::new(State::new());
+        let thread = Thread {
+            settings,
+            documents: Arc::clone(documents),
+            state: Arc::clone(&state),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(FleetError::Thread)?;
+        let named = std::thread::Builder::new().name("push".to_owned());
+        named
+            .spawn(move || runtime.block_on(thread.run(started, ended)))
+            .map_err(FleetError::Thread)?;
+        let wire = starting
+            .recv()
+            .unwrap_or(Err(RedisStartError::Ended))
+            .map_err(FleetError::Redis)?;
+        if !state.wait_for_documents(FIRST_LOAD) {
+            tracing::error!(
+                target: TARGET,
+                "no documents yet: requests for them are answered 503 until push_redis can be read"
+            );
+        }
+        Ok(Self {
+            documents: Arc::clone(documents),
+            wire,
+            state,
+            under_way: Semaphore::new(MAX_WAITING),
+            patching: Mutex::default(),
+            _alive: alive,
+        })
+    }
+
+    pub(crate) fn stats(&self) -> FleetStats {
+        self.state.stats()
+    }
+
+    /// Has all of these happen, or none.
+    pub(crate) async fn ask(&self, wishes: &[Wish]) -> Result<Vec<Done>, Refused> {
+        let _place = self.under_way.try_acquire().map_err(|_| Refused::Busy)?;
+        let counters = &self.documents.counters;
+        let done = self.change(wishes).await;
+        match &done {
+            Ok(done) => {
+                let same = done.iter().filter(|it| matches!(it, Done::Same(_)));
+                counters.same.add(same.count() as u64);
+            }
+            Err(Refused::Unreachable(_) | Refused::Unknown(_)) => counters.unwritten.add_one(),
+            Err(_) => counters.refused.add_one(),
+        }
+        done
+    }
+
+    async fn change(&self, wishes: &[Wish]) -> Result<Vec<Done>, Refused> {
+        let needs_condition = self.documents.settings.conditions;
+        if needs_condition && wishes.iter().any(|wish| !wish.condition.is_set()) {
+            return Err(Refused::NoCondition);
+        }
+        let is_patch = |wish: &Wish| matches!(wish.deed, Deed::Patch(_));
+        let _turn = if wishes.iter().any(is_patch) {
+            Some(self.patching.lock().await)
+        } else {
+            None
+        };
+        let end = Instant::now() + CONTENTION;
+        while Instant::now() < end {
+            let mut fault = None;
+            let mut arguments = self.beginning();
+            for wish in wishes {
+                let drafted = self.draft(wish)?;
+                fault = fault.or(drafted.fault);
+                arguments.extend(drafted.arguments);
+            }
+            let reply = self.call(&arguments).await.map_err(refused)?;
+            match reply {
+                Changed::Done {
+                    epoch,
+                    newest,
+                    done,
+                } => {
+                    self.until_seen(epoch, newest).await;
+                    return fault.map_or_else(|| self.done(epoch, &done), Err);
+                }
+                Changed::Stale { epoch, number } => self.until_seen(epoch, number).await,
+                Changed::Missing => return Err(Refused::Missing),
+                Changed::Condition => return Err(Refused::Condition),
+                Changed::Full => return Err(Refused::Full),
+            }
+        }
+        Err(Refused::Contended)
+    }
+
+    fn beginning(&self) -> Vec<Argument> {
+        vec![
+            epoch(microcache_store::random::number()).into_bytes(),
+            self.documents.settings.memory.to_string().into_bytes(),
+            KEPT.to_string().into_bytes(),
+        ]
+    }
+
+    async fn call(&self, arguments: &[Argument]) -> Result<Changed, NoReply> {
+        let (line, keys) = (&self.wire.line, self.wire.keys());
+        let reply = line.call(&CHANGE, &keys, arguments, PATIENCE).await?;
+        Changed::read(reply)
+    }
+
+    /// Waits for this node to have come to a change, but not for long.
+    async fn until_seen(&self, epoch: u64, number: u64) {
+        let _ = timeout(UNTIL_SEEN, self.state.until_seen(epoch, number)).await;
+    }
+
+    fn done(&self, epoch: u64, done: &[(String, u64)]) -> Result<Vec<Done>, Refused> {
+        let each = done.iter().map(|(what, number)| {
+            let number = *number;
+            let version = Version { epoch, number };
+            Ok(match what.as_str() {
+                "created" => Done::Created(version),
+                "changed" => Done::Changed(version),
+                "same" => Done::Same(version),
+                "deleted" => Done::Deleted,
+                _ => return Err(refused(NoReply::Unreadable)),
+            })
+        });
+        each.collect()
+    }
+
+    /// A wish, as the script reads it.
+    fn draft(&self, wish: &Wish) -> Result<Drafted, Refused> {
+        let most = self.documents.settings.max_document;
+        let lives = |ttl: Option<u64>| ttl.map_or_else(|| "0".to_owned(), |ttl| ttl.to_string());
+        let mut drafted = Drafting::of(wish);
+        match &wish.deed {
+            Deed::Delete => drafted.kind = "delete",
+            Deed::Put(content, ttl) => {
+                if content.body.len() as u64 > most {
+                    return Err(Refused::TooLarge);
+                }
+                (drafted.kind, drafted.lives) = ("put", lives(*ttl));
+                drafted.is_now(Some(content.clone()), None);
+            }
+            Deed::Patch(patch) => {
+                (drafted.kind, drafted.lives) = ("check", "keep".to_owned());
+                let Some((version, before)) = self.before(wish) else {
+                    // It is not here. Redis says whether it is there.
+                    drafted.base = " ".to_owned();
+                    return Ok(drafted.finish());
+                };
+                drafted.base = version.to_string();
+                match patched(&before, patch, most) {
+                    Ok(content) => {
+                        drafted.kind = "patch";
+                        let patch = match patch {
+                            Patch::Merge(sent, _) if sent.len() < content.body.len() => {
+                                Some(sent.clone())
+                            }
+                            _ => None,
+                        };
+                        let from = version.number;
+                        let delta = patch.map(|patch| Delta { from, patch });
+                        drafted.is_now(Some(content), delta);
+                    }
+                    // If this is what there is: Redis says that too.
+                    Err(why) => drafted.fault = Some(why),
+                }
+            }
+        }
+        Ok(drafted.finish())
+    }
+
+    /// A document as it is here.
+    fn before(&self, wish: &Wish) -> Option<(Version, crate::change::Content)> {
+        let books = self.documents.books.lock();
+        let now = books.now(&wish.name)?;
+        let version = Version {
+            epoch: books.epoch,
+            number: now.number,
+        };
+        now.content.clone().map(|content| (version, content))
+    }
+}
+
+/// A wish, put together.
+struct Drafting {
+    change: Change,
+    kind: &'static str,
+    base: String,
+    only: String,
+    never: String,
+    lives: String,
+    fault: Option<Refused>,
+}
+
+/// The same as the script reads it, and why it cannot be done if the node's copy is what there is.
+struct Drafted {
+    arguments: [Argument; 9],
+    fault: Option<Refused>,
+}
+
+impl Drafting {
+    fn of(wish: &Wish) -> Self {
+        let (only, never) = wish.condition.written();
+        Self {
+            change: Change {
+                number: 0,
+                name: Arc::clone(&wish.name),
+                content: None,
+                expires: None,
+                delta: None,
+            },
+            kind: "",
+            base: String::new(),
+            only,
+            never,
+            lives: "0".to_owned(),
+            fault: None,
+        }
+    }
+
+    fn is_now(&mut self, content: Option<crate::change::Content>, delta: Option<Delta>) {
+        self.change.content = content;
+        self.change.delta = delta;
+    }
+
+    fn finish(self) -> Drafted {
+        let content = self.change.content.as_ref();
+        let words = [
+            self.change.name.to_string(),
+            self.kind.to_owned(),
+            self.base,
+            self.only,
+            self.never,
+            self.lives,
+            self.change.size().to_string(),
+        ];
+        let [name, kind, base, only, never, lives, size] = words.map(String::into_bytes);
+        let content = content.map(record::content).unwrap_or_default();
+        let patch = record::difference(self.change.delta.as_ref());
+        Drafted {
+            arguments: [name, kind, base, only, never, lives, size, content, patch],
+            fault: self.fault,
+        }
+    }
+}
+
+fn refused(why: NoReply) -> Refused {
+    match why {
+        NoReply::Full => Refused::KeeperFull,
+        why if why.is_unknown() => Refused::Unknown(why.to_string()),
+        why => Refused::Unreachable(why.to_string()),
+    }
+}
+
+/// Why a node cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    /// A mistake in what was said of Redis, or it refuses.
+    #[error("push_redis: {0}")]
+    Redis(RedisStartError),
+    /// The system has no thread for it.
+    #[error("the thread that follows push_redis cannot be started: {0}")]
+    Thread(std::io::Error),
+}
+
+/// What follows Redis, on a thread of its own, which also has all connections.
+struct Thread {
+    settings: FleetSettings,
+    documents: Arc<Documents>,
+    state: Arc<State>,
+}
+
+type Started = SyncSender<Result<Wire, RedisStartError>>;
+
+impl Thread {
+    async fn run(self, started: Started, ended: oneshot::Receiver<()>) {
+        let wires = self.connect().await;
+        let (reading, expiring) = match wires {
+            Ok((writing, reading, expiring)) => {
+                let _ = started.send(Ok(writing));
+                (reading, expiring)
+            }
+            Err(error) => {
+                let _ = started.send(Err(error));
+                return;
+            }
+        };
+        let reader = Reader::new(reading, Arc::clone(&self.documents), self.state);
+        let expiry = Expiry::new(expiring, self.documents);
+        tokio::select! {
+            () = reader.run() => {}
+            () = expiry.run() => {}
+            _ = ended => {}
+        }
+    }
+
+    async fn connect(&self) -> Result<(Wire, Wire, Wire), RedisStartError> {
+        let of = &self.settings;
+        // Who waits for changes has a connection of its own: nothing else is answered on it meanwhile.
+        tokio::try_join!(
+            Wire::start(of, PATIENCE),
+            Wire::start(of, reader::PATIENCE),
+            Wire::start(of, PATIENCE)
+        )
+    }
+}
+
+/// What the log and what is told of the server's own doings are filed under.
+const TARGET: &str = "microcache";

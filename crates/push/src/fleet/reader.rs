@@ -1,0 +1,225 @@
+//! Follows the stream of changes, and has each count here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use microcache_policy::Time;
+use microcache_store::redis::{NoReply, Value, cmd};
+use tokio::time::sleep;
+
+use super::scripts::{Kind, Page, READ, What, epoch};
+use super::snapshot::Snapshot;
+use super::state::State;
+use super::{TARGET, Wire};
+use crate::change::Change;
+use crate::fleet::record;
+use crate::name::Name;
+use crate::origin::Documents;
+use crate::version::Version;
+
+/// How long Redis holds back an answer if nothing changes.
+const HELD: Duration = Duration::from_secs(1);
+/// How long one is waited for.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+/// After a failure it is tried again after so long.
+const PAUSE: Duration = Duration::from_millis(200);
+/// So many changes are read at a time, and of so many bytes, about.
+const PAGE: usize = 512;
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The one who follows.
+pub(super) struct Reader {
+    pub(super) wire: Wire,
+    pub(super) documents: Arc<Documents>,
+    state: Arc<State>,
+    /// The last change that counts here; `None` before all documents are taken up.
+    at: Option<Version>,
+    has_looked_at_settings: bool,
+}
+
+impl Reader {
+    pub(super) const fn new(wire: Wire, documents: Arc<Documents>, state: Arc<State>) -> Self {
+        Self {
+            wire,
+            documents,
+            state,
+            at: None,
+            has_looked_at_settings: false,
+        }
+    }
+
+    /// Goes on for ever.
+    pub(super) async fn run(mut self) {
+        loop {
+            match self.go_on().await {
+                Ok(()) => self.state.heard(),
+                Err(why) => {
+                    self.state.lost(&why, &self.wire.line.degraded());
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn go_on(&mut self) -> Result<(), NoReply> {
+        let Some(at) = self.at else {
+            return self.load().await;
+        };
+        let page = self.page(at).await?;
+        let server_now = page.now;
+        let What::Changes(entries) = page.what else {
+            // The next step takes up everything.
+            self.at = None;
+            return Ok(());
+        };
+        let mut last = at.number;
+        for entry in entries {
+            last = entry.number;
+            if entry.kind == Kind::Nothing {
+                continue;
+            }
+            let change = self.change(entry.kind, entry.number, entry.name, &entry.record, server_now)?;
+            self.note(change);
+        }
+        self.come_to(Version {
+            number: last,
+            ..at
+        });
+        if last < page.newest {
+            return Ok(());
+        }
+        self.wait_for_more(last).await
+    }
+
+    /// What has changed since.
+    pub(super) async fn page(&self, at: Version) -> Result<Page, NoReply> {
+        let arguments = [
+            epoch(microcache_store::random::number()),
+            epoch(at.epoch),
+            at.number.to_string(),
+            PAGE.to_string(),
+            PAGE_BYTES.to_string(),
+        ];
+        let (line, keys) = (&self.wire.line, self.wire.keys());
+        Page::read(line.call(&READ, &keys, &arguments, PATIENCE).await?)
+    }
+
+    /// A change of the stream, or a document as it lies there.
+    pub(super) fn change(
+        &self,
+        kind: Kind,
+        number: u64,
+        name: String,
+        record: &bytes::Bytes,
+        server_now: u64,
+    ) -> Result<Change, NoReply> {
+        let name = Name::from(name);
+        if kind == Kind::Gone {
+            return Ok(Change {
+                number,
+                name,
+                content: None,
+                expires: None,
+                delta: None,
+            });
+        }
+        // Clocks may differ: what counts is how long it has left.
+        let now = self.documents.clock.now();
+        let here = |at: u64| Time::from_millis((now.as_millis() + at).saturating_sub(server_now).max(1));
+        record::decode(name, record, here).ok_or(NoReply::Unreadable)
+    }
+
+    fn note(&self, mut change: Change) {
+        let books = self.documents.books.lock();
+        let known = books.document(&change.name).and_then(|it| it.now());
+        let known = known.map_or(0, |it| it.number);
+        drop(books);
+        if known >= change.number {
+            return;
+        }
+        // What was overtaken between the two was told to nobody here.
+        change.delta = change.delta.filter(|delta| delta.from == known);
+        self.documents.note(&Arc::new(change));
+    }
+
+    /// This counts from now on, with all before it.
+    fn come_to(&mut self, at: Version) {
+        self.at = Some(at);
+        let mut books = self.documents.books.lock();
+        books.newest = books.newest.max(at.number);
+        let size = books.size();
+        drop(books);
+        self.state.note_size(size, self.documents.settings.memory);
+        self.state.see(at);
+    }
+
+    /// Returns when there is more, or after a while.
+    async fn wait_for_more(&self, after: u64) -> Result<(), NoReply> {
+        let mut wait = cmd("XREAD");
+        wait.arg("COUNT").arg(1);
+        wait.arg("BLOCK").arg(HELD.as_millis() as u64);
+        wait.arg("STREAMS").arg(&self.wire.changes);
+        wait.arg(format!("{after}-0"));
+        self.wire.line.ask(&wait, PATIENCE).await.map(drop)
+    }
+
+    /// Takes up all documents.
+    async fn load(&mut self) -> Result<(), NoReply> {
+        let Some(snapshot) = Snapshot::take(self).await? else {
+            // So much has changed meanwhile that it begins again.
+            return Ok(());
+        };
+        let at = snapshot.at;
+        let count = snapshot.changes.len();
+        let was = self.documents.take_over(snapshot.loaded());
+        self.state.loaded();
+        if was.is_another_life && was.documents > 0 {
+            tracing::warn!(
+                target: TARGET,
+                "push_redis has lost what it had, or has begun anew: there were {} documents here, there are {} now, and all subscribers begin anew",
+                was.documents,
+                self.documents.books.lock().len()
+            );
+        } else if was.documents > 0 {
+            tracing::info!(target: TARGET, "too many changes were missed: {count} documents were taken up from push_redis");
+        }
+        self.come_to(at);
+        if !self.has_looked_at_settings {
+            self.has_looked_at_settings = true;
+            self.look_at_settings().await;
+        }
+        Ok(())
+    }
+
+    /// Says what of Redis' settings could cost documents, if it lets us see them.
+    async fn look_at_settings(&self) {
+        let policy = self.setting("maxmemory-policy").await;
+        if let Some(policy) = policy.filter(|it| it.starts_with("allkeys-")) {
+            tracing::warn!(
+                target: TARGET,
+                "push_redis has maxmemory-policy {policy}: it may throw away all documents at once when its memory is full; set noeviction"
+            );
+        }
+        let appends = self.setting("appendonly").await;
+        let saves = self.setting("save").await;
+        if appends.as_deref() == Some("no") && saves.as_deref() == Some("") {
+            tracing::warn!(
+                target: TARGET,
+                "push_redis keeps documents in its memory only (appendonly no, save \"\"): when it is restarted, they are gone"
+            );
+        }
+    }
+
+    async fn setting(&self, name: &str) -> Option<String> {
+        let mut get = cmd("CONFIG");
+        get.arg("GET").arg(name);
+        let reply = self.wire.line.ask(&get, PATIENCE).await.ok()?;
+        let Value::Array(pair) = reply else {
+            return None;
+        };
+        match pair.get(1)? {
+            Value::BulkString(value) => String::from_utf8(value.clone()).ok(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! How far a node has come, and whether it hears anything.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use microcache_store::redis::NoReply;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::TARGET;
+use crate::stats::Counter;
+use crate::version::Version;
+
+/// What the reader tells of itself.
+pub(super) struct State {
+    /// The last change that it has come to.
+    seen: watch::Sender<Version>,
+    hearing: Mutex<Hearing>,
+    /// The documents were taken up once.
+    has_documents: Mutex<bool>,
+    has_them: Condvar,
+    is_too_small: AtomicBool,
+    outages: Counter,
+    loads: Counter,
+}
+
+struct Hearing {
+    last: Instant,
+    /// Why nothing is heard.
+    lost: Option<Lost>,
+}
+
+struct Lost {
+    since: Instant,
+    why: String,
+}
+
+/// How a node of several does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetStats {
+    /// Whether Redis answers.
+    pub is_connected: bool,
+    /// For how long it was not heard, in milliseconds.
+    pub silent_for: u64,
+    /// How often it was lost.
+    pub outages: u64,
+    /// How often all documents were taken up: at the start, and after changes were missed.
+    pub loads: u64,
+    /// The number of the last change that this node has come to.
+    pub newest: u64,
+    /// What somebody should look at.
+    pub warnings: Vec<String>,
+    /// There are no documents yet.
+    pub is_empty_handed: bool,
+}
+
+impl State {
+    pub(super) fn new() -> Self {
+        let nothing = Version {
+            epoch: 0,
+            number: 0,
+        };
+        Self {
+            seen: watch::Sender::new(nothing),
+            hearing: Mutex::new(Hearing {
+                last: Instant::now(),
+                lost: None,
+            }),
+            has_documents: Mutex::new(false),
+            has_them: Condvar::new(),
+            is_too_small: AtomicBool::new(false),
+            outages: Counter::default(),
+            loads: Counter::default(),
+        }
+    }
+
+    /// The reader has come to this.
+    pub(super) fn see(&self, version: Version) {
+        self.seen.send_replace(version);
+    }
+
+    /// Ready when it has come to this, or to another life.
+    pub(super) async fn until_seen(&self, epoch: u64, number: u64) {
+        let mut seen = self.seen.subscribe();
+        let has = |it: &Version| it.epoch == epoch && it.number >= number;
+        let _ = seen.wait_for(has).await;
+    }
+
+    /// All documents were taken up.
+    pub(super) fn loaded(&self) {
+        self.loads.add_one();
+        *self.has_documents.lock() = true;
+        self.has_them.notify_all();
+    }
+
+    /// Waits for that. False if it takes longer than this.
+    pub(super) fn wait_for_documents(&self, patience: Duration) -> bool {
+        let mut has_documents = self.has_documents.lock();
+        let wait = |has: &mut bool| !*has;
+        let waited = self.has_them.wait_while_for(&mut has_documents, wait, patience);
+        !waited.timed_out()
+    }
+
+    /// Redis has answered.
+    pub(super) fn heard(&self) {
+        let mut hearing = self.hearing.lock();
+        hearing.last = Instant::now();
+        let lost = hearing.lost.take();
+        drop(hearing);
+        if let Some(lost) = lost {
+            let seconds = lost.since.elapsed().as_secs();
+            tracing::info!(target: TARGET, "push_redis is there again after {seconds} s: documents are changed again");
+        }
+    }
+
+    /// It has not. This is said once, and not for each time.
+    pub(super) fn lost(&self, why: &NoReply, detail: &[String]) {
+        let mut hearing = self.hearing.lock();
+        let why = match detail.first() {
+            Some(detail) => detail.clone(),
+            None => why.to_string(),
+        };
+        if let Some(lost) = &mut hearing.lost {
+            lost.why = why;
+            return;
+        }
+        self.outages.add_one();
+        tracing::error!(
+            target: TARGET,
+            "push_redis: {why}: documents are answered and told as they were, and changes are answered 503, until it is there again"
+        );
+        hearing.lost = Some(Lost {
+            since: Instant::now(),
+            why,
+        });
+    }
+
+    /// Whether documents take more than this node was to have for them.
+    pub(super) fn note_size(&self, size: u64, memory: u64) {
+        let is_too_small = size > memory;
+        let was = self.is_too_small.swap(is_too_small, Ordering::Relaxed);
+        if is_too_small && !was {
+            tracing::error!(
+                target: TARGET,
+                "the documents of all nodes take {size} bytes, more than the {memory} of push_memory here: they are all held, and other nodes take more; give all nodes the same push_memory"
+            );
+        }
+    }
+
+    pub(super) fn stats(&self) -> FleetStats {
+        let hearing = self.hearing.lock();
+        let is_empty_handed = !*self.has_documents.lock();
+        let mut warnings = Vec::new();
+        if let Some(lost) = &hearing.lost {
+            warnings.push(format!(
+                "push_redis: {}: documents are answered as they were, and changes are refused",
+                lost.why
+            ));
+        }
+        if self.is_too_small.load(Ordering::Relaxed) {
+            warnings.push("documents take more than push_memory: other nodes have more of it".to_owned());
+        }
+        FleetStats {
+            is_connected: hearing.lost.is_none() && !is_empty_handed,
+            silent_for: hearing.last.elapsed().as_millis() as u64,
+            outages: self.outages.get(),
+            loads: self.loads.get(),
+            newest: self.seen.borrow().number,
+            warnings,
+            is_empty_handed,
+        }
+    }
+}
