@@ -173,6 +173,7 @@ export function showPush(stats, points) {
     [push.changes.unwritten, many(push.changes.unwritten, "change not written down", "changes not written down")],
   ];
   const said = troubles.filter(([times]) => times > 0).map(([times, words]) => `${count(times)} ${words}`);
+  said.push(...(push.redis?.warnings ?? []));
   id("push-troubles").hidden = said.length === 0;
   say("push-troubles", said.join(" · "));
 }

@@ -81,6 +81,7 @@ pub(crate) fn started(
 fn documents(push: &PushConfig) -> String {
     let prefixes: Vec<&str> = push.prefixes.iter().map(Prefix::as_str).collect();
     let kept = match &push.settings.directory {
+        _ if push.settings.fleet.is_some() => "which other nodes share by Redis".to_owned(),
         Some(directory) => format!("kept in {}", directory.display()),
         None => "which end with the process".to_owned(),
     };

@@ -74,6 +74,8 @@ impl Wanted {
 #[expect(clippy::box_collection, reason = "an empty map is 40 bytes")]
 pub(crate) struct Told(Option<Box<HashMap<Name, u64, RandomState>>>);
 
+/// So far the clock of who numbers the changes of several nodes may be ahead of ours, in milliseconds.
+const MOST_AHEAD: u64 = 60_000;
 /// So many changes that are out of date are passed over at a time.
 const MAX_SKIPPED: usize = 1024;
 /// Of so many it is remembered. Of others less is known than could be: they are told whole, or of a gap that
@@ -182,8 +184,13 @@ impl Subscription {
             wants_deltas,
         };
         if let Some(place) = last_seen {
-            // Another node may have told of what has not come here yet.
-            let newest = if books.is_shared { u64::MAX } else { books.newest };
+            // Another node may have told of what has not come here yet. Numbers are microseconds there.
+            let newest = if books.is_shared {
+                let now = documents.clock.now().as_millis() + MOST_AHEAD;
+                books.newest.max(now * 1000)
+            } else {
+                books.newest
+            };
             let remembered = books.forgotten_through..=newest;
             let is_ours = |it: &Place| {
                 it.version.epoch == books.epoch && remembered.contains(&it.knows_through())
@@ -348,7 +355,10 @@ impl Subscription {
     fn next(&mut self, books: &Books) -> Step {
         // A deletion that it should have been told of may be forgotten.
         let is_another_life = self.epoch != books.epoch;
-        if self.begins_anew || is_another_life || self.seen.max(self.told_whole_through) < books.forgotten_through {
+        if self.begins_anew
+            || is_another_life
+            || self.seen.max(self.told_whole_through) < books.forgotten_through
+        {
             self.begins_anew = false;
             self.epoch = books.epoch;
             self.seen = 0;

@@ -200,7 +200,10 @@ mod tests {
         let condition = |block: &str| Condition::of(Fields::new(block.as_bytes())).written();
         let text = |only: &str, never: &str| (only.to_owned(), never.to_owned());
         assert_eq!(condition(""), text("", ""));
-        assert_eq!(condition("If-Match: x\r\nIf-None-Match: *\r\n"), text(" ", "*"));
+        assert_eq!(
+            condition("If-Match: x\r\nIf-None-Match: *\r\n"),
+            text(" ", "*")
+        );
         assert_eq!(
             condition("If-Match: \"1.2\", \"1.3\"\r\n"),
             text(" 1.2 1.3 ", "")

@@ -224,6 +224,8 @@ fn of_push(push: &Value) -> Vec<String> {
     let troubles = troubles.map(|(count, words)| (number(count), words));
     let troubles = troubles.iter().filter(|(count, _)| *count > 0);
     parts.extend(troubles.map(|(count, words)| format!("{count} {words}")));
+    let warnings = push["redis"]["warnings"].as_array().into_iter().flatten();
+    parts.extend(warnings.filter_map(Value::as_str).map(str::to_owned));
     parts
 }
 
@@ -455,6 +457,8 @@ mod tests {
                    1 had to begin anew, 2 turned away\n";
         let shown = stats(&told);
         assert!(shown.contains(row), "{shown}");
+        told["push"]["redis"] = serde_json::json!({"warnings": ["push_redis: gone"]});
+        assert!(stats(&told).contains("2 turned away, push_redis: gone\n"));
         told["push"] = Value::Null;
         assert!(!stats(&told).contains("push"));
     }

@@ -31,6 +31,7 @@ mod plugins;
 mod proxy_protocol;
 mod purge_variant;
 mod push;
+mod push_fleet;
 mod rates;
 mod refusals;
 mod reload;

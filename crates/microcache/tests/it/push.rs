@@ -5,28 +5,49 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::support::{Events, Origin, Proxy, Response, eventually, request};
+use crate::tiers::servers::{Kind, Server};
 
 pub(crate) const SECRET: &str = "a-secret-that-is-long-enough";
 
 /// A directory of a test, removed at its end, with the secret of those who publish.
-pub(crate) struct Kept(PathBuf);
+pub(crate) struct Kept(PathBuf, Option<Server>);
 
 impl Kept {
     pub(crate) fn new() -> Self {
+        Self::beside(None)
+    }
+
+    /// The same with a Redis that keeps the documents.
+    pub(crate) fn in_redis() -> Self {
+        Self::beside(Some(Server::start(Kind::Redis)))
+    }
+
+    fn beside(redis: Option<Server>) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("microcache-push-{}-{number}", std::process::id());
-        let kept = Self(std::env::temp_dir().join(name));
+        let kept = Self(std::env::temp_dir().join(name), redis);
         fs::create_dir_all(&kept.0).expect("a directory");
         fs::write(kept.0.join("token"), format!("{SECRET}\n")).expect("a file");
         kept
     }
 
+    /// The file with the secret.
+    pub(crate) fn token(&self) -> String {
+        self.0.join("token").display().to_string()
+    }
+
     pub(crate) fn start(&self, origin: &Origin, flags: &[&str]) -> Live {
-        let token = self.0.join("token").display().to_string();
+        let token = self.token();
         let documents = self.0.join("documents").display().to_string();
         let mut all = vec!["--push", "/live/", "--push-token-file", &token];
-        if !flags.contains(&"--push-directory") {
+        let redis = self.1.as_ref().map(Server::address).unwrap_or_default();
+        if self.1.is_some() {
+            all.extend(["--push-redis", &redis]);
+        } else if !flags
+            .iter()
+            .any(|it| matches!(*it, "--push-directory" | "--push-redis"))
+        {
             all.extend(["--push-directory", &documents]);
         }
         all.extend(flags);
@@ -38,6 +59,40 @@ impl Drop for Kept {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// What holds whoever keeps the documents.
+macro_rules! whoever_keeps_them {
+    ($($name:ident,)*) => {
+        mod by_itself {
+            $(#[test]
+            fn $name() {
+                super::$name(&super::Kept::new());
+            })*
+        }
+
+        mod in_redis {
+            $(#[test]
+            fn $name() {
+                super::$name(&super::Kept::in_redis());
+            })*
+        }
+    };
+}
+
+whoever_keeps_them! {
+    what_is_put_is_a_hit_until_it_changes,
+    changes_are_for_the_version_that_they_name,
+    documents_are_patched,
+    a_batch_happens_whole_or_not_at_all,
+    what_cannot_be_a_document_is_refused,
+    a_subscriber_gets_the_current_value_and_then_every_change,
+    many_are_watched_at_once,
+    who_has_no_event_stream_asks_again_and_again,
+    an_id_of_nobody_begins_anew,
+    a_document_goes_when_it_has_had_its_time,
+    what_was_answered_outlives_a_kill,
+    who_takes_nothing_costs_the_others_nothing_and_gets_the_latest,
 }
 
 /// A server with documents.
@@ -76,9 +131,8 @@ pub(crate) fn tag(response: &Response) -> String {
     response.field("etag").expect("an entity tag").to_owned()
 }
 
-#[test]
-fn what_is_put_is_a_hit_until_it_changes() {
-    let (kept, origin) = (Kept::new(), Origin::start());
+fn what_is_put_is_a_hit_until_it_changes(kept: &Kept) {
+    let origin = Origin::start();
     let live = kept.start(&origin, &[]);
     live.0.get("/live/x").assert_is(
         404,
@@ -144,9 +198,8 @@ fn nobody_publishes_without_the_secret() {
     assert_eq!(closed.put("/live/x", "1").status, 403);
 }
 
-#[test]
-fn changes_are_for_the_version_that_they_name() {
-    let (kept, origin) = (Kept::new(), Origin::start());
+fn changes_are_for_the_version_that_they_name(kept: &Kept) {
+    let origin = Origin::start();
     let live = kept.start(&origin, &["--push-conditions"]);
     let json = "Content-Type: application/json";
     let put = |condition: &str, body: &str| {
@@ -167,9 +220,8 @@ fn changes_are_for_the_version_that_they_name() {
     live.0.get("/live/x").assert_is(200, "2");
 }
 
-#[test]
-fn documents_are_patched() {
-    let (kept, origin) = (Kept::new(), Origin::start());
+fn documents_are_patched(kept: &Kept) {
+    let origin = Origin::start();
     let live = kept.start(&origin, &[]);
     let patch = |kind: &str, body: &str| {
         let kind = format!("Content-Type: {kind}");
@@ -206,9 +258,8 @@ fn documents_are_patched() {
     live.0.get("/live/x").assert_is(200, r#"{"a":["x"]}"#);
 }
 
-#[test]
-fn a_batch_happens_whole_or_not_at_all() {
-    let (kept, origin) = (Kept::new(), Origin::start());
+fn a_batch_happens_whole_or_not_at_all(kept: &Kept) {
+    let origin = Origin::start();
     let live = kept.start(&origin, &[]);
     let batch = |body: &str| {
         live.publish(
@@ -241,9 +292,8 @@ fn a_batch_happens_whole_or_not_at_all() {
     }
 }
 
-#[test]
-fn what_cannot_be_a_document_is_refused() {
-    let (kept, origin) = (Kept::new(), Origin::start());
+fn what_cannot_be_a_document_is_refused(kept: &Kept) {
+    let origin = Origin::start();
     let live = kept.start(
         &origin,
         &["--push-memory", "64KiB", "--push-max-document", "32KiB"],
@@ -285,9 +335,8 @@ fn what_cannot_be_a_document_is_refused() {
     assert_eq!(live.put("/live/c", &half).status, 201);
 }
 
-#[test]
-fn a_subscriber_gets_the_current_value_and_then_every_change() {
-    let (kept, origin) = (Kept::new(), Origin::start());
+fn a_subscriber_gets_the_current_value_and_then_every_change(kept: &Kept) {
+    let origin = Origin::start();
     let live = kept.start(&origin, &[]);
     let created = live.put("/live/x", "1");
     let mut events = live.subscribe("/live/x", &[]);
@@ -312,9 +361,8 @@ fn a_subscriber_gets_the_current_value_and_then_every_change() {
     assert_eq!(back.data(), "one\ntwo");
 }
 
-#[test]
-fn many_are_watched_at_once() {
-    let (kept, origin) = (Kept::new(), Origin::start());
+fn many_are_watched_at_once(kept: &Kept) {
+    let origin = Origin::start();
     let live = kept.start(&origin, &[]);
     live.put("/live/news/1", "1");
     live.put("/live/sport/1", "2");
@@ -343,9 +391,8 @@ fn many_are_watched_at_once() {
     expect(told("put", "/live/news/2", "\"value\":4"));
 }
 
-#[test]
-fn who_has_no_event_stream_asks_again_and_again() {
-    let (kept, origin) = (Kept::new(), Origin::start());
+fn who_has_no_event_stream_asks_again_and_again(kept: &Kept) {
+    let origin = Origin::start();
     let live = kept.start(&origin, &[]);
     live.put("/live/x", "1");
     let watch = "/.well-known/microcache/watch?url=/live/x";
@@ -411,9 +458,8 @@ fn who_subscribes_to_too_much_is_refused() {
     });
 }
 
-#[test]
-fn an_id_of_nobody_begins_anew() {
-    let (kept, origin) = (Kept::new(), Origin::start());
+fn an_id_of_nobody_begins_anew(kept: &Kept) {
+    let origin = Origin::start();
     let live = kept.start(&origin, &[]);
     live.put("/live/x", "1");
     for id in ["1.1", "nonsense", "ffffffffffffffff.18446744073709551615"] {
@@ -442,9 +488,8 @@ fn what_has_a_history_is_told_change_by_change() {
     assert_eq!([late.data(), late.data(), late.data()], ["3", "4", "5"]);
 }
 
-#[test]
-fn a_document_goes_when_it_has_had_its_time() {
-    let (kept, origin) = (Kept::new(), Origin::start());
+fn a_document_goes_when_it_has_had_its_time(kept: &Kept) {
+    let origin = Origin::start();
     let live = kept.start(&origin, &[]);
     let mut events = live.subscribe("/live/x", &[]);
     let fields = ["Content-Type: application/json", "Push-TTL: 1"];
@@ -454,9 +499,8 @@ fn a_document_goes_when_it_has_had_its_time() {
     assert_eq!(live.0.get("/live/x").status, 404);
 }
 
-#[test]
-fn what_was_answered_outlives_a_kill() {
-    let (kept, origin) = (Kept::new(), Origin::start());
+fn what_was_answered_outlives_a_kill(kept: &Kept) {
+    let origin = Origin::start();
     let mut seen = String::new();
     for round in 0..8 {
         let mut live = kept.start(&origin, &[]);
@@ -563,9 +607,8 @@ fn one_process_at_a_time_has_a_directory() {
     );
 }
 
-#[test]
-fn who_takes_nothing_costs_the_others_nothing_and_gets_the_latest() {
-    let (kept, origin) = (Kept::new(), Origin::start());
+fn who_takes_nothing_costs_the_others_nothing_and_gets_the_latest(kept: &Kept) {
+    let origin = Origin::start();
     let live = kept.start(&origin, &[]);
     live.put("/live/x", "0");
     let mut stalled = live.subscribe("/live/x", &[]);

@@ -97,9 +97,15 @@ impl PushConfig {
         const OF_REDIS: &[&str] = &["push_redis_cluster", "push_redis_ca"];
         let is_shared = !self.redis.urls.is_empty();
         let (without_meaning, remedy) = if is_shared {
-            (OF_THIS_PROCESS, "leave it out: Redis keeps the documents, the latest version of each")
+            (
+                OF_THIS_PROCESS,
+                "leave it out: Redis keeps the documents, the latest version of each",
+            )
         } else {
-            (OF_REDIS, "say where Redis is: push_redis = \"redis://documents:6379\"")
+            (
+                OF_REDIS,
+                "say where Redis is: push_redis = \"redis://documents:6379\"",
+            )
         };
         let word = if is_shared { "with" } else { "without" };
         for name in without_meaning {
@@ -119,7 +125,8 @@ impl PushConfig {
         self.redis.authorities = self.redis_ca.as_ref().and_then(|(file, place)| {
             let read = std::fs::read(file);
             let told = |error| format!("{}: {error}", file.display());
-            read.map_err(|error| mistakes.note(Mistake::new(place, told(error)))).ok()
+            read.map_err(|error| mistakes.note(Mistake::new(place, told(error))))
+                .ok()
         });
         self.settings.fleet = Some(self.redis.clone());
     }

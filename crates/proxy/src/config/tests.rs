@@ -874,13 +874,15 @@ fn the_sample_loads_as_it_is_and_with_every_setting_switched_on() {
             _ => format!("{line}\n"),
         })
         .collect();
-    // Of these two there can be one.
-    for other in ["memcached", "redis"] {
-        let other = format!("{other} = ");
-        let without: Vec<&str> = switched_on
-            .lines()
-            .filter(|line| !line.starts_with(&other))
-            .collect();
+    // Of two such sets there can be one.
+    let this_process = ["push_directory", "push_sync", "push_history"];
+    let redis = ["push_redis", "push_redis_cluster", "push_redis_ca"];
+    for (other, others) in [("memcached", this_process), ("redis", redis)] {
+        let is_other = |line: &&str| {
+            let name = line.split(" = ").next().unwrap_or_default();
+            name == other || others.contains(&name)
+        };
+        let without: Vec<&str> = switched_on.lines().filter(|line| !is_other(line)).collect();
         let without = without.join("\n");
         let config = read(&without);
         assert_eq!(config.upstreams.len(), 2);
@@ -895,6 +897,43 @@ fn the_sample_loads_as_it_is_and_with_every_setting_switched_on() {
             about.name
         );
     }
+}
+
+fn mistakes(text: &str) -> String {
+    let input = Input {
+        file: Some((FILE, text)),
+        ..Input::default()
+    };
+    Config::read(input)
+        .expect_err("it has a mistake")
+        .to_string()
+}
+
+#[test]
+fn documents_have_one_keeper() {
+    let shared = "origin = \"http://a\"\npush = \"/live/\"\npush_redis = \"redis://u:pw@a\"\n";
+    let fleet = read(shared).push.settings.fleet.expect("it is shared");
+    assert_eq!(fleet.urls, ["redis://u:pw@a"]);
+    assert!(!format!("{fleet:?}").contains("pw"));
+    for other in [
+        "push_directory = \"none\"",
+        "push_sync = \"never\"",
+        "push_history = 2",
+    ] {
+        let name = other.split(' ').next().unwrap_or_default();
+        let told = mistakes(&format!("{shared}{other}"));
+        let expected = format!("`{name}` has no effect with `push_redis`");
+        assert!(told.contains(&expected), "{told}");
+    }
+    let alone = "origin = \"http://a\"\npush = \"/live/\"\npush_directory = \"none\"\n";
+    assert!(read(alone).push.settings.fleet.is_none());
+    let told = mistakes(&format!("{alone}push_redis_cluster = true"));
+    assert!(
+        told.contains("`push_redis_cluster` has no effect without `push_redis`"),
+        "{told}"
+    );
+    let told = mistakes(&format!("{shared}push_redis_ca = \"/nowhere/ca.pem\""));
+    assert!(told.contains("/nowhere/ca.pem"), "{told}");
 }
 
 #[test]
@@ -920,6 +959,9 @@ fn every_example_and_default_is_read_by_its_option() {
         let needed = match (is_about_tls, is_about_acme, is_about_push, is_about_mercure) {
             (true, ..) => "tls = \"a.pem\"",
             (_, true, ..) => "acme = \"a.example\"",
+            (.., true, _) if about.name.starts_with("push_redis_") => {
+                "push = \"/live/\"\npush_redis = \"rediss://a\""
+            }
             (.., true, _) => "push = \"/live/\"",
             (.., true) => "mercure_publisher_key_file = \"a\"",
             _ => "",

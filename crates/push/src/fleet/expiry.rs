@@ -37,7 +37,10 @@ impl Expiry {
             if self.due().is_empty() {
                 continue;
             }
-            sleep(Duration::from_millis(microcache_store::random::number() % SPREAD)).await;
+            sleep(Duration::from_millis(
+                microcache_store::random::number() % SPREAD,
+            ))
+            .await;
             let due = self.due();
             let Err(_) = self.expire(&due).await else {
                 continue;
@@ -61,14 +64,12 @@ impl Expiry {
         let books = self.documents.books.lock();
         let names = books.expired(self.documents.clock.now());
         let due = names.iter().take(TOGETHER);
-        due.filter_map(|name| books.now(name).map(Arc::clone)).collect()
+        due.filter_map(|name| books.now(name).map(Arc::clone))
+            .collect()
     }
 
     async fn expire(&self, due: &[Arc<Change>]) -> Result<(), NoReply> {
-        let mut arguments = vec![
-            epoch(microcache_store::random::number()),
-            KEPT.to_string(),
-        ];
+        let mut arguments = vec![epoch(microcache_store::random::number()), KEPT.to_string()];
         for change in due {
             arguments.extend([change.name.to_string(), change.number.to_string()]);
         }

@@ -78,13 +78,16 @@ impl Reader {
             if entry.kind == Kind::Nothing {
                 continue;
             }
-            let change = self.change(entry.kind, entry.number, entry.name, &entry.record, server_now)?;
+            let change = self.change(
+                entry.kind,
+                entry.number,
+                entry.name,
+                &entry.record,
+                server_now,
+            )?;
             self.note(change);
         }
-        self.come_to(Version {
-            number: last,
-            ..at
-        });
+        self.come_to(Version { number: last, ..at });
         if last < page.newest {
             return Ok(());
         }
@@ -125,7 +128,8 @@ impl Reader {
         }
         // Clocks may differ: what counts is how long it has left.
         let now = self.documents.clock.now();
-        let here = |at: u64| Time::from_millis((now.as_millis() + at).saturating_sub(server_now).max(1));
+        let here =
+            |at: u64| Time::from_millis((now.as_millis() + at).saturating_sub(server_now).max(1));
         record::decode(name, record, here).ok_or(NoReply::Unreadable)
     }
 

@@ -69,12 +69,23 @@ mod tests {
         let delta = change.delta.as_ref().expect("a patch");
         assert_eq!((delta.from, &delta.patch[..]), (16, &b"{\"a\":1}"[..]));
         let known = change.content.as_ref().expect("it is there");
-        assert_eq!((&*known.media_type, &known.body[..]), ("text/plain", &b"a\nb"[..]));
+        assert_eq!(
+            (&*known.media_type, &known.body[..]),
+            ("text/plain", &b"a\nb"[..])
+        );
         assert_eq!(content(known), b"text/plain\na\nb");
         assert_eq!(difference(change.delta.as_ref()), b"16 {\"a\":1}");
         let plain = read("17 0 512 0 0\n\n").expect("a document");
         assert!(plain.expires.is_none() && plain.delta.is_none());
-        for other in ["", "17", "17 0 512 0 0", "17 0 512 0 9\n\n", "17 0 512 0 0\n", "x 0 1 0 0\n\n", "1 0 1 0\n\n"] {
+        for other in [
+            "",
+            "17",
+            "17 0 512 0 0",
+            "17 0 512 0 9\n\n",
+            "17 0 512 0 0\n",
+            "x 0 1 0 0\n\n",
+            "1 0 1 0\n\n",
+        ] {
             assert!(read(other).is_none(), "{other}");
         }
     }

@@ -62,7 +62,8 @@ impl Snapshot {
                 snapshot.at.number = entry.number;
                 if entry.kind != Kind::Nothing {
                     let name = entry.name.clone();
-                    let change = reader.change(entry.kind, entry.number, name, &entry.record, page.now)?;
+                    let change =
+                        reader.change(entry.kind, entry.number, name, &entry.record, page.now)?;
                     snapshot.add(entry.name, change);
                 }
             }

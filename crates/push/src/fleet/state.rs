@@ -98,7 +98,9 @@ impl State {
     pub(super) fn wait_for_documents(&self, patience: Duration) -> bool {
         let mut has_documents = self.has_documents.lock();
         let wait = |has: &mut bool| !*has;
-        let waited = self.has_them.wait_while_for(&mut has_documents, wait, patience);
+        let waited = self
+            .has_them
+            .wait_while_for(&mut has_documents, wait, patience);
         !waited.timed_out()
     }
 
@@ -159,7 +161,9 @@ impl State {
             ));
         }
         if self.is_too_small.load(Ordering::Relaxed) {
-            warnings.push("documents take more than push_memory: other nodes have more of it".to_owned());
+            warnings.push(
+                "documents take more than push_memory: other nodes have more of it".to_owned(),
+            );
         }
         FleetStats {
             is_connected: hearing.lost.is_none() && !is_empty_handed,

@@ -51,7 +51,9 @@ impl Line {
         let servers = Servers::start(address::read(&settings)?, &settings).await?;
         let follows = match &servers {
             Servers::One(_) => None,
-            Servers::Cluster(cluster) => Some(tokio::spawn(std::sync::Arc::clone(cluster).follow())),
+            Servers::Cluster(cluster) => {
+                Some(tokio::spawn(std::sync::Arc::clone(cluster).follow()))
+            }
         };
         Ok(Self {
             servers,

@@ -13,7 +13,7 @@ mod pages;
 mod phantom;
 mod purge;
 mod refused;
-mod servers;
+pub(crate) mod servers;
 
 use std::fs;
 use std::path::{Path, PathBuf};

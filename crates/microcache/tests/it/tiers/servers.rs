@@ -9,7 +9,7 @@ use std::thread;
 use crate::support::eventually;
 
 /// A server that is killed at the end of the test.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     port: u16,
     kind: Kind,
@@ -17,21 +17,21 @@ pub(super) struct Server {
 
 /// A tier that processes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Memcached,
     Redis,
 }
 
 /// The items of the log of purges that lie in memcached while nobody purges, and the keys of the one in Redis.
-pub(super) const LOG_ITEMS: usize = 2;
-pub(super) const LOG_KEYS: usize = 1;
+pub(crate) const LOG_ITEMS: usize = 2;
+pub(crate) const LOG_KEYS: usize = 1;
 
 /// Both, for what has to hold with either.
-pub(super) const BOTH: [Kind; 2] = [Kind::Memcached, Kind::Redis];
+pub(crate) const BOTH: [Kind; 2] = [Kind::Memcached, Kind::Redis];
 
 impl Kind {
     /// How reports call the tier.
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Memcached => "memcached",
             Self::Redis => "redis",
@@ -65,11 +65,11 @@ impl Kind {
 }
 
 impl Server {
-    pub(super) fn start(kind: Kind) -> Self {
+    pub(crate) fn start(kind: Kind) -> Self {
         Self::start_with(kind, &[])
     }
 
-    pub(super) fn start_with(kind: Kind, arguments: &[&str]) -> Self {
+    pub(crate) fn start_with(kind: Kind, arguments: &[&str]) -> Self {
         // Whoever else looks for a port may take it first; then there is another one.
         for _ in 0..10 {
             let port = free_port();
@@ -81,23 +81,23 @@ impl Server {
     }
 
     /// What `--memcached` or `--redis` gets.
-    pub(super) fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         match self.kind {
             Kind::Memcached => format!("127.0.0.1:{}", self.port),
             Kind::Redis => format!("redis://127.0.0.1:{}", self.port),
         }
     }
 
-    pub(super) const fn kind(&self) -> Kind {
+    pub(crate) const fn kind(&self) -> Kind {
         self.kind
     }
 
-    pub(super) const fn port(&self) -> u16 {
+    pub(crate) const fn port(&self) -> u16 {
         self.port
     }
 
     /// What Redis says to one command: a line, or the text that a line gives the length of.
-    pub(super) fn say(&self, command: &str) -> String {
+    pub(crate) fn say(&self, command: &str) -> String {
         assert_eq!(self.kind, Kind::Redis);
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("it listens");
         write!(stream, "{command}\r\n").expect("it reads");
@@ -114,7 +114,7 @@ impl Server {
     }
 
     /// What memcached counts under this name.
-    pub(super) fn statistic(&self, name: &str) -> usize {
+    pub(crate) fn statistic(&self, name: &str) -> usize {
         assert_eq!(self.kind, Kind::Memcached);
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("it listens");
         stream.write_all(b"stats\r\nquit\r\n").expect("it reads");
@@ -126,7 +126,7 @@ impl Server {
     }
 
     /// Whether memcached has something under this key.
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub(crate) fn has(&self, key: &str) -> bool {
         assert_eq!(self.kind, Kind::Memcached);
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("it listens");
         let question = format!("mg {key}\r\nquit\r\n");
@@ -137,12 +137,12 @@ impl Server {
     }
 
     /// The flag and its value.
-    pub(super) fn flags(&self) -> [String; 2] {
+    pub(crate) fn flags(&self) -> [String; 2] {
         [format!("--{}", self.kind.name()), self.address()]
     }
 
     /// It accepts connections, and answers nothing.
-    pub(super) fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         self.signal("-STOP");
         // The signal is sent, not yet obeyed.
         while !self.is_frozen() {
@@ -160,18 +160,23 @@ impl Server {
         })
     }
 
-    pub(super) fn thaw(&self) {
+    pub(crate) fn thaw(&self) {
         self.signal("-CONT");
     }
 
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it ends");
     }
 
     /// Starts it anew at the same address, empty.
-    pub(super) fn restart(&mut self) {
-        self.child = spawn(self.kind, self.port, &[]).expect("the port is still free");
+    pub(crate) fn restart(&mut self) {
+        self.restart_with(&[]);
+    }
+
+    /// The same, with these arguments.
+    pub(crate) fn restart_with(&mut self, arguments: &[&str]) {
+        self.child = spawn(self.kind, self.port, arguments).expect("the port is still free");
     }
 
     fn signal(&self, signal: &str) {
@@ -189,7 +194,7 @@ impl Drop for Server {
 }
 
 /// A port that nobody has at the moment.
-pub(super) fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener.local_addr().expect("an address").port()
 }
@@ -220,7 +225,7 @@ fn spawn(kind: Kind, port: u16, arguments: &[&str]) -> Option<Child> {
 }
 
 /// A server that answers every line with another one that means nothing.
-pub(super) fn babbling() -> SocketAddr {
+pub(crate) fn babbling() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let address = listener.local_addr().expect("an address");
     thread::spawn(move || {

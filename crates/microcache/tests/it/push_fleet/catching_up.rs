@@ -1,0 +1,284 @@
+//! Nodes that were away, and subscribers that come back to another one.
+
+use super::{Nodes, put, told, until_is};
+use crate::push::{Live, tag};
+use crate::support::{Events, eventually};
+use crate::tiers::Folder;
+use crate::tiers::servers::{Kind, Server};
+
+const WATCH: &str = "/.well-known/microcache/watch?url=/live/*";
+
+/// What is answered as soon as Redis is reached.
+fn unless_away(ask: impl Fn() -> u16) -> u16 {
+    eventually("Redis", || Some(ask()).filter(|status| *status != 503))
+}
+
+fn resume(node: &Live, target: &str, seen: &str) -> Events {
+    node.subscribe(target, &[&format!("Last-Event-ID: {seen}")])
+}
+
+#[test]
+fn who_comes_back_to_another_node_is_told_what_it_missed() {
+    let nodes = Nodes::start(3);
+    nodes[0].put("/live/x", "1");
+    nodes[0].put("/live/gone", "1");
+    let mut events = nodes[0].subscribe(WATCH, &[]);
+    let (_, first) = told(&mut events);
+    assert!(first.contains("/live/x"), "{first}");
+    let (seen, ..) = events.event();
+    drop(events);
+    nodes[1].put("/live/x", "2");
+    nodes[2].put("/live/y", "1");
+    nodes[2].put("/live/y", "2");
+    nodes[1].publish("DELETE", "/live/gone", &[], "");
+    let fresh = nodes.another(&[]);
+    for node in nodes.nodes.iter().chain([&fresh]) {
+        eventually("all of it", || {
+            (node.0.get("/live/gone").status == 404).then_some(())
+        });
+        let mut events = resume(node, WATCH, &seen);
+        for end in ["\"value\":2}", "\"value\":2}", "\"url\":\"/live/gone\"}"] {
+            let (kind, data) = told(&mut events);
+            assert!(data.ends_with(end) && kind != "reset", "{kind} {data}");
+        }
+    }
+}
+
+/// A subscriber may have been told by another node of what has not come to this one yet.
+#[test]
+fn what_was_told_elsewhere_is_not_told_again() {
+    let nodes = Nodes::start(2);
+    let mut events = nodes[0].subscribe(WATCH, &[]);
+    for round in 0..20 {
+        nodes[1].0.signal("STOP");
+        nodes[0].put("/live/x", &format!("{round}"));
+        let (seen, ..) = events.event();
+        // It is asked before it goes on, and answers before it has read.
+        let mut client = nodes[1].0.connect();
+        let fields = [
+            "Accept: text/event-stream",
+            &*format!("Last-Event-ID: {seen}"),
+        ];
+        client.send(crate::support::request("GET", WATCH, &fields));
+        nodes[1].0.signal("CONT");
+        let mut back = Events::begin(client);
+        nodes[0].put("/live/y", &format!("{round}"));
+        let (kind, data) = told(&mut back);
+        assert!(kind == "put" && data.contains("/live/y"), "{kind} {data}");
+        assert!(events.data().contains("/live/y"));
+    }
+}
+
+#[test]
+fn a_node_that_was_killed_has_everything_again() {
+    let mut nodes = Nodes::start(2);
+    nodes[0].put("/live/x", "1");
+    nodes[0].put("/live/gone", "1");
+    let seen = tag(&nodes[0].put("/live/y", "1"));
+    let mut live = nodes.nodes.remove(0);
+    live.0.signal("KILL");
+    live.0.wait();
+    nodes[0].publish("DELETE", "/live/gone", &[], "");
+    nodes[0].put("/live/x", "2");
+    let again = nodes.another(&[]);
+    again.0.get("/live/x").assert_is(200, "2");
+    again.0.get("/live/y").assert_is(200, "1");
+    assert_eq!(again.0.get("/live/gone").status, 404);
+    let mut events = resume(&again, WATCH, seen.trim_matches('"'));
+    assert_eq!(told(&mut events).0, "delete");
+    assert!(told(&mut events).1.ends_with("\"value\":2}"));
+}
+
+#[test]
+fn a_node_that_stood_still_catches_up() {
+    let nodes = Nodes::start(2);
+    nodes[0].put("/live/x", "0");
+    let mut events = nodes[1].subscribe("/live/x", &[]);
+    assert_eq!(told(&mut events), put("0"));
+    nodes[1].0.signal("STOP");
+    for number in 1..=2000 {
+        assert_eq!(nodes[0].put("/live/x", &number.to_string()).status, 204);
+    }
+    nodes[1].0.signal("CONT");
+    // The latest counts, and there is no other one before it that it would begin anew with.
+    let mut last = 0;
+    while last < 2000 {
+        let (kind, data) = told(&mut events);
+        let number = data.parse().expect("a number");
+        assert!(kind == "put" && number > last, "{kind} {data} after {last}");
+        last = number;
+    }
+}
+
+/// The stream does not go back as far as what the node had come to.
+#[test]
+fn who_misses_what_is_forgotten_begins_anew() {
+    let nodes = Nodes::start(2);
+    for name in ["gone", "changed", "same"] {
+        nodes[0].put(&format!("/live/{name}"), "1");
+    }
+    until_is(&nodes[1], "/live/same", "1");
+    let [mut gone, mut changed, mut same] = ["gone", "changed", "same"].map(|name| {
+        let mut events = nodes[1].subscribe(&format!("/live/{name}"), &[]);
+        assert_eq!(told(&mut events), put("1"));
+        events
+    });
+    let mut all = nodes[1].subscribe(WATCH, &[]);
+    let seen = (0..3).map(|_| all.event().0).last().expect("three of them");
+    nodes[1].0.signal("STOP");
+    nodes[0].publish("DELETE", "/live/gone", &[], "");
+    nodes[0].put("/live/changed", "2");
+    let mut here = nodes[0].subscribe("/live/changed", &[]);
+    assert_eq!(told(&mut here), put("2"));
+    let changes = nodes.key("mcd1c");
+    nodes.redis.say(&format!("XTRIM {changes} MAXLEN 1"));
+    nodes[1].0.signal("CONT");
+    assert_eq!(told(&mut changed).0, "reset");
+    assert_eq!(told(&mut changed), put("2"));
+    assert_eq!(told(&mut gone).0, "reset");
+    assert_eq!(told(&mut all).0, "reset");
+    let urls: Vec<_> = (0..2).map(|_| told(&mut all).1).collect();
+    assert!(
+        urls[0].contains("/live/same") && urls[1].contains("/live/changed"),
+        "{urls:?}"
+    );
+    assert_eq!(nodes[1].0.get("/live/gone").status, 404);
+    // Nothing has happened to it, which it may not have found out yet.
+    nodes[0].put("/live/same", "2");
+    let next = told(&mut same);
+    assert!(
+        next == put("2") || next.0 == "reset" && told(&mut same) == put("2"),
+        "{next:?}"
+    );
+    nodes[0].put("/live/gone", "3");
+    assert_eq!(told(&mut gone), put("3"));
+    assert!(told(&mut all).1.contains("/live/same"));
+    assert!(told(&mut all).1.contains("/live/gone"));
+    // Who comes later with what is forgotten begins anew too, and whoever has missed nothing does not.
+    assert_eq!(told(&mut resume(&nodes[1], WATCH, &seen)).0, "reset");
+    nodes[0].put("/live/changed", "3");
+    assert_eq!(told(&mut here), put("3"));
+}
+
+#[test]
+fn a_redis_that_begins_anew_has_all_begin_anew() {
+    let mut nodes = Nodes::start(2);
+    nodes[0].put("/live/x", "1");
+    let mut streams: Vec<_> = nodes
+        .nodes
+        .iter()
+        .map(|it| it.subscribe("/live/x", &[]))
+        .collect();
+    let seen: Vec<_> = streams.iter_mut().map(|it| it.event().0).collect();
+    nodes.redis.kill();
+    nodes.redis.restart();
+    for events in &mut streams {
+        assert_eq!(told(events).0, "reset");
+    }
+    for node in &nodes.nodes {
+        eventually("the document to be gone", || {
+            (node.0.get("/live/x").status == 404).then_some(())
+        });
+        node.0.output_with("push_redis has lost what it had");
+    }
+    // Nobody takes new versions for old ones.
+    let condition = format!("If-Match: \"{}\"", seen[0]);
+    let json = "Content-Type: application/json";
+    let refused = || {
+        nodes[1]
+            .publish("PUT", "/live/x", &[json, &condition], "2")
+            .status
+    };
+    assert_eq!(unless_away(refused), 412);
+    assert_eq!(nodes[1].put("/live/x", "2").status, 201);
+    for events in &mut streams {
+        assert_eq!(told(events), put("2"));
+    }
+    let mut late = resume(&nodes[0], "/live/x", &seen[0]);
+    assert_eq!(told(&mut late).0, "reset");
+    assert_eq!(told(&mut late), put("2"));
+    // So it is where everything is removed, or one of the two keys.
+    for (number, command) in [
+        "FLUSHALL".to_owned(),
+        format!("DEL {}", nodes.key("mcd1")),
+        format!("DEL {}", nodes.key("mcd1c")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        nodes.redis.say(&command);
+        let value = format!("{}", number + 3);
+        let status = unless_away(|| nodes[0].put("/live/x", &value).status);
+        assert!(matches!(status, 201 | 204), "{status}");
+        for events in &mut streams {
+            assert_eq!(told(events).0, "reset", "{command}");
+            let mut now = told(events);
+            if command.contains("mcd1c") && now == put("4") {
+                now = told(events);
+            }
+            assert_eq!(now, put(&value), "{command}");
+        }
+    }
+}
+
+/// It comes back with what it had a while ago, as a replica may that takes over.
+#[test]
+fn changes_that_redis_has_lost_are_not_taken_for_others() {
+    let folder = Folder::new();
+    let directory = folder.disk();
+    let directory = directory.split(',').next().expect("a path");
+    std::fs::create_dir_all(directory).expect("a directory");
+    let keeping = ["--dir", directory, "--dbfilename", "dump.rdb"];
+    let mut nodes = Nodes::beside(Server::start_with(Kind::Redis, &keeping), 2);
+    nodes[0].put("/live/x", "1");
+    nodes.redis.say("SAVE");
+    let mut events = nodes[1].subscribe("/live/x", &[]);
+    assert_eq!(told(&mut events), put("1"));
+    nodes[0].put("/live/x", "2");
+    let (seen, ..) = events.event();
+    nodes.redis.kill();
+    nodes.redis.restart_with(&keeping);
+    assert_eq!(told(&mut events).0, "reset");
+    assert_eq!(told(&mut events), put("1"));
+    for node in &nodes.nodes {
+        until_is(node, "/live/x", "1");
+        let mut late = resume(node, "/live/x", &seen);
+        assert_eq!(told(&mut late).0, "reset");
+        assert_eq!(told(&mut late), put("1"));
+    }
+    assert_eq!(unless_away(|| nodes[1].put("/live/x", "3").status), 204);
+    assert_eq!(told(&mut events), put("3"));
+}
+
+/// So many that they come in many pages, while somebody changes them.
+#[test]
+fn a_node_that_comes_late_takes_up_all_while_they_change() {
+    let nodes = Nodes::start(1);
+    let batch = |from: usize, value: usize| {
+        let each: Vec<_> = (from..from + 500)
+            .map(|at| format!(r#"{{"url":"/live/{at}","value":{value}}}"#))
+            .collect();
+        let body = format!("[{}]", each.join(","));
+        let json = ["Content-Type: application/json"];
+        let answer = nodes[0].publish("POST", "/live/batch", &json, &body);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    for from in 0..8 {
+        batch(from * 500, 0);
+    }
+    let late = std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            for value in 1..4 {
+                for from in 0..8 {
+                    batch(from * 500, value);
+                }
+            }
+        });
+        let late = nodes.another(&[]);
+        writing.join().expect("it is written");
+        late
+    });
+    for at in 0..4000 {
+        until_is(&late, &format!("/live/{at}"), "3");
+    }
+}

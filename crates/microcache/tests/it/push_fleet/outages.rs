@@ -1,0 +1,130 @@
+//! Redis is away for a while.
+
+use std::time::Instant;
+
+use super::{Nodes, put, told, until_is};
+use crate::support::{Client, Proxy, eventually};
+use crate::tiers::servers::{Kind, Server, free_port};
+
+fn metric(admin: std::net::SocketAddr, name: &str) -> String {
+    let mut client = Client::connect(admin);
+    client.send(format!("GET /metrics HTTP/1.1\r\nHost: {admin}\r\n\r\n"));
+    let text = client.response().text();
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix(&format!("{name} ")));
+    line.expect("a metric").to_owned()
+}
+
+#[test]
+fn documents_are_answered_and_told_while_redis_is_away() {
+    let mut nodes = Nodes::start(1);
+    let (node, admin) = nodes.operated(&[]);
+    node.put("/live/x", "1");
+    let mut events = node.subscribe("/live/x", &[]);
+    assert_eq!(told(&mut events), put("1"));
+    for round in 2..5 {
+        let before = metric(admin, "microcache_push_redis_outages_total");
+        nodes.redis.freeze();
+        // It would wait for ever.
+        let refused = node.put("/live/x", "\"never\"");
+        assert_eq!(refused.status, 503, "{}", refused.text());
+        assert_eq!(refused.field("retry-after"), Some("1"));
+        assert!(
+            refused.text().contains("may have been made, or not"),
+            "{}",
+            refused.text()
+        );
+        eventually("it to be noticed", || {
+            (metric(admin, "microcache_push_redis_connected") == "0").then_some(())
+        });
+        assert_ne!(metric(admin, "microcache_push_redis_outages_total"), before);
+        // Nobody waits by now.
+        let refused = node.put("/live/x", "\"never\"");
+        assert_eq!(refused.status, 503);
+        assert!(
+            refused.text().contains("nothing was changed"),
+            "{}",
+            refused.text()
+        );
+        node.0.get("/live/x").assert_hit();
+        let mut late = node.subscribe("/live/x", &[]);
+        assert_eq!(told(&mut late).0, "put");
+        let health = Client::connect(admin).get("/v1/health").text();
+        assert!(health.contains("changes are refused"), "{health}");
+        let ready = Client::connect(admin).get("/v1/ready");
+        assert_eq!(ready.status, 200, "it has all documents");
+        nodes.redis.thaw();
+        eventually("it to be there again", || {
+            matches!(node.put("/live/x", &round.to_string()).status, 201 | 204).then_some(())
+        });
+        while told(&mut events) != put(&round.to_string()) {}
+        eventually("it to be heard", || {
+            (metric(admin, "microcache_push_redis_connected") == "1").then_some(())
+        });
+    }
+    // It is said once for each time, and not for each request.
+    let output = node.0.output_with("push_redis is there again");
+    assert_eq!(
+        output
+            .matches("documents are answered and told as they were")
+            .count(),
+        3,
+        "{output}"
+    );
+    nodes.redis.kill();
+    eventually("it to be noticed", || {
+        (metric(admin, "microcache_push_redis_connected") == "0").then_some(())
+    });
+    node.0.get("/live/x").assert_is(200, "4");
+}
+
+/// However many ask, none waits longer than one would.
+#[test]
+fn a_redis_that_stands_still_has_nobody_wait_long() {
+    let nodes = Nodes::start(1);
+    nodes[0].put("/live/x", "{}");
+    nodes.redis.freeze();
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for at in 0..20 {
+            let node = &nodes[0];
+            scope.spawn(move || {
+                let merge = ["Content-Type: application/merge-patch+json"];
+                let answer = if at % 2 == 0 {
+                    node.put("/live/x", &at.to_string())
+                } else {
+                    node.publish("PATCH", "/live/x", &merge, &format!("{{\"a\":{at}}}"))
+                };
+                assert_eq!(answer.status, 503);
+            });
+        }
+    });
+    // Two seconds each, were they one after the other.
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    nodes.redis.thaw();
+}
+
+#[test]
+fn a_node_without_documents_says_so() {
+    let redis = Server::start(Kind::Redis);
+    let mut nodes = Nodes::beside(redis, 1);
+    nodes[0].put("/live/x", "1");
+    nodes.redis.freeze();
+    let (late, admin) = nodes.operated(&[]);
+    late.0.output_with("no documents yet");
+    for fields in [&[][..], &["Accept: text/event-stream"]] {
+        let answer = late.0.get_with("/live/x", fields);
+        assert_eq!(answer.status, 503, "{}", answer.text());
+        assert_eq!(answer.field("retry-after"), Some("1"));
+    }
+    assert_eq!(Client::connect(admin).get("/v1/ready").status, 503);
+    nodes.redis.thaw();
+    until_is(&late, "/live/x", "1");
+    assert_eq!(Client::connect(admin).get("/v1/ready").status, 200);
+    // So it is where nobody is there at all.
+    nodes.redis.kill();
+    let nowhere = format!("redis://127.0.0.1:{}", free_port());
+    let flags = ["--push", "/live/", "--push-redis", &nowhere];
+    let alone = Proxy::start(&nodes.origin, &flags);
+    assert_eq!(alone.get("/live/x").status, 503);
+}

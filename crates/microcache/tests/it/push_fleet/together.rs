@@ -1,0 +1,284 @@
+//! Changes that are made on any of them.
+
+use std::thread;
+
+use super::{Nodes, put, told, until_is};
+use crate::push::tag;
+use crate::support::{Origin, Proxy, eventually};
+use crate::tiers::servers::{Kind, Server};
+
+const WATCH: &str = "/.well-known/microcache/watch?url=/live/*";
+
+#[test]
+fn a_change_on_one_is_an_event_on_all() {
+    let nodes = Nodes::start(4);
+    let mut all: Vec<_> = nodes
+        .nodes
+        .iter()
+        .map(|it| it.subscribe(WATCH, &[]))
+        .collect();
+    let mut tags = Vec::new();
+    for round in 0..40 {
+        let target = format!("/live/{}", round % 3);
+        let changed = nodes[round % 4].put(&target, &round.to_string());
+        // Who has put it is given it at once.
+        nodes[round % 4]
+            .0
+            .get(&target)
+            .assert_is(200, &round.to_string());
+        tags.push(tag(&changed));
+    }
+    for events in &mut all {
+        for (round, tag) in tags.iter().enumerate() {
+            let (id, kind, data) = events.event();
+            assert_eq!((kind.as_str(), format!("\"{id}\"")), ("put", tag.clone()));
+            assert!(data.ends_with(&format!("\"value\":{round}}}")), "{data}");
+        }
+    }
+    // All of them have the same, under the same version.
+    for node in &nodes.nodes {
+        until_is(node, "/live/0", "39");
+        assert_eq!(tag(&node.0.get("/live/0")), tags[39]);
+    }
+    // The same bytes again are no event, wherever they are put.
+    for node in &nodes.nodes {
+        assert_eq!(tag(&node.put("/live/0", "39")), tags[39]);
+    }
+    nodes[1].put("/live/0", "40");
+    for events in &mut all {
+        assert!(told(events).1.ends_with("\"value\":40}"));
+    }
+}
+
+#[test]
+fn of_those_who_want_the_same_version_one_wins() {
+    let nodes = Nodes::start(4);
+    let text = "Content-Type: text/plain";
+    let race = |condition: &str| {
+        let results: Vec<_> = thread::scope(|scope| {
+            let each = (0..16).map(|at| {
+                let node = &nodes[at % 4];
+                scope.spawn(move || {
+                    let answer = node.publish(
+                        "PUT",
+                        "/live/x",
+                        &[text, condition],
+                        &format!("{at} {condition}"),
+                    );
+                    (answer.status, answer.field("etag").map(str::to_owned))
+                })
+            });
+            let each: Vec<_> = each.collect();
+            each.into_iter()
+                .map(|it| it.join().expect("an answer"))
+                .collect()
+        });
+        let (won, lost): (Vec<_>, Vec<_>) = results.into_iter().partition(|it| it.0 != 412);
+        assert_eq!((won.len(), lost.len()), (1, 15), "{won:?}");
+        won[0].1.clone().expect("an entity tag")
+    };
+    let mut now = race("If-None-Match: *");
+    for _ in 0..10 {
+        now = race(&format!("If-Match: {now}"));
+    }
+}
+
+#[test]
+fn patches_of_all_come_through() {
+    let nodes = Nodes::start(4);
+    nodes[0].put("/live/x", "{}");
+    thread::scope(|scope| {
+        for at in 0..8 {
+            let node = &nodes[at % 4];
+            scope.spawn(move || {
+                for number in 0..10 {
+                    let merge = ["Content-Type: application/merge-patch+json"];
+                    let patch = format!(r#"{{"{at}-{number}":1}}"#);
+                    let patched = node.publish("PATCH", "/live/x", &merge, &patch);
+                    assert_eq!(patched.status, 204, "{}", patched.text());
+                }
+            });
+        }
+    });
+    for node in &nodes.nodes {
+        eventually("all of them", || {
+            (node.0.get("/live/x").text().matches(":1").count() == 80).then_some(())
+        });
+    }
+}
+
+/// What a patch cannot be applied to is said of what there is, and not of what a node has come to.
+#[test]
+fn a_patch_is_held_against_what_there_is() {
+    let nodes = Nodes::start(2);
+    for round in 0..50 {
+        nodes[0].put("/live/x", &format!(r#"{{"n":{round}}}"#));
+        let test = format!(
+            r#"[{{"op":"test","path":"/n","value":{round}}},{{"op":"replace","path":"/n","value":-1}}]"#
+        );
+        let operations = ["Content-Type: application/json-patch+json"];
+        let patch = || {
+            nodes[1]
+                .publish("PATCH", "/live/x", &operations, &test)
+                .status
+        };
+        assert_eq!(patch(), 204);
+        assert_eq!(patch(), 409);
+    }
+    nodes[0].publish("DELETE", "/live/x", &[], "");
+    let merge = ["Content-Type: application/merge-patch+json"];
+    assert_eq!(
+        nodes[1].publish("PATCH", "/live/x", &merge, "{}").status,
+        404
+    );
+    nodes[0].put("/live/new", "{}");
+    assert_eq!(
+        nodes[1]
+            .publish("PATCH", "/live/new", &merge, "{\"a\":1}")
+            .status,
+        204
+    );
+}
+
+#[test]
+fn who_has_the_version_before_gets_what_is_different() {
+    let nodes = Nodes::start(2);
+    nodes[0].put("/live/x", r#"{"a":1,"text":"a long text that stays"}"#);
+    let watch = "/.well-known/microcache/watch?url=/live/x&deltas=1";
+    until_is(
+        &nodes[1],
+        "/live/x",
+        r#"{"a":1,"text":"a long text that stays"}"#,
+    );
+    let mut events = nodes[1].subscribe(watch, &[]);
+    assert_eq!(told(&mut events).0, "put");
+    let merge = ["Content-Type: application/merge-patch+json"];
+    nodes[0].publish("PATCH", "/live/x", &merge, r#"{"a":2}"#);
+    let (kind, data) = told(&mut events);
+    assert_eq!(kind, "patch", "{data}");
+    assert!(data.ends_with(r#""patch":{"a":2}}"#), "{data}");
+}
+
+#[test]
+fn what_has_had_its_time_goes_once() {
+    let nodes = Nodes::start(4);
+    let mut all: Vec<_> = nodes
+        .nodes
+        .iter()
+        .map(|it| it.subscribe(WATCH, &[]))
+        .collect();
+    let fields = ["Content-Type: application/json", "Push-TTL: 1"];
+    for number in 0..20 {
+        let target = format!("/live/{number}");
+        assert_eq!(nodes[0].publish("PUT", &target, &fields, "1").status, 201);
+    }
+    for events in &mut all {
+        let kinds: Vec<_> = (0..40).map(|_| told(events).0).collect();
+        assert!(kinds[..20].iter().all(|it| it == "put"), "{kinds:?}");
+        assert!(kinds[20..].iter().all(|it| it == "delete"), "{kinds:?}");
+    }
+    nodes[3].put("/live/end", "1");
+    for events in &mut all {
+        assert!(told(events).1.contains("/live/end"));
+    }
+    // Put again in time, it stays.
+    nodes[1].publish("PUT", "/live/x", &fields, "1");
+    nodes[2].put("/live/x", "2");
+    nodes[1].publish("PUT", "/live/y", &fields, "1");
+    eventually("the other one to go", || {
+        (nodes[3].0.get("/live/y").status == 404).then_some(())
+    });
+    for node in &nodes.nodes {
+        node.0.get("/live/x").assert_is(200, "2");
+    }
+}
+
+#[test]
+fn each_node_is_asked_within_its_own_bound() {
+    let nodes = Nodes::start(1);
+    let (small, admin) = nodes.operated(&["--push-memory", "64KiB"]);
+    let large = format!("\"{}\"", "x".repeat(40_000));
+    assert_eq!(nodes[0].put("/live/a", &large).status, 201);
+    assert_eq!(small.put("/live/b", &large).status, 507);
+    assert_eq!(nodes[0].put("/live/b", &large).status, 201);
+    // It holds what the others have taken, and says so.
+    until_is(&small, "/live/b", &large);
+    small
+        .0
+        .output_with("more than the 65536 of push_memory here");
+    let health = crate::support::Client::connect(admin)
+        .get("/v1/health")
+        .text();
+    assert!(
+        health.contains("documents take more than push_memory"),
+        "{health}"
+    );
+    // What becomes less is taken.
+    assert_eq!(small.put("/live/a", "1").status, 204);
+    assert_eq!(small.publish("DELETE", "/live/b", &[], "").status, 204);
+    assert_eq!(small.put("/live/c", &large).status, 201);
+}
+
+#[test]
+fn what_redis_would_cost_documents_is_said_at_the_start() {
+    let nodes = Nodes::start(1);
+    nodes[0]
+        .0
+        .output_with("push_redis keeps documents in its memory only");
+    let evicting = ["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"];
+    let nodes = Nodes::beside(Server::start_with(Kind::Redis, &evicting), 1);
+    nodes[0]
+        .0
+        .output_with("push_redis has maxmemory-policy allkeys-lru");
+    let secret = Server::start_with(Kind::Redis, &["--requirepass", "a-password"]);
+    let url = Origin::start().url();
+    let refused = |redis: &str| {
+        let (_, told) = Proxy::refusal(&[&url, "--push", "/live/", "--push-redis", redis]);
+        told
+    };
+    let told = refused(&secret.address());
+    assert!(
+        told.contains("push_redis: ") && told.contains("it wants a password"),
+        "{told}"
+    );
+    let told = refused("redis://:wrong@localhost:x");
+    assert!(
+        told.contains("push_redis: ") && !told.contains("wrong"),
+        "{told}"
+    );
+    let with_password = secret.address().replace("://", "://:a-password@");
+    let origin = Origin::start();
+    let flags = ["--push", "/live/", "--push-redis", &with_password];
+    Proxy::start(&origin, &flags).get("/live/x").assert_is(
+        404,
+        r#"{"detail":"there is no such document","status":404}"#,
+    );
+}
+
+#[test]
+fn a_redis_that_is_full_changes_nothing() {
+    let full = ["--maxmemory", "3mb", "--maxmemory-policy", "noeviction"];
+    let nodes = Nodes::beside(Server::start_with(Kind::Redis, &full), 2);
+    let mut events = nodes[1].subscribe("/live/a", &[]);
+    nodes[0].put("/live/a", "1");
+    assert_eq!(told(&mut events), put("1"));
+    let large = format!("\"{}\"", "x".repeat(500_000));
+    let mut kept = 0;
+    let refused = loop {
+        let answer = nodes[0].put(&format!("/live/{kept}"), &large);
+        if answer.status != 201 {
+            break answer;
+        }
+        kept += 1;
+    };
+    assert_eq!(refused.status, 507);
+    assert!(
+        refused.text().contains("push_redis has no memory left"),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(nodes[1].0.get(&format!("/live/{kept}")).status, 404);
+    nodes.redis.say("CONFIG SET maxmemory 100mb");
+    assert_eq!(nodes[0].put("/live/a", "2").status, 204);
+    assert_eq!(told(&mut events), put("2"));
+}
