@@ -72,7 +72,7 @@ test-dashboard: tools
 test-valkey: PACKAGES = memcached:memcached valkey-server:valkey-server unshare:util-linux mount:mount
 test-valkey: tools
 	REDIS_SERVER=valkey-server cargo test --locked -p microcache-store --test redis
-	REDIS_SERVER=valkey-server cargo test --locked -p microcache --test it tiers::
+	REDIS_SERVER=valkey-server cargo test --locked -p microcache --test it -- tiers:: push_fleet:: push::in_redis::
 
 # Collapsing under every order of threads; built apart, because its locks and threads are shuttle's.
 shuttle: tools

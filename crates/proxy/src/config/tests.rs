@@ -912,7 +912,7 @@ fn mistakes(text: &str) -> String {
 #[test]
 fn documents_have_one_keeper() {
     let shared = "origin = \"http://a\"\npush = \"/live/\"\npush_redis = \"redis://u:pw@a\"\n";
-    let fleet = read(shared).push.settings.fleet.expect("it is shared");
+    let fleet = read(shared).push.redis;
     assert_eq!(fleet.urls, ["redis://u:pw@a"]);
     assert!(!format!("{fleet:?}").contains("pw"));
     for other in [
@@ -926,14 +926,12 @@ fn documents_have_one_keeper() {
         assert!(told.contains(&expected), "{told}");
     }
     let alone = "origin = \"http://a\"\npush = \"/live/\"\npush_directory = \"none\"\n";
-    assert!(read(alone).push.settings.fleet.is_none());
+    assert!(read(alone).push.redis.urls.is_empty());
     let told = mistakes(&format!("{alone}push_redis_cluster = true"));
     assert!(
         told.contains("`push_redis_cluster` has no effect without `push_redis`"),
         "{told}"
     );
-    let told = mistakes(&format!("{shared}push_redis_ca = \"/nowhere/ca.pem\""));
-    assert!(told.contains("/nowhere/ca.pem"), "{told}");
 }
 
 #[test]

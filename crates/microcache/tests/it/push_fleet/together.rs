@@ -246,6 +246,10 @@ fn what_redis_would_cost_documents_is_said_at_the_start() {
         told.contains("push_redis: ") && !told.contains("wrong"),
         "{told}"
     );
+    let flags = ["--push", "/live/", "--push-redis", "rediss://localhost"];
+    let (_, told) =
+        Proxy::refusal(&[&[&*url][..], &flags, &["--push-redis-ca", "/nowhere/ca"]].concat());
+    assert!(told.contains("/nowhere/ca: "), "{told}");
     let with_password = secret.address().replace("://", "://:a-password@");
     let origin = Origin::start();
     let flags = ["--push", "/live/", "--push-redis", &with_password];
