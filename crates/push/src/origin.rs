@@ -51,7 +51,7 @@ pub(crate) struct Documents {
     token: RwLock<Option<Token>>,
     arrivals: Arrivals,
     /// They are there. Those that other nodes keep may come later.
-    has_documents: AtomicBool,
+    are_there: AtomicBool,
 }
 
 /// The push cache.
@@ -90,7 +90,7 @@ impl Documents {
             }
         }
         drop(books);
-        self.has_documents.store(true, Ordering::Release);
+        self.are_there.store(true, Ordering::Release);
         self.counters.changes.add(taken.changed.len() as u64);
         taken.woken.drain(..).for_each(Woken::wake);
         taken
@@ -106,7 +106,7 @@ impl Documents {
 
     /// Whether documents can be answered and told.
     pub(crate) fn are_there(&self) -> bool {
-        self.has_documents.load(Ordering::Acquire)
+        self.are_there.load(Ordering::Acquire)
     }
 }
 
@@ -137,7 +137,7 @@ impl Push {
                 pages.note(&change, books.epoch, now);
             }
         }
-        let has_documents = AtomicBool::new(!books.is_shared);
+        let are_there = AtomicBool::new(!books.is_shared);
         let documents = Arc::new(Documents {
             books: Mutex::new(books),
             settings,
@@ -147,7 +147,7 @@ impl Push {
             sockets: Sockets::default(),
             token: RwLock::new(token),
             arrivals: Arrivals::default(),
-            has_documents,
+            are_there,
         });
         let keeper = Keeper::start(&documents, journal)?;
         Ok(Self { documents, keeper })

@@ -5,14 +5,13 @@
 //! change counts on a node when its reader has come to it, whichever node it was made on, so that all tell the same in
 //! the same order, under the same numbers.
 
+mod draft;
 mod expiry;
 mod reader;
 mod record;
 mod scripts;
 mod snapshot;
 mod state;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,16 +22,15 @@ use microcache_store::redis::{Line, NoReply, RedisSettings, RedisStartError};
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
 
+use self::draft::{Argument, draft};
 use self::expiry::Expiry;
 use self::reader::Reader;
 use self::scripts::{CHANGE, Changed, KEPT, epoch};
 pub use self::state::FleetStats;
 use self::state::State;
-use crate::change::{Change, Delta};
 use crate::origin::Documents;
-use crate::patch::patched;
 use crate::version::Version;
-use crate::wish::{Deed, Done, Patch, Refused, Wish};
+use crate::wish::{Deed, Done, Refused, Wish};
 
 /// Changes under way at a time.
 const MAX_WAITING: usize = 1024;
@@ -114,9 +112,6 @@ impl Wire {
     }
 }
 
-/// An argument of a script.
-type Argument = Vec<u8>;
-
 impl Fleet {
     /// Connects, and waits a while for the documents.
     pub(crate) fn start(
@@ -195,7 +190,7 @@ impl Fleet {
             let mut fault = None;
             let mut arguments = self.beginning();
             for wish in wishes {
-                let drafted = self.draft(wish)?;
+                let drafted = draft(&self.documents, wish)?;
                 fault = fault.or(drafted.fault);
                 arguments.extend(drafted.arguments);
             }
@@ -207,7 +202,7 @@ impl Fleet {
                     done,
                 } => {
                     self.until_seen(epoch, newest).await;
-                    return fault.map_or_else(|| self.done(epoch, &done), Err);
+                    return fault.map_or_else(|| self::done(epoch, &done), Err);
                 }
                 Changed::Stale { epoch, number } => self.until_seen(epoch, number).await,
                 Changed::Missing => return Err(Refused::Missing),
@@ -236,138 +231,21 @@ impl Fleet {
     async fn until_seen(&self, epoch: u64, number: u64) {
         let _ = timeout(UNTIL_SEEN, self.state.until_seen(epoch, number)).await;
     }
-
-    fn done(&self, epoch: u64, done: &[(String, u64)]) -> Result<Vec<Done>, Refused> {
-        let each = done.iter().map(|(what, number)| {
-            let number = *number;
-            let version = Version { epoch, number };
-            Ok(match what.as_str() {
-                "created" => Done::Created(version),
-                "changed" => Done::Changed(version),
-                "same" => Done::Same(version),
-                "deleted" => Done::Deleted,
-                _ => return Err(refused(NoReply::Unreadable)),
-            })
-        });
-        each.collect()
-    }
-
-    /// A wish, as the script reads it.
-    fn draft(&self, wish: &Wish) -> Result<Drafted, Refused> {
-        let most = self.documents.settings.max_document;
-        let lives = |ttl: Option<u64>| ttl.map_or_else(|| "0".to_owned(), |ttl| ttl.to_string());
-        let mut drafted = Drafting::of(wish);
-        match &wish.deed {
-            Deed::Delete => drafted.kind = "delete",
-            Deed::Put(content, ttl) => {
-                if content.body.len() as u64 > most {
-                    return Err(Refused::TooLarge);
-                }
-                (drafted.kind, drafted.lives) = ("put", lives(*ttl));
-                drafted.is_now(Some(content.clone()), None);
-            }
-            Deed::Patch(patch) => {
-                (drafted.kind, drafted.lives) = ("check", "keep".to_owned());
-                let Some((version, before)) = self.before(wish) else {
-                    // It is not here. Redis says whether it is there.
-                    drafted.base = " ".to_owned();
-                    return Ok(drafted.finish());
-                };
-                drafted.base = version.to_string();
-                match patched(&before, patch, most) {
-                    Ok(content) => {
-                        drafted.kind = "patch";
-                        let patch = match patch {
-                            Patch::Merge(sent, _) if sent.len() < content.body.len() => {
-                                Some(sent.clone())
-                            }
-                            _ => None,
-                        };
-                        let from = version.number;
-                        let delta = patch.map(|patch| Delta { from, patch });
-                        drafted.is_now(Some(content), delta);
-                    }
-                    // If this is what there is: Redis says that too.
-                    Err(why) => drafted.fault = Some(why),
-                }
-            }
-        }
-        Ok(drafted.finish())
-    }
-
-    /// A document as it is here.
-    fn before(&self, wish: &Wish) -> Option<(Version, crate::change::Content)> {
-        let books = self.documents.books.lock();
-        let now = books.now(&wish.name)?;
-        let version = Version {
-            epoch: books.epoch,
-            number: now.number,
-        };
-        now.content.clone().map(|content| (version, content))
-    }
 }
 
-/// A wish, put together.
-struct Drafting {
-    change: Change,
-    kind: &'static str,
-    base: String,
-    only: String,
-    never: String,
-    lives: String,
-    fault: Option<Refused>,
-}
-
-/// The same as the script reads it, and why it cannot be done if the node's copy is what there is.
-struct Drafted {
-    arguments: [Argument; 9],
-    fault: Option<Refused>,
-}
-
-impl Drafting {
-    fn of(wish: &Wish) -> Self {
-        let (only, never) = wish.condition.written();
-        Self {
-            change: Change {
-                number: 0,
-                name: Arc::clone(&wish.name),
-                content: None,
-                expires: None,
-                delta: None,
-            },
-            kind: "",
-            base: String::new(),
-            only,
-            never,
-            lives: "0".to_owned(),
-            fault: None,
-        }
-    }
-
-    fn is_now(&mut self, content: Option<crate::change::Content>, delta: Option<Delta>) {
-        self.change.content = content;
-        self.change.delta = delta;
-    }
-
-    fn finish(self) -> Drafted {
-        let content = self.change.content.as_ref();
-        let words = [
-            self.change.name.to_string(),
-            self.kind.to_owned(),
-            self.base,
-            self.only,
-            self.never,
-            self.lives,
-            self.change.size().to_string(),
-        ];
-        let [name, kind, base, only, never, lives, size] = words.map(String::into_bytes);
-        let content = content.map(record::content).unwrap_or_default();
-        let patch = record::difference(self.change.delta.as_ref());
-        Drafted {
-            arguments: [name, kind, base, only, never, lives, size, content, patch],
-            fault: self.fault,
-        }
-    }
+fn done(epoch: u64, done: &[(String, u64)]) -> Result<Vec<Done>, Refused> {
+    let each = done.iter().map(|(what, number)| {
+        let number = *number;
+        let version = Version { epoch, number };
+        Ok(match what.as_str() {
+            "created" => Done::Created(version),
+            "changed" => Done::Changed(version),
+            "same" => Done::Same(version),
+            "deleted" => Done::Deleted,
+            _ => return Err(refused(NoReply::Unreadable)),
+        })
+    });
+    each.collect()
 }
 
 fn refused(why: NoReply) -> Refused {

@@ -1,6 +1,6 @@
 //! Nodes that were away, and subscribers that come back to another one.
 
-use super::{Nodes, put, told, until_is};
+use super::{Nodes, key, put, told, until_is};
 use crate::push::{Live, tag};
 use crate::support::{Events, eventually};
 use crate::tiers::Folder;
@@ -32,7 +32,7 @@ fn who_comes_back_to_another_node_is_told_what_it_missed() {
     nodes[2].put("/live/y", "2");
     nodes[1].publish("DELETE", "/live/gone", &[], "");
     let fresh = nodes.another(&[]);
-    for node in nodes.nodes.iter().chain([&fresh]) {
+    for node in nodes.all.iter().chain([&fresh]) {
         eventually("all of it", || {
             (node.0.get("/live/gone").status == 404).then_some(())
         });
@@ -75,7 +75,7 @@ fn a_node_that_was_killed_has_everything_again() {
     nodes[0].put("/live/x", "1");
     nodes[0].put("/live/gone", "1");
     let seen = tag(&nodes[0].put("/live/y", "1"));
-    let mut live = nodes.nodes.remove(0);
+    let mut live = nodes.all.remove(0);
     live.0.signal("KILL");
     live.0.wait();
     nodes[0].publish("DELETE", "/live/gone", &[], "");
@@ -130,8 +130,7 @@ fn who_misses_what_is_forgotten_begins_anew() {
     nodes[0].put("/live/changed", "2");
     let mut here = nodes[0].subscribe("/live/changed", &[]);
     assert_eq!(told(&mut here), put("2"));
-    let changes = nodes.key("mcd1c");
-    nodes.redis.say(&format!("XTRIM {changes} MAXLEN 1"));
+    nodes.redis.say(&format!("XTRIM {} MAXLEN 1", key("mcd1c")));
     nodes[1].0.signal("CONT");
     assert_eq!(told(&mut changed).0, "reset");
     assert_eq!(told(&mut changed), put("2"));
@@ -165,7 +164,7 @@ fn a_redis_that_begins_anew_has_all_begin_anew() {
     let mut nodes = Nodes::start(2);
     nodes[0].put("/live/x", "1");
     let mut streams: Vec<_> = nodes
-        .nodes
+        .all
         .iter()
         .map(|it| it.subscribe("/live/x", &[]))
         .collect();
@@ -175,7 +174,7 @@ fn a_redis_that_begins_anew_has_all_begin_anew() {
     for events in &mut streams {
         assert_eq!(told(events).0, "reset");
     }
-    for node in &nodes.nodes {
+    for node in &nodes.all {
         eventually("the document to be gone", || {
             (node.0.get("/live/x").status == 404).then_some(())
         });
@@ -200,8 +199,8 @@ fn a_redis_that_begins_anew_has_all_begin_anew() {
     // So it is where everything is removed, or one of the two keys.
     for (number, command) in [
         "FLUSHALL".to_owned(),
-        format!("DEL {}", nodes.key("mcd1")),
-        format!("DEL {}", nodes.key("mcd1c")),
+        format!("DEL {}", key("mcd1")),
+        format!("DEL {}", key("mcd1c")),
     ]
     .into_iter()
     .enumerate()
@@ -240,7 +239,7 @@ fn changes_that_redis_has_lost_are_not_taken_for_others() {
     nodes.redis.restart_with(&keeping);
     assert_eq!(told(&mut events).0, "reset");
     assert_eq!(told(&mut events), put("1"));
-    for node in &nodes.nodes {
+    for node in &nodes.all {
         until_is(node, "/live/x", "1");
         let mut late = resume(node, "/live/x", &seen);
         assert_eq!(told(&mut late).0, "reset");

@@ -16,7 +16,7 @@ struct Nodes {
     redis: Server,
     kept: Kept,
     origin: Origin,
-    nodes: Vec<Live>,
+    all: Vec<Live>,
 }
 
 impl Nodes {
@@ -30,9 +30,9 @@ impl Nodes {
             redis,
             kept,
             origin,
-            nodes: Vec::new(),
+            all: Vec::new(),
         };
-        nodes.nodes = (0..count).map(|_| nodes.another(&[])).collect();
+        nodes.all = (0..count).map(|_| nodes.another(&[])).collect();
         nodes
     }
 
@@ -58,19 +58,19 @@ impl Nodes {
         let (proxy, admin) = Proxy::operated(&self.origin, &[&usual, flags].concat());
         (Live(proxy), admin)
     }
-
-    fn key(&self, kind: &str) -> String {
-        // The id is that of "documents that are pushed".
-        format!("{kind}:{{83bdc30942b0fc29923476d2b98b88dd}}")
-    }
 }
 
 impl std::ops::Index<usize> for Nodes {
     type Output = Live;
 
     fn index(&self, at: usize) -> &Live {
-        &self.nodes[at]
+        &self.all[at]
     }
+}
+
+/// One of the two keys of documents, which has the id of "documents that are pushed" in it.
+fn key(kind: &str) -> String {
+    format!("{kind}:{{83bdc30942b0fc29923476d2b98b88dd}}")
 }
 
 /// What comes next: its kind and what it says.

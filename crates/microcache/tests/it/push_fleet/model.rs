@@ -219,8 +219,8 @@ fn disturb(nodes: &mut Nodes, world: &World, mut dice: Dice, rounds: u64) {
             }
             1 | 4 => {
                 nodes[node].0.signal("KILL");
-                nodes.nodes[node].0.wait();
-                nodes.nodes[node] = nodes.another(&[]);
+                nodes.all[node].0.wait();
+                nodes.all[node] = nodes.another(&[]);
                 world.addresses.lock().unwrap()[node] = nodes[node].0.address();
             }
             2 => {
@@ -244,7 +244,7 @@ fn everybody_ends_with_the_last_version_and_is_told_none_twice() {
     let (seed, rounds) = (said("PUSH_FLEET_SEED", 1), said("PUSH_FLEET_ROUNDS", 12));
     let mut nodes = Nodes::start(NODES as usize);
     let world = World {
-        addresses: Mutex::new(nodes.nodes.iter().map(|it| it.0.address()).collect()),
+        addresses: Mutex::new(nodes.all.iter().map(|it| it.0.address()).collect()),
         is_over: AtomicBool::new(false),
         answered: Mutex::default(),
         values: AtomicU64::new(0),

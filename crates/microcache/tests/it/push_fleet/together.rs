@@ -13,7 +13,7 @@ const WATCH: &str = "/.well-known/microcache/watch?url=/live/*";
 fn a_change_on_one_is_an_event_on_all() {
     let nodes = Nodes::start(4);
     let mut all: Vec<_> = nodes
-        .nodes
+        .all
         .iter()
         .map(|it| it.subscribe(WATCH, &[]))
         .collect();
@@ -36,12 +36,12 @@ fn a_change_on_one_is_an_event_on_all() {
         }
     }
     // All of them have the same, under the same version.
-    for node in &nodes.nodes {
+    for node in &nodes.all {
         until_is(node, "/live/0", "39");
         assert_eq!(tag(&node.0.get("/live/0")), tags[39]);
     }
     // The same bytes again are no event, wherever they are put.
-    for node in &nodes.nodes {
+    for node in &nodes.all {
         assert_eq!(tag(&node.put("/live/0", "39")), tags[39]);
     }
     nodes[1].put("/live/0", "40");
@@ -100,7 +100,7 @@ fn patches_of_all_come_through() {
             });
         }
     });
-    for node in &nodes.nodes {
+    for node in &nodes.all {
         eventually("all of them", || {
             (node.0.get("/live/x").text().matches(":1").count() == 80).then_some(())
         });
@@ -163,7 +163,7 @@ fn who_has_the_version_before_gets_what_is_different() {
 fn what_has_had_its_time_goes_once() {
     let nodes = Nodes::start(4);
     let mut all: Vec<_> = nodes
-        .nodes
+        .all
         .iter()
         .map(|it| it.subscribe(WATCH, &[]))
         .collect();
@@ -188,7 +188,7 @@ fn what_has_had_its_time_goes_once() {
     eventually("the other one to go", || {
         (nodes[3].0.get("/live/y").status == 404).then_some(())
     });
-    for node in &nodes.nodes {
+    for node in &nodes.all {
         node.0.get("/live/x").assert_is(200, "2");
     }
 }

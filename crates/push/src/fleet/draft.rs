@@ -1,0 +1,119 @@
+//! What somebody wishes for, as the script reads it.
+
+use std::sync::Arc;
+
+use super::record;
+use crate::change::{Change, Content, Delta};
+use crate::origin::Documents;
+use crate::patch::patched;
+use crate::version::Version;
+use crate::wish::{Deed, Patch, Refused, Wish};
+
+/// An argument of a script.
+pub(super) type Argument = Vec<u8>;
+
+/// A wish as `change.lua` reads it.
+pub(super) struct Drafted {
+    pub(super) arguments: [Argument; 9],
+    /// Why it cannot be done, if what this node has is what there is.
+    pub(super) fault: Option<Refused>,
+}
+
+/// A wish, put together.
+struct Drafting {
+    change: Change,
+    kind: &'static str,
+    /// The version that a patch was made of.
+    base: String,
+    lives: String,
+    fault: Option<Refused>,
+}
+
+/// Puts a wish together. A patch is worked out here.
+pub(super) fn draft(documents: &Documents, wish: &Wish) -> Result<Drafted, Refused> {
+    let most = documents.settings.max_document;
+    let (kind, lives) = match &wish.deed {
+        Deed::Delete => ("delete", "0".to_owned()),
+        Deed::Put(content, _) if content.body.len() as u64 > most => return Err(Refused::TooLarge),
+        Deed::Put(_, None) => ("put", "0".to_owned()),
+        Deed::Put(_, Some(ttl)) => ("put", ttl.to_string()),
+        Deed::Patch(_) => ("check", "keep".to_owned()),
+    };
+    let mut drafting = Drafting {
+        change: Change {
+            number: 0,
+            name: Arc::clone(&wish.name),
+            content: None,
+            expires: None,
+            delta: None,
+        },
+        kind,
+        base: String::new(),
+        lives,
+        fault: None,
+    };
+    match &wish.deed {
+        Deed::Delete => {}
+        Deed::Put(content, _) => drafting.change.content = Some(content.clone()),
+        Deed::Patch(patch) => drafting.patch(documents, patch, most),
+    }
+    Ok(drafting.finish(wish))
+}
+
+/// A document as it is here.
+fn here(documents: &Documents, name: &str) -> Option<(Version, Content)> {
+    let books = documents.books.lock();
+    let now = books.now(name)?;
+    let version = Version {
+        epoch: books.epoch,
+        number: now.number,
+    };
+    now.content.clone().map(|content| (version, content))
+}
+
+impl Drafting {
+    fn patch(&mut self, documents: &Documents, patch: &Patch, most: u64) {
+        let Some((version, before)) = here(documents, &self.change.name) else {
+            // It is not here. No version is this one, so Redis says whether it is there.
+            self.base.push(' ');
+            return;
+        };
+        self.base = version.to_string();
+        match patched(&before, patch, most) {
+            Ok(content) => {
+                self.kind = "patch";
+                self.change.delta = match patch {
+                    Patch::Merge(sent, _) if sent.len() < content.body.len() => Some(Delta {
+                        from: version.number,
+                        patch: sent.clone(),
+                    }),
+                    _ => None,
+                };
+                self.change.content = Some(content);
+            }
+            // If this is what there is: Redis says that too.
+            Err(why) => self.fault = Some(why),
+        }
+    }
+
+    fn finish(self, wish: &Wish) -> Drafted {
+        let (only, never) = wish.condition.written();
+        let content = self.change.content.as_ref();
+        let words = [
+            self.change.name.to_string(),
+            self.kind.to_owned(),
+            self.base,
+            only,
+            never,
+            self.lives,
+            self.change.size().to_string(),
+        ];
+        let [name, kind, base, only, never, lives, size] = words.map(String::into_bytes);
+        let content = content.map(record::content).unwrap_or_default();
+        let patch = record::difference(self.change.delta.as_ref());
+        Drafted {
+            arguments: [name, kind, base, only, never, lives, size, content, patch],
+            fault: self.fault,
+        }
+    }
+}
