@@ -157,7 +157,11 @@ impl Memcached {
         grant: Option<Grant>,
     ) -> Result<Put, TierError> {
         let record = self.record(id)?;
-        if grant.is_some_and(|grant| grant.server != record.index) {
+        if let Some(grant) = grant.filter(|grant| grant.server != record.index) {
+            // The server that gave it was lost, or is back, and will be asked again. Nobody shall wait
+            // there for what does not come.
+            let giver = &self.servers[grant.server];
+            let _ = self.record_at(id, grant.server, giver).release(grant).await;
             return Ok(Put::Superseded);
         }
         if entry.body.len() > self.max_object {

@@ -128,6 +128,32 @@ async fn a_claim_that_was_given_too_late_is_not_waited_for() {
     assert!(is_mine(&first) || is_mine(&second), "{first:?}, {second:?}");
 }
 
+/// A server is lost while what it gave a claim for is on its way, and another one has its place.
+#[tokio::test]
+async fn a_claim_on_a_server_that_was_lost_meanwhile_is_given_back() {
+    let nodes = [Node::start(), Node::start()];
+    let pool = Pool::new(&nodes, quick());
+    let claimed = id(1);
+    let token = mine(pool.get_or_claim(claimed, HOLD).await);
+    let look = format!("mg mc1:{claimed}\r\n");
+    let has_it = |node: &&Node| node.command(&look).starts_with(b"HD");
+    let giver = nodes.iter().find(has_it).expect("it is there");
+    giver.stop();
+    for number in 2.. {
+        if !pool.stats().degraded.is_empty() {
+            break;
+        }
+        let _ = pool.get(id(number)).await;
+    }
+    let stored = pool
+        .put_claimed(claimed, entry(b"head", b"body"), LONG, token)
+        .await;
+    assert_eq!(stored, Ok(Put::Superseded), "it is another server's now");
+    giver.resume();
+    eventually("the server is back", || pool.stats().degraded.is_empty()).await;
+    mine(pool.get_or_claim(claimed, HOLD).await);
+}
+
 #[tokio::test]
 async fn a_removal_that_a_server_missed_comes_before_everything_else() {
     let nodes = [Node::start(), Node::start()];
