@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb image test h2spec pebble test-dashboard test-packages test-valkey shuttle lint fuzz bench-instructions deny compare compare-quick compare-hit compare-tls compare-idle compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push tools
+.PHONY: build install uninstall deb image test h2spec pebble test-dashboard test-packages test-valkey shuttle lint fuzz bench-instructions deny crates compare compare-quick compare-hit compare-tls compare-idle compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push tools
 
 build:
 	cargo build --release --locked
@@ -38,6 +38,7 @@ test: tools shuttle
 	$(MAKE) --no-print-directory pebble || echo "left out: pebble, which could not be built" >>"$$list"; \
 	(cd crates/microcache/tests/eventsource && npm ci --silent --no-audit --no-fund) || echo "left out: a client of event streams from npm, which could not be installed" >>"$$list"; \
 	H2SPEC="$$PWD/target/h2spec" PEBBLE="$$PWD/target/pebble" CHALLTESTSRV="$$PWD/target/pebble-challtestsrv" cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
+	cargo test --locked -p microcache-client --doc || done=$$?; \
 	if [ $$done != 0 ]; then :; elif command -v valkey-server >/dev/null; then $(MAKE) --no-print-directory test-valkey || done=$$?; \
 	else echo "left out: the tests with Valkey (make test-valkey; Debian has it from version 13 on)" >>"$$list"; fi; \
 	$(MAKE) --no-print-directory test-dashboard BUILT=yes || done=$$?; \
@@ -88,6 +89,10 @@ lint: tools deny
 	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c
 	for script in packaging/install packaging/debian/build packaging/image/build packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm; do sh -n $$script || exit 1; done
 	for script in packaging/test compare/hit compare/tls compare/idle compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges; do python3 $$script --help >/dev/null || exit 1; done
+
+# What of it goes to crates.io: the caching client and what it stands on, packed and built from the packages.
+crates:
+	cargo package --locked -p microcache-policy -p microcache-store -p microcache-engine -p microcache-client
 
 # Licences, sources and duplicates of the dependencies, after deny.toml. Installing cargo-deny takes minutes, so it is not installed here.
 deny:

@@ -72,11 +72,20 @@ async fn main() -> Result<(), BoxError> {
         .ok_or("the url of the origin names no host")?
         .clone();
 
+    let listener = TcpListener::bind(address.parse::<SocketAddr>()?).await?;
+    println!("forwarding to {origin}, at {}", listener.local_addr()?);
+    serve(listener, origin, &cache).await
+}
+
+/// Answers whoever comes, for as long as it is polled.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    origin: Authority,
+    cache: &Cache,
+) -> Result<(), BoxError> {
     let client = Client::builder(TokioExecutor::new()).build_http::<Carried>();
     let client = cache.layer().layer(client);
 
-    let listener = TcpListener::bind(address.parse::<SocketAddr>()?).await?;
-    println!("forwarding to {origin}, at {}", listener.local_addr()?);
     loop {
         let (connection, _) = listener.accept().await?;
         let (client, origin) = (client.clone(), origin.clone());

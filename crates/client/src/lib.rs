@@ -69,5 +69,20 @@ pub use purge::PurgeError;
 #[cfg(any(feature = "disk", feature = "memcached", feature = "redis"))]
 pub use tier::Tier;
 
+/// What stands in documents is compiled, and run where it can be.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/client/api-client.md")]
+    struct ApiClient;
+    #[doc = include_str!("../../../docs/client/sharing.md")]
+    struct Sharing;
+    #[doc = include_str!("../../../docs/client/offline.md")]
+    struct Offline;
+    #[doc = include_str!("../../../docs/client/testing.md")]
+    struct Testing;
+}
+
 /// Any error that can travel between threads, as [`tower`](https://docs.rs/tower) has it.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use microcache_policy::Detail;
 
-const GUIDE: [&str; 25] = [
+const GUIDE: [&str; 26] = [
     "README.md",
     "SECURITY.md",
     "ARCHITECTURE.md",
@@ -34,10 +34,11 @@ const GUIDE: [&str; 25] = [
     "docs/bench.md",
     "docs/origin.md",
     "docs/demo.md",
+    "crates/client/README.md",
 ];
 
 /// All that is in these folders.
-const FOLDERS: [&str; 2] = ["docs/decisions", "docs/guides"];
+const FOLDERS: [&str; 3] = ["docs/client", "docs/decisions", "docs/guides"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -16,6 +16,10 @@ use microcache_client::{Cache, CacheInfo, CacheMode, CacheOptions, Outcome, reqw
 use tokio::net::TcpListener;
 use tower::{Layer, ServiceExt};
 
+#[path = "../../examples/forward.rs"]
+#[expect(dead_code, reason = "a test has no command line")]
+mod forward;
+
 /// What the server was asked: method, path and body.
 type Asked = Arc<Mutex<Vec<(Method, String, String)>>>;
 
@@ -153,4 +157,40 @@ async fn reqwest_with_a_cache_in_front_of_it() {
             .is_some_and(reqwest::Error::is_connect)
     );
     assert!(client.get("not a url").await.is_err());
+}
+
+#[tokio::test]
+async fn the_example_forwards() {
+    let (address, asked) = serve().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let front = listener.local_addr().unwrap();
+    let origin = address.to_string().parse().unwrap();
+    let cache = Cache::shared().build().await.unwrap();
+    tokio::spawn(async move { forward::serve(listener, origin, &cache).await.map_err(drop) });
+    let client = reqwest::Client::new();
+    for _ in 0..2 {
+        let response = client
+            .get(format!("http://{front}/page"))
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(response.text().await.unwrap(), "GET /page ");
+    }
+    let post = client.post(format!("http://{front}/page")).body("news");
+    let response = post.send().await.unwrap();
+    assert_eq!(response.text().await.unwrap(), "POST /page news");
+    assert_eq!(paths(&asked), ["/page", "/page"]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let front = listener.local_addr().unwrap();
+    let (nobody, cache) = (
+        "127.0.0.1:1".parse().unwrap(),
+        Cache::private().build().await.unwrap(),
+    );
+    tokio::spawn(async move { forward::serve(listener, nobody, &cache).await.map_err(drop) });
+    let response = client
+        .get(format!("http://{front}/page"))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(response.status(), 502);
 }
