@@ -232,14 +232,15 @@ impl Changed {
             vouched: true,
             ..microcache_engine::Request::of_url(place.scheme, place.host, place.target)
         };
+        // What those are given who say nothing about themselves is of the same url.
         let nobodys = microcache_engine::Request {
             fields: Fields::default(),
             ..own
         };
-        for request in [own, nobodys] {
-            engine
-                .invalidate_after(&request, status, response.fields())
-                .await;
-        }
+        let response = response.fields();
+        tokio::join!(
+            engine.invalidate_after(&own, status, response),
+            engine.invalidate_after(&nobodys, status, response),
+        );
     }
 }

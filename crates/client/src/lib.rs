@@ -32,7 +32,7 @@
 //! - What an inner service says when it fails is the source of the [`Error`], for each of those who waited.
 //! - Everything is bounded, memory in bytes.
 //!
-//! It needs a tokio runtime, of either kind. A [`Cache`] is a handle: clones of it, and all their layers, share what is
+//! It needs a tokio runtime, of either kind, with its timers (`enable_all` or `enable_time`). A [`Cache`] is a handle: clones of it, and all their layers, share what is
 //! stored.
 
 mod body;
