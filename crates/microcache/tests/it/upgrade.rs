@@ -16,6 +16,8 @@ use crate::support::{
     eventually, request, trusting,
 };
 
+use crate::tiers::servers::{Kind, Server};
+
 const FRESH: &str = "Cache-Control: max-age=1000";
 
 /// A server that is replaced by others.
@@ -206,22 +208,30 @@ fn the_disk_goes_along_and_a_purge_holds_over_it() {
 
 #[test]
 fn documents_go_along_and_who_watches_them_goes_on() {
+    let name = format!("microcache-documents-{}", std::process::id());
+    let kept = std::env::temp_dir().join(name);
+    documents_go_along(["--push-directory", &kept.display().to_string()]);
+    fs::remove_dir_all(&kept).expect("removed");
+}
+
+/// Both processes are nodes of several for a while.
+#[test]
+fn documents_in_redis_stay_where_they_are() {
+    let redis = Server::start(Kind::Redis);
+    documents_go_along(["--push-redis", &redis.address()]);
+}
+
+fn documents_go_along(keeper: [&str; 2]) {
     const SECRET: &str = "a-secret-that-is-long-enough";
     let origin = Origin::start();
-    let folder = std::env::temp_dir().join(format!("microcache-pushed-{}", std::process::id()));
+    let name = format!("microcache-pushed-{}{}", std::process::id(), keeper[0]);
+    let folder = std::env::temp_dir().join(name);
     fs::create_dir_all(&folder).expect("a directory");
     let token = folder.join("token");
     fs::write(&token, SECRET).expect("a file");
-    let (token, kept) = (token.display().to_string(), folder.join("documents"));
-    let kept = kept.display().to_string();
-    let flags = [
-        "--push",
-        "/live/",
-        "--push-token-file",
-        &token,
-        "--push-directory",
-        &kept,
-    ];
+    let token = token.display().to_string();
+    let flags = ["--push", "/live/", "--push-token-file", &token];
+    let flags = [&flags[..], &keeper].concat();
     let mut line = Line::start(&origin, &flags);
     // What comes to the process before the last is to be sent again, and was not done.
     let put = |line: &Line, body: &str| {

@@ -32,10 +32,11 @@ end
 local last = redis.call('XREVRANGE', changes, '+', '-', 'COUNT', 1)[1]
 if not epoch or not last or last[1] ~= text(newest) .. '-0' then begin_anew() end
 
--- A document, taken apart.
+-- A document, taken apart. What is none is as good as nothing.
 local function parse(record)
   if not record then return nil end
   local number, expires, room, length, at = string.match(record, '^(%d+) (%d+) (%d+) %d+ (%d+)\n()')
+  if not at then return nil end
   return { number = number, expires = expires, size = tonumber(room), content = at + length, record = record }
 end
 

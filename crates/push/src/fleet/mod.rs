@@ -223,7 +223,9 @@ impl Fleet {
 
     async fn call(&self, arguments: &[Argument]) -> Result<Changed, NoReply> {
         let (line, keys) = (&self.wire.line, self.wire.keys());
-        let reply = line.call(&CHANGE, &keys, arguments, PATIENCE).await?;
+        let bytes: usize = arguments.iter().map(Vec::len).sum();
+        let patience = PATIENCE + while_sent(bytes as u64);
+        let reply = line.call(&CHANGE, &keys, arguments, patience).await?;
         Changed::read(reply)
     }
 
@@ -246,6 +248,12 @@ fn done(epoch: u64, done: &[(String, u64)]) -> Result<Vec<Done>, Refused> {
         })
     });
     each.collect()
+}
+
+/// How much longer so many bytes may take.
+const fn while_sent(bytes: u64) -> Duration {
+    const EACH_SECOND: u64 = 16 * 1024 * 1024;
+    Duration::from_secs(bytes / EACH_SECOND)
 }
 
 fn refused(why: NoReply) -> Refused {

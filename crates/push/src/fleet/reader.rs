@@ -7,13 +7,13 @@ use microcache_policy::Time;
 use microcache_store::redis::{NoReply, Value, cmd};
 use tokio::time::sleep;
 
-use super::scripts::{Kind, Page, READ, What, epoch};
+use super::scripts::{Entry, Kind, Page, READ, What, epoch};
 use super::snapshot::Snapshot;
 use super::state::State;
-use super::{TARGET, Wire};
+use super::{TARGET, Wire, while_sent};
 use crate::change::Change;
 use crate::fleet::record;
-use crate::name::Name;
+use crate::name::name;
 use crate::origin::Documents;
 use crate::version::Version;
 
@@ -75,17 +75,9 @@ impl Reader {
         let mut last = at.number;
         for entry in entries {
             last = entry.number;
-            if entry.kind == Kind::Nothing {
-                continue;
+            if let Some(change) = self.change(&entry, server_now) {
+                self.note(change);
             }
-            let change = self.change(
-                entry.kind,
-                entry.number,
-                entry.name,
-                &entry.record,
-                server_now,
-            )?;
-            self.note(change);
         }
         self.come_to(Version { number: last, ..at });
         if last < page.newest {
@@ -104,33 +96,34 @@ impl Reader {
             PAGE_BYTES.to_string(),
         ];
         let (line, keys) = (&self.wire.line, self.wire.keys());
-        Page::read(line.call(&READ, &keys, &arguments, PATIENCE).await?)
+        let patience = PATIENCE + while_sent(self.documents.settings.max_document);
+        Page::read(line.call(&READ, &keys, &arguments, patience).await?)
     }
 
-    /// A change of the stream, or a document as it lies there.
-    pub(super) fn change(
-        &self,
-        kind: Kind,
-        number: u64,
-        name: String,
-        record: &bytes::Bytes,
-        server_now: u64,
-    ) -> Result<Change, NoReply> {
-        let name = Name::from(name);
-        if kind == Kind::Gone {
-            return Ok(Change {
-                number,
+    /// A change as the stream tells it, if it is one of a document. Somebody else may have put something there.
+    pub(super) fn change(&self, entry: &Entry, server_now: u64) -> Option<Change> {
+        let change = match (entry.kind, name(entry.name.as_bytes())) {
+            (Kind::Nothing, _) => return None,
+            (Kind::Gone, Ok(name)) => Some(Change {
+                number: entry.number,
                 name,
                 content: None,
                 expires: None,
                 delta: None,
-            });
+            }),
+            (Kind::Put, Ok(name)) => {
+                // Clocks may differ: what counts is how long it has left.
+                let now = self.documents.clock.now().as_millis();
+                let here =
+                    |at: u64| Time::from_millis((now + at).saturating_sub(server_now).max(1));
+                record::decode(name, &entry.record, here)
+            }
+            (_, Err(_)) => None,
+        };
+        if change.is_none() {
+            self.state.note_foreign(&entry.name);
         }
-        // Clocks may differ: what counts is how long it has left.
-        let now = self.documents.clock.now();
-        let here =
-            |at: u64| Time::from_millis((now.as_millis() + at).saturating_sub(server_now).max(1));
-        record::decode(name, record, here).ok_or(NoReply::Unreadable)
+        change
     }
 
     fn note(&self, mut change: Change) {

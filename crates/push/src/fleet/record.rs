@@ -35,6 +35,9 @@ pub(super) fn decode(name: Name, record: &Bytes, here: impl Fn(u64) -> Time) -> 
     let (patch, content) = (rest.slice(..length), rest.slice(length..));
     let end = content.iter().position(|&byte| byte == b'\n')?;
     let media_type = std::str::from_utf8(&content[..end]).ok()?;
+    if media_type.chars().any(|it| it.is_control() && it != '\t') {
+        return None;
+    }
     let delta = (from > 0).then(|| Delta {
         from,
         patch: Bytes::copy_from_slice(&patch),
@@ -85,6 +88,7 @@ mod tests {
             "17 0 512 0 0\n",
             "x 0 1 0 0\n\n",
             "1 0 1 0\n\n",
+            "17 0 512 0 0\ntext/plain\rX: y\n",
         ] {
             assert!(read(other).is_none(), "{other}");
         }

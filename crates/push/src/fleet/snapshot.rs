@@ -8,9 +8,11 @@ use bytes::Bytes;
 use microcache_store::redis::{NoReply, Value, cmd, from_redis_value};
 
 use super::reader::{PATIENCE, Reader};
-use super::scripts::{Kind, What, number, text};
+use super::scripts::{self, Kind, What, number, text};
+use super::while_sent;
 use crate::change::Change;
 use crate::journal::{Header, Loaded};
+use crate::name::Name;
 use crate::version::Version;
 
 /// So many documents are asked for first, and at most. What they turn out to take says how many are asked for next.
@@ -24,7 +26,7 @@ const ENTRIES: usize = 2000;
 /// What there is after a change.
 pub(super) struct Snapshot {
     pub(super) at: Version,
-    pub(super) changes: HashMap<String, Change>,
+    pub(super) changes: HashMap<Name, Change>,
     /// What was gone before this change is not known.
     forgotten_through: u64,
 }
@@ -60,12 +62,7 @@ impl Snapshot {
             let is_over = entries.is_empty();
             for entry in entries {
                 snapshot.at.number = entry.number;
-                if entry.kind != Kind::Nothing {
-                    let name = entry.name.clone();
-                    let change =
-                        reader.change(entry.kind, entry.number, name, &entry.record, page.now)?;
-                    snapshot.add(entry.name, change);
-                }
+                snapshot.add(reader.change(&entry, page.now));
             }
             if is_over || snapshot.at.number >= newest {
                 return Ok(Some(snapshot));
@@ -73,8 +70,11 @@ impl Snapshot {
         }
     }
 
-    fn add(&mut self, name: String, change: Change) {
-        match self.changes.entry(name) {
+    fn add(&mut self, change: Option<Change>) {
+        let Some(change) = change else {
+            return;
+        };
+        match self.changes.entry(Arc::clone(&change.name)) {
             Entry::Occupied(mut known) if known.get().number < change.number => {
                 known.insert(change);
             }
@@ -91,7 +91,8 @@ impl Snapshot {
             let mut scan = cmd("HSCAN");
             scan.arg(&reader.wire.documents).arg(cursor);
             scan.arg("COUNT").arg(count);
-            let reply = reader.wire.line.ask(&scan, PATIENCE).await?;
+            let patience = PATIENCE + while_sent(reader.documents.settings.max_document);
+            let reply = reader.wire.line.ask(&scan, patience).await?;
             let (next, fields): (u64, Vec<Vec<u8>>) =
                 from_redis_value(reply).map_err(|_| NoReply::Unreadable)?;
             let (mut bytes, mut found) = (0, 0);
@@ -101,10 +102,13 @@ impl Snapshot {
                 bytes += record.len();
                 // Others are no documents.
                 if name.starts_with(b"/") {
-                    let name = text(name)?;
-                    let record = Bytes::from(record);
-                    let change = reader.change(Kind::Put, 0, name.clone(), &record, server_now)?;
-                    self.add(name, change);
+                    let entry = scripts::Entry {
+                        number: 0,
+                        kind: Kind::Put,
+                        name: text(name)?,
+                        record: record.into(),
+                    };
+                    self.add(reader.change(&entry, server_now));
                 }
             }
             if next == 0 {
@@ -137,10 +141,14 @@ impl Snapshot {
                     self.forgotten_through = at - 1;
                     from.clear();
                 }
-                if Kind::read(&kind) == Kind::Gone && at <= self.at.number {
-                    let name = text(name)?;
-                    let change = reader.change(Kind::Gone, at, name.clone(), &Bytes::new(), 0)?;
-                    self.add(name, change);
+                let entry = scripts::Entry {
+                    number: at,
+                    kind: Kind::read(&kind),
+                    name: text(name)?,
+                    record: Bytes::new(),
+                };
+                if entry.kind == Kind::Gone && at <= self.at.number {
+                    self.add(reader.change(&entry, 0));
                 }
             }
             if is_last {

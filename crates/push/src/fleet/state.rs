@@ -21,6 +21,7 @@ pub(super) struct State {
     has_documents: Mutex<bool>,
     has_them: Condvar,
     is_too_small: AtomicBool,
+    has_foreign: AtomicBool,
     outages: Counter,
     loads: Counter,
 }
@@ -70,6 +71,7 @@ impl State {
             has_documents: Mutex::new(false),
             has_them: Condvar::new(),
             is_too_small: AtomicBool::new(false),
+            has_foreign: AtomicBool::new(false),
             outages: Counter::default(),
             loads: Counter::default(),
         }
@@ -146,6 +148,16 @@ impl State {
             tracing::error!(
                 target: TARGET,
                 "the documents of all nodes take {size} bytes, more than the {memory} of push_memory here: they are all held, and other nodes take more; give all nodes the same push_memory"
+            );
+        }
+    }
+
+    /// There is something that is no document. It is said of the first one.
+    pub(super) fn note_foreign(&self, name: &str) {
+        if !self.has_foreign.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                target: TARGET,
+                "push_redis has something that is no document of ours, and is left out: {name:?}"
             );
         }
     }

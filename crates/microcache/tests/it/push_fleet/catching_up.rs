@@ -50,7 +50,7 @@ fn what_was_told_elsewhere_is_not_told_again() {
     let nodes = Nodes::start(2);
     let mut events = nodes[0].subscribe(WATCH, &[]);
     for round in 0..20 {
-        nodes[1].0.signal("STOP");
+        nodes[1].0.freeze();
         nodes[0].put("/live/x", &format!("{round}"));
         let (seen, ..) = events.event();
         // It is asked before it goes on, and answers before it has read.
@@ -95,7 +95,7 @@ fn a_node_that_stood_still_catches_up() {
     nodes[0].put("/live/x", "0");
     let mut events = nodes[1].subscribe("/live/x", &[]);
     assert_eq!(told(&mut events), put("0"));
-    nodes[1].0.signal("STOP");
+    nodes[1].0.freeze();
     for number in 1..=2000 {
         assert_eq!(nodes[0].put("/live/x", &number.to_string()).status, 204);
     }
@@ -125,7 +125,7 @@ fn who_misses_what_is_forgotten_begins_anew() {
     });
     let mut all = nodes[1].subscribe(WATCH, &[]);
     let seen = (0..3).map(|_| all.event().0).last().expect("three of them");
-    nodes[1].0.signal("STOP");
+    nodes[1].0.freeze();
     nodes[0].publish("DELETE", "/live/gone", &[], "");
     nodes[0].put("/live/changed", "2");
     let mut here = nodes[0].subscribe("/live/changed", &[]);

@@ -213,7 +213,7 @@ fn disturb(nodes: &mut Nodes, world: &World, mut dice: Dice, rounds: u64) {
         let node = dice.below(NODES) as usize;
         match round % 6 {
             0 | 3 => {
-                nodes[node].0.signal("STOP");
+                nodes[node].0.freeze();
                 pause(&mut dice, 20, 400);
                 nodes[node].0.signal("CONT");
             }

@@ -128,3 +128,25 @@ fn a_node_without_documents_says_so() {
     let alone = Proxy::start(&nodes.origin, &flags);
     assert_eq!(alone.get("/live/x").status, 503);
 }
+
+/// Its time is over although nobody can be told yet.
+#[test]
+fn what_has_had_its_time_is_not_answered_while_redis_is_away() {
+    let nodes = Nodes::start(2);
+    let mut events = nodes[1].subscribe("/live/x", &[]);
+    let fields = ["Content-Type: application/json", "Push-TTL: 1"];
+    assert_eq!(nodes[0].publish("PUT", "/live/x", &fields, "1").status, 201);
+    assert_eq!(told(&mut events), put("1"));
+    nodes.redis.freeze();
+    for node in &nodes.all {
+        eventually("it to be hidden", || {
+            (node.0.get("/live/x").status == 404).then_some(())
+        });
+    }
+    nodes.redis.thaw();
+    assert_eq!(told(&mut events).0, "delete");
+    eventually("Redis", || {
+        matches!(nodes[1].put("/live/x", "2").status, 201 | 204).then_some(())
+    });
+    assert_eq!(told(&mut events), put("2"), "it went once");
+}

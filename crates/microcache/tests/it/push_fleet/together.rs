@@ -2,9 +2,10 @@
 
 use std::thread;
 
-use super::{Nodes, put, told, until_is};
+use super::{Nodes, key, put, told, until_is};
 use crate::push::tag;
 use crate::support::{Origin, Proxy, eventually};
+use crate::tiers::Folder;
 use crate::tiers::servers::{Kind, Server};
 
 const WATCH: &str = "/.well-known/microcache/watch?url=/live/*";
@@ -285,4 +286,93 @@ fn a_redis_that_is_full_changes_nothing() {
     nodes.redis.say("CONFIG SET maxmemory 100mb");
     assert_eq!(nodes[0].put("/live/a", "2").status, 204);
     assert_eq!(told(&mut events), put("2"));
+}
+
+#[test]
+fn documents_lie_on_one_server_of_a_cluster() {
+    let folder = Folder::new();
+    let directory = folder.disk();
+    let directory = directory.split(',').next().expect("a path");
+    std::fs::create_dir_all(directory).expect("a directory");
+    let clustered = ["--cluster-enabled", "yes", "--dir", directory];
+    let redis = Server::start_with(Kind::Redis, &clustered);
+    redis.say("CLUSTER ADDSLOTSRANGE 0 16383");
+    eventually("the cluster", || {
+        redis
+            .say("CLUSTER INFO")
+            .contains("cluster_state:ok")
+            .then_some(())
+    });
+    let nodes = Nodes::beside(redis, 0);
+    let (first, second) = (
+        nodes.another(&["--push-redis-cluster"]),
+        nodes.another(&["--push-redis-cluster"]),
+    );
+    let mut events = second.subscribe("/live/x", &[]);
+    assert_eq!(first.put("/live/x", "1").status, 201);
+    assert_eq!(told(&mut events), put("1"));
+    assert_eq!(second.publish("DELETE", "/live/x", &[], "").status, 204);
+    assert_eq!(told(&mut events).0, "delete");
+}
+
+/// docs/push.md names what a user has to be allowed.
+#[test]
+fn a_user_may_do_what_is_needed_and_no_more() {
+    let nodes = Nodes::start(0);
+    let allowed =
+        "evalsha eval hscan xrange xread ping time hget hmget hset hdel del xadd xrevrange";
+    let allowed: Vec<_> = allowed.split(' ').map(|it| format!("+{it}")).collect();
+    let user = format!("ACL SETUSER user on >password ~mcd1* {}", allowed.join(" "));
+    nodes.redis.say(&user);
+    let redis = nodes.redis.address().replace("://", "://user:password@");
+    let node = nodes.kept.start(&nodes.origin, &["--push-redis", &redis]);
+    let mut events = node.subscribe("/live/x", &[]);
+    let fields = ["Content-Type: application/json", "Push-TTL: 1"];
+    assert_eq!(node.publish("PUT", "/live/x", &fields, "1").status, 201);
+    assert_eq!(told(&mut events), put("1"));
+    assert_eq!(told(&mut events).0, "delete");
+    assert_eq!(node.put("/live/x", "2").status, 201);
+    assert_eq!(node.publish("DELETE", "/live/x", &[], "").status, 204);
+    let late = nodes.kept.start(&nodes.origin, &["--push-redis", &redis]);
+    assert_eq!(late.0.get("/live/x").status, 404);
+}
+
+/// Somebody else has written there.
+#[test]
+fn what_is_no_document_is_left_out() {
+    let nodes = Nodes::start(1);
+    nodes[0].put("/live/x", "1");
+    let documents = key("mcd1");
+    nodes
+        .redis
+        .say(&format!("HSET {documents} /live/y nonsense"));
+    nodes.redis.say(&format!(
+        "HSET {documents} /live/../z \"1 0 1 0 0\\ntext/plain\\nz\""
+    ));
+    let late = nodes.another(&[]);
+    late.0.output_with("something that is no document of ours");
+    late.0.get("/live/x").assert_is(200, "1");
+    assert_eq!(late.0.get("/live/y").status, 404);
+    let mut events = late.subscribe(WATCH, &[]);
+    assert!(told(&mut events).1.contains("/live/x"));
+    // It can be put right.
+    nodes[0].put("/live/y", "2");
+    assert!(told(&mut events).1.contains("/live/y"));
+}
+
+#[test]
+fn an_id_of_a_time_to_come_begins_anew() {
+    let nodes = Nodes::start(1);
+    let now = tag(&nodes[0].put("/live/x", "1"));
+    let (epoch, _) = now.trim_matches('"').split_once('.').expect("a version");
+    for number in [
+        "18446744073709551615",
+        "9007199254740993",
+        "0-18446744073709551615",
+    ] {
+        let seen = format!("Last-Event-ID: {epoch}.{number}");
+        let mut events = nodes[0].subscribe("/live/x", &[&seen]);
+        assert_eq!(told(&mut events).0, "reset", "{number}");
+        assert_eq!(told(&mut events), put("1"));
+    }
 }

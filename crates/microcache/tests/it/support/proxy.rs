@@ -264,6 +264,12 @@ impl Proxy {
         assert!(kill.unwrap().success());
     }
 
+    /// It stands still from now on, until it is sent CONT.
+    pub(crate) fn freeze(&self) {
+        self.signal("STOP");
+        until_frozen(self.child.id());
+    }
+
     /// Waits for the process to end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         eventually("the proxy to end", || self.child.try_wait().unwrap())
@@ -282,6 +288,18 @@ impl Drop for Proxy {
             eprintln!("--- the proxy's output ---\n{}", self.output());
         }
     }
+}
+
+/// Waits until every thread of a process that was told to stop has: the signal is sent, not yet obeyed.
+pub(crate) fn until_frozen(process: u32) {
+    let is_frozen = || {
+        let mut tasks = fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
+        tasks.all(|task| {
+            let stat = task.and_then(|task| fs::read_to_string(task.path().join("stat")));
+            stat.is_ok_and(|stat| stat.contains(") T "))
+        })
+    };
+    eventually("a process to stand still", || is_frozen().then_some(()));
 }
 
 /// The bytes of a request without a body.

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use crate::support::eventually;
+use crate::support::{eventually, until_frozen};
 
 /// A server that is killed at the end of the test.
 pub(crate) struct Server {
@@ -144,20 +144,7 @@ impl Server {
     /// It accepts connections, and answers nothing.
     pub(crate) fn freeze(&self) {
         self.signal("-STOP");
-        // The signal is sent, not yet obeyed.
-        while !self.is_frozen() {
-            std::thread::yield_now();
-        }
-    }
-
-    /// Whether every thread of it has stopped.
-    fn is_frozen(&self) -> bool {
-        let tasks = format!("/proc/{}/task", self.child.id());
-        let mut tasks = std::fs::read_dir(tasks).expect("it runs");
-        tasks.all(|task| {
-            let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
-            stat.is_ok_and(|stat| stat.contains(") T "))
-        })
+        until_frozen(self.child.id());
     }
 
     pub(crate) fn thaw(&self) {
