@@ -206,7 +206,7 @@ impl Engine {
             Way::Together => true,
         };
         if route.answers_at_once {
-            explained.decision = match route.origin.at_hand(request.target) {
+            explained.decision = match route.origin.at_hand_for(request.target, request.fields) {
                 Some(hit) => Decision::Stored {
                     reuse: Reuse::Fresh,
                     tier: None,

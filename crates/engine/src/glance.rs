@@ -6,10 +6,13 @@ use microcache_store::{Hit, Key};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cache::Watched;
+#[cfg(feature = "compress")]
+use crate::decoded::decoded;
 use crate::message::Request;
 use crate::serve::{Engine, Use, Way, facts_of, key_of, way_of};
 
 /// A stored response that is the answer to a request.
+#[derive(Clone)]
 pub struct Glance {
     hit: Hit,
     /// How long it is fresh; zero if it is stale.
@@ -34,6 +37,28 @@ impl Glance {
             (None, Some(tag)) => xxh3_64(tag),
             (None, None) => self.hit.began.as_millis(),
         }
+    }
+
+    /// Its media type.
+    pub fn media_type(&self) -> &[u8] {
+        self.hit.fields().get("content-type").unwrap_or_default()
+    }
+
+    /// Whether it could be given by [`Self::content`]: to hold on to it is not much either.
+    pub fn may_have_content(&self, most: usize) -> bool {
+        self.hit.status == 200 && self.hit.body.bytes().is_some_and(|it| it.len() <= most)
+    }
+
+    /// Its content without a coding, if that is so long at most.
+    #[cfg(feature = "compress")]
+    pub fn content(&self, most: usize) -> Option<Vec<u8>> {
+        let coding = self.hit.fields().get("content-encoding");
+        let body = self
+            .hit
+            .body
+            .bytes()
+            .filter(|_| self.may_have_content(most))?;
+        decoded(coding, body, most)
     }
 
     /// Its entity tag.

@@ -9,6 +9,8 @@ mod cause;
 mod client;
 mod clock;
 mod compress;
+#[cfg(feature = "compress")]
+mod decoded;
 mod encoded;
 mod explain;
 mod failure;

@@ -85,7 +85,7 @@ fn documents(push: &PushConfig) -> String {
         Some(directory) => format!("kept in {}", directory.display()),
         None => "which end with the process".to_owned(),
     };
-    let publishers = match push.token {
+    let publishers = match push.keys.publishers {
         Some(_) => "",
         None => "; nobody may publish without push_token_file",
     };

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use microcache_policy::{Millis, Time};
 use parking_lot::Mutex;
 
-use crate::network::Network;
+use microcache_policy::Network;
 
 /// To look for connections that wait takes longer the more there are. For one address it is done so often at most.
 const LOOK_AGAIN: Millis = 50;

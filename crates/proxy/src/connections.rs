@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use crate::connection::{Activity, Doing};
-use crate::network::Network;
+use microcache_policy::Network;
 
 /// How long a connection that has never had a request is waited for once the server is told to
 /// stop: the first one may be on its way.

@@ -14,7 +14,6 @@ mod handover;
 mod in_force;
 mod lent;
 mod listener;
-mod network;
 mod newcomer;
 mod notices;
 pub mod proxy_protocol;

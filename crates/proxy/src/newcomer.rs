@@ -9,10 +9,10 @@ use tokio::net::TcpStream;
 use crate::connection::{Activity, Connection, NotIntroduced, Transport, introduced};
 use crate::connections::Connections;
 use crate::figures::Refusal;
-use crate::network::Network;
 use crate::room::Place;
 use crate::session::{Caller, Session};
 use crate::shared::Shared;
+use microcache_policy::Network;
 
 /// Serves a connection from now on.
 pub(crate) fn serve(

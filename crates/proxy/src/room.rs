@@ -22,8 +22,8 @@ use crate::addresses::{Addresses, Guest};
 use crate::config::Config;
 use crate::connections::{Connections, Idle};
 use crate::descriptors;
-use crate::network::Network;
 use crate::notices::{Kind, Notices};
+use microcache_policy::Network;
 
 /// An address gives one of so many of its connections at a time, so that looking for them is not
 /// done for each.

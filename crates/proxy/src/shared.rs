@@ -16,7 +16,7 @@ use microcache_push::{Hub, KeepError, Mercure, Push, PushSettings, Watch};
 use microcache_store::{MemoryLimits, Tiers};
 use rustls::ServerConfig;
 
-use crate::config::{Cidr, ClientTimeouts, Config, GoesTo, Http2Limits};
+use crate::config::{Cidr, ClientTimeouts, Config, GoesTo, Http2Limits, Watching};
 use crate::figures::{Figures, Refusal};
 use crate::files::Files;
 use crate::h1::Limits as HeadLimits;
@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) purge_from: Vec<Cidr>,
     /// The largest body that requests may have, by the number of their route.
     pub(crate) max_bodies: Box<[u64]>,
+    /// Those whose pages may be watched, by the number of their route; `None` where none is.
+    pub(crate) watched_routes: Option<Box<[bool]>>,
     /// Requests that one connection may have.
     pub(crate) requests_per_connection: u64,
     /// The same at a time, and how many it may give up, by HTTP/2.
@@ -129,6 +131,12 @@ impl Shared {
         lasting.with(config)
     }
 
+    /// Whether the pages of a route may be watched.
+    pub(crate) fn is_watched(&self, route: usize) -> bool {
+        let watched = self.watched_routes.as_ref();
+        watched.is_some_and(|watched| watched[route])
+    }
+
     /// The same cache, connections and room with another configuration, before these origins.
     pub(crate) fn renewed(&self, origins: &[Arc<dyn Origin>], config: &Config) -> Self {
         let object = (config.memory / LARGEST_SHARE).max(self.engine.cache.largest_behind());
@@ -143,7 +151,7 @@ impl Shared {
         let (routes, find) = routes(config, behind, object, &self.figures);
         self.room.rebound(Bounds::of(config));
         if let Some(push) = &self.push {
-            push.renew_token(config.push.token.clone());
+            push.renew_keys(config.push.keys.clone());
         }
         let lasting = Lasting {
             engine: self.engine.reconfigured(settings(config), routes, find),
@@ -250,6 +258,7 @@ impl Lasting {
             proxy_protocol: config.proxy_protocol.clone(),
             purge_from: config.purge_from.clone(),
             max_bodies: max_bodies(config),
+            watched_routes: watched_routes(config),
             requests_per_connection: config.limits.requests_per_connection.unwrap_or(u64::MAX),
             http2: config.limits.http2,
             default_host: default_host(config),
@@ -270,6 +279,12 @@ impl Lasting {
             generation: self.generation,
         }
     }
+}
+
+fn watched_routes(config: &Config) -> Option<Box<[bool]>> {
+    let routes = config.routes.iter();
+    let watched: Box<[bool]> = routes.map(|it| it.watch != Watching::Off).collect();
+    watched.contains(&true).then_some(watched)
 }
 
 fn max_bodies(config: &Config) -> Box<[u64]> {
@@ -437,6 +452,6 @@ pub(crate) fn start_push(config: &Config) -> Result<Option<Arc<Push>>, KeepError
         ..push.settings.clone()
     };
     is_watched
-        .then(|| Push::start(settings, push.token.clone()).map(Arc::new))
+        .then(|| Push::start(settings, push.keys.clone()).map(Arc::new))
         .transpose()
 }

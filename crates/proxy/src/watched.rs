@@ -13,7 +13,7 @@ use bytes::Bytes;
 use microcache_engine::cache::{ChangeKind, Notice, Watched, Watcher};
 use microcache_engine::{Glance, OriginRequest};
 use microcache_policy::{Scheme, Time};
-use microcache_push::{News, NoPage, Page};
+use microcache_push::{FindContent, MAX_INLINE, News, NoPage, Page};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -275,6 +275,18 @@ impl Follower {
     }
 }
 
+/// How the content of a page is had, which is read only if somebody wants to be told it.
+fn content_of(glance: &Glance) -> Option<FindContent> {
+    glance.may_have_content(MAX_INLINE).then(|| {
+        let glance = glance.clone();
+        let find = move || {
+            let media_type = String::from_utf8(glance.media_type().to_vec()).ok()?;
+            Some((media_type, glance.content(MAX_INLINE)?))
+        };
+        Arc::new(find) as FindContent
+    })
+}
+
 impl Seen {
     /// Tells what is new.
     fn take(&mut self, glance: Option<&Glance>, page: &Page) {
@@ -293,11 +305,11 @@ impl Seen {
         };
         self.was_shown = true;
         self.shown = Some((glance.began(), version));
-        page.tell(News::Version {
+        let tag = glance.tag();
+        let news = News::Version {
             number: version,
-            tag: glance
-                .tag()
-                .and_then(|tag| String::from_utf8(tag.to_vec()).ok()),
-        });
+            tag: tag.and_then(|tag| String::from_utf8(tag.to_vec()).ok()),
+        };
+        page.tell_with(news, content_of(glance));
     }
 }

@@ -70,13 +70,17 @@ impl Token {
         is_suitable.then(|| Self(secret.into()))
     }
 
-    /// Whether this value of `Authorization` has it. How long that takes tells nothing about it but its
-    /// length.
+    /// Whether this value of `Authorization` has it.
     pub fn is_in(&self, value: &[u8]) -> bool {
         let Some((scheme, secret)) = value.split_at_checked(SCHEME.len()) else {
             return false;
         };
-        scheme.eq_ignore_ascii_case(SCHEME) && bool::from(secret.trim_ascii().ct_eq(&self.0))
+        scheme.eq_ignore_ascii_case(SCHEME) && self.is(secret.trim_ascii())
+    }
+
+    /// Whether this is it. How long that takes tells nothing about it but its length.
+    pub(crate) fn is(&self, secret: &[u8]) -> bool {
+        bool::from(secret.ct_eq(&self.0))
     }
 }
 

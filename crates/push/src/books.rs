@@ -1,6 +1,7 @@
 //! All documents, and the one order of their changes.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -8,16 +9,19 @@ use microcache_policy::Time;
 use smallvec::SmallVec;
 
 use crate::change::Change;
+use crate::client::Client;
 use crate::encodings::Encodings;
 use crate::journal::{Header, Loaded};
 use crate::name::{Name, Pattern};
-use crate::topics::{TooManyPatterns, TopicId, Topics};
+use crate::topics::{NoTopic, TopicId, Topics};
 use crate::waiting::Woken;
 
 /// Documents that are gone, and are remembered as such. Who has read less than that begins anew.
 const MAX_GONE: usize = 64 * 1024;
 /// What is remembered of them may take such a part of what documents may take, beside that.
 const GONE_SHARE: u64 = 4;
+/// So many documents are looked at for a new pattern before others have their turn.
+const MAX_LOOKED_AT: usize = 1024;
 
 /// All documents.
 pub(crate) struct Books {
@@ -25,6 +29,8 @@ pub(crate) struct Books {
     /// The number of the last change.
     pub(crate) newest: u64,
     documents: HashMap<Name, Document, RandomState>,
+    /// What they are called, in order.
+    names: BTreeSet<Name>,
     /// Those that are gone, by the number of that change.
     gone: BTreeMap<u64, Name>,
     /// What they take, and may.
@@ -95,6 +101,7 @@ impl Books {
             epoch,
             newest: 0,
             documents: HashMap::default(),
+            names: BTreeSet::new(),
             gone: BTreeMap::new(),
             gone_size: 0,
             gone_capacity: capacity / GONE_SHARE,
@@ -205,6 +212,9 @@ impl Books {
     /// A document changes. Gives those who wait for it.
     pub(crate) fn note(&mut self, change: &Arc<Change>) -> SmallVec<[Woken; 2]> {
         self.newest = self.newest.max(change.number);
+        if !self.documents.contains_key(&change.name) {
+            self.names.insert(Arc::clone(&change.name));
+        }
         let document = self.documents.entry(Arc::clone(&change.name)).or_default();
         if let Some(before) = document.now() {
             if self.gone.remove(&before.number).is_some() {
@@ -251,6 +261,7 @@ impl Books {
 
     fn forget(&mut self, name: &str) {
         if let Some(document) = self.documents.remove(name) {
+            self.names.remove(name);
             for change in &document.changes {
                 self.size -= change.size();
                 self.gone_size -= change.gone_size();
@@ -258,21 +269,36 @@ impl Books {
         }
     }
 
-    /// Somebody subscribes to a pattern.
-    pub(crate) fn join(&mut self, pattern: &Pattern) -> Result<TopicId, TooManyPatterns> {
-        let Self {
-            topics, documents, ..
-        } = self;
-        topics.join(pattern, || {
-            let begins_with = pattern.begins_with();
-            let of_pattern = documents
-                .iter()
-                .filter(|(name, _)| name.starts_with(begins_with) && pattern.matches(name));
-            of_pattern
-                .flat_map(|(_, document)| &document.changes)
-                .map(|change| (change.number, Arc::clone(change)))
-                .collect()
-        })
+    /// Somebody subscribes to a pattern. What there is of it has to be found, with [`Self::look_on`].
+    pub(crate) fn join(&mut self, pattern: &Pattern, client: Client) -> Result<TopicId, NoTopic> {
+        self.topics.join(pattern, client)
+    }
+
+    /// Looks at some more documents for a topic. Says whether those were all. What changes meanwhile is noted.
+    pub(crate) fn look_on(&mut self, topic: TopicId) -> bool {
+        let Some((pattern, unseen)) = self.topics.unseen(topic) else {
+            return true;
+        };
+        let mut found = Vec::new();
+        let mut next = None;
+        let names = self
+            .names
+            .range::<Name, _>((unseen.as_ref(), Bound::Unbounded));
+        let names = names.take_while(|name| name.starts_with(pattern.begins_with()));
+        for (count, name) in names.enumerate() {
+            if count == MAX_LOOKED_AT {
+                next = Some(Bound::Included(Arc::clone(name)));
+                break;
+            }
+            if pattern.matches(name) {
+                let document = self.documents.get(name);
+                let changes = document.into_iter().flat_map(|it| &it.changes);
+                found.extend(changes.map(Arc::clone));
+            }
+        }
+        let are_all = next.is_none();
+        self.topics.found(topic, found, next);
+        are_all
     }
 
     /// The first change of a topic after this one.
@@ -280,7 +306,7 @@ impl Books {
         let topic = self.topics.get(topic);
         match &topic.pattern {
             Pattern::Exact(name) => self.document(name)?.after(number),
-            Pattern::Like(_) => {
+            Pattern::Like(_) | Pattern::Template(_) => {
                 let mut later = topic.changes.range(number + 1..);
                 later.next().map(|(_, change)| change)
             }
@@ -349,5 +375,72 @@ impl Books {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.documents.len() - self.gone.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Content;
+
+    fn change(number: u64, name: &str, is_there: bool) -> Arc<Change> {
+        Arc::new(Change {
+            number,
+            name: name.into(),
+            content: is_there.then(|| Content {
+                media_type: "text/plain".into(),
+                body: "x".into(),
+            }),
+            expires: None,
+            delta: None,
+        })
+    }
+
+    /// What a topic has to know of, by looking at everything.
+    fn expected(books: &Books, pattern: &Pattern) -> Vec<u64> {
+        let all = books.all().into_iter();
+        let matching = all.filter(|change| pattern.matches(&change.name));
+        matching.map(|change| change.number).collect()
+    }
+
+    #[test]
+    fn a_new_pattern_is_looked_for_a_few_documents_at_a_time() {
+        const DOCUMENTS: u64 = 100_000;
+        let mut books = Books::new(1, 2, 1 << 40);
+        for number in 1..=DOCUMENTS {
+            let _ = books.note(&change(
+                number,
+                &format!("/live/{}/{number}", number % 2),
+                true,
+            ));
+        }
+        let mut number = DOCUMENTS;
+        for (text, part) in [("/live/*7", 1), ("/live/1/*", 2), ("/live/{a}/{b}", 1)] {
+            let pattern = Pattern::parse(text).expect("a pattern");
+            let topic = books.join(&pattern, Client::default()).expect("room");
+            let mut slices = 1;
+            while !books.look_on(topic) {
+                slices += 1;
+                // Others have their turn: documents before and behind come, change and go.
+                for (name, is_there) in [
+                    (format!("/live/1/{number}7"), true),
+                    (format!("/live/1/{slices}7"), true),
+                    (format!("/live/0/{}", slices * 1000), slices % 2 == 0),
+                    (format!("/live/1/{}7", slices * 700), slices % 3 > 0),
+                ] {
+                    number += 1;
+                    let _ = books.note(&change(number, &name, is_there));
+                }
+            }
+            let least = DOCUMENTS as usize / part / MAX_LOOKED_AT;
+            assert!((least..2 * least).contains(&slices), "{text}: {slices}");
+            let known: Vec<_> = books.topics.get(topic).changes.keys().copied().collect();
+            assert_eq!(known, expected(&books, &pattern), "{text}");
+            assert!(books.look_on(topic), "it is known once for all");
+        }
+        // What nothing begins like is not looked for among the others.
+        let pattern = Pattern::parse("/other/*").expect("a pattern");
+        let topic = books.join(&pattern, Client::default()).expect("room");
+        assert!(books.look_on(topic));
     }
 }

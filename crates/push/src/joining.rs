@@ -12,7 +12,7 @@ use crate::books::Books;
 use crate::events::Form;
 use crate::name::Pattern;
 use crate::page::Watching;
-use crate::subscription::{Delta, Next, NoSubscription, Step, Subscription, Told, Wanted};
+use crate::subscription::{Delta, Next, NoSubscription, Step, Subscription, Wanted, look_for_all};
 use crate::topics::TopicId;
 
 /// So many documents that are not to be told are passed over at a time.
@@ -51,10 +51,11 @@ impl Subscription {
         if self.is_quiet(&books) {
             self.has_seen_all(&books);
         }
-        let Ok(topic) = books.join(pattern) else {
+        let topic = books.join(pattern, self.client).map_err(|why| {
             documents.counters.turned_away.add_one();
-            return Err(NoSubscription::TooManyPatterns);
-        };
+            NoSubscription::from(why)
+        })?;
+        look_for_all(&mut books, topic);
         if stays {
             // That it knew all there was is not said of what is added.
             self.resumed_at = self.resumed_at.max(self.caught_up);
@@ -68,12 +69,6 @@ impl Subscription {
             stays,
         }));
         Ok(())
-    }
-
-    /// Nothing is told as a difference to what was told before: who has added urls to a socket and comes back may
-    /// say an id that is newer than what it was told.
-    pub(crate) fn has_nothing(&mut self) {
-        self.told = Told::default();
     }
 
     /// Whether what was added is not told whole yet.
@@ -165,7 +160,8 @@ impl Subscription {
             };
             joining.told_through = change.number;
             let is_there = !change.is_gone() && books.is_now(&change);
-            if is_there && !(joining.stays && self.tells(&change.name, books)) {
+            let is_known = joining.stays && self.tells(&change.name, books);
+            if is_there && !is_known && !self.is_hidden(&change.name) {
                 if joining.stays {
                     self.note_told(&change);
                 }

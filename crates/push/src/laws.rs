@@ -12,8 +12,9 @@ use crate::change::{Change, Content, Delta};
 use crate::events::Form;
 use crate::name::Pattern;
 use crate::origin::Push;
+use crate::readers::PushKeys;
 use crate::settings::PushSettings;
-use crate::subscription::Subscription;
+use crate::subscription::{Asked, Subscription, Wants};
 
 const NAMES: [&str; 3] = ["/live/a", "/live/b", "/live/c"];
 
@@ -76,7 +77,7 @@ impl World {
             ..PushSettings::default()
         };
         Self {
-            push: Push::start(settings, None).expect("documents are kept in memory"),
+            push: Push::start(settings, PushKeys::default()).expect("documents are kept in memory"),
             changes: Vec::new(),
         }
     }
@@ -129,6 +130,8 @@ struct Reader {
     without_id: BTreeSet<String>,
     /// It has come back since.
     again: BTreeSet<String>,
+    /// It asked for several things when it came back.
+    came_with_several: bool,
 }
 
 impl Reader {
@@ -137,8 +140,15 @@ impl Reader {
             .iter()
             .map(|it| Pattern::parse(it).unwrap())
             .collect();
-        let subscription =
-            Subscription::new(world.push.documents(), (&wanted, Vec::new()), None, true);
+        let asked = Asked {
+            documents: wanted.clone(),
+            wants: Wants {
+                deltas: true,
+                ..Wants::default()
+            },
+            ..Asked::default()
+        };
+        let subscription = Subscription::new(world.push.documents(), asked);
         Self {
             subscription: subscription.expect("there is room"),
             wanted,
@@ -151,6 +161,7 @@ impl Reader {
             told_since: BTreeSet::new(),
             without_id: BTreeSet::new(),
             again: BTreeSet::new(),
+            came_with_several: false,
         }
     }
 
@@ -172,16 +183,18 @@ impl Reader {
             .retain(|name, _| wanted.iter().any(|it| it.matches(name)));
         self.again.clone_from(&self.without_id);
         self.told_since.clear();
-        let again = Subscription::new(
-            world.push.documents(),
-            (&self.wanted, Vec::new()),
-            place.as_deref(),
-            true,
-        );
+        self.came_with_several = !self.is_single();
+        let asked = Asked {
+            documents: self.wanted.clone(),
+            seen: place,
+            wants: Wants {
+                deltas: true,
+                ..Wants::default()
+            },
+            ..Asked::default()
+        };
+        let again = Subscription::new(world.push.documents(), asked);
         self.subscription = again.expect("there is room");
-        if self.is_socket {
-            self.subscription.has_nothing();
-        }
         if let Some(pattern) = self.joining.take() {
             self.join(pattern);
         }
@@ -274,7 +287,7 @@ impl Reader {
             && !is_again
             && self.history > 1
             && !self.after_gap
-            && (self.told_since.contains(&name) || self.is_single())
+            && (self.told_since.contains(&name) || self.is_single() && !self.came_with_several)
         {
             let between = |one: &&Arc<Change>| {
                 *one.name == *name && one.number > before && one.number < number

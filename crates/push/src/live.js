@@ -4,7 +4,7 @@ const url = location.pathname + location.search;
 const lock = "microcache&url=" + encodeURIComponent(url);
 const ears = new BroadcastChannel("microcache");
 const mouth = new BroadcastChannel("microcache");
-let wanted, shown, busy, source, asked, leader, lost;
+let wanted, tag, shown, busy, source, asked, leader, lost;
 let leave = () => source.close();
 
 const typed = new Set();
@@ -46,13 +46,17 @@ const patch = (old, fresh, live) => {
   twins.forEach((twin) => twin?.remove());
 };
 
+// The same in another coding has a weak one.
+const opaque = (tag) => tag?.replace("W/", "");
+
 const ask = async (cache, size) => {
   const page = await fetch(location, { cache, headers: { accept: "text/html,*/*;q=0.8" } });
   if (!page.ok || page.redirected) return;
   const bytes = await page.arrayBuffer();
   if (size && size !== bytes.byteLength) return ask("no-cache");
   const html = new TextDecoder(document.characterSet).decode(bytes);
-  return new DOMParser().parseFromString(html, "text/html").documentElement;
+  const root = new DOMParser().parseFromString(html, "text/html").documentElement;
+  return Object.assign(root, { tag: opaque(page.headers.get("etag")) });
 };
 
 // What this page was made of, if it is cached.
@@ -63,8 +67,10 @@ const look = async () => {
   const tell = (name) =>
     document.dispatchEvent(new CustomEvent("microcache:" + name, { cancelable: true, detail: { url, version } }));
   try {
-    const fresh = await ask("no-cache");
-    const old = (await base) || fresh;
+    // What it was made of may be what there is.
+    const known = await base;
+    const fresh = !lost && tag && tag === known?.tag ? known : await ask("no-cache");
+    const old = known || fresh;
     if (fresh && url === location.pathname + location.search && !old.isEqualNode(fresh) && tell("before-update")) {
       const focus = document.activeElement;
       for (const it of typed) it.isConnected || typed.delete(it);
@@ -81,11 +87,12 @@ const look = async () => {
 
 const soon = () => (busy = busy || setTimeout(look, Math.random() * 200));
 
-ears.onmessage = ({ data: { event, url: about, version } }) => {
+ears.onmessage = ({ data: { event, url: about, version, etag } }) => {
   lost = !event;
   if (about !== url) return;
-  if (event !== "page") ears.close(), leave();
-  else if (shown !== (wanted = version)) soon();
+  if (event !== "page") return ears.close(), leave();
+  tag = opaque(etag);
+  if (shown !== (wanted = version)) soon();
 };
 
 const open = (query) => {

@@ -1,8 +1,11 @@
 //! What documents are called, and what subscribers ask for.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use microcache_policy::glob;
+
+use crate::template::{MAX_VARIABLES, NoTemplate, Template};
 
 /// The longest name of a document, in bytes.
 pub(crate) const MAX_NAME: usize = 1024;
@@ -31,6 +34,12 @@ pub enum NameError {
     /// There are bounds.
     #[error("a path has {MAX_NAME} bytes at most")]
     TooLong,
+    /// It has braces, and is no URI template.
+    #[error("what has braces is a URI template (RFC 6570), in which no `*` stands outside of them")]
+    NoTemplate,
+    /// There are bounds.
+    #[error("a template has {MAX_VARIABLES} variables at most")]
+    TooManyVariables,
 }
 
 impl Prefix {
@@ -117,12 +126,56 @@ pub(crate) enum Pattern {
     Exact(Name),
     /// All whose paths are like this; a `*` stands for any run of bytes.
     Like(Name),
+    /// All whose paths this can be expanded to.
+    Template(Shape),
+}
+
+/// A URI template (RFC 6570), and as it is written. Two of them are the same if they are written alike.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    written: Name,
+    template: Arc<Template>,
+}
+
+impl PartialEq for Shape {
+    fn eq(&self, other: &Self) -> bool {
+        self.written == other.written
+    }
+}
+
+impl Eq for Shape {}
+
+impl Hash for Shape {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.written.hash(state);
+    }
+}
+
+impl Shape {
+    fn parse(text: &str) -> Result<Self, NameError> {
+        // Between braces a star has a meaning, and outside of them it would have another one than it mostly has.
+        let mut outside = text.split('{').map(|part| part.split_once('}'));
+        let before = text.split('{').next().unwrap_or_default();
+        let has_star = |it: Option<(&str, &str)>| it.is_some_and(|(_, after)| after.contains('*'));
+        if before.contains('*') || outside.any(has_star) {
+            return Err(NameError::NoTemplate);
+        }
+        let template = Template::parse(text).map_err(|why| match why {
+            NoTemplate::Malformed => NameError::NoTemplate,
+            NoTemplate::TooManyVariables => NameError::TooManyVariables,
+        })?;
+        Ok(Self {
+            written: text.into(),
+            template: Arc::new(template),
+        })
+    }
 }
 
 impl Pattern {
     /// Reads one. The path of a document may have a star in it: then it is written `%2A` here.
     pub(crate) fn parse(text: &str) -> Result<Self, NameError> {
-        if !text.contains('*') {
+        let is_template = text.contains('{');
+        if !is_template && !text.contains('*') {
             return name(text.as_bytes()).map(Self::Exact);
         }
         if text.len() > MAX_NAME {
@@ -130,6 +183,9 @@ impl Pattern {
         }
         if !text.starts_with('/') {
             return Err(NameError::NotNormal);
+        }
+        if is_template {
+            return Shape::parse(text).map(Self::Template);
         }
         // Several stars say no more than one.
         let mut like = String::with_capacity(text.len());
@@ -145,18 +201,23 @@ impl Pattern {
     pub(crate) fn as_written(&self) -> &str {
         match self {
             Self::Exact(name) | Self::Like(name) => name,
+            Self::Template(shape) => &shape.written,
         }
     }
 
     /// Whether it may match several.
     pub(crate) const fn is_like(&self) -> bool {
-        matches!(self, Self::Like(_))
+        matches!(self, Self::Like(_) | Self::Template(_))
     }
 
     pub(crate) fn matches(&self, name: &str) -> bool {
         match self {
             Self::Exact(one) => **one == *name,
             Self::Like(pattern) => glob::matches(pattern.as_bytes(), name.as_bytes()),
+            // The beginning is what tells most apart, and costs least.
+            Self::Template(shape) => {
+                name.starts_with(self.begins_with()) && shape.template.matches(name)
+            }
         }
     }
 
@@ -164,9 +225,14 @@ impl Pattern {
     pub(crate) fn begins_with(&self) -> &str {
         match self {
             Self::Exact(name) => name,
-            Self::Like(pattern) => pattern.split('*').next().unwrap_or_default(),
+            Self::Like(_) | Self::Template(_) => fixed_part(self.as_written()),
         }
     }
+}
+
+/// What stands before the first star or brace of what somebody asks for.
+pub(crate) fn fixed_part(text: &str) -> &str {
+    text.split(['*', '{']).next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -229,5 +295,40 @@ mod tests {
         assert!(exact.matches("/news/a") && !exact.matches("/news/ab"));
         assert!(Pattern::parse("*").is_err());
         assert_eq!(Pattern::parse("/news/***"), Pattern::parse("/news/*"));
+    }
+
+    #[test]
+    fn templates_match_what_they_are_expanded_to() {
+        for (template, name, expected) in [
+            ("/news/{id}", "/news/a", true),
+            ("/news/{id}", "/news/a%20b", true),
+            ("/news/{id}", "/news/a/b", false),
+            ("/news/{id}", "/new", false),
+            ("/news{/path*}", "/news/a/b", true),
+            ("/news/{a}/of/{b}", "/news/1/of/2", true),
+            ("/news/{a}/of/{b}", "/news/1/on/2", false),
+        ] {
+            let pattern = Pattern::parse(template).expect("a template");
+            assert!(pattern.is_like(), "{template}");
+            assert_eq!(pattern.matches(name), expected, "{template} and {name}");
+        }
+        let template = Pattern::parse("/news/{id}").expect("a template");
+        assert_eq!(template.begins_with(), "/news/");
+        assert_eq!(Ok(&template), Pattern::parse("/news/{id}").as_ref());
+        assert_ne!(Ok(&template), Pattern::parse("/news/{other}").as_ref());
+        for (text, why) in [
+            ("/news/{id", NameError::NoTemplate),
+            ("/news/{}", NameError::NoTemplate),
+            ("/news/}{a}", NameError::NoTemplate),
+            ("/news/{id}*", NameError::NoTemplate),
+            ("/*/{id}", NameError::NoTemplate),
+            ("news/{id}", NameError::NotNormal),
+        ] {
+            assert_eq!(Pattern::parse(text), Err(why), "{text}");
+        }
+        let many = format!("/{}", "{a}".repeat(MAX_VARIABLES + 1));
+        assert_eq!(Pattern::parse(&many), Err(NameError::TooManyVariables));
+        let long = format!("/{{a}}{}", "x".repeat(MAX_NAME));
+        assert_eq!(Pattern::parse(&long), Err(NameError::TooLong));
     }
 }

@@ -13,11 +13,11 @@ use microcache_policy::{Fields, is_event_stream};
 use microcache_store::Hit;
 use parking_lot::{Mutex, RwLock};
 
-use crate::access::Token;
 use crate::answer;
 use crate::batch;
 use crate::books::{Books, TakenOver};
 use crate::change::{Change, Content};
+use crate::client::Client;
 use crate::coming::{Arrivals, NotPublished};
 use crate::events::Form;
 use crate::fleet::FleetStats;
@@ -26,13 +26,15 @@ use crate::json::{check, essence};
 use crate::keeper::{KeepError, Keeper};
 use crate::name::{Name, Pattern, name};
 use crate::pages::Pages;
+use crate::readers::{PushKeys, Reader};
 use crate::settings::PushSettings;
-use crate::sites;
+use crate::sites::{self, WithCookies};
 use crate::socket::{Language, Protocol, handshake, is_asked_for};
 use crate::sockets::Sockets;
 use crate::stats::{Counters, PushStats};
 use crate::stream::EventStream;
-use crate::subscription::{NoSubscription, Subscription};
+use crate::subscription::{Asked, NoSubscription, Subscription};
+use crate::urls::NoUrl;
 use crate::waiting::Woken;
 use crate::wish::{Condition, Deed, Patch, Wish};
 
@@ -48,7 +50,7 @@ pub(crate) struct Documents {
     /// What documents are answered with.
     pub(crate) pages: Pages,
     pub(crate) sockets: Sockets,
-    token: RwLock<Option<Token>>,
+    pub(crate) keys: RwLock<PushKeys>,
     arrivals: Arrivals,
     /// They are there. Those that other nodes keep may come later.
     are_there: AtomicBool,
@@ -65,7 +67,9 @@ impl Documents {
     pub(crate) fn note(&self, change: &Arc<Change>) {
         let mut books = self.books.lock();
         // Before anybody is told: who asks then must not be given what was before.
-        self.pages.note(change, books.epoch, self.clock.now());
+        let is_private = self.is_private(&change.name);
+        self.pages
+            .note(change, books.epoch, (self.clock.now(), is_private));
         let woken = books.note(change);
         drop(books);
         self.counters.changes.add_one();
@@ -86,7 +90,8 @@ impl Documents {
             if change.has_expired(now) {
                 self.pages.hide(&change.name);
             } else {
-                self.pages.note(change, books.epoch, now);
+                let is_private = self.is_private(&change.name);
+                self.pages.note(change, books.epoch, (now, is_private));
             }
         }
         drop(books);
@@ -100,7 +105,9 @@ impl Documents {
     pub(crate) fn show(&self, change: &Change) {
         let books = self.books.lock();
         if books.is_now(change) {
-            self.pages.note(change, books.epoch, self.clock.now());
+            let is_private = self.is_private(&change.name);
+            self.pages
+                .note(change, books.epoch, (self.clock.now(), is_private));
         }
     }
 
@@ -108,11 +115,31 @@ impl Documents {
     pub(crate) fn are_there(&self) -> bool {
         self.are_there.load(Ordering::Acquire)
     }
+
+    /// What was kept is answered from now on.
+    fn open_pages(&self) {
+        let (books, now) = (self.books.lock(), self.clock.now());
+        for change in books.all() {
+            if books.is_now(&change) && !change.has_expired(now) {
+                let is_private = self.is_private(&change.name);
+                self.pages.note(&change, books.epoch, (now, is_private));
+            }
+        }
+    }
+
+    /// Whether cookies of pages of other sites have a meaning.
+    pub(crate) const fn cookies(&self) -> WithCookies {
+        if self.settings.private.is_empty() {
+            WithCookies::No
+        } else {
+            WithCookies::Named
+        }
+    }
 }
 
 impl Push {
     /// Opens the documents that were kept, and keeps more.
-    pub fn start(settings: PushSettings, token: Option<Token>) -> Result<Self, KeepError> {
+    pub fn start(settings: PushSettings, keys: PushKeys) -> Result<Self, KeepError> {
         let epoch = microcache_store::random::number();
         let mut books = Books::new(epoch, settings.history, settings.memory);
         books.is_shared = settings.fleet.is_some();
@@ -130,32 +157,32 @@ impl Push {
             journal = Some(opened);
         }
         let clock = Clock::start();
-        let pages = Pages::default();
-        let now = clock.now();
-        for change in books.all() {
-            if books.is_now(&change) && !change.has_expired(now) {
-                pages.note(&change, books.epoch, now);
-            }
-        }
         let are_there = AtomicBool::new(!books.is_shared);
         let documents = Arc::new(Documents {
             books: Mutex::new(books),
             settings,
             counters: Counters::default(),
             clock,
-            pages,
+            pages: Pages::default(),
             sockets: Sockets::default(),
-            token: RwLock::new(token),
+            keys: RwLock::new(keys),
             arrivals: Arrivals::default(),
             are_there,
         });
+        documents.open_pages();
         let keeper = Keeper::start(&documents, journal)?;
         Ok(Self { documents, keeper })
     }
 
-    /// Those who publish have to show this from now on; without it, nobody may.
-    pub fn renew_token(&self, token: Option<Token>) {
-        *self.documents.token.write() = token;
+    /// Whether a request with these fields may read what is at this path, or it is for everybody.
+    pub fn is_open_to(&self, path: &[u8], request: Fields<'_>) -> bool {
+        let path = std::str::from_utf8(path);
+        path.is_ok_and(|path| self.documents.is_open_to(path, request))
+    }
+
+    /// This is to be shown from now on. Who subscribes already stays.
+    pub fn renew_keys(&self, keys: PushKeys) {
+        *self.documents.keys.write() = keys;
     }
 
     /// Lets another process take up the documents. When this returns, nothing is changed here any more.
@@ -230,9 +257,14 @@ impl Push {
 
     fn read(&self, request: &OriginRequest, name: &Name) -> OriginResponse {
         let fields = request.fields.fields();
+        let shown = self.documents.shown(request, b"");
+        let pattern = Pattern::Exact(Arc::clone(name));
+        if let Err(refused) = self.documents.may_ask(&shown, &pattern) {
+            return refused.answer();
+        }
         let accepts = fields.get("accept").unwrap_or_default();
         if request.method == Method::GET && accepts.split(|&b| b == b',').any(is_event_stream) {
-            return self.subscribe(fields, name);
+            return self.subscribe(fields, pattern, shown.reader());
         }
         // It was at hand, unless the request is not for caches (`no-store`, content, another protocol).
         match self.documents.pages.get(name.as_bytes()) {
@@ -244,16 +276,18 @@ impl Push {
         }
     }
 
-    fn subscribe(&self, fields: Fields<'_>, name: &Name) -> OriginResponse {
-        let seen = fields.get("last-event-id").map(String::from_utf8_lossy);
-        let pattern = Pattern::Exact(Arc::clone(name));
-        match Subscription::new(
-            &self.documents,
-            (&[pattern], Vec::new()),
-            seen.as_deref(),
-            false,
-        ) {
-            Ok(subscription) => answer::events(EventStream::new(subscription.in_form(Form::Plain))),
+    fn subscribe(&self, fields: Fields<'_>, pattern: Pattern, reader: Reader) -> OriginResponse {
+        let asked = Asked {
+            documents: vec![pattern],
+            seen: last_event_id(fields),
+            reader,
+            client: Client::of(fields),
+            ..Asked::default()
+        };
+        match Subscription::new(&self.documents, asked) {
+            Ok(subscription) => {
+                answer::events(EventStream::new(subscription.in_form(Form::Plain), false))
+            }
             Err(why) => answer::no_subscription(why),
         }
     }
@@ -269,6 +303,11 @@ impl Push {
             Err(_) if path.ends_with('/') => None,
             Err(_) => return Err(no_document()),
         };
+        let shown = self.documents.shown(request, b"");
+        if let Some(pattern) = &pattern {
+            let may = self.documents.may_ask(&shown, pattern);
+            may.map_err(NoUrl::answer)?;
+        }
         let (wanted, language) = if handshake.protocol == Some(Protocol::Piper) {
             (None, Language::piper_at(path))
         } else {
@@ -279,13 +318,14 @@ impl Push {
             (pattern, ours)
         };
         let fields = request.fields.fields();
-        let seen = fields.get("last-event-id").map(String::from_utf8_lossy);
-        let subscription = Subscription::new(
-            &self.documents,
-            (wanted.as_slice(), Vec::new()),
-            seen.as_deref().filter(|_| wanted.is_some()),
-            false,
-        );
+        let asked = Asked {
+            documents: wanted.into_iter().collect(),
+            seen: last_event_id(fields),
+            reader: shown.reader(),
+            client: Client::of(fields),
+            ..Asked::default()
+        };
+        let subscription = Subscription::new(&self.documents, asked);
         let subscription = subscription.map_err(answer::no_subscription)?;
         Ok(handshake.open(subscription, language))
     }
@@ -297,7 +337,7 @@ impl Push {
     ) -> Result<OriginResponse, OriginError> {
         let fields = request.fields.fields();
         let said = fields.get("authorization").unwrap_or_default();
-        let token = self.documents.token.read().clone();
+        let token = self.documents.keys.read().publishers.clone();
         let is_allowed = token.map(|token| token.is_in(said));
         if is_allowed != Some(true) {
             return Ok(answer::unauthorised(is_allowed.is_some()));
@@ -343,6 +383,11 @@ impl Push {
             Err(refused) => answer::refused(&refused),
         })
     }
+}
+
+fn last_event_id(fields: Fields<'_>) -> Option<String> {
+    let said = fields.get("last-event-id").map(String::from_utf8_lossy);
+    said.map(std::borrow::Cow::into_owned)
 }
 
 /// What a request must not say, because it would mean something else than is done.
@@ -440,7 +485,8 @@ impl Origin for Push {
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
         Box::pin(async move {
             let sites = &self.documents.settings.allow_origins;
-            let granted = sites::granted(sites, request.fields.fields());
+            let fields = request.fields.fields();
+            let granted = sites::granted(sites, fields, self.documents.cookies());
             let mut answer = self.answer(request).await?;
             answer.fields.extend_if(granted.fields(), |_, _| true);
             Ok(answer)
@@ -453,8 +499,14 @@ impl Origin for Push {
     }
 
     fn at_hand_for(&self, target: &[u8], request: Fields<'_>) -> Option<Hit> {
+        let (path, _) = split_query(target);
+        let page = self.documents.pages.get(path)?;
+        if !self.documents.settings.private.is_empty() {
+            let name = std::str::from_utf8(path).ok()?;
+            // Whoever may not have it at once is asked for more, or told why.
+            self.documents.is_open_to(name, request).then_some(())?;
+        }
         let sites = &self.documents.settings.allow_origins;
-        let page = self.at_hand(target)?;
-        Some(sites::grant(sites, request, page))
+        Some(sites::grant(sites, request, self.documents.cookies(), page))
     }
 }

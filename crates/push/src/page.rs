@@ -5,12 +5,23 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
+use microcache_policy::etag::EntityTag;
 use parking_lot::Mutex;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
 use crate::events::server_sent;
+use crate::json::{essence, is_json};
 use crate::waiting::{Seat, Waiting};
+
+/// The longest content that is told with a version.
+pub const MAX_INLINE: usize = 64 * 1024;
+/// And what may become of it when it is written as JSON.
+const MAX_INLINE_JSON: usize = 2 * MAX_INLINE;
+
+/// Gives the content of a page, with its media type, when the first comes who wants to be told it.
+pub type FindContent = Arc<dyn Fn() -> Option<(String, Vec<u8>)> + Send + Sync>;
 
 /// A page, for all who watch it.
 pub struct Page {
@@ -25,6 +36,9 @@ struct State {
     number: u64,
     news: Option<News>,
     told: Told,
+    /// The same with its content, once somebody has asked for that.
+    inline: Option<Told>,
+    content: Option<FindContent>,
     waiting: Waiting,
 }
 
@@ -59,6 +73,21 @@ struct Said<'a> {
     version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     etag: Option<&'a str>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    media_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+}
+
+/// How somebody is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Manner {
+    /// As JSON, and not as an event.
+    pub(crate) as_json: bool,
+    /// With the content, if it is short and text.
+    pub(crate) inline: bool,
 }
 
 impl Page {
@@ -73,15 +102,24 @@ impl Page {
 
     /// Tells all who watch of this, unless they know.
     pub fn tell(&self, news: News) {
+        self.tell_with(news, None);
+    }
+
+    /// The same of a version whose content can be had.
+    pub fn tell_with(&self, news: News, content: Option<FindContent>) {
         let mut state = self.state.lock();
         if state.news.as_ref() == Some(&news) {
             return;
         }
-        state.told = self.encoded(&news);
+        state.told = self.encoded(&news, None);
+        state.inline = None;
+        let before = std::mem::replace(&mut state.content, content);
         state.news = Some(news);
         state.number += 1;
         let woken = state.waiting.happen();
         drop(state);
+        // It may be the last that holds on to much.
+        drop(before);
         woken.wake();
     }
 
@@ -90,7 +128,20 @@ impl Page {
         Arc::clone(&self.left)
     }
 
-    fn encoded(&self, news: &News) -> Told {
+    /// What there is, with its content if that can be told.
+    fn inline<'a>(&self, state: &'a mut State) -> &'a Told {
+        if let Some(find) = state.content.take()
+            && let Some(news) = &state.news
+            && let Some((media_type, content)) = find()
+            && let Some(text) = text_of(&media_type, content)
+        {
+            let told = self.encoded(news, Some((&media_type, &text)));
+            state.inline = Some(told).filter(|it| it.json.len() <= MAX_INLINE_JSON);
+        }
+        state.inline.as_ref().unwrap_or(&state.told)
+    }
+
+    fn encoded(&self, news: &News, content: Option<(&str, &str)>) -> Told {
         let (event, version, etag) = match news {
             News::Version { number, tag } => {
                 ("page", Some(format!("{number:016x}")), tag.as_deref())
@@ -98,11 +149,17 @@ impl Page {
             News::Purged => ("purge", None, None),
             News::Unwatchable => ("unwatchable", None, None),
         };
+        let value = content.and_then(|(media_type, text)| {
+            is_json(media_type).then(|| serde_json::from_str(text).ok())?
+        });
         let said = Said {
             event,
             url: &self.url,
             version,
             etag,
+            media_type: content.map(|(media_type, _)| media_type),
+            value,
+            text: content.map(|(_, text)| text).filter(|_| value.is_none()),
         };
         // Nothing in it can fail to be written.
         let json = serde_json::to_string(&said).unwrap_or_default();
@@ -111,6 +168,21 @@ impl Page {
             json: json.into(),
         }
     }
+}
+
+/// Content as text, if it is some.
+fn text_of(media_type: &str, content: Vec<u8>) -> Option<String> {
+    let text = String::from_utf8(content).ok()?;
+    let parameters = media_type[essence(media_type).len()..].split(';');
+    let charset = parameters.filter_map(|it| it.trim().split_once('='));
+    let mut charset = charset.filter(|(name, _)| name.eq_ignore_ascii_case("charset"));
+    let is_utf8 = |(_, value): (&str, &str)| {
+        let value = value.trim_matches('"');
+        ["utf-8", "utf8", "us-ascii"]
+            .iter()
+            .any(|it| it.eq_ignore_ascii_case(value))
+    };
+    charset.all(is_utf8).then_some(text)
 }
 
 impl Drop for Page {
@@ -123,9 +195,38 @@ impl Drop for Page {
 pub(crate) struct Watching {
     page: Arc<Page>,
     /// It has this version already.
-    known: Option<u64>,
+    known: Option<Known>,
     told: u64,
     seat: Option<Seat>,
+}
+
+/// What somebody says that he has of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// This version.
+    Version(u64),
+    /// What had this entity tag.
+    Tag(String),
+}
+
+impl Known {
+    fn is(&self, news: Option<&News>) -> bool {
+        let Some(News::Version { number, tag }) = news else {
+            return false;
+        };
+        match self {
+            Self::Version(known) => number == known,
+            // A variant in another coding has a weak one.
+            Self::Tag(known) => {
+                let now = tag
+                    .as_ref()
+                    .and_then(|tag| EntityTag::parse(tag.as_bytes()));
+                let known = EntityTag::parse(known.as_bytes());
+                now.zip(known)
+                    .is_some_and(|(now, known)| now.weak_eq(known))
+            }
+        }
+    }
 }
 
 impl Watching {
@@ -142,22 +243,36 @@ impl Watching {
         &self.page.url
     }
 
-    /// It is not to be told of this version.
-    pub(crate) const fn has(&mut self, version: Option<u64>) {
-        self.known = version;
+    /// It is not to be told of this.
+    pub(crate) fn has(&mut self, known: Option<Known>) {
+        self.known = known;
     }
 
-    /// What there is to tell, as an event or as JSON. If there is nothing, `waker` is woken when there is.
-    pub(crate) fn next(&mut self, waker: &Waker, as_json: bool) -> Option<Bytes> {
+    /// Whether there is something that it is not to be told of.
+    pub(crate) const fn knows(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// What there is to tell. If there is nothing, `waker` is woken when there is.
+    pub(crate) fn next(&mut self, waker: &Waker, manner: Manner) -> Option<Bytes> {
         let mut state = self.page.state.lock();
         if state.number > self.told {
             self.told = state.number;
             let known = self.known.take();
-            let is_known =
-                matches!(state.news, Some(News::Version { number, .. }) if Some(number) == known);
-            if !is_known {
-                let told = &state.told;
-                return Some(if as_json { &told.json } else { &told.event }.clone());
+            if !known.is_some_and(|known| known.is(state.news.as_ref())) {
+                let told = if manner.inline {
+                    self.page.inline(&mut state)
+                } else {
+                    &state.told
+                };
+                return Some(
+                    if manner.as_json {
+                        &told.json
+                    } else {
+                        &told.event
+                    }
+                    .clone(),
+                );
             }
         }
         self.seat = Some(state.waiting.wait(self.seat, waker));
@@ -181,7 +296,11 @@ mod tests {
     fn who_watches_is_told_the_latest_once() {
         let page = Arc::new(Page::new("/news/?a=1"));
         let mut watching = Watching::new(Arc::clone(&page));
-        let mut next = |as_json| watching.next(Waker::noop(), as_json);
+        let manner = |as_json| Manner {
+            as_json,
+            inline: false,
+        };
+        let mut next = |as_json| watching.next(Waker::noop(), manner(as_json));
         assert_eq!(next(true), None);
         let version = |number| News::Version {
             number,
@@ -200,9 +319,87 @@ mod tests {
         // Who has it already is told of the next one.
         page.tell(version(7));
         let mut informed = Watching::new(Arc::clone(&page));
-        informed.has(Some(7));
-        assert_eq!(informed.next(Waker::noop(), true), None);
+        informed.has(Some(Known::Version(7)));
+        assert_eq!(informed.next(Waker::noop(), manner(true)), None);
         page.tell(version(8));
-        assert!(informed.next(Waker::noop(), true).is_some());
+        assert!(informed.next(Waker::noop(), manner(true)).is_some());
+    }
+
+    #[test]
+    fn a_page_may_be_known_by_its_entity_tag() {
+        for (now, known, expected) in [
+            (Some("\"a\""), "\"a\"", true),
+            (Some("\"a\""), "W/\"a\"", true),
+            (Some("W/\"a\""), "\"a\"", true),
+            (Some("\"a\""), "\"b\"", false),
+            (Some("a"), "a", false),
+            (None, "\"a\"", false),
+        ] {
+            let news = News::Version {
+                number: 1,
+                tag: now.map(str::to_owned),
+            };
+            let known = Known::Tag(known.to_owned());
+            assert_eq!(known.is(Some(&news)), expected, "{now:?} and {known:?}");
+            assert!(!known.is(Some(&News::Purged)) && !known.is(None));
+        }
+    }
+
+    #[test]
+    fn content_is_told_to_whom_it_is_wanted_by() {
+        let told = |media_type: &'static str, content: &[u8]| {
+            let page = Arc::new(Page::new("/"));
+            let content = content.to_vec();
+            let find: FindContent =
+                Arc::new(move || Some((media_type.to_owned(), content.clone())));
+            let news = News::Version {
+                number: 1,
+                tag: None,
+            };
+            page.tell_with(news, Some(find));
+            let next = |inline| {
+                let manner = Manner {
+                    as_json: true,
+                    inline,
+                };
+                let event = Watching::new(Arc::clone(&page)).next(Waker::noop(), manner);
+                String::from_utf8(event.expect("news").to_vec()).expect("JSON")
+            };
+            let without = r#"{"event":"page","url":"/","version":"0000000000000001"}"#;
+            assert_eq!(next(false), without);
+            let with = next(true);
+            assert_eq!(next(true), with, "it is written down once");
+            with.strip_prefix(&without[..without.len() - 1])
+                .expect("more")
+                .to_owned()
+        };
+        for (media_type, content, expected) in [
+            (
+                "text/html",
+                "<p>\"x\"".as_bytes(),
+                r#","type":"text/html","text":"<p>\"x\""}"#,
+            ),
+            (
+                "text/html; charset=\"UTF-8\"",
+                "ä".as_bytes(),
+                r#","type":"text/html; charset=\"UTF-8\"","text":"ä"}"#,
+            ),
+            (
+                "application/json",
+                b"{\"a\": 1}",
+                r#","type":"application/json","value":{"a": 1}}"#,
+            ),
+            (
+                "application/json",
+                b"{",
+                r#","type":"application/json","text":"{"}"#,
+            ),
+            // What is no text has to be fetched, and so has what another program may read in another way.
+            ("image/png", b"\x89PNG", "}"),
+            ("text/html; charset=iso-8859-1", "ä".as_bytes(), "}"),
+            ("text/html", &vec![1; MAX_INLINE / 2], "}"),
+        ] {
+            assert_eq!(told(media_type, content), expected, "{media_type}");
+        }
     }
 }

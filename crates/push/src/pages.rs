@@ -14,6 +14,7 @@ use parking_lot::RwLock;
 
 use crate::answer::entity_tag;
 use crate::change::{Change, Content};
+use crate::monitor::{Has, monitor_link};
 use crate::name::Name;
 use crate::version::Version;
 
@@ -35,7 +36,7 @@ impl Pages {
     }
 
     /// A document is something else now.
-    pub(crate) fn note(&self, change: &Change, epoch: u64, now: Time) {
+    pub(crate) fn note(&self, change: &Change, epoch: u64, (now, is_private): (Time, bool)) {
         let version = Version {
             epoch,
             number: change.number,
@@ -43,7 +44,7 @@ impl Pages {
         let page = change
             .content
             .as_ref()
-            .and_then(|content| page(content, version, now));
+            .and_then(|content| page(&change.name, content, version, (now, is_private)));
         let mut pages = self.0.write();
         let before = match page {
             Some(page) => pages.insert(Arc::clone(&change.name), page),
@@ -56,23 +57,40 @@ impl Pages {
 }
 
 /// A document as a response. Caches in front of ours ask each time whether it has changed; here it is never
-/// out of date.
-fn page(content: &Content, version: Version, now: Time) -> Option<Hit> {
+/// out of date. One that is private is in nobody's reach but that of whoever has asked for it.
+fn page(
+    name: &str,
+    content: &Content,
+    version: Version,
+    (now, is_private): (Time, bool),
+) -> Option<Hit> {
     let mut fields = FieldsBuf::new();
     fields.push("Date", date::format(now));
     fields.push("Content-Type", &*content.media_type);
     fields.push("ETag", entity_tag(version));
-    fields.push("Cache-Control", "no-cache");
     fields.push("X-Content-Type-Options", "nosniff");
+    let version = version.to_string();
+    if let Some(link) = monitor_link(name.as_bytes(), Has::Version(&version)) {
+        fields.push("Link", link);
+    }
     let rules = Rules {
         forced_ttl: Some(u64::MAX),
         ..Rules::default()
     };
     let get = RequestFacts::read(&Method::GET, Fields::default(), false, &rules);
-    let response = ResponseFacts::read(fields.fields(), &rules);
-    let Storable::Yes(lifetime) = storable(&get, 200, &response, now, now) else {
-        return None;
+    let lifetime = {
+        let response = ResponseFacts::read(fields.fields(), &rules);
+        match storable(&get, 200, &response, now, now) {
+            Storable::Yes(lifetime) => lifetime,
+            Storable::No(_) => return None,
+        }
     };
+    let caching = if is_private {
+        "private, no-cache"
+    } else {
+        "no-cache"
+    };
+    fields.push("Cache-Control", caching);
     let body = content.body.clone().into();
     let vary = VaryNames::default();
     let stored = Stored::new(200, fields.fields(), body, lifetime, vary, &[], now);

@@ -11,6 +11,8 @@ use crate::sites::Site;
 pub struct PushSettings {
     /// The paths under which documents are.
     pub prefixes: Vec<Prefix>,
+    /// Those of them, or beginnings under them, whose documents are for those only who show that they may read them.
+    pub private: Vec<Prefix>,
     /// The other sites whose pages may read and subscribe, and publish if they are named.
     pub allow_origins: Vec<Site>,
     /// Where they are written down; `None`: they end with the process.

@@ -85,10 +85,10 @@ fn from_origin(sites: &[Site], origin: &[u8], request: Fields<'_>, authority: &[
     let normal = normal(origin);
     if sites.contains(&Site::One(normal.clone())) {
         From::Named
-    } else if sites.contains(&Site::Any) {
-        From::Any
     } else if is_here(&normal, request, authority) {
         From::Here
+    } else if sites.contains(&Site::Any) {
+        From::Any
     } else {
         From::Stranger
     }
@@ -142,8 +142,33 @@ pub(crate) fn may_change(sites: &[Site], request: Fields<'_>, authority: &[u8]) 
     matches!(from, From::Here | From::Named)
 }
 
+/// Whether a cookie counts that a browser sends along when something is read: not where a page of another site has it
+/// sent, unless that site is named. All sites are no site that is named.
+pub(crate) fn counts_cookies(sites: &[Site], request: Fields<'_>, authority: &[u8]) -> bool {
+    let is = |name, value: &[u8]| request.get(name) == Some(value);
+    match from(sites, request, authority) {
+        From::Named => true,
+        // Where a browser says nothing of the page, it may say this. To follow a link is no page's request.
+        From::Here => {
+            request.contains("origin")
+                || !is("sec-fetch-site", b"cross-site")
+                || is("sec-fetch-mode", b"navigate")
+        }
+        From::Any | From::Stranger => false,
+    }
+}
+
+/// Whether the pages of other sites may use cookies of theirs for what is answered here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WithCookies {
+    /// Those of sites that are named may.
+    Named,
+    /// None has a meaning.
+    No,
+}
+
 /// What an answer says for the browsers of other sites' pages.
-pub(crate) fn granted(sites: &[Site], request: Fields<'_>) -> FieldsBuf {
+pub(crate) fn granted(sites: &[Site], request: Fields<'_>, cookies: WithCookies) -> FieldsBuf {
     let mut granted = FieldsBuf::new();
     if sites.is_empty() {
         return granted;
@@ -155,19 +180,22 @@ pub(crate) fn granted(sites: &[Site], request: Fields<'_>) -> FieldsBuf {
     };
     if !origin.is_empty() {
         granted.push("Access-Control-Allow-Origin", origin);
-        granted.push("Access-Control-Expose-Headers", "ETag");
+        granted.push("Access-Control-Expose-Headers", "ETag, Link");
+        if origin != b"*" && cookies == WithCookies::Named {
+            granted.push("Access-Control-Allow-Credentials", "true");
+        }
     }
     granted.push("Vary", "Origin");
     granted
 }
 
 /// The same on an answer that is at hand, whose content is not copied.
-pub(crate) fn grant(sites: &[Site], request: Fields<'_>, page: Hit) -> Hit {
+pub(crate) fn grant(sites: &[Site], request: Fields<'_>, cookies: WithCookies, page: Hit) -> Hit {
     if sites.is_empty() {
         return page;
     }
     let mut fields = FieldsBuf::from(page.fields());
-    fields.extend_if(granted(sites, request).fields(), |_, _| true);
+    fields.extend_if(granted(sites, request, cookies).fields(), |_, _| true);
     let mut granted = page.with_lifetime(page.lifetime);
     granted.fields = fields.into();
     Memory::hold(granted)
@@ -320,12 +348,36 @@ mod tests {
     }
 
     #[test]
+    fn cookies_count_for_pages_from_here_and_of_sites_that_are_named() {
+        for (request, expected) in [
+            ("Accept: */*", true),
+            ("Origin: http://shop.example:8080", true),
+            ("Origin: https://b", true),
+            ("Origin: https://evil.example", false),
+            ("Origin: null", false),
+            ("Sec-Fetch-Site: same-origin", true),
+            ("Sec-Fetch-Site: cross-site", false),
+            ("Sec-Fetch-Site: cross-site|Sec-Fetch-Mode: navigate", true),
+            ("Sec-Fetch-Site: cross-site|Origin: https://b", true),
+        ] {
+            let fields = request.replace('|', "\r\n") + "\r\n";
+            let fields = Fields::new(fields.as_bytes());
+            let known = counts_cookies(&sites(&["*", "https://b"]), fields, b"shop.example:8080");
+            assert_eq!(known, expected, "{request}");
+        }
+        let named = Fields::new(b"Origin: https://b\r\n");
+        let granted = granted(&sites(&["https://b"]), named, WithCookies::Named);
+        let credentials = granted.fields().get("access-control-allow-credentials");
+        assert_eq!(credentials, Some(&b"true"[..]));
+    }
+
+    #[test]
     fn who_may_read_is_told_so_and_publishes_only_if_he_is_named() {
         let allowed = |named: &[&str], origin: &str| {
             let request = format!("Origin: {origin}\r\nAccess-Control-Request-Method: PUT\r\n");
             let request = Fields::new(request.as_bytes());
             let sites = sites(named);
-            let fields = granted(&sites, request);
+            let fields = granted(&sites, request, WithCookies::No);
             let methods = preflight(&sites, request).map(|answer| {
                 let methods = answer.fields.fields().get("access-control-allow-methods");
                 String::from_utf8_lossy(methods.unwrap_or_default()).into_owned()
@@ -333,7 +385,7 @@ mod tests {
             let block = String::from_utf8_lossy(fields.fields().as_block()).into_owned();
             (block, methods)
         };
-        let expose = "Access-Control-Expose-Headers: ETag\r\nVary: Origin\r\n";
+        let expose = "Access-Control-Expose-Headers: ETag, Link\r\nVary: Origin\r\n";
         let (read, all) = ("GET, HEAD".to_owned(), PUBLISHING[0].to_owned());
         let named = format!("Access-Control-Allow-Origin: https://b\r\n{expose}");
         assert_eq!(allowed(&["https://b"], "https://b"), (named, Some(all)));

@@ -12,6 +12,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// How often somebody to whom nothing happens is told that the connection is good.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+/// An id for those who have not been told of any that counts: who comes back with it is not new.
+pub(crate) const MARK: &str = "-";
 /// A comment.
 const ALIVE: &[u8] = b":\n\n";
 
@@ -30,17 +32,34 @@ pub(crate) trait Events: Send + Sync + Unpin {
 pub(crate) struct EventStream<E> {
     events: E,
     /// Something is said first.
-    is_new: bool,
+    greeting: Option<Greeting>,
     heartbeat: Pin<Box<Sleep>>,
 }
 
+/// What is said first.
+struct Greeting {
+    is_marked: bool,
+}
+
+impl Greeting {
+    fn written(&self) -> Bytes {
+        // Clients come back after a while, and not all at once.
+        let pause = 1000 + microcache_store::random::number() % 2000;
+        if self.is_marked {
+            format!("retry: {pause}\nid: {MARK}\n\n").into()
+        } else {
+            format!("retry: {pause}\n\n").into()
+        }
+    }
+}
+
 impl<E: Events> EventStream<E> {
-    /// Of these.
-    pub(crate) fn new(events: E) -> Self {
+    /// Of these. Whoever comes back may have to be told apart from who is new.
+    pub(crate) fn new(events: E, is_marked: bool) -> Self {
         let heartbeat = Box::pin(sleep_until(next_look(&events)));
         Self {
             events,
-            is_new: true,
+            greeting: Some(Greeting { is_marked }),
             heartbeat,
         }
     }
@@ -53,11 +72,8 @@ fn next_look(events: &impl Events) -> Instant {
 
 impl<E: Events> Source for EventStream<E> {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        if std::mem::take(&mut self.is_new) {
-            // Clients come back after a while, and not all at once.
-            let pause = 1000 + microcache_store::random::number() % 2000;
-            let greeting = format!("retry: {pause}\n\n").into();
-            return Poll::Ready(Some(Ok(Frame::Data(greeting))));
+        if let Some(greeting) = self.greeting.take() {
+            return Poll::Ready(Some(Ok(Frame::Data(greeting.written()))));
         }
         if self.events.ends().is_some_and(|end| end <= Instant::now()) {
             return Poll::Ready(None);

@@ -7,17 +7,21 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
+use parking_lot::MutexGuard;
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use crate::books::Books;
 use crate::change::Change;
+use crate::client::Client;
 use crate::events::{Form, Word, encode, encode_word};
 use crate::joining::Joining;
 use crate::name::{Name, Pattern};
 use crate::origin::Documents;
-use crate::page::Watching;
+use crate::page::{Manner, Watching};
+use crate::readers::Reader;
 use crate::stream::Events;
-use crate::topics::TopicId;
+use crate::topics::{NoTopic, TopicId};
 use crate::version::{Place, Version};
 use crate::waiting::Seat;
 
@@ -48,7 +52,40 @@ pub(crate) struct Subscription {
     /// The number of the change before which it was told of one. That may be told of once: what was told of each
     /// document is not remembered of all of them.
     gap_before: u64,
-    wants_deltas: bool,
+    wants: Wants,
+    /// What it may be told of what is private.
+    pub(crate) reader: Reader,
+    pub(crate) client: Client,
+}
+
+/// What somebody asks for.
+#[derive(Default)]
+pub(crate) struct Asked {
+    pub(crate) documents: Vec<Pattern>,
+    pub(crate) pages: Vec<Watching>,
+    /// The id of the last event that he has seen.
+    pub(crate) seen: Option<String>,
+    /// Documents that he has, in these versions.
+    pub(crate) has: Vec<(Name, Version)>,
+    pub(crate) wants: Wants,
+    pub(crate) reader: Reader,
+    pub(crate) client: Client,
+}
+
+/// In which form he wants to be told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wants {
+    /// Of documents, what is different.
+    pub(crate) deltas: bool,
+    /// Of pages, their content with the event that they are others.
+    pub(crate) content: bool,
+}
+
+/// Looks for what there is of a new topic. It may take a while, in which others have their turn.
+pub(crate) fn look_for_all(books: &mut MutexGuard<'_, Books>, topic: TopicId) {
+    while !books.look_on(topic) {
+        MutexGuard::bump(books);
+    }
 }
 
 /// One of the things that it asks for.
@@ -114,6 +151,17 @@ pub(crate) enum NoSubscription {
     TooManyPatterns,
     /// Documents that other nodes have too are not there yet.
     NoDocuments,
+    /// One of them does.
+    OwnPatterns,
+}
+
+impl From<NoTopic> for NoSubscription {
+    fn from(why: NoTopic) -> Self {
+        match why {
+            NoTopic::TooMany => Self::TooManyPatterns,
+            NoTopic::TooManyOfOne => Self::OwnPatterns,
+        }
+    }
 }
 
 impl NoSubscription {
@@ -122,6 +170,7 @@ impl NoSubscription {
             Self::TooMany => "there are too many subscribers (push_max_subscribers)",
             Self::NoDocuments => "there are no documents yet: push_redis could not be read",
             Self::TooManyPatterns => "too many different patterns are subscribed to",
+            Self::OwnPatterns => "too many different patterns are subscribed to from your address",
         }
     }
 }
@@ -150,14 +199,9 @@ pub(crate) enum Delta {
 }
 
 impl Subscription {
-    /// Subscribes to all of these. Who has seen something gets what has come since; anybody else gets what
+    /// Subscribes to all that is asked for. Who has seen something gets what has come since; anybody else gets what
     /// there is.
-    pub(crate) fn new(
-        documents: &Arc<Documents>,
-        (wanted, pages): (&[Pattern], Vec<Watching>),
-        last_seen: Option<&str>,
-        wants_deltas: bool,
-    ) -> Result<Self, NoSubscription> {
+    pub(crate) fn new(documents: &Arc<Documents>, asked: Asked) -> Result<Self, NoSubscription> {
         if !documents.are_there() {
             return Err(NoSubscription::NoDocuments);
         }
@@ -171,7 +215,7 @@ impl Subscription {
             documents: Arc::clone(documents),
             topics: SmallVec::new(),
             joining: None,
-            pages,
+            pages: asked.pages,
             epoch: books.epoch,
             seen: 0,
             told_whole_through: books.newest,
@@ -181,45 +225,71 @@ impl Subscription {
             begins_anew: false,
             is_in_gap: false,
             gap_before: 0,
-            wants_deltas,
+            wants: asked.wants,
+            reader: asked.reader,
+            client: asked.client,
         };
-        if let Some(place) = last_seen {
-            // Another node may have told of what has not come here yet. Numbers are microseconds there.
-            let newest = if books.is_shared {
-                let now = documents.clock.now().as_millis() + MOST_AHEAD;
-                books.newest.max(now * 1000)
-            } else {
-                books.newest
-            };
-            let remembered = books.forgotten_through..=newest;
-            let is_ours = |it: &Place| {
-                it.version.epoch == books.epoch && remembered.contains(&it.knows_through())
-            };
-            if let Some(place) = place.parse::<Place>().ok().filter(is_ours) {
-                subscription.seen = place.version.number;
-                subscription.told_whole_through = place.told_whole_through.min(books.newest);
-                subscription.resumed_at = place.version.number;
-                if let ([Pattern::Exact(name)], 0) = (wanted, place.told_whole_through) {
-                    // Of one document, it was told what it has seen.
-                    let version = place.version.number;
-                    subscription.told.note(name, version);
-                }
-            } else {
-                subscription.begins_anew = true;
-            }
+        // Of nothing, nobody has seen anything.
+        if let Some(seen) = asked.seen.filter(|_| !asked.documents.is_empty()) {
+            subscription.resume(&seen, &books);
         }
-        for pattern in wanted {
-            let Ok(topic) = books.join(pattern) else {
-                // What it has joined it leaves as it goes, which takes the books.
-                drop(books);
-                documents.counters.turned_away.add_one();
-                return Err(NoSubscription::TooManyPatterns);
+        for (name, version) in &asked.has {
+            subscription.has_version(name, *version, &books);
+        }
+        for pattern in &asked.documents {
+            let topic = match books.join(pattern, asked.client) {
+                Ok(topic) => topic,
+                Err(why) => {
+                    // What it has joined it leaves as it goes, which takes the books.
+                    drop(books);
+                    documents.counters.turned_away.add_one();
+                    return Err(why.into());
+                }
             };
             subscription.topics.push(Wanted::new(topic));
+            look_for_all(&mut books, topic);
         }
         drop(books);
         documents.counters.subscribed.add_one();
         Ok(subscription)
+    }
+
+    /// It has seen what came before this, unless that says nothing here.
+    fn resume(&mut self, seen: &str, books: &Books) {
+        let remembered = books.forgotten_through..=self.newest_anywhere(books);
+        let is_ours = |it: &Place| {
+            it.version.epoch == books.epoch && remembered.contains(&it.knows_through())
+        };
+        match seen.parse::<Place>().ok().filter(is_ours) {
+            Some(place) => {
+                self.seen = place.version.number;
+                self.told_whole_through = place.told_whole_through.min(books.newest);
+                self.resumed_at = place.version.number;
+            }
+            None => self.begins_anew = true,
+        }
+    }
+
+    /// Another node may have told of what has not come here yet. Numbers are microseconds there.
+    fn newest_anywhere(&self, books: &Books) -> u64 {
+        if books.is_shared {
+            let now = self.documents.clock.now().as_millis() + MOST_AHEAD;
+            books.newest.max(now * 1000)
+        } else {
+            books.newest
+        }
+    }
+
+    /// It has a document in this version: it is told of another one, or that it is gone, and differences to this one. An id
+    /// alone says nothing of that: whoever asked for other things may have been told it.
+    fn has_version(&mut self, name: &Name, version: Version, books: &Books) {
+        let is_ours = version.epoch == books.epoch && version.number <= self.newest_anywhere(books);
+        let is_to_come = version.number > books.newest;
+        if is_ours && (is_to_come || books.document(name).is_some()) {
+            self.told.note(name, version.number);
+        } else {
+            self.begins_anew = true;
+        }
     }
 
     /// Where it stands: what comes later it has not seen.
@@ -245,7 +315,7 @@ impl Subscription {
         whole: Form,
         delta: Form,
     ) -> Poll<Bytes> {
-        let is_json = matches!(whole, Form::Json);
+        let is_json = matches!(whole, Form::Json | Form::Value);
         self.poll_written(cx, is_json, |books, next| match next {
             Next::Word(word) => encode_word(*word, is_json).into(),
             Next::Change(change, is_delta) => {
@@ -318,7 +388,11 @@ impl Subscription {
 
     fn poll_pages(&mut self, waker: &Waker, as_json: bool) -> Poll<Bytes> {
         let mut pages = self.pages.iter_mut();
-        match pages.find_map(|page| page.next(waker, as_json)) {
+        let manner = Manner {
+            as_json,
+            inline: self.wants.content,
+        };
+        match pages.find_map(|page| page.next(waker, manner)) {
             Some(event) => {
                 self.documents.counters.events.add_one();
                 Poll::Ready(event)
@@ -378,14 +452,22 @@ impl Subscription {
                 return Step::Nothing;
             };
             let knows_nothing = change.number <= self.told_whole_through;
-            let was_told = self.told.of(&change.name) >= change.number;
-            if was_told || knows_nothing && (change.is_gone() || !books.is_now(&change)) {
+            let told = self.told.of(&change.name);
+            // Who has something is told that it is gone.
+            let is_nothing = change.is_gone() && told == 0 || !books.is_now(&change);
+            let is_passed_over = told >= change.number || knows_nothing && is_nothing;
+            if is_passed_over || self.is_hidden(&change.name) {
                 self.seen = change.number;
                 continue;
             }
             return Step::Next(self.tell(change, knows_nothing, books));
         }
         Step::Later
+    }
+
+    /// Whether it may not be told of this.
+    pub(crate) fn is_hidden(&self, name: &str) -> bool {
+        self.documents.is_private(name) && !self.reader.may_read(name)
     }
 
     /// It was told of this change.
@@ -404,9 +486,11 @@ impl Subscription {
             self.gap_before = change.number;
             return Next::Word(Word::Gap);
         }
-        let delta = change.delta.as_ref();
-        let has_before = delta.is_some_and(|delta| !knows_nothing && delta.from <= last);
-        let is_delta = if self.wants_deltas && has_before {
+        let has_before = change.delta.as_ref().is_some_and(|delta| {
+            let told = self.told.of(&change.name);
+            delta.from == told || !knows_nothing && delta.from <= last
+        });
+        let is_delta = if self.wants.deltas && has_before {
             Delta::Yes
         } else {
             Delta::No
@@ -459,5 +543,9 @@ impl Events for InForm {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let next = self.subscription.poll_encoded(cx, self.whole, self.delta);
         next.map(Some)
+    }
+
+    fn ends(&self) -> Option<Instant> {
+        self.subscription.reader.ends()
     }
 }

@@ -1,6 +1,8 @@
 //! What subscribers ask for, each thing once however many there are, and who waits for it to change.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -9,11 +11,14 @@ use slab::Slab;
 use smallvec::SmallVec;
 
 use crate::change::Change;
+use crate::client::Client;
 use crate::name::{Name, Pattern};
 use crate::waiting::{Seat, Waiting, Woken};
 
 /// Patterns at a time, beside those that name one document: every change is held against all of them.
 pub(crate) const MAX_PATTERNS: usize = 1024;
+/// Those that are there because one client came first with them.
+pub(crate) const MAX_PATTERNS_OF_ONE: usize = 256;
 /// What is remembered of what they match, all of them together, when another one comes.
 const MAX_MATCHES: usize = 1 << 20;
 
@@ -25,8 +30,10 @@ pub(crate) type TopicId = usize;
 pub(crate) struct Topics {
     all: Slab<Topic>,
     by_pattern: HashMap<Pattern, TopicId, RandomState>,
-    /// Those with stars in them.
+    /// Those that may match several documents.
     patterns: Vec<TopicId>,
+    /// How many of them each client came first with.
+    of_clients: HashMap<Client, usize, RandomState>,
 }
 
 /// What somebody asks for.
@@ -35,44 +42,74 @@ pub(crate) struct Topic {
     /// The changes that are remembered of what it matches. Empty for one document: those are in its own
     /// entry.
     pub(crate) changes: BTreeMap<u64, Arc<Change>>,
+    /// Documents from here on were not looked at yet.
+    unseen: Option<Bound<Name>>,
+    /// Who came first with it.
+    client: Client,
     subscribers: usize,
     waiting: Waiting,
 }
 
-/// There are too many different patterns.
+/// Why there is no topic for a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooManyPatterns;
+pub(crate) enum NoTopic {
+    /// There are too many different patterns.
+    TooMany,
+    /// The client has brought too many of them.
+    TooManyOfOne,
+}
 
 impl Topics {
-    /// Has one more subscriber for a pattern. `changes` finds what it matches, if it is new.
-    pub(crate) fn join(
-        &mut self,
-        pattern: &Pattern,
-        changes: impl FnOnce() -> BTreeMap<u64, Arc<Change>>,
-    ) -> Result<TopicId, TooManyPatterns> {
+    /// Has one more subscriber for a pattern. What it matches has to be found, if it is new.
+    pub(crate) fn join(&mut self, pattern: &Pattern, client: Client) -> Result<TopicId, NoTopic> {
         if let Some(&id) = self.by_pattern.get(pattern) {
             self.all[id].subscribers += 1;
             return Ok(id);
         }
-        let is_exact = matches!(pattern, Pattern::Exact(_));
-        let changes = if is_exact {
-            BTreeMap::new()
-        } else if self.patterns.len() >= MAX_PATTERNS || self.matches() >= MAX_MATCHES {
-            return Err(TooManyPatterns);
-        } else {
-            changes()
-        };
+        if pattern.is_like() {
+            if self.patterns.len() >= MAX_PATTERNS || self.matches() >= MAX_MATCHES {
+                return Err(NoTopic::TooMany);
+            }
+            let of_client = self.of_clients.entry(client).or_default();
+            if *of_client >= MAX_PATTERNS_OF_ONE {
+                return Err(NoTopic::TooManyOfOne);
+            }
+            *of_client += 1;
+        }
         let id = self.all.insert(Topic {
             pattern: pattern.clone(),
-            changes,
+            changes: BTreeMap::new(),
+            unseen: pattern
+                .is_like()
+                .then(|| Bound::Included(pattern.begins_with().into())),
+            client,
             subscribers: 1,
             waiting: Waiting::default(),
         });
         self.by_pattern.insert(pattern.clone(), id);
-        if !is_exact {
+        if pattern.is_like() {
             self.patterns.push(id);
         }
         Ok(id)
+    }
+
+    /// From where on documents were not looked at yet for a topic; `None` if all were.
+    pub(crate) fn unseen(&self, id: TopicId) -> Option<(&Pattern, &Bound<Name>)> {
+        let topic = &self.all[id];
+        Some((&topic.pattern, topic.unseen.as_ref()?))
+    }
+
+    /// These were found among those that were looked at; what was not is from here on.
+    pub(crate) fn found(
+        &mut self,
+        id: TopicId,
+        changes: Vec<Arc<Change>>,
+        unseen: Option<Bound<Name>>,
+    ) {
+        let topic = &mut self.all[id];
+        let changes = changes.into_iter().map(|change| (change.number, change));
+        topic.changes.extend(changes);
+        topic.unseen = unseen;
     }
 
     fn matches(&self) -> usize {
@@ -93,12 +130,25 @@ impl Topics {
             let topic = self.all.remove(id);
             self.by_pattern.remove(&topic.pattern);
             self.patterns.retain(|one| *one != id);
+            self.give_back(&topic);
             return Some(topic);
         }
         if let Some(seat) = seat {
             topic.waiting.leave(seat);
         }
         None
+    }
+
+    /// Whoever came first with it may come with another one.
+    fn give_back(&mut self, topic: &Topic) {
+        if let Entry::Occupied(mut of_client) = self.of_clients.entry(topic.client)
+            && topic.pattern.is_like()
+        {
+            *of_client.get_mut() -= 1;
+            if *of_client.get() == 0 {
+                of_client.remove();
+            }
+        }
     }
 
     pub(crate) fn get(&self, id: TopicId) -> &Topic {
@@ -160,5 +210,44 @@ impl Topics {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn like(number: usize) -> Pattern {
+        Pattern::parse(&format!("/{number}/*")).expect("a pattern")
+    }
+
+    fn client(number: usize) -> Client {
+        let block = format!("X-Forwarded-For: 10.0.0.{number}\r\n");
+        Client::of(microcache_policy::Fields::new(block.as_bytes()))
+    }
+
+    #[test]
+    fn one_client_cannot_take_the_places_of_all() {
+        let mut topics = Topics::default();
+        let joined: Vec<_> = (0..MAX_PATTERNS_OF_ONE)
+            .map(|number| topics.join(&like(number), client(1)).expect("room"))
+            .collect();
+        let another = like(MAX_PATTERNS_OF_ONE);
+        assert_eq!(topics.join(&another, client(1)), Err(NoTopic::TooManyOfOne));
+        // What is there already, one document, and what others ask for are no matter.
+        assert_eq!(topics.join(&like(0), client(1)), Ok(joined[0]));
+        let exact = Pattern::parse("/x").expect("a name");
+        assert!(topics.join(&exact, client(1)).is_ok());
+        let theirs = topics.join(&another, client(2)).expect("room");
+        assert_eq!(topics.join(&another, client(1)), Ok(theirs));
+        // It is given back when the last one leaves.
+        topics.leave(joined[0], None);
+        let more = like(MAX_PATTERNS_OF_ONE + 1);
+        assert_eq!(topics.join(&more, client(1)), Err(NoTopic::TooManyOfOne));
+        topics.leave(joined[0], None);
+        assert!(topics.join(&more, client(1)).is_ok());
+        let mut others = (0..MAX_PATTERNS).map(|number| (2000 + number, client(2 + number / 100)));
+        let refused = others.find_map(|(number, client)| topics.join(&like(number), client).err());
+        assert_eq!(refused, Some(NoTopic::TooMany));
     }
 }

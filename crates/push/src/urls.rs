@@ -5,7 +5,7 @@ use std::sync::Arc;
 use microcache_engine::OriginResponse;
 
 use crate::answer;
-use crate::name::{MAX_NAME, Pattern, Prefix};
+use crate::name::{MAX_NAME, Pattern, Prefix, fixed_part};
 use crate::page::{News, Page, Watching};
 use crate::watch::NoPage;
 
@@ -48,14 +48,19 @@ impl NoUrl {
 
     /// And of the dearer ones.
     pub(crate) fn too_many_stars() -> Self {
-        let why = format!("one subscription has {MAX_STARS} urls with a `*` at most");
+        let why =
+            format!("one subscription has {MAX_STARS} urls with a `*` at most, or with braces");
         Self::new(400, why)
     }
 
     /// The same as an answer.
     pub(crate) fn answer(self) -> OriginResponse {
-        let answer = answer::problem(self.status, self.why);
+        let mut answer = answer::problem(self.status, self.why);
         match self.status {
+            401 => {
+                answer.fields.push("WWW-Authenticate", "Bearer");
+                answer
+            }
             503 => answer::later(answer),
             _ => answer,
         }
@@ -68,7 +73,7 @@ pub(crate) fn find(
     prefixes: &[Prefix],
     find_page: impl FnOnce(&str) -> Result<Arc<Page>, NoPage>,
 ) -> Result<Found, NoUrl> {
-    let begins_with = url.split('*').next().unwrap_or_default();
+    let begins_with = fixed_part(url);
     let mut prefixes = prefixes.iter().map(Prefix::as_str);
     if prefixes.any(|prefix| begins_with.starts_with(prefix)) {
         return Pattern::parse(url)

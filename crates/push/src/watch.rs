@@ -7,20 +7,20 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::Method;
 use microcache_engine::origin::BoxFuture;
 use microcache_engine::{Origin, OriginError, OriginRequest, OriginResponse};
+use microcache_policy::is_event_stream;
 use microcache_policy::key::split_query;
-use microcache_policy::{is_event_stream, query};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::answer;
+use crate::asked::Question;
 use crate::events::Form;
-use crate::name::Pattern;
-use crate::origin::{Documents, Push};
-use crate::page::{Page, Watching};
+use crate::origin::Push;
+use crate::page::Page;
 use crate::sites;
 use crate::socket::{Language, Pages, Protocol, handshake, is_asked_for};
 use crate::stream::EventStream;
-use crate::subscription::{NoSubscription, Subscription};
-use crate::urls::{Found, MAX_STARS, MAX_URLS, NoUrl, find};
+use crate::subscription::Subscription;
+use crate::urls::find;
 
 /// Where they are subscribed to.
 pub const WATCH_PATH: &str = "/.well-known/microcache/watch";
@@ -29,9 +29,6 @@ pub const WATCH_PATH: &str = "/.well-known/microcache/watch";
 pub const LIVE_PATH: &str = "/.well-known/microcache/live.js";
 const LIVE: &[u8] = include_bytes!("live.js");
 
-/// How long somebody waits for something to happen who asks again and again.
-const WAIT: Duration = Duration::from_secs(25);
-const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// The most changes, and bytes, that are told at once to somebody who asks again and again.
 const MAX_TOLD: usize = 1000;
 const MAX_TOLD_BYTES: usize = 1024 * 1024;
@@ -56,15 +53,6 @@ pub struct Watch {
     find_page: FindPage,
 }
 
-/// What somebody asks for.
-struct Wanted {
-    patterns: Vec<Pattern>,
-    pages: Vec<Watching>,
-    seen: Option<String>,
-    wants_deltas: bool,
-    wait: Duration,
-}
-
 impl Watch {
     /// For documents, and pages.
     pub fn new(push: Arc<Push>, find_page: FindPage) -> Self {
@@ -76,36 +64,34 @@ impl Watch {
         if is_asked_for(request) {
             return self.open(request).unwrap_or_else(|refused| refused);
         }
-        let wanted = match self.read(request) {
-            Ok(wanted) => wanted,
+        let question = match self.read(request) {
+            Ok(question) => question,
             Err(refused) => return refused,
         };
-        if wanted.is_nothing() {
+        if question.is_nothing() {
             let why = format!("say what to watch: {WATCH_PATH}?url=/a/page, or url=/live/*");
             return answer::problem(400, why);
         }
-        let wait = wanted.wait;
-        let subscription = match wanted.subscribe(documents) {
+        let subscription = match Subscription::new(documents, question.asked) {
             Ok(subscription) => subscription,
             Err(why) => return answer::no_subscription(why),
         };
         let accepts = request.fields.fields().get("accept").unwrap_or_default();
         if accepts.split(|&byte| byte == b',').any(is_event_stream) {
-            answer::events(EventStream::new(subscription.in_form(Form::Told)))
+            let events = subscription.in_form(Form::Told);
+            answer::events(EventStream::new(events, question.is_marked))
         } else {
-            first_changes(subscription, wait).await
+            first_changes(subscription, question.wait).await
         }
     }
 
     /// A socket, which may begin with nothing.
     fn open(&self, request: &OriginRequest) -> Result<OriginResponse, OriginResponse> {
-        let handshake = handshake(self.push.documents(), request, &[Protocol::Microcache])?;
-        let wanted = self.read(request)?;
-        let wants_deltas = wanted.wants_deltas;
-        let mut subscription = wanted
-            .subscribe(self.push.documents())
-            .map_err(answer::no_subscription)?;
-        subscription.has_nothing();
+        let documents = self.push.documents();
+        let handshake = handshake(documents, request, &[Protocol::Microcache])?;
+        let asked = self.read(request)?.asked;
+        let wants_deltas = asked.wants.deltas;
+        let subscription = Subscription::new(documents, asked).map_err(answer::no_subscription)?;
         let language = Language::Ours {
             pages: Some(Pages::of(request, &self.find_page)),
             wants_deltas,
@@ -113,80 +99,22 @@ impl Watch {
         Ok(handshake.open(subscription, language))
     }
 
-    fn read(&self, request: &OriginRequest) -> Result<Wanted, OriginResponse> {
-        let prefixes = &self.push.documents().settings.prefixes;
-        let refused = |why: String| answer::problem(400, why);
-        let mut urls = Vec::new();
-        let (_, query) = split_query(&request.target);
-        let mut wanted = Wanted {
-            patterns: Vec::new(),
-            pages: Vec::new(),
-            seen: None,
-            wants_deltas: false,
-            wait: WAIT,
-        };
-        for parameter in query.into_iter().flat_map(query::parameters) {
-            let equals = parameter.iter().position(|&byte| byte == b'=');
-            let (name, value) = parameter.split_at(equals.unwrap_or(parameter.len()));
-            let value = query::decoded(value).skip(1).collect();
-            let value = String::from_utf8(value)
-                .map_err(|_| refused("the query is not UTF-8".to_owned()))?;
-            match name {
-                // Several tabs may show the same page.
-                b"url" if urls.contains(&value) => {}
-                b"url" if urls.len() == MAX_URLS => return Err(NoUrl::too_many().answer()),
-                b"url" => {
-                    let find_page = |url: &str| (self.find_page)(request, url);
-                    match find(&value, prefixes, find_page).map_err(NoUrl::answer)? {
-                        Found::Documents(pattern) => wanted.patterns.push(pattern),
-                        Found::Page(page) => wanted.pages.push(page),
-                    }
-                    urls.push(value);
-                }
-                b"version" => {
-                    if let Some(page) = wanted.pages.last_mut() {
-                        page.has(u64::from_str_radix(&value, 16).ok());
-                    }
-                }
-                b"last_event_id" | b"lastEventID" => wanted.seen = Some(value),
-                b"deltas" => wanted.wants_deltas = value != "0",
-                b"wait" => wanted.wait = wait(&value).map_err(refused)?,
-                _ => {}
-            }
-        }
-        // What a browser says when it comes back is newer than what the url says.
-        if let Some(seen) = request.fields.fields().get("last-event-id") {
-            wanted.seen = Some(String::from_utf8_lossy(seen).into_owned());
-        }
-        let stars = wanted.patterns.iter().filter(|pattern| pattern.is_like());
-        if stars.count() > MAX_STARS {
-            return Err(NoUrl::too_many_stars().answer());
-        }
-        Ok(wanted)
-    }
-}
-
-impl Wanted {
-    const fn is_nothing(&self) -> bool {
-        self.patterns.is_empty() && self.pages.is_empty()
-    }
-
-    fn subscribe(self, documents: &Arc<Documents>) -> Result<Subscription, NoSubscription> {
-        // Of nothing, nobody has seen anything.
-        let seen = self.seen.filter(|_| !self.patterns.is_empty());
-        Subscription::new(
-            documents,
-            (&self.patterns, self.pages),
-            seen.as_deref(),
-            self.wants_deltas,
-        )
+    fn read(&self, request: &OriginRequest) -> Result<Question, OriginResponse> {
+        let documents = self.push.documents();
+        let shown = documents.shown(request, &request.target);
+        let find_page = |url: &str| (self.find_page)(request, url);
+        Question::read(request, documents, shown, |url| {
+            find(url, &documents.settings.prefixes, find_page)
+        })
     }
 }
 
 /// All that has happened, or what happens first.
 async fn first_changes(mut subscription: Subscription, wait: Duration) -> OriginResponse {
     let mut told = BytesMut::from(&b"{\"events\":["[..]);
-    let mut next = timeout(wait, subscription.next_json()).await.ok();
+    let ends = subscription.reader.ends();
+    let until = ends.map_or(Instant::now() + wait, |end| end.min(Instant::now() + wait));
+    let mut next = timeout_at(until, subscription.next_json()).await.ok();
     let mut count = 0;
     while let Some(event) = next {
         if count > 0 {
@@ -203,16 +131,6 @@ async fn first_changes(mut subscription: Subscription, wait: Duration) -> Origin
     let mut answer = answer::whole(200, "application/json", Bytes::from(told));
     answer.fields.push("Cache-Control", "no-store");
     answer
-}
-
-fn wait(value: &str) -> Result<Duration, String> {
-    let seconds = value.parse().ok().map(Duration::from_secs);
-    seconds.filter(|wait| *wait <= LONGEST_WAIT).ok_or_else(|| {
-        format!(
-            "wait is a number of seconds, {} at most",
-            LONGEST_WAIT.as_secs()
-        )
-    })
 }
 
 impl Origin for Watch {
@@ -233,7 +151,7 @@ impl Origin for Watch {
                 answer.fields.push("Allow", "GET, HEAD");
                 answer
             };
-            let granted = sites::granted(sites, fields);
+            let granted = sites::granted(sites, fields, self.push.documents().cookies());
             answer.fields.extend_if(granted.fields(), |_, _| true);
             Ok(answer)
         })

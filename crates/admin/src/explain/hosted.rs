@@ -18,6 +18,8 @@ enum Meaning {
     ReadPast(Detail),
     /// There is nothing.
     Missing,
+    /// Whoever asks does not show that he may read it.
+    Private,
     Stream,
     Socket,
     LongPoll,
@@ -45,6 +47,9 @@ fn meaning(place: Hosted, outlook: &Outlook) -> Meaning {
         (&Method::GET | &Method::HEAD, _, Hosted::Script) => Meaning::Read,
         (&Method::GET | &Method::HEAD, _, Hosted::Hub) => Meaning::Stream,
         (&Method::POST, _, Hosted::Hub) => Meaning::Publish,
+        (&Method::GET | &Method::HEAD, _, Hosted::Documents { is_let: false, .. }) => {
+            Meaning::Private
+        }
         (&Method::GET, _, _) if request.upgrade => Meaning::Socket,
         // What ends with a slash names no document.
         (&Method::GET, Some(Detail::EventStream), Hosted::Documents { .. })
@@ -88,6 +93,9 @@ pub(super) fn sentence(place: Hosted, outlook: &Outlook) -> String {
                 "It is answered with the document, which counts as no hit: {}. The application is not asked.",
                 why.explanation().because
             );
+        }
+        (_, Meaning::Private) => {
+            "It is answered 401 or 403: what is there is private, and the request shows no token that names it"
         }
         (_, Meaning::Missing) => "It is answered 404: there is no such document",
         (Hosted::Watch, Meaning::Stream) => {
@@ -175,6 +183,12 @@ fn what_becomes(meaning: Meaning) -> Option<Step> {
             "nothing was put in there, or it has been deleted, or its time (`Push-TTL`) has passed",
         )
         .unless("put it in: PUT with the secret of `push_token_file`"),
+        Meaning::Private => Step::new(
+            "it is answered 401 or 403",
+            "`push_private` names what may be read only with the secret of `push_token_file` or `push_reader_token_file`, or with a token that is \
+             signed with the key of `push_reader_key_file`",
+        )
+        .unless("send one of them as `Authorization: Bearer`"),
         Meaning::Stream => Step::new(
             "it goes on until the client leaves",
             "it accepts `text/event-stream`; `Last-Event-ID` says what it has seen, and it is told what has come since",

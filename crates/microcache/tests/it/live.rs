@@ -174,6 +174,45 @@ fn a_change_between_the_page_and_the_first_event_is_shown() {
 }
 
 #[test]
+fn what_a_page_was_made_of_is_not_fetched_again() {
+    let site = Changing::new();
+    let tells = "<script>
+        const real = fetch;
+        window.fetch = (what, how) => {
+            if (how?.cache === 'no-cache') real('/told?fetched');
+            return real(what, how);
+        };
+        window.EventSource = class extends EventSource {
+            constructor(url) {
+                super(url);
+                this.addEventListener('page', () => setTimeout(() => real('/told?heard'), 1000));
+            }
+        };
+        </script>";
+    let version = Arc::clone(&site.version);
+    site.origin.on("/page").answer(move |_| {
+        let version = version.load(Ordering::SeqCst);
+        let html = format!(
+            "<!doctype html><script type=\"module\" src=\"{SCRIPT_PATH}\"></script>{tells}{TELLS}<h1>{version}</h1>
+            <input id=\"field\">"
+        );
+        let html_type = "Content-Type: text/html; charset=utf-8";
+        let tag = ["ETag: \"even\"", "ETag: \"odd\""][version % 2];
+        Reply::new(200).with_all(&[FRESH, html_type, tag]).body(html)
+    });
+    let (proxy, admin) = Proxy::operated(&site.origin, &WATCH);
+    let url = url(&proxy, "/page");
+    let Some(_browser) = Browser::open(&url, &[], "a page that has an entity tag") else {
+        return;
+    };
+    site.wait_for("heard");
+    site.change();
+    Operator::at(admin).purge(&json!({ "url": url }));
+    site.wait_for("/page=1---false");
+    assert_eq!(site.origin.count("/told?fetched"), 1);
+}
+
+#[test]
 fn two_tabs_have_one_connection() {
     let site = Changing::new();
     let opens = "<script>open('/second', '_blank', 'noopener')</script>";

@@ -419,7 +419,13 @@ fn who_has_no_event_stream_asks_again_and_again(kept: &Kept) {
 #[test]
 fn who_subscribes_to_too_much_is_refused() {
     let (kept, origin) = (Kept::new(), Origin::start());
-    let live = kept.start(&origin, &["--push-max-subscribers", "130"]);
+    let flags = [
+        "--push-max-subscribers",
+        "130",
+        "--trusted-proxies",
+        "127.0.0.1",
+    ];
+    let live = kept.start(&origin, &flags);
     live.put("/live/x", "1");
     let watch = "/.well-known/microcache/watch?url=";
     let stars = |from: usize, count: usize| {
@@ -434,9 +440,18 @@ fn who_subscribes_to_too_much_is_refused() {
     assert_eq!(live.0.get(&many).status, 400, "too many urls");
     let long = format!("{watch}/live/{}", "x".repeat(2000));
     assert_eq!(live.0.get(&long).status, 400, "too long");
-    let mut greedy: Vec<_> = (0..128)
-        .map(|n| live.subscribe(&stars(n * 8, 8), &[]))
-        .collect();
+    let subscribe = |n: usize| {
+        let client = format!("X-Forwarded-For: 10.0.0.{}", n / 32);
+        live.subscribe(&stars(n * 8, 8), &[&client])
+    };
+    let mut greedy: Vec<_> = (0..32).map(subscribe).collect();
+    // One client does not take the place of all.
+    let more = live
+        .0
+        .get_with(&stars(2000, 1), &["X-Forwarded-For: 10.0.0.0"]);
+    assert_eq!((more.status, more.field("retry-after")), (503, Some("1")));
+    assert!(more.text().contains("from your address"), "{}", more.text());
+    greedy.extend((32..128).map(subscribe));
     let another = live.0.get(&stars(2000, 1));
     assert_eq!(
         (another.status, another.field("retry-after")),
@@ -631,5 +646,46 @@ fn who_takes_nothing_costs_the_others_nothing_and_gets_the_latest(kept: &Kept) {
     assert!(
         told < 99,
         "it was told {told} versions that were out of date"
+    );
+}
+
+#[test]
+fn a_template_stands_for_what_it_is_expanded_to() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &[]);
+    live.put("/live/news/1", "1");
+    let watch = "/.well-known/microcache/watch?url=/live/news/%7Bid%7D";
+    let mut events = live.subscribe(watch, &[]);
+    assert!(events.data().contains("/live/news/1"));
+    for (target, is_told) in [
+        ("/live/news/1/comments", false),
+        ("/live/new", false),
+        ("/live/news/2", true),
+        ("/live/news/a%20b", true),
+    ] {
+        live.put(target, "2");
+        if is_told {
+            assert!(events.data().contains(target), "{target}");
+        }
+    }
+    for (url, status) in [
+        ("/live/%7Ba%7D*", 400),
+        ("/live/%7B", 400),
+        (&*format!("/live/{}", "%7Ba%7D".repeat(17)), 400),
+        // It names no documents.
+        ("/other/%7Ba%7D", 400),
+    ] {
+        let answer = live
+            .0
+            .get(&format!("/.well-known/microcache/watch?url={url}"));
+        assert_eq!(answer.status, status, "{url}: {}", answer.text());
+    }
+    let nine: Vec<_> = (0..9).map(|n| format!("url=/live/{n}/%7Ba%7D")).collect();
+    let nine = format!("/.well-known/microcache/watch?{}", nine.join("&"));
+    assert!(
+        live.0
+            .get(&nine)
+            .text()
+            .contains("8 urls with a `*` at most")
     );
 }

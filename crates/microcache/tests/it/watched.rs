@@ -288,3 +288,65 @@ fn by_default_nothing_is_watched() {
         assert_eq!(origin.seen(&target).len(), 1, "the application is asked");
     }
 }
+
+#[test]
+fn content_is_told_with_the_event_to_whom_it_is_wanted_by() {
+    let origin = Origin::start();
+    let html = "Content-Type: text/html\r\nCache-Control: max-age=1000";
+    let page = Page::on(&origin, "/", html, "<p>first");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, b"{\"n\": 1}").expect("memory");
+    let coded = [
+        "Content-Type: application/json",
+        "Content-Encoding: gzip",
+        "Vary: Accept-Encoding",
+        "Cache-Control: max-age=1000",
+    ];
+    origin.on("/coded").reply(
+        Reply::new(200)
+            .with_all(&coded)
+            .body(gzip.finish().expect("memory")),
+    );
+    let _long = Page::on(&origin, "/long", html, &"x".repeat(65_537));
+    let _personal = Page::on(&origin, "/personal", "Cache-Control: private", "secret");
+    let (proxy, admin) = Proxy::operated(&origin, &["--watch", "refresh"]);
+    let event = |url: &str| {
+        let mut events =
+            Events::begin(proxy.ask_with(&format!("{WATCH}{url}&inline=1"), &[STREAM]));
+        events.data()
+    };
+    assert!(event("/").ends_with(r#","type":"text/html","text":"<p>first"}"#));
+    assert!(event("/coded").ends_with(r#","type":"application/json","value":{"n": 1}}"#));
+    for url in ["/long", "/personal"] {
+        let told = event(url);
+        assert!(
+            !told.contains("\"text\"") && !told.contains("\"type\""),
+            "{told}"
+        );
+    }
+    // It is the same by other ways, and of the next version.
+    let poll = proxy.get(&format!("{WATCH}/&inline=1"));
+    assert!(
+        poll.text().contains(r#""text":"<p>first"}]"#),
+        "{}",
+        poll.text()
+    );
+    let mut socket =
+        crate::support::websocket::WebSocket::open(&proxy, &format!("{WATCH}/coded&inline=1"), &[]);
+    assert!(socket.text().contains(r#""value":{"n": 1}"#));
+    socket.say(r#"{"subscribe":"/"}"#);
+    let (mut told, mut subscribed) = (socket.text(), socket.text());
+    if told.contains("subscribed") {
+        std::mem::swap(&mut told, &mut subscribed);
+    }
+    assert!(told.contains("<p>first"), "{told}");
+    page.becomes("<p>second");
+    purge(admin, r#"{"everything": true}"#);
+    let told = (0..9)
+        .map(|_| socket.text())
+        .find(|it| it.contains("second"));
+    assert!(told.is_some_and(|it| it.contains(r#""text":"<p>second""#)));
+    // Who does not want it is told as ever.
+    let mut plain = Watcher::of(&proxy, "/");
+    plain.version("/");
+}

@@ -8,11 +8,9 @@ use microcache_push::{Key, MERCURE_PATH, MercureSettings, PushSettings};
 use super::mistake::{Mistake, Mistakes, Place};
 use super::options::{MERCURE, abouts};
 use super::pattern::Glob;
-use super::push::route;
+use super::push::{read_key, route};
 use super::raw::Table;
 use super::route::{GoesTo, Route};
-use super::tls::at;
-use crate::tls::exposed;
 
 /// The Mercure hub.
 #[derive(Clone, Debug, Default)]
@@ -67,22 +65,7 @@ impl MercureConfig {
 
     /// Reads the keys.
     pub(super) fn read_files(&mut self, mistakes: &mut Mistakes) {
-        let mut read = |file: &Option<(PathBuf, Place)>, option| {
-            let (file, place) = file.as_ref()?;
-            match Key::read(file, option) {
-                Ok(key) => {
-                    if let Some(fault) = exposed(file).filter(|_| key.is_secret()) {
-                        mistakes.warn(at(place, fault));
-                    }
-                    Some(key)
-                }
-                Err(error) => {
-                    let mistake = Mistake::new(place, error.to_string());
-                    mistakes.note(mistake.remedy("openssl rand -hex 32 >FILE"));
-                    None
-                }
-            }
-        };
+        let mut read = |file: &Option<_>, option| read_key(file.as_ref(), option, mistakes);
         let publishers = read(&self.publisher_key_file, "mercure_publisher_key_file");
         let subscribers = match &self.subscriber_key_file {
             Some(_) => read(&self.subscriber_key_file, "mercure_subscriber_key_file"),

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use microcache_policy::rules::Query;
 use microcache_policy::{KeyRules, Rules};
-use microcache_push::{FleetSettings, LIVE_PATH, Prefix, PushSettings, Token, WATCH_PATH};
+use microcache_push::{
+    FleetSettings, Key, LIVE_PATH, Prefix, PushKeys, PushSettings, Token, WATCH_PATH,
+};
 
 use super::acme::usual_state;
 use super::mercure::MercureConfig;
@@ -22,8 +24,8 @@ use crate::tls::exposed;
 pub struct PushConfig {
     /// The paths under which documents are; none if there is no push cache.
     pub prefixes: Vec<Prefix>,
-    /// What those have to show who publish; `None`: nobody may.
-    pub token: Option<Token>,
+    /// What those have to show who publish, and who read what is private.
+    pub keys: PushKeys,
     /// How they are kept.
     pub settings: PushSettings,
     /// Different pages of the application that may be watched at a time.
@@ -31,7 +33,11 @@ pub struct PushConfig {
     /// The Mercure hub.
     pub mercure: MercureConfig,
     pub(super) place: Option<Place>,
+    /// Where it is said which documents are private.
+    pub(super) private_places: Vec<Place>,
     pub(super) token_file: Option<(PathBuf, Place)>,
+    pub(super) reader_token_file: Option<(PathBuf, Place)>,
+    pub(super) reader_key_file: Option<(PathBuf, Place)>,
     pub(super) chosen_directory: Option<Chosen>,
     pub(super) redis: FleetSettings,
     pub(super) redis_ca: Option<(PathBuf, Place)>,
@@ -58,14 +64,16 @@ impl PushConfig {
     /// What of it needs one: all but what is read anew.
     pub(super) fn fixed() -> Vec<&'static str> {
         let names = abouts(PUSH).into_iter().map(|about| about.name);
-        names
-            .filter(|name| !matches!(*name, "push_token_file" | "watch_max_pages"))
-            .collect()
+        let read_anew = |name: &&str| name.ends_with("_file") || *name == "watch_max_pages";
+        names.filter(|name| !read_anew(name)).collect()
     }
 
     /// Notes what means nothing.
     pub(super) fn check(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
         self.mercure.check(table, mistakes);
+        if self.is_on() {
+            self.check_private(mistakes);
+        }
         if self.is_on() || table.get("push").is_some() {
             self.check_keeper(table, mistakes);
             return;
@@ -152,15 +160,30 @@ impl PushConfig {
                     .remedy("name a directory as `push_directory`, or say \"none\""),
             );
         }
-        if let Some((file, place)) = &self.token_file {
-            if let Some(fault) = exposed(file) {
-                mistakes.warn(at(place, fault));
-            }
-            match Token::read(file, "push_token_file") {
-                Ok(token) => self.token = Some(token),
-                Err(error) => mistakes.note(
-                    Mistake::new(place, error.to_string()).remedy("openssl rand -hex 32 >FILE"),
-                ),
+        self.keys = PushKeys {
+            publishers: read_secret(self.token_file.as_ref(), "push_token_file", mistakes),
+            readers: read_secret(
+                self.reader_token_file.as_ref(),
+                "push_reader_token_file",
+                mistakes,
+            ),
+            signed: read_key(
+                self.reader_key_file.as_ref(),
+                "push_reader_key_file",
+                mistakes,
+            ),
+        };
+    }
+
+    /// What is private lies where documents are.
+    fn check_private(&self, mistakes: &mut Mistakes) {
+        for (private, place) in self.settings.private.iter().zip(&self.private_places) {
+            let mut prefixes = self.prefixes.iter();
+            if !prefixes.any(|prefix| private.as_str().starts_with(prefix.as_str())) {
+                let what = format!("there are no documents under {}", private.as_str());
+                let remedy =
+                    "name one of the paths of `push` as `push_private`, or what begins with one";
+                mistakes.note(Mistake::new(place, what).remedy(remedy));
             }
         }
     }
@@ -184,6 +207,46 @@ impl PushConfig {
         let watch = watch.into_iter().filter(|_| self.is_on() || has_pages);
         let hub = self.mercure.route().into_iter();
         hub.chain(watch).chain(documents).collect()
+    }
+}
+
+/// The secret in a file that an option names.
+fn read_secret(
+    file: Option<&(PathBuf, Place)>,
+    option: &'static str,
+    mistakes: &mut Mistakes,
+) -> Option<Token> {
+    let (file, place) = file?;
+    if let Some(fault) = exposed(file) {
+        mistakes.warn(at(place, fault));
+    }
+    Token::read(file, option)
+        .map_err(|error| {
+            let mistake = Mistake::new(place, error.to_string());
+            mistakes.note(mistake.remedy("openssl rand -hex 32 >FILE"));
+        })
+        .ok()
+}
+
+/// The key that tokens are checked with, in a file that an option names.
+pub(super) fn read_key(
+    file: Option<&(PathBuf, Place)>,
+    option: &'static str,
+    mistakes: &mut Mistakes,
+) -> Option<Key> {
+    let (file, place) = file?;
+    match Key::read(file, option) {
+        Ok(key) => {
+            if let Some(fault) = exposed(file).filter(|_| key.is_secret()) {
+                mistakes.warn(at(place, fault));
+            }
+            Some(key)
+        }
+        Err(error) => {
+            let mistake = Mistake::new(place, error.to_string());
+            mistakes.note(mistake.remedy("openssl rand -hex 32 >FILE"));
+            None
+        }
     }
 }
 

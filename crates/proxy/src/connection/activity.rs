@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use microcache_policy::Time;
 
-use crate::network::Network;
+use microcache_policy::Network;
 
 /// A request is under way.
 const BUSY: u64 = u64::MAX;

@@ -14,7 +14,7 @@ use microcache_policy::key::{normal_host, split_query};
 use microcache_policy::{Time, cookies, query};
 
 use crate::config::{Config, Quota, RateBy, RateOf};
-use crate::network::Network;
+use microcache_policy::Network;
 use pace::{Micros, Pace, TooEarly};
 use table::Table;
 

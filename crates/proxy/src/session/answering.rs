@@ -6,11 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use microcache_engine::{BoxFuture, Failure, Interim, Interims, NoResponse, OriginError, Response};
 use tokio::sync::oneshot;
 
 use super::content::Expectation;
 use super::finished::Account;
+use super::monitor::add_monitor;
 use super::pages;
 use crate::figures::Refusal;
 use crate::room::{Held, Need, TooMany};
@@ -25,6 +27,8 @@ pub(crate) struct Answering {
     response: Option<Response>,
     shared: Arc<Shared>,
     account: Account,
+    /// What is asked for, where pages say how they can be watched.
+    watched: Option<Bytes>,
 }
 
 /// What a client is to be told while it waits.
@@ -63,7 +67,13 @@ impl Answering {
             response: None,
             shared,
             account,
+            watched: None,
         }
+    }
+
+    /// For this path and query, which may be watched.
+    pub(super) fn of_watched(self, watched: Option<Bytes>) -> Self {
+        Self { watched, ..self }
     }
 
     /// What comes next. The answer is the last.
@@ -113,6 +123,9 @@ impl Answering {
 
     /// Finds room for the answer.
     async fn settle(&mut self, mut response: Response) -> Answered {
+        if let Some(target) = &self.watched {
+            add_monitor(target, &mut response);
+        }
         let engine = &self.shared.engine;
         let now = engine.clock.now();
         let need = Need::of(&response);

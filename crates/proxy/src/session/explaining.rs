@@ -60,6 +60,8 @@ pub enum Hosted {
     Documents {
         /// There is one at its path.
         is_there: bool,
+        /// Whoever asks may read it: it is not private, or he shows that he may.
+        is_let: bool,
         /// There is a secret, and so somebody who may change them.
         has_publishers: bool,
     },
@@ -262,7 +264,8 @@ impl Session {
             GoesTo::Mercure => Some(Hosted::Hub),
             GoesTo::Push => Some(Hosted::Documents {
                 is_there: push.is_some_and(|push| push.at_hand(&read.target).is_some()),
-                has_publishers: config.push.token.is_some(),
+                is_let: push.is_some_and(|push| push.is_open_to(path, read.fields.fields())),
+                has_publishers: config.push.keys.publishers.is_some(),
             }),
         }
     }

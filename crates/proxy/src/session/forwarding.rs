@@ -12,9 +12,9 @@ use microcache_policy::{
 };
 use parking_lot::Mutex;
 
-use super::purging::address;
 use crate::config::Cidr;
-use crate::network::Network;
+use microcache_policy::Network;
+use microcache_policy::network::address;
 
 /// Whose a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ mod finished;
 mod forwarding;
 mod heads;
 mod last_hop;
+mod monitor;
 pub(crate) mod pages;
 mod pseudonym;
 mod purging;
@@ -180,6 +181,9 @@ impl Session {
                 Served::Now(response) if response.outcome == Outcome::Hit => Reply::Now(response),
                 served => self.beyond_hits(served, route, request, now),
             });
+            if self.shared.watched_routes.is_some() {
+                self.add_monitor(found.route, request.target, reply);
+            }
         }));
         if served.is_err() {
             *reply = Some(Reply::Now(pages::panicked(now)));
@@ -362,6 +366,8 @@ impl Session {
             }
         };
         let interims = Interims::default();
+        let is_watched = self.shared.is_watched(question.route());
+        let watched = is_watched.then(|| head.target.clone());
         let mut incoming = self.incoming(head, rules, body);
         let span = account.span().map(|span| Traces::part(&span));
         traced(&mut incoming, span, rules);
@@ -371,7 +377,7 @@ impl Session {
         let answer = Arc::clone(&self.shared.engine).ask(question, incoming);
         let shared = Arc::clone(&self.shared);
         let answering = Answering::new(Box::pin(answer), interims, expectation, shared, account);
-        (answering, sender)
+        (answering.of_watched(watched), sender)
     }
 
     /// Carries a purge out.

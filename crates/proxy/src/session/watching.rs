@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 use super::explaining::drain;
 use super::forwarding::says_https;
-use super::purging::address;
 use super::{Head, OwnedHead, Session};
+use microcache_policy::network::address;
 
 /// What `live.js` takes. Who asks with the same words is given the same where the application answers each of
 /// them otherwise.

@@ -398,7 +398,7 @@ impl Group {
             }
             Carrier::Http2(stream) => {
                 let body = http2::deliver(stream, upload, stay, answer.framing, silence);
-                body.map_err(no_answer)?
+                body.map_err(|error| no_answer(&error))?
             }
         };
         Ok(response)

@@ -95,7 +95,7 @@ impl Exchange {
         silence: Duration,
     ) -> Result<Body, OriginError> {
         if let Some((body, length)) = whole_body(&mut self.connection, framing) {
-            self.finish(length).map_err(no_answer)?;
+            self.finish(length).map_err(|error| no_answer(&error))?;
             return Ok(body);
         }
         self.connection.timer.restart(silence);
@@ -220,7 +220,7 @@ impl ResponseBody {
 }
 
 /// What is wrong with an answer whose body proves to be, before any of it has gone on.
-pub(super) fn no_answer(error: BodyError) -> OriginError {
+pub(super) fn no_answer(error: &BodyError) -> OriginError {
     match error {
         BodyError::Malformed(what) => OriginError::Malformed(what),
         BodyError::Incomplete => OriginError::Malformed("fewer bytes than announced"),

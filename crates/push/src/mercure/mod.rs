@@ -5,12 +5,9 @@
 //! what it asks for, what it may read, and the number of the last update that it has seen. Whoever is so slow that
 //! what comes next is not remembered any more is let go, and comes back with the id of the last event that it has.
 
-mod form;
 mod log;
-mod presented;
 mod selector;
 mod subscriber;
-mod template;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -27,23 +24,21 @@ use microcache_store::random;
 use parking_lot::{Mutex, RwLock};
 use url::Url;
 
-use self::form::pairs;
 use self::log::Log;
-use self::presented::Presented;
 use self::selector::{NoSelector, Selector, Selectors};
 use self::subscriber::Subscriber;
 use self::token::{Checked, Grant};
 use self::update::Update;
 use crate::answer;
 use crate::coming::{Arrivals, NotPublished};
+use crate::form::pairs;
 use crate::json::essence;
-use crate::sites::{self, Site};
+use crate::key::Key;
+use crate::presented::Presented;
+use crate::sites::{self, Site, WithCookies};
 use crate::stats::Counter;
 use crate::stream::EventStream;
 use crate::waiting::Woken;
-
-pub use self::presented::shown;
-pub use self::token::{Key, KeyError};
 
 /// Where the hub is.
 pub const MERCURE_PATH: &str = "/.well-known/mercure";
@@ -54,6 +49,8 @@ const MAX_SELECTORS: usize = 100;
 const ALLOWED: &str = "GET, HEAD, POST, OPTIONS";
 /// What says which update those come after that are sent, as 0.x and 1.0 call it.
 const LAST_EVENT_ID: [&str; 2] = ["Last-Event-ID", "Mercure-Last-Event-ID"];
+/// What 0.x and 1.0 call the cookie that has a token.
+const COOKIES: &[&[u8]] = &[b"mercureAuthorization", b"__Secure-mercure_access_token"];
 /// What publications are.
 const FORM: &str = "application/x-www-form-urlencoded";
 
@@ -194,7 +191,7 @@ impl Hub {
         let settings = self.settings();
         let hub = hub_url(request)?;
         let wanted = self.wanted(request, &hub)?;
-        let presented = Presented::of(request);
+        let presented = Presented::of(request.fields.fields(), &request.target, COOKIES);
         let grant = self.grant(presented.as_ref(), &settings.subscribers, (&settings, &hub))?;
         let grant = match grant {
             Some(grant) => grant,
@@ -217,7 +214,7 @@ impl Hub {
         let (subscriber, after) =
             subscriber.map_err(|why| answer::later(answer::problem(503, why)))?;
         self.counters.subscribed.add_one();
-        let mut answer = answer::events(EventStream::new(subscriber));
+        let mut answer = answer::events(EventStream::new(subscriber, false));
         if let Some(after) = after {
             for name in LAST_EVENT_ID {
                 answer.fields.push(name, &*after);
@@ -269,7 +266,7 @@ impl Hub {
     async fn publish(&self, request: &mut OriginRequest) -> Result<OriginResponse, NotPublished> {
         let settings = self.settings();
         let hub = hub_url(request)?;
-        let presented = Presented::of(request);
+        let presented = Presented::of(request.fields.fields(), &request.target, COOKIES);
         let grant = self.grant(presented.as_ref(), &settings.publishers, (&settings, &hub))?;
         let Some(grant) = grant else {
             return Err(challenge(401, "publishing takes a token, see docs/mercure.md", "").into());
@@ -374,17 +371,12 @@ impl Mercure {
         let allowed = self.0.settings();
         let mut answer = self.answer_here(&mut request).await?;
         // What a page of another site is told of it.
-        let granted = sites::granted(&allowed.allow_origins, request.fields.fields());
-        let origin = granted.fields().get("access-control-allow-origin");
-        if origin.is_some() {
+        let (sites, fields) = (&allowed.allow_origins, request.fields.fields());
+        let granted = sites::granted(sites, fields, WithCookies::Named);
+        if granted.fields().contains("access-control-allow-origin") {
             answer
                 .fields
                 .push("Access-Control-Expose-Headers", LAST_EVENT_ID.join(", "));
-        }
-        if origin.is_some_and(|origin| origin != b"*") {
-            answer
-                .fields
-                .push("Access-Control-Allow-Credentials", "true");
         }
         answer.fields.extend_if(granted.fields(), |_, _| true);
         Ok(answer)

@@ -10,7 +10,7 @@ use url::Url;
 use urlpattern::regexp::RegExp;
 use urlpattern::{RegexSyntax, UrlPattern, UrlPatternInit, UrlPatternMatchInput};
 
-use super::template::{MAX_VARIABLES, NoTemplate, Template};
+use crate::template::{MAX_VARIABLES, NoTemplate, Template};
 
 /// The longest topic, and the longest selector.
 pub(crate) const MAX_TOPIC: usize = 1024;

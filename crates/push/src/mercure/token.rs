@@ -1,94 +1,19 @@
-//! Who publishes, and who reads what is private: tokens (JWT, RFC 7519), and the keys that they are checked with.
+//! What tokens allow: who publishes what, and who reads what is private.
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use jsonwebtoken::{AlgorithmFamily, DecodingKey, Validation, decode};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 use url::Url;
 
 use super::selector::{NoSelector, Selector, Selectors};
+use crate::key::{Key, NoToken, ends};
 
-/// The shortest secret, in bytes (RFC 7518 §3.2). A shorter one can be guessed by whoever has a token.
-const SHORTEST: usize = 32;
 /// The most selectors of a token.
 const MAX_SELECTORS: usize = 1000;
-/// How far the clock of whoever makes tokens may be ahead.
-const LEEWAY: u64 = 5;
 /// Which authorization details are about Mercure.
 const DETAIL: &str = "https://mercure.rocks/authorization-detail";
-
-/// What tokens are checked with. Which algorithms count follows from it, and never from a token.
-#[derive(Clone, Debug)]
-pub struct Key(DecodingKey);
-
-/// Why something cannot be a key.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyError {
-    /// The file cannot be read.
-    #[error("cannot read {option} {}: {error}", path.display())]
-    Unreadable {
-        /// Who names it.
-        option: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        error: std::io::Error,
-    },
-    /// There is no key in it.
-    #[error(
-        "{option} {} has to be a secret of {SHORTEST} bytes at least (such as `openssl rand -hex 32` prints), or a \
-         public key (`-----BEGIN PUBLIC KEY-----`; RSA, P-256, P-384 or Ed25519)", path.display()
-    )]
-    Unsuitable {
-        /// Who names it.
-        option: &'static str,
-        /// The file.
-        path: PathBuf,
-    },
-}
-
-impl Key {
-    /// Reads the file that this option names.
-    pub fn read(path: &Path, option: &'static str) -> Result<Self, KeyError> {
-        let text = fs::read(path).map_err(|error| KeyError::Unreadable {
-            option,
-            path: path.to_owned(),
-            error,
-        })?;
-        Self::of(&text).ok_or_else(|| KeyError::Unsuitable {
-            option,
-            path: path.to_owned(),
-        })
-    }
-
-    /// The key that this is, if it is one.
-    pub fn of(text: &[u8]) -> Option<Self> {
-        let text = text.trim_ascii();
-        let key = if !text.starts_with(b"-----BEGIN ") {
-            (text.len() >= SHORTEST).then(|| DecodingKey::from_secret(text))
-        } else if text.starts_with(b"-----BEGIN PUBLIC KEY")
-            || text.starts_with(b"-----BEGIN RSA PUBLIC KEY")
-        {
-            let rsa = DecodingKey::from_rsa_pem(text);
-            let other = rsa.or_else(|_| DecodingKey::from_ec_pem(text));
-            other.or_else(|_| DecodingKey::from_ed_pem(text)).ok()
-        } else {
-            // A private key has no business here.
-            None
-        };
-        key.map(Self)
-    }
-
-    /// Whether whoever knows it can make tokens.
-    pub fn is_secret(&self) -> bool {
-        self.0.family() == AlgorithmFamily::Hmac
-    }
-}
 
 /// What somebody may do, by his token.
 #[derive(Debug, Default)]
@@ -102,10 +27,8 @@ pub(crate) struct Grant {
 /// Why a token is none.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoGrant {
-    #[error("the token is not valid: {0}")]
-    Invalid(#[from] jsonwebtoken::errors::Error),
-    #[error("the token has expired")]
-    Expired,
+    #[error(transparent)]
+    Token(#[from] NoToken),
     #[error("an authorization detail of the token cannot be understood")]
     Detail,
     #[error("a topic selector of the token: {0}")]
@@ -158,7 +81,7 @@ pub(crate) struct Checked<'a> {
 impl Checked<'_> {
     /// What a token allows.
     pub(crate) fn grant(&self, token: &[u8]) -> Result<Grant, NoGrant> {
-        let claims: Claims = decode(token, &self.key.0, &self.validation())?.claims;
+        let claims: Claims = self.key.claims(token, self.audience)?;
         let mut grant = Grant {
             ends: claims.exp.map(ends).transpose()?,
             ..Grant::default()
@@ -180,19 +103,6 @@ impl Checked<'_> {
             return Err(NoGrant::TooMany);
         }
         Ok(grant)
-    }
-
-    fn validation(&self) -> Validation {
-        let mut validation = Validation::new_for_family(self.key.0.family());
-        validation.required_spec_claims.clear();
-        validation.leeway = LEEWAY;
-        validation.validate_nbf = true;
-        validation.validate_aud = self.audience.is_some();
-        if let Some(audience) = self.audience {
-            validation.set_audience(&[audience]);
-            validation.set_required_spec_claims(&["aud"]);
-        }
-        validation
     }
 
     fn add(&self, grant: &mut Grant, detail: &Detail) -> Result<(), NoGrant> {
@@ -218,20 +128,6 @@ impl Checked<'_> {
     }
 }
 
-/// Another year is as good as any later one.
-const LONGEST: Duration = Duration::from_hours(365 * 24);
-
-/// When a token ends that says this. It has to be in the future.
-fn ends(exp: f64) -> Result<Instant, NoGrant> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let left = exp - now.unwrap_or_default().as_secs_f64();
-    if left > 0.0 {
-        Ok(Instant::now() + Duration::from_secs_f64(left.min(LONGEST.as_secs_f64())))
-    } else {
-        Err(NoGrant::Expired)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
@@ -240,7 +136,10 @@ mod tests {
     };
     use serde_json::json;
 
+    use std::time::{SystemTime, UNIX_EPOCH};
+
     use super::*;
+    use crate::key::SHORTEST;
 
     const SECRET: &str = "a secret of thirty-two characters";
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use url::Url;
 
-use super::form::pairs;
 use super::selector::MAX_TOPIC;
 use crate::events::write_data;
+use crate::form::pairs;
 
 /// The most topics of an update.
 const MAX_TOPICS: usize = 100;

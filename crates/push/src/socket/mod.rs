@@ -1,7 +1,7 @@
 //! Subscriptions by WebSocket: what event streams tell, and orders from the client while it is told.
 //!
 //! A socket is a part of its connection, and has its turn when that has. It holds what is being sent at the
-//! moment and one order, so that who does not read costs no more than who does: what he is told is the latest
+//! moment and a few orders, so that who does not read costs no more than who does: what he is told is the latest
 //! when he reads on.
 
 mod commands;
@@ -13,6 +13,8 @@ mod piper;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use bytes::Bytes;
 use futures_util::{Sink, Stream};
 use microcache_engine::{OriginRequest, OriginResponse, Tunnel};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep_until};
 use tokio_websockets::{
     CloseCode, Config, Error, Limits, Message, Payload, ServerBuilder, WebSocketStream,
 };
@@ -33,6 +36,7 @@ use pipe::Pipe;
 
 use crate::name::Pattern;
 use crate::origin::Documents;
+use crate::page::Known;
 use crate::sites;
 use crate::sockets::Open;
 use crate::subscription::{NoSubscription, Subscription};
@@ -40,6 +44,9 @@ use crate::urls::{Found, MAX_STARS, MAX_URLS, NoUrl};
 
 /// The longest order.
 const MAX_ORDER: usize = 8 * 1024;
+/// What is held of orders that wait for those before them, and how many: so long pings behind them are heard.
+const MAX_HELD: usize = 2 * MAX_ORDER;
+const MAX_HELD_ORDERS: usize = 64;
 /// What a client may still say to a socket that has ended, until it has read why.
 const MAX_UNHEARD: usize = 64 * 1024;
 /// Longer messages are sent in parts.
@@ -107,11 +114,41 @@ struct Session {
     has_begun: bool,
     language: Language,
     /// What was read, and is not carried out.
-    order: Option<Result<Order, NoUrl>>,
+    orders: Orders,
+    /// When what it may read ends.
+    ends: Option<Pin<Box<Sleep>>>,
     /// What was subscribed to, and is not told whole.
     joining: Option<Pattern>,
     pace: Pace,
     place: Open,
+}
+
+/// Orders that wait, as they came: what one means may hang on those before it.
+#[derive(Default)]
+struct Orders {
+    waiting: VecDeque<Box<str>>,
+    length: usize,
+}
+
+impl Orders {
+    fn has_room(&self) -> bool {
+        self.waiting.len() < MAX_HELD_ORDERS && self.length + MAX_ORDER <= MAX_HELD
+    }
+
+    fn add(&mut self, order: &str) {
+        self.length += order.len();
+        self.waiting.push_back(order.into());
+    }
+
+    fn take(&mut self) -> Option<Box<str>> {
+        let order = self.waiting.pop_front()?;
+        self.length -= order.len();
+        if self.waiting.is_empty() {
+            // Most sockets give none most of the time.
+            self.waiting = VecDeque::new();
+        }
+        Some(order)
+    }
 }
 
 /// What is to be sent next.
@@ -129,13 +166,16 @@ impl Socket {
         let config = Config::default().frame_size(MAX_FRAME);
         let frames = ServerBuilder::new().limits(limits).config(config);
         let place = Open::new(&subscription.documents);
+        let ends = subscription.reader.ends();
+        let ends = ends.map(|end| Box::pin(sleep_until(end)));
         Self {
             frames: frames.serve(Pipe::default()),
             open: Some(Session {
                 subscription,
                 has_begun: false,
                 language,
-                order: None,
+                orders: Orders::default(),
+                ends,
                 joining: None,
                 pace: Pace::new(),
                 place,
@@ -157,6 +197,10 @@ impl Socket {
             let farewell = Sending::Farewell(CloseCode::GOING_AWAY, "the server stops");
             return Poll::Ready(farewell);
         }
+        if session.has_ended(cx) {
+            let why = "the time of the token has passed";
+            return Poll::Ready(Sending::Farewell(CloseCode::POLICY_VIOLATION, why));
+        }
         match self.life.poll(cx) {
             Poll::Ready(Due::Ask) => return Poll::Ready(Sending::Ping),
             Poll::Ready(Due::GiveUp) => {
@@ -165,8 +209,11 @@ impl Socket {
             }
             Poll::Pending => {}
         }
-        // One order at a time: the next one is read when this is answered.
-        if session.order.is_none() {
+        // Orders are answered one by one. What is no order is heard behind those that wait.
+        if let Poll::Ready(answer) = session.answer(cx) {
+            return Poll::Ready(Sending::Text(answer));
+        }
+        if session.orders.has_room() {
             let message = Pin::new(&mut self.frames).poll_next(cx);
             // There is room for more, even if that was not all of a message.
             wake(&mut self.writer);
@@ -176,7 +223,7 @@ impl Socket {
                 return Poll::Ready(session.take(message).unwrap_or_else(nothing));
             }
         }
-        session.poll(cx).map(Sending::Text)
+        session.poll_told(cx).map(Sending::Text)
     }
 
     fn send(&mut self, sending: Sending) {
@@ -219,13 +266,14 @@ impl Session {
             return Some(Sending::Farewell(CloseCode::UNSUPPORTED_DATA, why));
         }
         if let Some(text) = message.as_text() {
-            self.order = Some(self.language.read(text));
+            self.orders.add(text);
         }
         None
     }
 
-    /// The next that there is to tell. Nothing is to be sent of what is empty.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+    /// The answer to the next order, if there is one and its time has come, and what goes before that. Nothing is to be
+    /// sent of what is empty.
+    fn answer(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         // What a gap is said of comes right behind it.
         let has_begun = std::mem::replace(&mut self.has_begun, true);
         if (self.subscription.is_in_gap || !has_begun)
@@ -236,21 +284,32 @@ impl Session {
         if let Some(pattern) = self.joining.take_if(|_| !self.subscription.is_joining()) {
             let is_there = match &pattern {
                 Pattern::Exact(name) => self.has(name),
-                Pattern::Like(_) => true,
+                Pattern::Like(_) | Pattern::Template(_) => true,
             };
             let place = self.subscription.place().to_string();
             let url = pattern.as_written();
             return Poll::Ready(self.language.subscribed(url, &place, is_there));
         }
-        if self.order.is_some()
+        if !self.orders.waiting.is_empty()
             && !self.subscription.is_joining()
             && !self.subscription.is_in_gap
             && self.pace.poll(cx).is_ready()
-            && let Some(order) = self.order.take()
+            && let Some(order) = self.orders.take()
         {
+            let order = self.language.read(&order);
             return Poll::Ready(self.carry_out(order));
         }
+        Poll::Pending
+    }
+
+    /// The next that there is to tell.
+    fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         self.language.poll_told(&mut self.subscription, cx)
+    }
+
+    fn has_ended(&mut self, cx: &mut Context<'_>) -> bool {
+        let ends = self.ends.as_mut();
+        ends.is_some_and(|end| end.as_mut().poll(cx).is_ready())
     }
 
     fn has(&self, name: &str) -> bool {
@@ -285,8 +344,12 @@ impl Session {
     }
 
     fn find(&self, url: &str) -> Result<Found, NoUrl> {
-        let prefixes = &self.place.documents().settings.prefixes;
-        self.language.find(url, prefixes)
+        let documents = self.place.documents();
+        let found = self.language.find(url, &documents.settings.prefixes)?;
+        if let Found::Documents(pattern) = &found {
+            documents.may_ask(&self.subscription.reader.shown(), pattern)?;
+        }
+        Ok(found)
     }
 
     fn subscribe(&mut self, url: &str, version: Option<&str>) -> Result<Bytes, NoUrl> {
@@ -312,7 +375,8 @@ impl Session {
                 Ok(Bytes::new())
             }
             Found::Page(mut page) => {
-                page.has(version.and_then(|it| u64::from_str_radix(it, 16).ok()));
+                let version = version.and_then(|it| u64::from_str_radix(it, 16).ok());
+                page.has(version.map(Known::Version));
                 self.subscription.add_page(page);
                 let place = self.subscription.place().to_string();
                 Ok(self.language.subscribed(url, &place, true))
@@ -339,12 +403,12 @@ impl Session {
         let name = match pattern {
             Pattern::Exact(name) => name,
             // Its answers are as many as there are.
-            Pattern::Like(_) if self.language.gets_several() => {
+            _ if self.language.gets_several() => {
                 let added = self.subscription.add(&pattern, false);
                 return added.map(|()| Bytes::new()).map_err(refused);
             }
-            Pattern::Like(_) => {
-                let why = "what has a `*` is subscribed to, and got one by one";
+            Pattern::Like(_) | Pattern::Template(_) => {
+                let why = "what has a `*` or braces is subscribed to, and got one by one";
                 return Err(NoUrl::new(400, why));
             }
         };

@@ -5,8 +5,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
 use super::*;
+use crate::name::Prefix;
 use crate::origin::Push;
+use crate::readers::PushKeys;
 use crate::settings::PushSettings;
+use crate::subscription::Asked;
 
 /// A frame of a client whose mask is nothing.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
@@ -28,13 +31,14 @@ fn push() -> Push {
         memory: 1 << 20,
         history: 1,
         max_subscribers: 10,
+        prefixes: vec![Prefix::parse("/live/").expect("a prefix")],
         ..PushSettings::default()
     };
-    Push::start(settings, None).expect("documents are kept in memory")
+    Push::start(settings, PushKeys::default()).expect("documents are kept in memory")
 }
 
 fn socket(push: &Push) -> Socket {
-    let subscription = Subscription::new(push.documents(), (&[], Vec::new()), None, false);
+    let subscription = Subscription::new(push.documents(), Asked::default());
     let language = Language::Ours {
         pages: None,
         wants_deltas: false,
@@ -108,6 +112,57 @@ async fn orders_of_more_than_what_is_taken_at_once_come_through() {
     let reading = tokio::spawn(async move { reader.read_to_end(&mut Vec::new()).await });
     writing.await.expect("no panic").expect("taken");
     reading.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ping_is_heard_behind_orders_that_wait() {
+    let push = push();
+    let mut socket = socket(&push);
+    let order = frame(0x81, br#"{"get":"/live/x"}"#);
+    let mut answered = 0;
+    // As many as may come at once, and some that have to wait for their time, with a ping behind each.
+    for number in 0..120_u8 {
+        socket.write_all(&order).await.expect("taken");
+        socket
+            .write_all(&frame(0x89, &[number]))
+            .await
+            .expect("taken");
+        let mut pongs = 0;
+        while let Ok(Ok(first)) = timeout(Duration::from_micros(100), socket.read_u8()).await {
+            let length = socket.read_u8().await.expect("a length");
+            let mut payload = vec![0; length.into()];
+            socket.read_exact(&mut payload).await.expect("a frame");
+            match first {
+                0x8a => {
+                    assert_eq!(payload, [number]);
+                    pongs += 1;
+                }
+                _ => answered += 1,
+            }
+        }
+        assert_eq!(pongs, 1, "behind {number} orders");
+    }
+    assert!((100..120).contains(&answered), "{answered}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn orders_mean_what_those_before_them_make_of_them() {
+    let push = push();
+    let subscription = Subscription::new(push.documents(), Asked::default());
+    let subscription = subscription.expect("there is room");
+    let mut socket = Socket::new(subscription, Language::piper_at("/live/"));
+    // They come together, and are carried out one by one.
+    let orders = [
+        "SUBSCRIBE a* first",
+        "SUBSCRIBE b* second",
+        "UNSUBSCRIBE first",
+        "UNSUBSCRIBE second",
+    ];
+    let orders = orders.map(|order| frame(0x81, order.as_bytes())).concat();
+    socket.write_all(&orders).await.expect("taken");
+    let silent = timeout(Duration::from_secs(1), socket.read_u8()).await;
+    assert!(silent.is_err(), "{silent:?}");
+    assert_eq!(push.stats().topics, 0);
 }
 
 #[tokio::test(start_paused = true)]

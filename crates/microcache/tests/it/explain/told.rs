@@ -415,6 +415,7 @@ fn a_document_is_a_hit_unless_its_request_passes() {
 }
 
 const WATCH: &str = "/.well-known/microcache/watch?url=/live/x";
+const HUB: &str = "/.well-known/mercure?topic=a";
 const SCRIPT: &str = "/.well-known/microcache/live.js";
 
 /// Whether there is a secret, the target, how it is asked for, whether the answer is at hand, and what is said.
@@ -428,7 +429,7 @@ type Row = (
 );
 
 #[rustfmt::skip]
-const WITHOUT_APPLICATION: [Row; 15] = [
+const WITHOUT_APPLICATION: [Row; 21] = [
     (true, "/live/x?a=b", "GET", true, "never evicted", "neither the host nor the query"),
     (true, "/live/x", "GET", true, "hit (memory)", "who has the secret may change it"),
     (false, "/live/x", "GET", false, "404: there is no such", "nobody may change it"),
@@ -444,6 +445,12 @@ const WITHOUT_APPLICATION: [Row; 15] = [
     (true, WATCH, "GET", false, "as soon as there is something new", "25 s at most"),
     (true, WATCH, "socket", false, "subscription by WebSocket", "a WebSocket, by which"),
     (true, SCRIPT, "GET", true, "out of this program", "a part of this program"),
+    (true, "/live/p/x", "GET", false, "401 or 403", "`push_private`"),
+    (true, "/live/p/x", "socket", false, "401 or 403", "`push_private`"),
+    (true, "/live/p/x", "token", true, "hit (memory)", "who has the secret may change it"),
+    (true, HUB, "GET", false, "updates of the topics", "the Mercure hub's"),
+    (true, HUB, "POST", false, "if it brings a token", "`mercure_publisher_key_file`"),
+    (true, HUB, "PUT", false, "answered 405", "the Mercure hub's"),
 ];
 
 #[test]
@@ -452,24 +459,26 @@ fn what_has_no_application_behind_it_says_what_it_is() {
     let origin = Origin::start();
     let token = config_file(SECRET).display().to_string();
     let config = |more: &str| {
-        let push = "push = [\"/live/\"]\npush_directory = \"none\"\nwatch = \"refresh\"";
+        let push = "push = [\"/live/\"]\npush_directory = \"none\"\nwatch = \"refresh\"\npush_private = [\"/live/p/\"]";
         with_config(&origin, &format!("{push}\n{more}"))
     };
     let (_closed, closed) = config("");
-    let (proxy, open) = config(&format!("push_token_file = {token:?}"));
+    let key = config_file(&SECRET.repeat(2)).display().to_string();
+    let keys = format!("push_token_file = {token:?}\nmercure_publisher_key_file = {key:?}");
+    let (proxy, open) = config(&keys);
     let authorization = format!("Authorization: Bearer {SECRET}");
     let mut client = proxy.connect();
-    client.send(request(
-        "PUT",
-        "/live/x",
-        &[&authorization, "Content-Length: 2"],
-    ));
-    client.send("{}");
-    assert_eq!(client.response().status, 201);
+    for target in ["/live/x", "/live/p/x"] {
+        let fields = [&*authorization, "Content-Length: 2"];
+        client.send(request("PUT", target, &fields));
+        client.send("{}");
+        assert_eq!(client.response().status, 201);
+    }
     for (has_secret, target, how, is_at_hand, sentence, step) in WITHOUT_APPLICATION {
         let asked = match how {
             "stream" => json!({"headers": ["Accept: text/html, text/event-stream"]}),
             "socket" => json!({"headers": ["Connection: upgrade", "Upgrade: websocket"]}),
+            "token" => json!({"headers": [authorization]}),
             method => json!({ "method": method }),
         };
         // With others the application is not asked anyway.

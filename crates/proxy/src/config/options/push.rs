@@ -49,6 +49,56 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
     },
     Opt {
         about: About {
+            name: "push_private",
+            form: Form::List("PREFIX"),
+            unset: Unset::Says("everybody reads all documents"),
+            example: r#"["/live/private/"]"#,
+            help: "Those of these paths whose documents only those read who show that they may",
+            more: "By GET, in event streams and over WebSocket, and whatever pattern reaches there. Each is one of `push`, or begins with one. Who publishes reads \
+                   everything; others by `push_reader_token_file` or `push_reader_key_file`, see [docs/push.md](push.md#documents-that-are-private).",
+        },
+        set: |push, v, m| {
+            for item in v.items() {
+                if let Some(prefix) = m.ok(item.parse(parse_prefix)) {
+                    push.settings.private.push(prefix);
+                    push.private_places.push(item.place.clone());
+                }
+            }
+        },
+    },
+    Opt {
+        about: About {
+            name: "push_reader_token_file",
+            form: Form::Text("FILE"),
+            unset: Unset::Says("none"),
+            example: r#""/etc/microcache/push-reader-token""#,
+            help: "A file with a secret; who has it reads all documents that are private",
+            more: "As `Authorization: Bearer SECRET`. It is read again by a reload.",
+        },
+        set: |push, v, m| {
+            if let Some(path) = m.ok(v.text()) {
+                push.reader_token_file = Some((PathBuf::from(path), v.place.clone()));
+            }
+        },
+    },
+    Opt {
+        about: About {
+            name: "push_reader_key_file",
+            form: Form::Text("FILE"),
+            unset: Unset::Says("none"),
+            example: r#""/etc/microcache/push-reader-key""#,
+            help: "A file with the key that tokens (JWT) are signed with, which say what of the private documents may be read",
+            more: "A secret of 32 bytes at least for HS256, HS384 or HS512, or a public key as PEM. A token says `{\"microcache\": {\"read\": [\"/live/private/7/*\"]}}`, \
+                   and should say `exp`: its streams end then. The file is read again by a reload.",
+        },
+        set: |push, v, m| {
+            if let Some(path) = m.ok(v.text()) {
+                push.reader_key_file = Some((PathBuf::from(path), v.place.clone()));
+            }
+        },
+    },
+    Opt {
+        about: About {
             name: "push_directory",
             form: Form::Text("DIRECTORY"),
             unset: Unset::Says("where services keep their state"),
@@ -175,7 +225,7 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
             example: r#"["https://shop.example"]"#,
             help: "The other sites whose pages may read documents and subscribe, as `https://shop.example`, or `*`",
             more: "Browsers are told so (`Access-Control-Allow-Origin`), and a WebSocket is opened for them. Pages of a site that is named may publish too, if \
-                   they have the secret; those that only `*` lets in may not. Nothing is said of cookies: none counts here.",
+                   they have the secret; those that only `*` lets in may not. Cookies count for documents that are private only, and only from sites that are named.",
         },
         set: |push, v, m| {
             let sites = v

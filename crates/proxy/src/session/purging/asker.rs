@@ -1,9 +1,9 @@
 //! Who asks for a purge.
 
-use std::net::{IpAddr, SocketAddr};
-use std::str::FromStr;
+use std::net::IpAddr;
 
 use microcache_engine::Request;
+use microcache_policy::network::address;
 
 use crate::config::Cidr;
 
@@ -47,23 +47,6 @@ fn forwarded_for(pair: &[u8]) -> Option<&[u8]> {
     name.trim_ascii()
         .eq_ignore_ascii_case(b"for")
         .then_some(value)
-}
-
-/// An address as proxies write it: in quotes or not, in brackets or not, with a port or not. `None` if
-/// it is none, such as `unknown`.
-pub(in crate::session) fn address(text: &[u8]) -> Option<IpAddr> {
-    let text = std::str::from_utf8(text.trim_ascii()).ok()?;
-    let text = text
-        .strip_prefix('"')
-        .and_then(|text| text.strip_suffix('"'))
-        .unwrap_or(text);
-    let bare = text
-        .strip_prefix('[')
-        .and_then(|text| text.strip_suffix(']'))
-        .unwrap_or(text);
-    IpAddr::from_str(bare)
-        .ok()
-        .or_else(|| SocketAddr::from_str(text).ok().map(|at| at.ip()))
 }
 
 #[cfg(test)]

@@ -13,8 +13,6 @@ use microcache_engine::cache::{Purged, Scope, Strength};
 use microcache_engine::{Engine, Request, Response};
 use microcache_policy::Time;
 
-pub(super) use asker::address;
-
 use super::pages;
 use crate::notices::Kind;
 use crate::shared::Shared;

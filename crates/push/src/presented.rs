@@ -1,20 +1,19 @@
 //! The token that somebody shows.
 
-use microcache_engine::OriginRequest;
-use microcache_policy::cookies;
 use microcache_policy::key::split_query;
 use microcache_policy::query::{parameters, takes_decoded};
+use microcache_policy::{Fields, cookies};
 
-use super::MERCURE_PATH;
-use super::form::pairs;
+use crate::form::pairs;
+use crate::mercure::MERCURE_PATH;
+use crate::watch::WATCH_PATH;
 
 const SCHEME: &[u8] = b"Bearer ";
-/// What 0.x and 1.0 call the cookie.
-const COOKIES: [&[u8]; 2] = [b"mercureAuthorization", b"__Secure-mercure_access_token"];
 
 /// A target as it may be written down: a token in it may not.
 pub fn shown(target: &[u8]) -> &[u8] {
-    if !target.starts_with(MERCURE_PATH.as_bytes()) {
+    let mut with_tokens = [MERCURE_PATH, WATCH_PATH].into_iter();
+    if !with_tokens.any(|path| target.starts_with(path.as_bytes())) {
         return target;
     }
     let (path, query) = split_query(target);
@@ -37,9 +36,9 @@ pub(crate) struct Presented {
 }
 
 impl Presented {
-    /// The one that counts. Another way to log in to the same host is none.
-    pub(crate) fn of(request: &OriginRequest) -> Option<Self> {
-        let fields = request.fields.fields();
+    /// The one that counts, of those in a request's fields, in the query of its target, and in the cookies of these
+    /// names. Another way to log in to the same host is none.
+    pub(crate) fn of(fields: Fields<'_>, target: &[u8], names: &[&[u8]]) -> Option<Self> {
         let in_field = fields.get("authorization").and_then(|value| {
             let (scheme, token) = value.split_at_checked(SCHEME.len())?;
             scheme
@@ -53,7 +52,7 @@ impl Presented {
         if let Some(token) = in_field {
             return Some(said(token));
         }
-        let (_, query) = split_query(&request.target);
+        let (_, query) = split_query(target);
         let mut parameters = pairs(query.unwrap_or_default()).flatten();
         if let Some((_, token)) = parameters.find(|(name, _)| name == "authorization") {
             return Some(said(token.into_bytes()));
@@ -62,7 +61,7 @@ impl Presented {
         let mut pairs = lines
             .flat_map(|line| line.split(|&byte| byte == b';'))
             .map(|pair| cookies::split(pair.trim_ascii()));
-        let (_, token) = pairs.find(|(name, _)| COOKIES.contains(name))?;
+        let (_, token) = pairs.find(|(name, _)| names.contains(name))?;
         Some(Self {
             token: token.to_vec(),
             is_ambient: true,
@@ -91,6 +90,14 @@ mod tests {
             ),
             ("/.well-known/mercure?authorization", "/.well-known/mercure"),
             ("/other?authorization=x", "/other?authorization=x"),
+            (
+                "/.well-known/microcache/watch?url=/a&authorization=x",
+                "/.well-known/microcache/watch",
+            ),
+            (
+                "/.well-known/microcache/watch?url=/a",
+                "/.well-known/microcache/watch?url=/a",
+            ),
         ] {
             let shown = shown(target.as_bytes());
             assert_eq!(String::from_utf8_lossy(shown), expected, "{target}");

@@ -1,4 +1,5 @@
-//! URI templates (RFC 6570) the other way round: whether a template could have been expanded to a topic.
+//! URI templates (RFC 6570) the other way round: whether a template could have been expanded to a topic, or to the path of
+//! a document.
 //!
 //! A template is compiled to a small automaton, and all of its states are followed through the topic at once: a
 //! match takes no longer than the length of one times the length of the other, whatever they are.

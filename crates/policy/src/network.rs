@@ -1,16 +1,17 @@
 //! Whom an address stands for.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 
 /// An address of version 4, or the /64 of one of version 6: who has one of those mostly has all of it.
 ///
 /// It takes 64 bits. The few networks of version 6 that look like addresses of version 4, `::/32`, are nobody's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Network(u64);
+pub struct Network(u64);
 
 impl Network {
     /// The network that this address is of.
-    pub(crate) fn of(address: IpAddr) -> Self {
+    pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(v4) => Self(u64::from(v4.to_bits())),
             // Whoever is on this machine is so in both versions.
@@ -19,13 +20,32 @@ impl Network {
         }
     }
 
-    pub(crate) const fn from_bits(bits: u64) -> Self {
+    /// The one that takes these bits.
+    pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    pub(crate) const fn bits(self) -> u64 {
+    /// What it takes.
+    pub const fn bits(self) -> u64 {
         self.0
     }
+}
+
+/// An address as proxies write it: in quotes or not, in brackets or not, with a port or not. `None` if
+/// it is none, such as `unknown`.
+pub fn address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text.trim_ascii()).ok()?;
+    let text = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'))
+        .unwrap_or(text);
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .unwrap_or(text);
+    IpAddr::from_str(bare)
+        .ok()
+        .or_else(|| SocketAddr::from_str(text).ok().map(|at| at.ip()))
 }
 
 /// As an operator would write it.

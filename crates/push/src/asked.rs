@@ -1,0 +1,184 @@
+//! What somebody asks for at the path for those who watch, as the query says it.
+
+use std::time::Duration;
+
+use microcache_engine::{OriginRequest, OriginResponse};
+use microcache_policy::key::split_query;
+
+use crate::answer;
+use crate::client::Client;
+use crate::form::pairs;
+use crate::name::Pattern;
+use crate::origin::Documents;
+use crate::page::{Known, Watching};
+use crate::readers::Shown;
+use crate::stream::MARK;
+use crate::subscription::Asked;
+use crate::urls::{Found, MAX_STARS, MAX_URLS, NoUrl};
+
+/// How long somebody waits for something to happen who asks again and again.
+const WAIT: Duration = Duration::from_secs(25);
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
+/// All of it.
+pub(crate) struct Question {
+    pub(crate) asked: Asked,
+    pub(crate) wait: Duration,
+    /// Who comes back by himself says the same again, which is out of date then: he is to be told apart.
+    pub(crate) is_marked: bool,
+}
+
+/// One url, and what is said of it each time that it is named: several tabs may show the same page.
+struct Named {
+    url: String,
+    found: Found,
+    claims: Vec<Claim>,
+}
+
+/// What somebody says that he has of it.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Claim {
+    version: Option<String>,
+    tag: Option<String>,
+}
+
+impl Named {
+    /// What all say who name it: who has something else is to be told.
+    fn claim(&self) -> Claim {
+        let first = self.claims.first().cloned().unwrap_or_default();
+        let is_agreed = self.claims.iter().all(|claim| *claim == first);
+        if is_agreed { first } else { Claim::default() }
+    }
+
+    fn says(&mut self) -> Option<&mut Claim> {
+        self.claims.last_mut()
+    }
+}
+
+impl Question {
+    /// Reads a request. What a url stands for, `find` says.
+    pub(crate) fn read(
+        request: &OriginRequest,
+        documents: &Documents,
+        shown: Shown,
+        find: impl Fn(&str) -> Result<Found, NoUrl>,
+    ) -> Result<Self, OriginResponse> {
+        let refused = |why: String| answer::problem(400, why);
+        let mut named: Vec<Named> = Vec::new();
+        let mut about = None;
+        let (mut asked, mut wait) = (Asked::default(), WAIT);
+        let (_, query) = split_query(&request.target);
+        for pair in pairs(query.unwrap_or_default()) {
+            let (name, value) = pair.map_err(|_| refused("the query is not UTF-8".to_owned()))?;
+            match &*name {
+                "url" => about = Some(name_it(&mut named, value, &find).map_err(NoUrl::answer)?),
+                "version" | "etag" => {
+                    let one = about.and_then(|at: usize| named.get_mut(at)?.says());
+                    match one {
+                        Some(claim) if name == "etag" => claim.tag = Some(value),
+                        Some(claim) => claim.version = Some(value),
+                        None => {}
+                    }
+                }
+                "last_event_id" | "lastEventID" => asked.seen = Some(value),
+                "deltas" => asked.wants.deltas = value != "0",
+                "inline" => asked.wants.content = value != "0",
+                "wait" => wait = read_wait(&value).map_err(refused)?,
+                _ => {}
+            }
+        }
+        let fields = request.fields.fields();
+        asked.client = Client::of(fields);
+        let seen = fields.get("last-event-id").map(String::from_utf8_lossy);
+        take_up(&mut asked, named, seen.is_none(), |pattern| {
+            documents.may_ask(&shown, pattern)
+        })
+        .map_err(NoUrl::answer)?;
+        asked.reader = shown.reader();
+        // What a browser says when it comes back is newer than what the url says.
+        if let Some(seen) = seen.filter(|seen| seen != MARK) {
+            asked.seen = Some(seen.into_owned());
+            asked.has.clear();
+        }
+        Ok(Self {
+            is_marked: asked.pages.iter().any(Watching::knows),
+            asked,
+            wait,
+        })
+    }
+
+    /// Whether nothing is asked for.
+    pub(crate) const fn is_nothing(&self) -> bool {
+        self.asked.documents.is_empty() && self.asked.pages.is_empty()
+    }
+}
+
+/// A url is named, maybe once more. Says which one it is.
+fn name_it(
+    named: &mut Vec<Named>,
+    url: String,
+    find: impl Fn(&str) -> Result<Found, NoUrl>,
+) -> Result<usize, NoUrl> {
+    if let Some(at) = named.iter().position(|known| known.url == url) {
+        named[at].claims.push(Claim::default());
+        return Ok(at);
+    }
+    if named.len() == MAX_URLS {
+        return Err(NoUrl::too_many());
+    }
+    let found = find(&url)?;
+    named.push(Named {
+        url,
+        found,
+        claims: vec![Claim::default()],
+    });
+    Ok(named.len() - 1)
+}
+
+/// Takes up what is named. Of pages, what is said of them counts only if whoever says it has not been told more since.
+fn take_up(
+    asked: &mut Asked,
+    named: Vec<Named>,
+    is_new: bool,
+    may_ask: impl Fn(&Pattern) -> Result<(), NoUrl>,
+) -> Result<(), NoUrl> {
+    for one in named {
+        let claim = one.claim();
+        match one.found {
+            Found::Documents(pattern) => {
+                may_ask(&pattern)?;
+                let version = claim
+                    .version
+                    .as_deref()
+                    .map(|it| it.trim_matches('"').parse());
+                if let (Pattern::Exact(name), Some(Ok(version))) = (&pattern, version) {
+                    asked.has.push((name.clone(), version));
+                }
+                asked.documents.push(pattern);
+            }
+            Found::Page(mut page) => {
+                let version = claim
+                    .version
+                    .and_then(|it| u64::from_str_radix(&it, 16).ok());
+                let known = version.map(Known::Version).or(claim.tag.map(Known::Tag));
+                page.has(known.filter(|_| is_new));
+                asked.pages.push(page);
+            }
+        }
+    }
+    let stars = asked.documents.iter().filter(|pattern| pattern.is_like());
+    if stars.count() > MAX_STARS {
+        return Err(NoUrl::too_many_stars());
+    }
+    Ok(())
+}
+
+fn read_wait(value: &str) -> Result<Duration, String> {
+    let seconds = value.parse().ok().map(Duration::from_secs);
+    seconds.filter(|wait| *wait <= LONGEST_WAIT).ok_or_else(|| {
+        format!(
+            "wait is a number of seconds, {} at most",
+            LONGEST_WAIT.as_secs()
+        )
+    })
+}

@@ -1,0 +1,41 @@
+//! Whom somebody who subscribes is counted as.
+
+use microcache_policy::network::address;
+use microcache_policy::{Fields, Network};
+
+/// Where he is; of whom nothing is known are one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Client(Option<Network>);
+
+impl Client {
+    /// Who has sent a request, by what it says when it goes on: the last who is named has connected. Those before him
+    /// are named by proxies that are trusted only, the nearest of them last.
+    pub(crate) fn of(request: Fields<'_>) -> Self {
+        let mut nearest_last = request.members("x-forwarded-for");
+        let (mut before, mut last) = (None, nearest_last.next());
+        for member in nearest_last {
+            before = last.replace(member);
+        }
+        Self(before.or(last).and_then(address).map(Network::of))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_whom_the_nearest_proxy_names() {
+        let of = |value: &str| {
+            let block = format!("X-Forwarded-For: {value}\r\n");
+            Client::of(Fields::new(block.as_bytes()))
+        };
+        assert_eq!(of("10.0.0.1"), of("::ffff:10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::2"));
+        // What a client says of itself stands further ahead.
+        assert_eq!(of("1.2.3.4, 10.0.0.1, 10.9.9.9"), of("10.0.0.1, 10.9.9.8"));
+        assert_eq!(of("unknown"), Client::default());
+        assert_eq!(Client::of(Fields::default()), Client::default());
+    }
+}

@@ -1,0 +1,121 @@
+//! Tokens (JWT, RFC 7519), and the keys that they are checked with.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use jsonwebtoken::{AlgorithmFamily, DecodingKey, Validation, decode};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+/// The shortest secret, in bytes (RFC 7518 §3.2). A shorter one can be guessed by whoever has a token.
+pub(crate) const SHORTEST: usize = 32;
+/// How far the clock of whoever makes tokens may be ahead.
+const LEEWAY: u64 = 5;
+/// Another year is as good as any later one.
+const LONGEST: Duration = Duration::from_hours(365 * 24);
+
+/// What tokens are checked with. Which algorithms count follows from it, and never from a token.
+#[derive(Clone, Debug)]
+pub struct Key(DecodingKey);
+
+/// Why something cannot be a key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The file cannot be read.
+    #[error("cannot read {option} {}: {error}", path.display())]
+    Unreadable {
+        /// Who names it.
+        option: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// There is no key in it.
+    #[error(
+        "{option} {} has to be a secret of {SHORTEST} bytes at least (such as `openssl rand -hex 32` prints), or a \
+         public key (`-----BEGIN PUBLIC KEY-----`; RSA, P-256, P-384 or Ed25519)", path.display()
+    )]
+    Unsuitable {
+        /// Who names it.
+        option: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl Key {
+    /// Reads the file that this option names.
+    pub fn read(path: &Path, option: &'static str) -> Result<Self, KeyError> {
+        let text = fs::read(path).map_err(|error| KeyError::Unreadable {
+            option,
+            path: path.to_owned(),
+            error,
+        })?;
+        Self::of(&text).ok_or_else(|| KeyError::Unsuitable {
+            option,
+            path: path.to_owned(),
+        })
+    }
+
+    /// The key that this is, if it is one.
+    pub fn of(text: &[u8]) -> Option<Self> {
+        let text = text.trim_ascii();
+        let key = if !text.starts_with(b"-----BEGIN ") {
+            (text.len() >= SHORTEST).then(|| DecodingKey::from_secret(text))
+        } else if text.starts_with(b"-----BEGIN PUBLIC KEY")
+            || text.starts_with(b"-----BEGIN RSA PUBLIC KEY")
+        {
+            let rsa = DecodingKey::from_rsa_pem(text);
+            let other = rsa.or_else(|_| DecodingKey::from_ec_pem(text));
+            other.or_else(|_| DecodingKey::from_ed_pem(text)).ok()
+        } else {
+            // A private key has no business here.
+            None
+        };
+        key.map(Self)
+    }
+
+    /// Whether whoever knows it can make tokens.
+    pub fn is_secret(&self) -> bool {
+        self.0.family() == AlgorithmFamily::Hmac
+    }
+    /// What a token says that is signed with it, and whose time it is. It may have to be for somebody.
+    pub(crate) fn claims<C: DeserializeOwned>(
+        &self,
+        token: &[u8],
+        audience: Option<&str>,
+    ) -> Result<C, NoToken> {
+        let mut validation = Validation::new_for_family(self.0.family());
+        validation.required_spec_claims.clear();
+        validation.leeway = LEEWAY;
+        validation.validate_nbf = true;
+        validation.validate_aud = audience.is_some();
+        if let Some(audience) = audience {
+            validation.set_audience(&[audience]);
+            validation.set_required_spec_claims(&["aud"]);
+        }
+        Ok(decode(token, &self.0, &validation)?.claims)
+    }
+}
+
+/// Why a token is none.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoToken {
+    #[error("the token is not valid: {0}")]
+    Invalid(#[from] jsonwebtoken::errors::Error),
+    #[error("the token has expired")]
+    Expired,
+}
+
+/// When a token ends that says this. It has to be in the future.
+pub(crate) fn ends(exp: f64) -> Result<Instant, NoToken> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let left = exp - now.unwrap_or_default().as_secs_f64();
+    if left > 0.0 {
+        Ok(Instant::now() + Duration::from_secs_f64(left.min(LONGEST.as_secs_f64())))
+    } else {
+        Err(NoToken::Expired)
+    }
+}

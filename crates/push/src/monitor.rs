@@ -1,0 +1,90 @@
+//! Where those who have something can watch it (RFC 5989): `Link: <…>; rel="monitor"`.
+//!
+//! What they have is in the url, so that nothing is missed between a request and a subscription: who watches is told at
+//! once if it is something else by then.
+
+use std::fmt::Write;
+
+use crate::name::MAX_NAME;
+use crate::watch::WATCH_PATH;
+
+/// What somebody has of a url.
+#[derive(Clone, Copy, Debug)]
+pub enum Has<'a> {
+    /// A document in this version.
+    Version(&'a str),
+    /// A page with this entity tag.
+    Tag(&'a [u8]),
+    /// Nothing that it could be told by.
+    Unknown,
+}
+
+/// The value of a `Link` field for what is at this path and query; `None` if it cannot be watched by that.
+pub fn monitor_link(target: &[u8], has: Has<'_>) -> Option<String> {
+    // A star stands for others too.
+    if target.len() > MAX_NAME || target.contains(&b'*') {
+        return None;
+    }
+    let mut link = String::with_capacity(WATCH_PATH.len() + 2 * target.len() + 64);
+    link.push('<');
+    link.push_str(WATCH_PATH);
+    link.push_str("?url=");
+    write(&mut link, target);
+    match has {
+        Has::Version(version) => {
+            link.push_str("&version=");
+            write(&mut link, version.as_bytes());
+        }
+        Has::Tag(tag) => {
+            link.push_str("&etag=");
+            write(&mut link, tag);
+        }
+        Has::Unknown => {}
+    }
+    link.push_str(">; rel=\"monitor\"");
+    Some(link)
+}
+
+/// As it stands in a query.
+fn write(link: &mut String, text: &[u8]) {
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            link.push(byte.into());
+        } else {
+            // Nothing can fail.
+            let _ = write!(link, "%{byte:02X}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_url_with_what_somebody_has() {
+        for (target, has, expected) in [
+            (
+                "/live/a%20b",
+                Has::Version("1f.7"),
+                "</.well-known/microcache/watch?url=/live/a%2520b&version=1f.7>; rel=\"monitor\"",
+            ),
+            (
+                "/news/?a=1&b=<x>",
+                Has::Tag(b"W/\"a,b\""),
+                "</.well-known/microcache/watch?url=/news/%3Fa%3D1%26b%3D%3Cx%3E&etag=W/%22a%2Cb%22>; rel=\"monitor\"",
+            ),
+            (
+                "/",
+                Has::Unknown,
+                "</.well-known/microcache/watch?url=/>; rel=\"monitor\"",
+            ),
+        ] {
+            let link = monitor_link(target.as_bytes(), has);
+            assert_eq!(link.as_deref(), Some(expected), "{target}");
+        }
+        assert_eq!(monitor_link(b"/a*", Has::Unknown), None);
+        let long = vec![b'a'; MAX_NAME + 1];
+        assert_eq!(monitor_link(&long, Has::Unknown), None);
+    }
+}
