@@ -1,6 +1,7 @@
 //! Nodes that were away, and subscribers that come back to another one.
 
-use super::{Nodes, key, put, told, until_is};
+use super::relay::Relay;
+use super::{Nodes, key, lasting, put, told, until_is};
 use crate::push::{Live, tag};
 use crate::support::{Events, eventually};
 use crate::tiers::Folder;
@@ -279,5 +280,65 @@ fn a_node_that_comes_late_takes_up_all_while_they_change() {
     });
     for at in 0..4000 {
         until_is(&late, &format!("/live/{at}"), "3");
+    }
+}
+
+/// One node does not reach Redis, and the others do.
+#[test]
+fn a_node_that_is_cut_off_goes_on_with_what_it_has_and_catches_up() {
+    let mut nodes = Nodes::start(1);
+    let relay = Relay::start(nodes.redis.port());
+    let far = nodes
+        .kept
+        .start(&nodes.origin, &["--push-redis", &relay.address()]);
+    nodes[0].put("/live/x", "1");
+    let mut events = far.subscribe("/live/x", &[]);
+    assert_eq!(told(&mut events), put("1"));
+    for round in 2..5 {
+        relay.cut();
+        let value = round.to_string();
+        assert_eq!(nodes[0].put("/live/x", &value).status, 204);
+        let before = (round - 1).to_string();
+        far.0.get("/live/x").assert_is(200, &before);
+        assert_eq!(far.put("/live/x", "9").status, 503);
+        assert_eq!(told(&mut far.subscribe("/live/x", &[])), put(&before));
+        relay.mend();
+        assert_eq!(told(&mut events), put(&value), "and no reset");
+        until_is(&far, "/live/x", &value);
+        let status = unless_away(|| far.put("/live/y", &value).status);
+        assert!(matches!(status, 201 | 204), "{status}");
+        until_is(&nodes[0], "/live/y", &value);
+    }
+    // Others begin anew meanwhile.
+    relay.cut();
+    nodes.redis.kill();
+    nodes.redis.restart();
+    unless_away(|| nodes[0].put("/live/z", "1").status);
+    relay.mend();
+    assert_eq!(told(&mut events).0, "reset");
+    until_is(&far, "/live/z", "1");
+    assert_eq!(far.0.get("/live/x").status, 404);
+}
+
+#[test]
+fn a_redis_that_is_killed_and_has_written_everything_down_has_lost_nothing() {
+    let folder = Folder::new();
+    let (redis, flags) = lasting(&folder);
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    let mut nodes = Nodes::beside(redis, 2);
+    let mut all: Vec<_> = nodes
+        .all
+        .iter()
+        .map(|it| it.subscribe("/live/x", &[]))
+        .collect();
+    for round in 0..5 {
+        let value = round.to_string();
+        let status = unless_away(|| nodes[round % 2].put("/live/x", &value).status);
+        assert!(matches!(status, 201 | 204), "{status}");
+        for events in &mut all {
+            assert_eq!(told(events), put(&value), "and no reset");
+        }
+        nodes.redis.kill();
+        nodes.redis.restart_with(&flags);
     }
 }

@@ -3,12 +3,15 @@
 mod catching_up;
 mod model;
 mod outages;
+mod relay;
 mod together;
 
+use std::fs;
 use std::net::SocketAddr;
 
 use crate::push::{Kept, Live};
 use crate::support::{Events, Origin, Proxy, eventually};
+use crate::tiers::Folder;
 use crate::tiers::servers::{Kind, Server};
 
 /// Several nodes, and what they have in common.
@@ -66,6 +69,23 @@ impl std::ops::Index<usize> for Nodes {
     fn index(&self, at: usize) -> &Live {
         &self.all[at]
     }
+}
+
+/// A Redis that loses nothing when it is killed, and what it is started with.
+fn lasting(folder: &Folder) -> (Server, Vec<String>) {
+    let disk = folder.disk();
+    let directory = disk.split(',').next().expect("a path");
+    fs::create_dir_all(directory).expect("a directory");
+    let flags = [
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+        "--dir",
+        directory,
+    ];
+    let redis = Server::start_with(Kind::Redis, &flags);
+    (redis, flags.map(str::to_owned).to_vec())
 }
 
 /// One of the two keys of documents, which has the id of "documents that are pushed" in it.

@@ -1,4 +1,4 @@
-//! Several nodes that are killed and stand still, as Redis does, held against what has to be true: every subscriber,
+//! Several nodes that are killed and stand still, and Redis too, held against what has to be true: every subscriber,
 //! wherever it comes back to, ends with the last version of each document, and has been told all in their
 //! order, and none twice.
 //!
@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Nodes;
+use super::{Nodes, lasting};
 use crate::push::SECRET;
 use crate::support::eventually;
+use crate::tiers::Folder;
 
 const NODES: u64 = 4;
 const DOCUMENTS: u64 = 6;
@@ -204,14 +205,14 @@ impl World {
     }
 }
 
-/// Has nodes and Redis stand still, and nodes killed and started again.
-fn disturb(nodes: &mut Nodes, world: &World, mut dice: Dice, rounds: u64) {
+/// Has nodes and Redis stand still, and killed and started again.
+fn disturb(nodes: &mut Nodes, world: &World, mut dice: Dice, rounds: u64, redis: &[&str]) {
     let pause = |dice: &mut Dice, from: u64, to: u64| {
         thread::sleep(Duration::from_millis(from + dice.below(to - from)));
     };
     for round in 0..rounds {
         let node = dice.below(NODES) as usize;
-        match round % 6 {
+        match round % 7 {
             0 | 3 => {
                 nodes[node].0.freeze();
                 pause(&mut dice, 20, 400);
@@ -228,6 +229,11 @@ fn disturb(nodes: &mut Nodes, world: &World, mut dice: Dice, rounds: u64) {
                 pause(&mut dice, 20, 400);
                 nodes.redis.thaw();
             }
+            5 => {
+                nodes.redis.kill();
+                pause(&mut dice, 20, 400);
+                nodes.redis.restart_with(redis);
+            }
             // So long that writes are given up, and connections.
             _ => {
                 nodes.redis.freeze();
@@ -241,8 +247,11 @@ fn disturb(nodes: &mut Nodes, world: &World, mut dice: Dice, rounds: u64) {
 
 #[test]
 fn everybody_ends_with_the_last_version_and_is_told_none_twice() {
-    let (seed, rounds) = (said("PUSH_FLEET_SEED", 1), said("PUSH_FLEET_ROUNDS", 12));
-    let mut nodes = Nodes::start(NODES as usize);
+    let (seed, rounds) = (said("PUSH_FLEET_SEED", 1), said("PUSH_FLEET_ROUNDS", 14));
+    let folder = Folder::new();
+    let (redis, flags) = lasting(&folder);
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    let mut nodes = Nodes::beside(redis, NODES as usize);
     let world = World {
         addresses: Mutex::new(nodes.all.iter().map(|it| it.0.address()).collect()),
         is_over: AtomicBool::new(false),
@@ -262,7 +271,7 @@ fn everybody_ends_with_the_last_version_and_is_told_none_twice() {
         let subscribers: Vec<_> = (0..SUBSCRIBERS)
             .map(|at| scope.spawn(move || world.subscribe(dice(100 + at))))
             .collect();
-        disturb(&mut nodes, world, dice(200), rounds);
+        disturb(&mut nodes, world, dice(200), rounds, &flags);
         world.is_over.store(true, Ordering::Release);
         for publisher in publishers {
             publisher.join().expect("it publishes");

@@ -1,0 +1,67 @@
+//! A way to Redis that can be cut, for one node alone.
+
+use std::io;
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// Passes on what comes, until it is cut.
+pub(super) struct Relay {
+    port: u16,
+    way: Arc<Mutex<Way>>,
+}
+
+#[derive(Default)]
+struct Way {
+    is_cut: bool,
+    open: Vec<TcpStream>,
+}
+
+impl Relay {
+    pub(super) fn start(to: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        let way = Arc::<Mutex<Way>>::default();
+        let known = Arc::clone(&way);
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                pass_on(stream, to, &known);
+            }
+        });
+        Self { port, way }
+    }
+
+    pub(super) fn address(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub(super) fn cut(&self) {
+        let mut way = self.way.lock().unwrap();
+        way.is_cut = true;
+        for stream in way.open.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    pub(super) fn mend(&self) {
+        self.way.lock().unwrap().is_cut = false;
+    }
+}
+
+fn pass_on(from: TcpStream, to: u16, way: &Mutex<Way>) {
+    let mut way = way.lock().unwrap();
+    if way.is_cut {
+        return;
+    }
+    let Ok(to) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)) else {
+        return;
+    };
+    let clone = |stream: &TcpStream| stream.try_clone().expect("a socket");
+    way.open.extend([clone(&from), clone(&to)]);
+    for (mut from, mut to) in [(clone(&from), clone(&to)), (to, from)] {
+        thread::spawn(move || {
+            let _ = io::copy(&mut from, &mut to);
+            let _ = to.shutdown(Shutdown::Both);
+        });
+    }
+}
