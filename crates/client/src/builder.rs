@@ -87,7 +87,7 @@ impl Builder {
         Self::with(Rules {
             // Who asks is the program itself: it may reload, and take what is stale.
             reload: Reload::Honour,
-            max_stale: true,
+            obeys_client: true,
             ..Rules::default()
         })
     }

@@ -117,8 +117,11 @@ fn a_reload_is_honoured() {
         let lifetime = stored("Cache-Control: max-age=60");
         let expected = Reuse::Revalidate(Why::Reload);
         assert_eq!(asked(&lifetime, request, 0), expected, "{request}");
+        let insists = get(&fields(request), &Rules::private());
+        assert!(!on_error(&lifetime, &insists, RECEIVED), "{request}");
         let shared = get(&fields(request), &Rules::default());
         assert_eq!(reuse(&lifetime, &shared, RECEIVED), Reuse::Fresh);
+        assert!(on_error(&lifetime, &shared, RECEIVED), "{request}");
     }
     let lifetime = stored("Cache-Control: max-age=60");
     let expected = Reuse::Revalidate(Why::MaxAge);

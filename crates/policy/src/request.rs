@@ -73,6 +73,10 @@ pub struct Credentials {
 
 /// What a cache must know of a request.
 #[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one thing that a request is or not"
+)]
 pub struct RequestFacts {
     handling: Handling,
     credentials: Credentials,
@@ -82,6 +86,7 @@ pub struct RequestFacts {
     directives: RequestDirectives,
     range: Option<WantedRange>,
     ttl: Option<Millis>,
+    obeyed: bool,
 }
 
 impl Credentials {
@@ -108,7 +113,7 @@ impl RequestFacts {
             directives.no_cache = false;
             directives.max_age = directives.max_age.filter(|&age| age > 0);
         }
-        directives.max_stale = directives.max_stale.filter(|_| rules.max_stale);
+        directives.max_stale = directives.max_stale.filter(|_| rules.obeys_client);
         // Whoever has a cache of his own needs no protection from himself.
         let credentials = if rules.are_private() {
             Credentials::default()
@@ -142,6 +147,7 @@ impl RequestFacts {
             directives,
             range: seen.range.filter(|_| !seen.several_ranges),
             ttl: None,
+            obeyed: rules.obeys_client,
         }
     }
 
@@ -222,7 +228,7 @@ impl RequestFacts {
         self.directives.min_fresh
     }
 
-    /// How stale an answer the client takes, where that counts ([`Rules::max_stale`]).
+    /// How stale an answer the client takes, where that counts ([`Rules::obeys_client`]).
     pub const fn max_stale(&self) -> Option<Millis> {
         self.directives.max_stale
     }
@@ -230,6 +236,11 @@ impl RequestFacts {
     /// The client forces a reload, and the operator honours it.
     pub const fn forces_reload(&self) -> bool {
         self.directives.no_cache
+    }
+
+    /// Whether what is stored may stand in when the origin fails.
+    pub const fn takes_stopgap(&self) -> bool {
+        !(self.obeyed && self.directives.no_cache)
     }
 
     /// Whether only the head of the response is wanted.

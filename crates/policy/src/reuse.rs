@@ -85,10 +85,11 @@ pub fn in_use_until(lifetime: &Lifetime) -> Time {
 }
 
 /// May a stored response answer when the origin fails: an error (500, 502, 503, 504), a time-out, a
-/// disconnect? What must be validated before use never does.
+/// disconnect? What must be validated before use never does, nor anything where the client itself insists.
 pub fn on_error(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> bool {
     let ttl = lifetime.ttl(now);
     lifetime.is_shareable(request.credentials())
+        && request.takes_stopgap()
         && !lifetime.has(MUST_VALIDATE)
         && (ttl > 0 || ttl.unsigned_abs() < lifetime.stale_if_error)
 }

@@ -63,8 +63,9 @@ pub struct Rules {
     pub languages: Vec<String>,
     /// Whether a client's reload (`no-cache`, `max-age=0`) reaches the origin.
     pub reload: Reload,
-    /// Whether a client that accepts stale responses (`max-stale`) is given them.
-    pub max_stale: bool,
+    /// The client is the program itself: what it accepts although it is stale it is given (`max-stale`), and if it
+    /// forces a reload nothing else stands in when the origin fails.
+    pub obeys_client: bool,
     /// What makes up the key beside scheme, host, path and query.
     pub key: KeyRules,
     /// What is sent compressed. Where anything is, the origin is asked for what is not encoded.
@@ -95,7 +96,7 @@ impl Default for Rules {
             vary_ignored: Vec::new(),
             languages: Vec::new(),
             reload: Reload::default(),
-            max_stale: false,
+            obeys_client: false,
             key: KeyRules::default(),
             compress: Compress::default(),
         }
@@ -116,7 +117,7 @@ impl Rules {
             targeted: Vec::new(),
             set_cookie: SetCookie::Store,
             reload: Reload::Honour,
-            max_stale: true,
+            obeys_client: true,
             ..Self::default()
         }
     }

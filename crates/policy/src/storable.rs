@@ -171,7 +171,7 @@ fn lifetime(arrived: &Arrived<'_, '_>) -> Result<Lifetime, NotStorable> {
         (validator, HAS_VALIDATOR),
         (operators, OPERATORS_WINDOW),
         (
-            rules.max_stale && freshness::is_never_stale(directives),
+            rules.obeys_client && freshness::is_never_stale(directives),
             NEVER_STALE,
         ),
     ];

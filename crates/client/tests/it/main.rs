@@ -1,6 +1,7 @@
 //! The caching layer as its users have it.
 
 mod elsewhere;
+mod laws;
 mod layer;
 mod real;
 mod robust;
