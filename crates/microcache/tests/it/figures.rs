@@ -358,7 +358,7 @@ fn every_metric_that_is_documented_or_drawn_is_there_and_every_one_is_documented
     let disk = format!("{},10MiB", directory.display());
     // Nobody is there, and nothing is traced: there are numbers of it all the same.
     let traced = ["--otlp", "http://127.0.0.1:9", "--otlp-sample", "0"];
-    let documents = ["--push", "/live/", "--push-directory", "none"];
+    let documents = ["--push", "/live/", "--push-redis", "redis://127.0.0.1:9"];
     std::fs::create_dir_all(&directory).expect("a directory");
     let key = directory.join("key").display().to_string();
     std::fs::write(&key, "a secret of thirty-two characters").expect("written");
