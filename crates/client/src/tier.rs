@@ -11,9 +11,11 @@ use microcache_store::memcached::{Memcached, MemcachedSettings};
 #[cfg(feature = "redis")]
 use microcache_store::redis::{Redis, RedisSettings};
 use microcache_store::{AnyTier, TierLimits, Tiers};
+#[cfg(feature = "disk")]
+use microcache_store::{Directory, DirectorySettings};
 use tokio::runtime::Handle;
 
-use crate::BuildError;
+use crate::{BuildError, Cache};
 
 /// A place behind memory.
 #[derive(Clone, Debug)]
@@ -26,6 +28,8 @@ pub struct Tier {
 enum Place {
     #[cfg(feature = "disk")]
     Disk { directory: PathBuf, capacity: u64 },
+    #[cfg(feature = "disk")]
+    Directory { directory: PathBuf, capacity: u64 },
     #[cfg(feature = "memcached")]
     Memcached(Vec<String>),
     #[cfg(feature = "redis")]
@@ -35,9 +39,29 @@ enum Place {
 impl Tier {
     /// A directory, which takes so many bytes. It is made if it is missing, and outlives the process. One process
     /// at a time may use it: a second one gets an error from [`Builder::build`](crate::Builder::build).
+    ///
+    /// It is for one long process with many objects: what is there is known in memory, and large bodies stay in
+    /// their files. Several processes, or many short ones, share a [`Tier::directory`].
     #[cfg(feature = "disk")]
     pub fn disk(directory: impl Into<PathBuf>, capacity: u64) -> Self {
         Self::of(Place::Disk {
+            directory: directory.into(),
+            capacity,
+        })
+    }
+
+    /// A directory, which takes so many bytes, and which all processes of one user may use at the same time: of
+    /// those that want the same url one asks the server, and the others wait for what it brings. It is made if it
+    /// is missing. A private cache may use it without a [`partition`](crate::Builder::partition): nobody but its
+    /// user can read it, and one that belongs to another user is refused.
+    ///
+    /// A response lies in one file and is in memory while it is read and written, up to 64 MiB, or a quarter of
+    /// the directory if that is less. What is stale stays as long as there is room, up to 30 days: it may be
+    /// confirmed by the server, or be all there is for who is offline. A process should await
+    /// [`Cache::settled`] before it ends.
+    #[cfg(feature = "disk")]
+    pub fn directory(directory: impl Into<PathBuf>, capacity: u64) -> Self {
+        Self::of(Place::Directory {
             directory: directory.into(),
             capacity,
         })
@@ -69,7 +93,8 @@ impl Tier {
         })
     }
 
-    /// How long a request waits for it before the server is asked. 50 ms unless said, 250 ms for a directory.
+    /// How long a request waits for it before the server is asked. 50 ms unless said; 250 ms for a
+    /// disk, and 2 s for a directory, which may lie on one that is slow.
     #[must_use]
     pub const fn timeout(mut self, most: Duration) -> Self {
         self.timeout = most;
@@ -80,16 +105,19 @@ impl Tier {
         let timeout = match &place {
             #[cfg(feature = "disk")]
             Place::Disk { .. } => Duration::from_millis(250),
+            #[cfg(feature = "disk")]
+            Place::Directory { .. } => Duration::from_secs(2),
             #[cfg(any(feature = "memcached", feature = "redis"))]
             _ => Duration::from_millis(50),
         };
         Self { place, timeout }
     }
 
+    /// Whether others than its user may read what it has.
     pub(crate) const fn is_shared(&self) -> bool {
         match self.place {
             #[cfg(feature = "disk")]
-            Place::Disk { .. } => false,
+            Place::Disk { .. } | Place::Directory { .. } => false,
             #[cfg(any(feature = "memcached", feature = "redis"))]
             _ => true,
         }
@@ -99,6 +127,8 @@ impl Tier {
         match self.place {
             #[cfg(feature = "disk")]
             Place::Disk { .. } => "disk",
+            #[cfg(feature = "disk")]
+            Place::Directory { .. } => "directory",
             #[cfg(feature = "memcached")]
             Place::Memcached(_) => "memcached",
             #[cfg(feature = "redis")]
@@ -122,6 +152,17 @@ impl Tier {
                     ..DiskSettings::new(directory, *capacity)
                 };
                 AnyTier::Local(Disk::open(settings, handle)?)
+            }
+            #[cfg(feature = "disk")]
+            Place::Directory {
+                directory,
+                capacity,
+            } => {
+                let settings = DirectorySettings {
+                    read_deadline: self.timeout,
+                    ..DirectorySettings::new(directory, *capacity)
+                };
+                AnyTier::Shared(Directory::open(settings, handle)?)
             }
             #[cfg(feature = "memcached")]
             Place::Memcached(servers) => {
@@ -153,11 +194,23 @@ impl std::fmt::Debug for Place {
         match self {
             #[cfg(feature = "disk")]
             Self::Disk { directory, .. } => f.debug_tuple("Disk").field(directory).finish(),
+            #[cfg(feature = "disk")]
+            Self::Directory { directory, .. } => {
+                f.debug_tuple("Directory").field(directory).finish()
+            }
             #[cfg(feature = "memcached")]
             Self::Memcached(servers) => f.debug_tuple("Memcached").field(servers).finish(),
             #[cfg(feature = "redis")]
             Self::Redis { urls, .. } => write!(f, "Redis({} urls)", urls.len()),
         }
+    }
+}
+
+impl Cache {
+    /// Waits until the tiers have done what they were asked for so far: what was stored is there for the next
+    /// process then, and what was purged is not. How long a process waits for that before it ends is for it to say.
+    pub async fn settled(&self) {
+        self.shared.engine.cache.settle().await;
     }
 }
 

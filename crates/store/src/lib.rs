@@ -1,6 +1,7 @@
 //! Where responses live. Memory is the place every hit comes from; tiers lie behind it.
 
 pub mod content;
+pub mod directory;
 pub mod disk;
 pub mod encoding;
 pub mod encodings;
@@ -16,6 +17,7 @@ pub mod tier;
 pub mod tiers;
 
 pub use content::{Content, FileBody};
+pub use directory::{Directory, DirectoryError, DirectorySettings};
 pub use encoding::Varies;
 pub use encodings::{Base, Encoded, Encodings, Making, Task, Version};
 pub use key_notes::Learnt;

@@ -14,18 +14,18 @@ use super::health::Health;
 use crate::tier::TierError;
 
 /// Those who do one kind of work.
-pub(super) struct Crew {
+pub(crate) struct Crew {
     handle: Handle,
     places: Arc<Semaphore>,
     all: usize,
     /// Nothing is to be done any more.
     is_off: AtomicBool,
     deadline: Duration,
-    pub(super) health: Health,
+    pub(crate) health: Health,
 }
 
 impl Crew {
-    pub(super) fn new(handle: &Handle, places: usize, deadline: Duration, health: Health) -> Self {
+    pub(crate) fn new(handle: &Handle, places: usize, deadline: Duration, health: Health) -> Self {
         Self {
             handle: handle.clone(),
             places: Arc::new(Semaphore::new(places)),
@@ -37,7 +37,7 @@ impl Crew {
     }
 
     /// Has a job done. If that takes too long it goes on, and keeps its place, but nobody waits.
-    pub(super) async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> Result<T, DiskFailure> + Send + 'static,
     ) -> Result<T, TierError> {
@@ -76,7 +76,7 @@ impl Crew {
     }
 
     /// Takes no more jobs, and waits for those that are under way.
-    pub(super) async fn stop(&self) {
+    pub(crate) async fn stop(&self) {
         self.is_off.store(true, Ordering::SeqCst);
         let all = u32::try_from(self.all).unwrap_or(u32::MAX);
         // One that hangs is not waited for longer than anybody else would.
@@ -84,16 +84,16 @@ impl Crew {
     }
 
     /// Takes jobs again.
-    pub(super) fn resume(&self) {
+    pub(crate) fn resume(&self) {
         self.is_off.store(false, Ordering::SeqCst);
     }
 
-    pub(super) fn is_off(&self) -> bool {
+    pub(crate) fn is_off(&self) -> bool {
         self.is_off.load(Ordering::SeqCst)
     }
 
     /// Lets go of something for which the system may have work to do.
-    pub(super) fn dispose(&self, what: impl Send + 'static) {
+    pub(crate) fn dispose(&self, what: impl Send + 'static) {
         self.handle.spawn_blocking(move || drop(what));
     }
 }

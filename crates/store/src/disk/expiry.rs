@@ -3,18 +3,18 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// This second.
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs())
 }
 
 /// Whether it has come to that.
-pub(super) fn is_over(expires: u64) -> bool {
+pub(crate) fn is_over(expires: u64) -> bool {
     expires <= now()
 }
 
 /// The second from which on something is over that is kept for so long.
-pub(super) fn after(keep: Duration) -> u64 {
+pub(crate) fn after(keep: Duration) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let end = now.unwrap_or_default().saturating_add(keep);
     let rounded_up = end.saturating_add(Duration::from_nanos(999_999_999));

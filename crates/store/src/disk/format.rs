@@ -155,14 +155,14 @@ pub fn check_body(body: &[u8], sums: &[u64]) -> Result<(), Flaw> {
 }
 
 /// The checksums of a body that comes in pieces.
-pub(super) struct Sums {
+pub(crate) struct Sums {
     done: Vec<u64>,
     block: Xxh3,
     len: u64,
 }
 
 impl Sums {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             done: Vec::new(),
             block: Xxh3::new(),
@@ -170,7 +170,7 @@ impl Sums {
         }
     }
 
-    pub(super) fn update(&mut self, mut bytes: &[u8]) {
+    pub(crate) fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = BLOCK - self.len % BLOCK;
             let (now, later) = bytes.split_at(bytes.len().min(room as usize));
@@ -188,7 +188,7 @@ impl Sums {
         self.len
     }
 
-    pub(super) fn finish(mut self) -> Box<[u64]> {
+    pub(crate) fn finish(mut self) -> Box<[u64]> {
         if !self.len.is_multiple_of(BLOCK) {
             self.end_block();
         }
@@ -202,7 +202,7 @@ impl Sums {
 }
 
 /// The table's bytes, and their checksum.
-pub(super) fn table(sums: &[u64]) -> (Vec<u8>, u64) {
+pub(crate) fn table(sums: &[u64]) -> (Vec<u8>, u64) {
     let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
     let sum = xxh3_64(&bytes);
     (bytes, sum)

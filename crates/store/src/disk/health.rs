@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 const PATIENCE: u32 = 3;
 
 /// The health of one kind of work.
-pub(super) struct Health {
+pub(crate) struct Health {
     work: &'static str,
     pause: Duration,
     trouble: Mutex<Option<Trouble>>,
@@ -23,7 +23,7 @@ struct Trouble {
 }
 
 impl Health {
-    pub(super) const fn new(work: &'static str, pause: Duration) -> Self {
+    pub(crate) const fn new(work: &'static str, pause: Duration) -> Self {
         Self {
             work,
             pause,
@@ -32,7 +32,7 @@ impl Health {
     }
 
     /// Whether to try at all. In a pause one attempt gets through each time it is over.
-    pub(super) fn admits(&self) -> bool {
+    pub(crate) fn admits(&self) -> bool {
         let mut trouble = self.trouble.lock();
         let Some(trouble) = trouble.as_mut().filter(|it| it.failures >= PATIENCE) else {
             return true;
@@ -45,7 +45,7 @@ impl Health {
         is_over
     }
 
-    pub(super) fn failed(&self, why: &dyn fmt::Display) {
+    pub(crate) fn failed(&self, why: &dyn fmt::Display) {
         let mut trouble = self.trouble.lock();
         let trouble = trouble.get_or_insert_with(|| Trouble {
             why: String::new(),
@@ -58,12 +58,12 @@ impl Health {
         trouble.not_before = Instant::now() + self.pause;
     }
 
-    pub(super) fn worked(&self) {
+    pub(crate) fn worked(&self) {
         *self.trouble.lock() = None;
     }
 
     /// What is wrong, and since when.
-    pub(super) fn report(&self) -> Option<String> {
+    pub(crate) fn report(&self) -> Option<String> {
         let trouble = self.trouble.lock();
         let trouble = trouble.as_ref()?;
         let since = httpdate::fmt_http_date(trouble.since);

@@ -5,11 +5,11 @@
 //! docs/decisions/disk.md says why it is like this.
 
 mod background;
-mod crew;
-mod expiry;
+pub(crate) mod crew;
+pub(crate) mod expiry;
 mod files;
 pub mod format;
-mod health;
+pub(crate) mod health;
 mod index;
 mod journal;
 mod layout;
@@ -149,7 +149,7 @@ pub struct Disk {
 }
 
 /// Why a job was not done.
-enum DiskFailure {
+pub(crate) enum DiskFailure {
     /// The system says so.
     Disk(io::Error),
     /// What was read is not what was written.

@@ -1,0 +1,485 @@
+//! A directory that processes share: one file for each record, and no process that has to be running.
+//!
+//! It is made for many short processes, such as commands in scripts. The disk tier ([`crate::disk`]) belongs to
+//! one long process, which has an index in memory; here the directory itself is the index.
+//!
+//! - A record gets its name when it is complete, and is never changed: to read takes no lock.
+//! - Whoever gives or takes names in a folder has the folder's lock meanwhile ([`folder`]).
+//! - Whoever asks the origin holds the lock of a file beside the record ([`claims`]). The system lets go of it when
+//!   the process ends, however it ends.
+//! - How much there is stands in a small file; when it is too much, what was used least recently goes ([`room`]).
+//! - Purges of more than one url are told in another one ([`log`]).
+//!
+//! A directory that is full, read-only, or gone costs requests nothing but what would have been found there.
+
+mod claims;
+mod folder;
+mod log;
+mod place;
+mod record;
+mod room;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+
+use self::claims::{Claims, Held};
+use self::folder::Folder;
+pub use self::place::DirectoryError;
+use self::place::Place;
+use self::record::Draft;
+use self::room::Room;
+use crate::content::{Content, FileBody};
+use crate::disk::DiskFailure;
+use crate::disk::crew::Crew;
+use crate::disk::expiry;
+use crate::disk::health::Health;
+use crate::tier::{
+    BoxFuture, Claim, Entry, EntryId, Got, LogPage, Page, Put, SharedTier, Tier, TierError,
+    TierStats, Token,
+};
+
+/// How many reads may go on at once, and how many of everything else.
+const READS: usize = 16;
+const WRITES: usize = 4;
+
+/// Where, and how much.
+#[derive(Clone, Debug)]
+pub struct DirectorySettings {
+    /// The directory. It is made if it is missing.
+    pub directory: PathBuf,
+    /// What all records take together, in bytes, counted in blocks of 4 KiB.
+    pub capacity: u64,
+    /// The largest body that is kept. It is in memory while it is read and written.
+    pub max_object: u64,
+    /// Records are kept for so much longer than whoever puts them needs them, while there is room: who is offline
+    /// may take what is stale, and who is not may have it confirmed.
+    pub keep_longer: Duration,
+    /// How long a look may take, with the wait for its turn.
+    pub read_deadline: Duration,
+    /// How long a write or a removal may take.
+    pub write_deadline: Duration,
+    /// When nothing works, how long until it is tried again.
+    pub pause: Duration,
+}
+
+impl DirectorySettings {
+    /// So much in this directory, and everything else as usual.
+    pub fn new(directory: impl Into<PathBuf>, capacity: u64) -> Self {
+        Self {
+            directory: directory.into(),
+            capacity,
+            max_object: (capacity / 4).min(64 * 1024 * 1024),
+            keep_longer: Duration::from_hours(30 * 24),
+            read_deadline: Duration::from_secs(2),
+            write_deadline: Duration::from_secs(30),
+            pause: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The tier.
+pub struct Directory {
+    shared: Arc<Shared>,
+    claims: Claims,
+    reading: Crew,
+    writing: Crew,
+    refused: AtomicU64,
+}
+
+/// What jobs need.
+struct Shared {
+    place: Place,
+    room: Room,
+    settings: DirectorySettings,
+    corrupt: AtomicU64,
+}
+
+/// What is to be stored.
+struct Wanted {
+    id: EntryId,
+    entry: Entry,
+    expires: u64,
+    claim: Option<Arc<Held>>,
+}
+
+/// What a look came to that may end in a claim.
+enum Looked {
+    Entry(Entry),
+    Claimed(Held),
+    Theirs,
+}
+
+impl Directory {
+    /// Takes a directory into use, beside whoever else does. What is done there is done by `handle`'s threads for
+    /// blocking work.
+    pub fn open(settings: DirectorySettings, handle: &Handle) -> Result<Arc<Self>, DirectoryError> {
+        let crew = |work, places, deadline| {
+            Crew::new(handle, places, deadline, Health::new(work, settings.pause))
+        };
+        Ok(Arc::new(Self {
+            claims: Claims::default(),
+            reading: crew("reading", READS, settings.read_deadline),
+            writing: crew("writing", WRITES, settings.write_deadline),
+            refused: AtomicU64::new(0),
+            shared: Arc::new(Shared {
+                place: Place::open(&settings.directory)?,
+                room: Room::new(settings.capacity),
+                corrupt: AtomicU64::new(0),
+                settings,
+            }),
+        }))
+    }
+
+    async fn store(
+        &self,
+        id: EntryId,
+        entry: Entry,
+        expires: Duration,
+        token: Option<Token>,
+    ) -> Result<Put, TierError> {
+        if entry.body.len() > self.shared.settings.max_object {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return Ok(Put::Refused);
+        }
+        let Ok(claim) = token.map(|token| self.claims.get(id, token)).transpose() else {
+            return Ok(Put::Superseded);
+        };
+        let wanted = Wanted {
+            id,
+            entry,
+            expires: self.shared.kept_until(expires),
+            claim,
+        };
+        let shared = Arc::clone(&self.shared);
+        let put = self.writing.run(move || shared.put(&wanted)).await;
+        if let (Ok(_), Some(token)) = (&put, token) {
+            // Stored or superseded, nobody comes back to it.
+            self.claims.take(id, token);
+        }
+        put
+    }
+
+    async fn renew(
+        &self,
+        id: EntryId,
+        (from, head): (Bytes, Bytes),
+        expires: Duration,
+        token: Option<Token>,
+    ) -> Result<Put, TierError> {
+        let Ok(claim) = token.map(|token| self.claims.get(id, token)).transpose() else {
+            return Ok(Put::Superseded);
+        };
+        let shared = Arc::clone(&self.shared);
+        let expires = self.shared.kept_until(expires);
+        let job = move || shared.renew(id, &from, &head, expires, claim);
+        let put = self.writing.run(job).await;
+        if let (Ok(Put::Stored), Some(token)) = (&put, token) {
+            self.claims.take(id, token);
+        }
+        put
+    }
+
+    fn keep(&self, id: EntryId, held: Held) -> Result<Token, TierError> {
+        let kept = self.claims.keep(id, held);
+        kept.ok_or_else(|| TierError::Failed("too many claims at a time".into()))
+    }
+}
+
+impl Shared {
+    fn kept_until(&self, expires: Duration) -> u64 {
+        expiry::after(expires.saturating_add(self.settings.keep_longer))
+    }
+
+    /// The record of an id. What is none is removed, and nothing is found.
+    fn read(&self, id: EntryId) -> Result<Option<Entry>, DiskFailure> {
+        let Some(folder) = Folder::open(&*self.place.home()?, id)? else {
+            return Ok(None);
+        };
+        self.read_in(&folder, id)
+    }
+
+    fn read_in(&self, folder: &Folder, id: EntryId) -> Result<Option<Entry>, DiskFailure> {
+        match record::read(folder, id, self.settings.max_object) {
+            Ok(found) => Ok(found.map(|found| found.entry)),
+            Err(DiskFailure::Flaw(_)) => {
+                self.corrupt.fetch_add(1, Ordering::Relaxed);
+                // Where it cannot be removed, the next one has the same to say of it.
+                let _ = folder.lock().and_then(|locked| {
+                    let is_flawed = record::read(folder, id, self.settings.max_object);
+                    match is_flawed {
+                        Err(DiskFailure::Flaw(_)) => locked.remove(&record::name(id)),
+                        _ => Ok(()),
+                    }
+                });
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn look_or_claim(&self, id: EntryId, hold: Duration) -> Result<Looked, DiskFailure> {
+        if let Some(entry) = self.read(id)? {
+            return Ok(Looked::Entry(entry));
+        }
+        let folder = Folder::create(&*self.place.home()?, id)?;
+        let locked = folder.lock()?;
+        let Some(claim) = claims::claim(&locked, id, hold)? else {
+            return Ok(Looked::Theirs);
+        };
+        // Whoever had it before may have stored something since the look.
+        match record::read(&folder, id, self.settings.max_object) {
+            Ok(Some(found)) => {
+                claim.end(&locked)?;
+                Ok(Looked::Entry(found.entry))
+            }
+            Ok(None) | Err(DiskFailure::Flaw(_)) => Ok(Looked::Claimed(claim)),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn claim(&self, id: EntryId, hold: Duration) -> Result<Option<Held>, DiskFailure> {
+        let folder = Folder::create(&*self.place.home()?, id)?;
+        claims::claim(&folder.lock()?, id, hold)
+    }
+
+    fn put(&self, wanted: &Wanted) -> Result<Put, DiskFailure> {
+        let home = self.place.home()?;
+        let folder = Folder::create(&home, wanted.id)?;
+        if wanted.claim.as_ref().is_some_and(|claim| !claim.stands()) {
+            return Ok(Put::Superseded);
+        }
+        let body = in_memory(&wanted.entry.body)?;
+        let bytes = record::encode(wanted.id, &wanted.entry.head, &body, wanted.expires)?;
+        if !self.room.take(&home, record::length(&bytes))? {
+            return Ok(Put::Refused);
+        }
+        let draft = Draft::write(&folder, wanted.id, &bytes)?;
+        let locked = folder.lock()?;
+        let Some(claim) = &wanted.claim else {
+            draft.publish(&locked)?;
+            return Ok(Put::Stored);
+        };
+        // A removal takes away the claim, and has the lock meanwhile: what it means does not come back.
+        if !claim.stands() {
+            return Ok(Put::Superseded);
+        }
+        draft.publish(&locked)?;
+        claim.end(&locked)?;
+        Ok(Put::Stored)
+    }
+
+    /// The body is written once more, with the other head: a file is never changed.
+    fn renew(
+        &self,
+        id: EntryId,
+        from: &Bytes,
+        head: &Bytes,
+        expires: u64,
+        claim: Option<Arc<Held>>,
+    ) -> Result<Put, DiskFailure> {
+        let home = self.place.home()?;
+        let Some(folder) = Folder::open(&home, id)? else {
+            return Ok(Put::Superseded);
+        };
+        let Ok(Some(found)) = record::read(&folder, id, self.settings.max_object) else {
+            return Ok(Put::Superseded);
+        };
+        if found.entry.head != *from {
+            return Ok(Put::Superseded);
+        }
+        let body = in_memory(&found.entry.body)?;
+        let bytes = record::encode(id, head, &body, expires)?;
+        if !self.room.take(&home, record::length(&bytes))? {
+            return Ok(Put::Refused);
+        }
+        let draft = Draft::write(&folder, id, &bytes)?;
+        let locked = folder.lock()?;
+        let stands = claim.as_ref().is_none_or(|claim| claim.stands());
+        if !stands || !found.is_still_there(&folder, id) {
+            return Ok(Put::Superseded);
+        }
+        draft.publish(&locked)?;
+        if let Some(claim) = claim {
+            claim.end(&locked)?;
+        }
+        Ok(Put::Stored)
+    }
+
+    fn remove(&self, id: EntryId) -> Result<(), DiskFailure> {
+        let Some(folder) = Folder::open(&*self.place.home()?, id)? else {
+            return Ok(());
+        };
+        let locked = folder.lock()?;
+        locked.remove(&claims::name(id))?;
+        locked.remove(&record::name(id))
+    }
+}
+
+impl Tier for Directory {
+    fn name(&self) -> &'static str {
+        "directory"
+    }
+
+    fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(self.reading.run(move || shared.read(id)))
+    }
+
+    fn put(
+        &self,
+        id: EntryId,
+        entry: Entry,
+        expires: Duration,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(self.store(id, entry, expires, None))
+    }
+
+    fn renew(
+        &self,
+        id: EntryId,
+        from: Bytes,
+        head: Bytes,
+        expires: Duration,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(self.renew(id, (from, head), expires, None))
+    }
+
+    fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(self.writing.run(move || shared.remove(id)))
+    }
+
+    fn stats(&self) -> TierStats {
+        let shared = &self.shared;
+        let crews = [&self.reading, &self.writing];
+        TierStats {
+            bytes: shared.room.known(),
+            capacity: Some(shared.settings.capacity),
+            evicted: shared.room.evicted(),
+            refused: self.refused.load(Ordering::Relaxed),
+            corrupt: shared.corrupt.load(Ordering::Relaxed),
+            degraded: crews.iter().filter_map(|it| it.health.report()).collect(),
+            ..TierStats::default()
+        }
+    }
+}
+
+impl SharedTier for Directory {
+    fn get_or_claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Got, TierError>> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let job = move || shared.look_or_claim(id, hold);
+            // A claim that comes too late for its deadline ends with the job's answer, which nobody takes.
+            Ok(match self.reading.run(job).await? {
+                Looked::Entry(entry) => Got::Entry(entry),
+                Looked::Theirs => Got::Missing(Claim::Theirs),
+                Looked::Claimed(claim) => Got::Missing(Claim::Mine(self.keep(id, claim)?)),
+            })
+        })
+    }
+
+    fn head(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Bytes>, TierError>> {
+        Box::pin(async move { Ok(self.get(id).await?.map(|entry| entry.head)) })
+    }
+
+    fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let claimed = self.reading.run(move || shared.claim(id, hold)).await?;
+            Ok(match claimed {
+                None => Claim::Theirs,
+                Some(claim) => Claim::Mine(self.keep(id, claim)?),
+            })
+        })
+    }
+
+    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let Some(held) = self.claims.take(id, token) else {
+                return Ok(());
+            };
+            let job = move || match Folder::open(&*shared.place.home()?, id)? {
+                Some(folder) => held.end(&folder.lock()?),
+                None => Ok(()),
+            };
+            self.writing.run(job).await
+        })
+    }
+
+    fn put_claimed(
+        &self,
+        id: EntryId,
+        entry: Entry,
+        expires: Duration,
+        token: Token,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(self.store(id, entry, expires, Some(token)))
+    }
+
+    fn renew_claimed(
+        &self,
+        id: EntryId,
+        from: Bytes,
+        head: Bytes,
+        expires: Duration,
+        token: Token,
+    ) -> BoxFuture<'_, Result<Put, TierError>> {
+        Box::pin(self.renew(id, (from, head), expires, Some(token)))
+    }
+
+    fn page(
+        &self,
+        _host: &[u8],
+        _target: &[u8],
+    ) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
+        None
+    }
+
+    fn append_to_log(
+        &self,
+        records: Vec<Bytes>,
+        beginning: Bytes,
+    ) -> BoxFuture<'_, Result<(), TierError>> {
+        let shared = Arc::clone(&self.shared);
+        let job = move || log::append(&*shared.place.home()?, &records, &beginning);
+        Box::pin(self.writing.run(job))
+    }
+
+    fn read_log(&self, after: u64, beginning: Bytes) -> BoxFuture<'_, Result<LogPage, TierError>> {
+        let shared = Arc::clone(&self.shared);
+        let job = move || log::read(&*shared.place.home()?, after, &beginning);
+        Box::pin(self.reading.run(job))
+    }
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Directory")
+            .field("directory", &self.shared.settings.directory)
+            .finish_non_exhaustive()
+    }
+}
+
+fn in_memory(body: &Content) -> Result<Bytes, DiskFailure> {
+    match (body, body.file()) {
+        (Content::Bytes(bytes), _) => Ok(bytes.clone()),
+        (_, Some(file)) => read_file(&file).map_err(DiskFailure::Source),
+        (_, None) => Err(DiskFailure::Source(io::ErrorKind::NotFound.into())),
+    }
+}
+
+fn read_file(file: &FileBody) -> io::Result<Bytes> {
+    let mut bytes = Vec::with_capacity(file.len() as usize);
+    for number in 0..file.blocks() {
+        bytes.extend_from_slice(&file.read_block(number)?);
+    }
+    Ok(bytes.into())
+}

@@ -1,0 +1,166 @@
+//! The bound in bytes.
+//!
+//! How much there is stands in a small file, to which whoever is about to write adds what he is going to: so it is
+//! too much rather than too little, whatever happens then. When it comes to more than there may be, all files are
+//! counted, and those go that were used least recently. Who counts has the lock of that file; the others wait, or do
+//! not store what they have.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, Dir, FileType, statat};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::folder::{FOLDERS, Folder, open_locked, remove};
+use super::place::failed;
+use super::{claims, record};
+use crate::disk::DiskFailure;
+
+/// The file that says how much there is.
+const SIZE: &str = "size";
+/// What a file takes is counted in these.
+const BLOCK: u64 = 4096;
+/// There are never more files than this: each counts as its part of the capacity at least.
+const MAX_FILES: u64 = 1_000_000;
+/// After this many seconds nobody writes to a file any more that is not complete.
+const ABANDONED: u64 = 10 * 60;
+
+/// What may be taken, and what this process knows of it.
+pub(super) struct Room {
+    capacity: u64,
+    known: AtomicU64,
+    evicted: AtomicU64,
+}
+
+impl Room {
+    pub(super) const fn new(capacity: u64) -> Self {
+        Self {
+            capacity,
+            known: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+        }
+    }
+
+    /// Makes room for a file of this length, and counts it. Not for one that would take half of all.
+    pub(super) fn take(&self, home: &OwnedFd, length: u64) -> Result<bool, DiskFailure> {
+        let needed = self.cost(length);
+        if needed > self.capacity / 2 {
+            return Ok(false);
+        }
+        let size = open_locked(home, SIZE)?;
+        let total = match read(&size) {
+            Some(total) if total.saturating_add(needed) <= self.capacity => total,
+            _ => self.make_room(home, needed)?,
+        };
+        write(&size, total + needed)?;
+        self.known.store(total + needed, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// How much there was when this process wrote last.
+    pub(super) fn known(&self) -> Option<u64> {
+        let known = self.known.load(Ordering::Relaxed);
+        (known > 0).then_some(known)
+    }
+
+    pub(super) fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    /// Counts everything, and removes what is too much, down to nine tenths. Gives what is left.
+    fn make_room(&self, home: &OwnedFd, needed: u64) -> Result<u64, DiskFailure> {
+        let mut files = Vec::new();
+        for number in 0..FOLDERS {
+            if let Some(folder) = Folder::numbered(home, number)? {
+                self.count(&folder, number, &mut files)?;
+            }
+        }
+        let mut total = files.iter().map(|file| file.cost).sum::<u64>();
+        if total + needed <= self.capacity {
+            return Ok(total);
+        }
+        let goal = (self.capacity / 10 * 9).saturating_sub(needed);
+        files.sort_unstable_by_key(|file| file.used);
+        for file in &files {
+            if total <= goal {
+                break;
+            }
+            if let Some(folder) = Folder::numbered(home, file.folder)? {
+                remove(folder.fd(), &format!("{:032x}", file.id))?;
+            }
+            total -= file.cost;
+            self.evicted.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(total)
+    }
+
+    /// Counts the records of a folder. What was left behind unfinished is removed; names that are not ours stay.
+    fn count(
+        &self,
+        folder: &Folder,
+        number: u32,
+        files: &mut Vec<Counted>,
+    ) -> Result<(), DiskFailure> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default().as_secs();
+        for entry in Dir::read_from(folder.fd()).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
+            let Ok(stat) = statat(folder.fd(), name, AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
+            let used = stat.st_mtime.cast_unsigned();
+            let is_file = FileType::from_raw_mode(stat.st_mode).is_file();
+            let is_left_behind = name.ends_with(record::UNFINISHED)
+                && used.saturating_add(ABANDONED) < now
+                || name.ends_with(claims::ENDING) && used < now;
+            if is_file && is_left_behind {
+                remove(folder.fd(), name)?;
+            } else if is_file && let Some(id) = id_of(name) {
+                files.push(Counted {
+                    used,
+                    cost: self.cost(stat.st_size.cast_unsigned()),
+                    id,
+                    folder: number,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn cost(&self, length: u64) -> u64 {
+        let blocks = length.div_ceil(BLOCK).saturating_mul(BLOCK);
+        blocks.max(self.capacity / MAX_FILES)
+    }
+}
+
+struct Counted {
+    used: u64,
+    cost: u64,
+    id: u128,
+    folder: u32,
+}
+
+fn id_of(name: &str) -> Option<u128> {
+    let is_id = name.len() == 32 && name.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    u128::from_str_radix(name, 16).ok().filter(|_| is_id)
+}
+
+/// `None` if it does not say.
+fn read(size: &File) -> Option<u64> {
+    let mut bytes = [0; 16];
+    size.read_exact_at(&mut bytes, 0).ok()?;
+    let (total, sum) = bytes.split_first_chunk::<8>()?;
+    (xxh3_64(total).to_le_bytes() == sum).then(|| u64::from_le_bytes(*total))
+}
+
+fn write(size: &File, total: u64) -> Result<(), DiskFailure> {
+    let total = total.to_le_bytes();
+    let bytes = [total, xxh3_64(&total).to_le_bytes()].concat();
+    size.write_all_at(&bytes, 0).map_err(DiskFailure::Disk)
+}

@@ -1,0 +1,131 @@
+//! One fetch for all who share a directory, and what a purge does to it.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use microcache_store::{Claim, Directory, Got, Put, SharedTier, Tier};
+
+use crate::place::{HOLD, LONG, Place, entry, found, id, is_theirs, mine};
+
+#[tokio::test]
+async fn of_all_who_find_nothing_one_brings_it() {
+    let place = Place::new();
+    let handles = [(); 8].map(|()| place.open());
+    for number in 0..50 {
+        let look = |tier: &Arc<Directory>| {
+            let tier = Arc::clone(tier);
+            tokio::spawn(async move { tier.get_or_claim(id(number), HOLD).await })
+        };
+        let mut tokens = Vec::new();
+        for (tier, looked) in handles.iter().zip(handles.each_ref().map(look)) {
+            match looked.await.expect("it looks") {
+                Ok(Got::Missing(Claim::Mine(token))) => tokens.push((tier, token)),
+                Ok(Got::Missing(Claim::Theirs)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        let [(winner, token)] = tokens[..] else {
+            panic!("{} bring it", tokens.len());
+        };
+        let put = winner.put_claimed(id(number), entry(b"head", b"body"), LONG, token);
+        assert_eq!(put.await, Ok(Put::Stored));
+        assert!(found(handles[7].get_or_claim(id(number), HOLD).await).is_some());
+    }
+    let left: Vec<_> = place.names();
+    assert!(!left.iter().any(|name| name.contains(".claim")), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_purge_after_the_claim_wins() {
+    let place = Place::new();
+    let [filler, purger] = [(); 2].map(|()| place.open());
+    let token = mine(filler.get_or_claim(id(1), HOLD).await);
+    purger.remove(id(1)).await.unwrap();
+    let late = filler.put_claimed(id(1), entry(b"head", b"late"), LONG, token);
+    assert_eq!(late.await, Ok(Put::Superseded));
+    assert_eq!(found(filler.get(id(1)).await), None);
+
+    // Somebody else is quicker to bring a new one.
+    let Ok(Claim::Mine(token)) = filler.claim(id(1), HOLD).await else {
+        panic!("not mine");
+    };
+    purger.remove(id(1)).await.unwrap();
+    let newer = mine(purger.get_or_claim(id(1), HOLD).await);
+    let late = filler.put_claimed(id(1), entry(b"head", b"late"), LONG, token);
+    assert_eq!(late.await, Ok(Put::Superseded));
+    let put = purger.put_claimed(id(1), entry(b"head", b"newer"), LONG, newer);
+    assert_eq!(put.await, Ok(Put::Stored));
+    let newer = (b"head".to_vec(), b"newer".to_vec());
+    assert_eq!(found(filler.get(id(1)).await), Some(newer));
+}
+
+#[tokio::test]
+async fn a_renewal_is_one_process_s_and_only_while_its_claim_stands() {
+    let place = Place::new();
+    let [one, other] = [(); 2].map(|()| place.open());
+    one.put(id(1), entry(b"old", b"body"), LONG).await.unwrap();
+    let Ok(Claim::Mine(token)) = one.claim(id(1), HOLD).await else {
+        panic!("not mine");
+    };
+    assert!(matches!(other.claim(id(1), HOLD).await, Ok(Claim::Theirs)));
+    assert!(
+        found(other.get_or_claim(id(1), HOLD).await).is_some(),
+        "stale, but there"
+    );
+    let renewed = one.renew_claimed(id(1), b"old"[..].into(), b"new"[..].into(), LONG, token);
+    assert_eq!(renewed.await, Ok(Put::Stored));
+    let Ok(Claim::Mine(token)) = other.claim(id(1), HOLD).await else {
+        panic!("it was not given back");
+    };
+    one.remove(id(1)).await.unwrap();
+    let renewed = other.renew_claimed(id(1), b"new"[..].into(), b"newer"[..].into(), LONG, token);
+    assert_eq!(renewed.await, Ok(Put::Superseded));
+    assert_eq!(found(one.get(id(1)).await), None);
+}
+
+#[tokio::test]
+async fn a_claim_that_is_given_back_or_lost_with_its_process_is_free() {
+    let place = Place::new();
+    let [one, other] = [(); 2].map(|()| place.open());
+    let token = mine(one.get_or_claim(id(1), HOLD).await);
+    assert!(is_theirs(&other.get_or_claim(id(1), HOLD).await));
+    one.release(id(1), token).await.unwrap();
+    one.release(id(1), token).await.unwrap();
+    mine(other.get_or_claim(id(1), HOLD).await);
+    assert!(is_theirs(&one.get_or_claim(id(1), HOLD).await));
+    // All that a process had open is closed when it ends; that its claim's file is still there does not matter.
+    drop(other);
+    assert!(place.claim(id(1)).exists());
+    mine(one.get_or_claim(id(1), HOLD).await);
+}
+
+#[tokio::test]
+async fn a_process_that_is_stopped_gives_way_in_the_end() {
+    let place = Place::new();
+    let [stopped, other] = [(); 2].map(|()| place.open());
+    let token = mine(stopped.get_or_claim(id(1), HOLD).await);
+    assert!(is_theirs(&other.get_or_claim(id(1), HOLD).await));
+    // Its time has come.
+    let claim = File::options()
+        .write(true)
+        .open(place.claim(id(1)))
+        .unwrap();
+    claim.set_modified(SystemTime::now() - HOLD).unwrap();
+    let newer = mine(other.get_or_claim(id(1), HOLD).await);
+    let late = stopped.put_claimed(id(1), entry(b"head", b"late"), LONG, token);
+    assert_eq!(late.await, Ok(Put::Superseded));
+    let put = other.put_claimed(id(1), entry(b"head", b"body"), LONG, newer);
+    assert_eq!(put.await, Ok(Put::Stored));
+}
+
+#[tokio::test]
+async fn there_are_so_many_claims_and_no_more() {
+    let place = Place::new();
+    let [one, other] = [(); 2].map(|()| place.open());
+    for number in 0..256 {
+        mine(one.get_or_claim(id(number), HOLD).await);
+    }
+    assert!(one.get_or_claim(id(256), HOLD).await.is_err());
+    mine(other.get_or_claim(id(256), HOLD).await);
+}

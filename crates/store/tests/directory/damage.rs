@@ -1,0 +1,158 @@
+//! Files that are not what was written, and directories that are not what they should be.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::process::Command;
+
+use microcache_store::{Directory, DirectoryError, Put, SharedTier, Tier};
+use tokio::runtime::Handle;
+
+use crate::place::{HOLD, LONG, Place, entry, found, id, mine};
+
+#[tokio::test]
+async fn whatever_is_changed_in_a_file_nothing_is_found_and_something_can_be_put() {
+    let place = Place::new();
+    let tier = place.open();
+    let file = place.file(id(1));
+    let body: Vec<u8> = (0..300_u16).map(|n| n as u8).collect();
+    tier.put(id(1), entry(b"head", &body), LONG).await.unwrap();
+    let whole = fs::read(&file).unwrap();
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&file, &bytes).unwrap();
+        assert_eq!(found(tier.get(id(1)).await), None, "bit of byte {at}");
+        assert!(!file.exists(), "byte {at}");
+        fs::write(&file, &whole[..at]).unwrap();
+        assert_eq!(found(tier.get(id(1)).await), None, "{at} bytes");
+    }
+    assert_eq!(tier.stats().corrupt, 2 * whole.len() as u64);
+    // The record of another id is none of this one.
+    fs::write(place.file(id(1)), &whole).unwrap();
+    fs::create_dir_all(place.file(id(2)).parent().unwrap()).unwrap();
+    fs::rename(place.file(id(1)), place.file(id(2))).unwrap();
+    let token = mine(tier.get_or_claim(id(2), HOLD).await);
+    let put = tier.put_claimed(id(2), entry(b"head", b"body"), LONG, token);
+    assert_eq!(put.await, Ok(Put::Stored));
+    assert!(found(tier.get(id(2)).await).is_some());
+}
+
+#[tokio::test]
+async fn what_is_no_file_is_not_followed_waited_for_or_found() {
+    let place = Place::new();
+    let tier = place.open();
+    tier.put(id(1), entry(b"head", b"body"), LONG)
+        .await
+        .unwrap();
+    let elsewhere = place.directory.join("elsewhere");
+    fs::rename(place.file(id(1)), &elsewhere).unwrap();
+    symlink(&elsewhere, place.file(id(1))).unwrap();
+    assert_eq!(
+        found(tier.get(id(1)).await),
+        None,
+        "a link to a whole record"
+    );
+    assert!(elsewhere.exists());
+    let made = Command::new("mkfifo").arg(place.file(id(1))).status();
+    assert!(made.unwrap().success());
+    assert_eq!(found(tier.get(id(1)).await), None, "a pipe");
+    fs::create_dir(place.file(id(1))).unwrap();
+    assert_eq!(found(tier.get(id(1)).await), None, "a folder");
+    let _ = tier.put(id(1), entry(b"head", b"body"), LONG).await;
+    fs::remove_dir(place.file(id(1))).unwrap();
+    tier.put(id(1), entry(b"head", b"body"), LONG)
+        .await
+        .unwrap();
+    assert!(found(tier.get(id(1)).await).is_some());
+
+    // A link in place of a folder leads nowhere either.
+    let folder = place.file(id(1)).parent().unwrap().to_owned();
+    fs::rename(&folder, place.directory.join("moved")).unwrap();
+    symlink(place.directory.join("moved"), &folder).unwrap();
+    assert!(tier.get(id(1)).await.is_err());
+    assert!(tier.put(id(1), entry(b"head", b"new"), LONG).await.is_err());
+}
+
+#[tokio::test]
+async fn everything_is_its_user_s_alone() {
+    let place = Place::new();
+    let tier = place.open();
+    tier.put(id(1), entry(b"head", b"body"), LONG)
+        .await
+        .unwrap();
+    tier.append_to_log(vec![], b"beginning"[..].into())
+        .await
+        .unwrap();
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&place.directory), 0o700);
+    assert_eq!(mode(&place.home()), 0o700);
+    assert_eq!(mode(place.file(id(1)).parent().unwrap()), 0o700);
+    assert_eq!(mode(&place.file(id(1))), 0o600);
+    assert_eq!(mode(&place.home().join("log")), 0o600);
+    assert_eq!(mode(&place.home().join("size")), 0o600);
+}
+
+#[tokio::test]
+async fn a_directory_that_is_none_or_another_user_s_is_refused() {
+    let place = Place::new();
+    fs::write(&place.directory, "a file").unwrap();
+    let refused = Directory::open(place.settings(), &Handle::current());
+    let said = refused.expect_err("it is a file").to_string();
+    assert!(said.contains("cannot be used"), "{said}");
+    fs::remove_file(&place.directory).unwrap();
+    // Only root can give away what is his.
+    fs::create_dir(&place.directory).unwrap();
+    if chown(&place.directory, Some(65_534), None).is_ok() {
+        let refused = Directory::open(place.settings(), &Handle::current());
+        let refused = refused.expect_err("it is another user's");
+        assert!(matches!(
+            refused,
+            DirectoryError::Foreign { owner: 65_534, .. }
+        ));
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_is_removed_is_made_again() {
+    let place = Place::new();
+    let tier = place.open();
+    tier.put(id(1), entry(b"head", b"body"), LONG)
+        .await
+        .unwrap();
+    let token = mine(tier.get_or_claim(id(2), HOLD).await);
+    fs::remove_dir_all(&place.directory).unwrap();
+    assert_eq!(found(tier.get(id(1)).await), None);
+    let put = tier.put_claimed(id(2), entry(b"head", b"body"), LONG, token);
+    assert_eq!(put.await, Ok(Put::Superseded));
+    tier.put(id(1), entry(b"head", b"body"), LONG)
+        .await
+        .unwrap();
+    assert!(found(tier.get(id(1)).await).is_some());
+}
+
+#[tokio::test]
+async fn a_directory_that_is_read_only_is_read() {
+    let place = Place::new();
+    let tier = place.open();
+    tier.put(id(1), entry(b"head", b"body"), LONG)
+        .await
+        .unwrap();
+    tier.append_to_log(vec![], b"beginning"[..].into())
+        .await
+        .unwrap();
+    let set = |mode: u32| {
+        for path in [place.home(), place.file(id(1)).parent().unwrap().to_owned()] {
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    set(0o500);
+    assert!(found(tier.get_or_claim(id(1), HOLD).await).is_some());
+    let page = tier
+        .read_log(0, b"beginning"[..].into())
+        .await
+        .expect("it is there");
+    assert_eq!(page.records.len(), 1);
+    // Root writes there all the same.
+    let _ = tier.put(id(2), entry(b"head", b"body"), LONG).await;
+    set(0o700);
+}

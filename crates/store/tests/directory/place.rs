@@ -1,0 +1,150 @@
+//! A directory of a test's own.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use microcache_store::{
+    Claim, Content, Directory, DirectorySettings, Entry, EntryId, Got, TierError, Token,
+};
+use tokio::runtime::Handle;
+
+pub(crate) const LONG: Duration = Duration::from_mins(10);
+pub(crate) const HOLD: Duration = Duration::from_secs(5);
+/// Only against a hang.
+const PATIENCE: Duration = Duration::from_mins(1);
+const MIB: u64 = 1024 * 1024;
+
+pub(crate) struct Place {
+    pub(crate) directory: PathBuf,
+    is_ours: bool,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("microcache-directory-{}-{number}", std::process::id());
+        Self {
+            directory: std::env::temp_dir().join(name),
+            is_ours: true,
+        }
+    }
+
+    /// Another process's.
+    pub(crate) fn at(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            is_ours: false,
+        }
+    }
+
+    pub(crate) fn settings(&self) -> DirectorySettings {
+        DirectorySettings {
+            pause: Duration::ZERO,
+            read_deadline: PATIENCE,
+            write_deadline: PATIENCE,
+            ..DirectorySettings::new(&self.directory, 64 * MIB)
+        }
+    }
+
+    pub(crate) fn open(&self) -> Arc<Directory> {
+        open_with(self.settings())
+    }
+
+    /// The folder that has everything.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.directory.join("microcache-shared-v1")
+    }
+
+    /// Where the record of an id lies.
+    pub(crate) fn file(&self, id: EntryId) -> PathBuf {
+        let name = id.to_string();
+        self.home().join(&name[..2]).join(name)
+    }
+
+    pub(crate) fn claim(&self, id: EntryId) -> PathBuf {
+        self.file(id).with_extension("claim")
+    }
+
+    /// The names of all files in it.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let folders = fs::read_dir(self.home()).expect("it is there");
+        let files = folders.filter_map(|folder| fs::read_dir(folder.ok()?.path()).ok());
+        files
+            .flatten()
+            .map(|file| {
+                file.expect("a file")
+                    .file_name()
+                    .into_string()
+                    .expect("text")
+            })
+            .collect()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_ours {
+            let _ = fs::remove_dir_all(&self.directory);
+        }
+    }
+}
+
+pub(crate) fn open_with(settings: DirectorySettings) -> Arc<Directory> {
+    Directory::open(settings, &Handle::current()).expect("a directory")
+}
+
+pub(crate) fn id(number: usize) -> EntryId {
+    EntryId::of(format!("key {number}").as_bytes())
+}
+
+pub(crate) fn entry(head: &[u8], body: &[u8]) -> Entry {
+    Entry {
+        head: Bytes::copy_from_slice(head),
+        body: Content::Bytes(Bytes::copy_from_slice(body)),
+    }
+}
+
+/// What a look came to.
+pub(crate) trait Looked {
+    fn entry(&self) -> Option<&Entry>;
+}
+
+impl Looked for Option<Entry> {
+    fn entry(&self) -> Option<&Entry> {
+        self.as_ref()
+    }
+}
+
+impl Looked for Got {
+    fn entry(&self) -> Option<&Entry> {
+        match self {
+            Self::Entry(entry) => Some(entry),
+            Self::Missing(_) => None,
+        }
+    }
+}
+
+/// Head and body of what was found.
+pub(crate) fn found(got: Result<impl Looked, TierError>) -> Option<(Vec<u8>, Vec<u8>)> {
+    let got = got.expect("a directory that works");
+    let entry = got.entry()?;
+    let body = entry.body.bytes().expect("in memory");
+    Some((entry.head.to_vec(), body.to_vec()))
+}
+
+/// The claim of whoever found nothing and is to bring it.
+pub(crate) fn mine(got: Result<Got, TierError>) -> Token {
+    match got {
+        Ok(Got::Missing(Claim::Mine(token))) => token,
+        other => panic!("not mine: {other:?}"),
+    }
+}
+
+pub(crate) fn is_theirs(got: &Result<Got, TierError>) -> bool {
+    matches!(got, Ok(Got::Missing(Claim::Theirs)))
+}

@@ -1,0 +1,207 @@
+//! Several processes, and those that are killed.
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use microcache_store::random::number;
+use microcache_store::{Claim, DirectorySettings, Got, SharedTier, Tier, TierError};
+
+use crate::place::{HOLD, LONG, Place, entry, found, id, mine, open_with};
+
+/// Set in the processes that a test starts: what they do, and where.
+const ROLE: &str = "MICROCACHE_TEST_DIRECTORY";
+const KEYS: usize = 20;
+const ROUNDS: usize = 300;
+
+/// This program again, doing one of the things below.
+fn start(role: &str, place: &Place) -> Child {
+    Command::new(env::current_exe().expect("this program"))
+        .args(["--exact", "processes::another_process", "--nocapture"])
+        .env(ROLE, format!("{role} {}", place.directory.display()))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts")
+}
+
+/// Waits until it says so.
+fn wait_for(child: &mut Child, word: &str) {
+    let out = child.stdout.take().expect("it is piped");
+    let mut lines = BufReader::new(out).lines();
+    let said = lines.any(|line| line.is_ok_and(|line| line.contains(word)));
+    assert!(said, "it never said {word}");
+}
+
+/// Does nothing when it is run as a test.
+#[tokio::test]
+async fn another_process() {
+    let Ok(role) = env::var(ROLE) else { return };
+    let (role, directory) = role.split_once(' ').expect("a role and a place");
+    let place = Place::at(directory);
+    match role {
+        "random" => work_at_random(&place).await,
+        "claim" => {
+            let tier = place.open();
+            mine(tier.get_or_claim(id(1), HOLD).await);
+            println!("claimed");
+            std::future::pending::<()>().await;
+            drop(tier);
+        }
+        // Until it is killed.
+        _ => {
+            let tier = open_with(large(&place));
+            println!("writing");
+            let body = whole(0, 8 << 20);
+            for round in 0.. {
+                let stored = tier.put(id(round % 4), entry(b"head", &body), LONG).await;
+                stored.expect("it is put");
+            }
+        }
+    }
+}
+
+fn large(place: &Place) -> DirectorySettings {
+    DirectorySettings {
+        capacity: 256 << 20,
+        ..place.settings()
+    }
+}
+
+/// A body that says of which key it is and whether it is whole.
+fn whole(key: usize, length: usize) -> Vec<u8> {
+    let mut body = vec![key as u8; length.max(1)];
+    *body.last_mut().expect("it is not empty") = 255 - key as u8;
+    body
+}
+
+fn check(key: usize, (head, body): &(Vec<u8>, Vec<u8>)) {
+    assert_eq!(
+        *head,
+        format!("head of {key}, {} bytes", body.len()).into_bytes()
+    );
+    assert_eq!(*body, whole(key, body.len()));
+}
+
+/// Gets, puts, renews and removes; whatever is found was put under that key, and is whole.
+async fn work_at_random(place: &Place) {
+    let tier = open_with(DirectorySettings {
+        capacity: 2 << 20,
+        ..place.settings()
+    });
+    let tolerant = |result: Result<_, TierError>| match result {
+        Ok(()) => {}
+        Err(error) => panic!("{error}"),
+    };
+    for _ in 0..ROUNDS {
+        let key = number() as usize % KEYS;
+        let length = 1 + number() as usize % 150_000;
+        let head = format!("head of {key}, {length} bytes");
+        let record = entry(head.as_bytes(), &whole(key, length));
+        match number() % 8 {
+            0 => tier.remove(id(key)).await.expect("removed"),
+            1 => tolerant(tier.put(id(key), record, LONG).await.map(drop)),
+            2 => {
+                if let Ok(Claim::Mine(token)) = tier.claim(id(key), HOLD).await {
+                    let head = head.into_bytes();
+                    let from = tier.head(id(key)).await.expect("read").unwrap_or_default();
+                    // A head of another length would be a lie.
+                    let to = if from == head {
+                        head.into()
+                    } else {
+                        from.clone()
+                    };
+                    let renewed = tier.renew_claimed(id(key), from, to, LONG, token).await;
+                    tolerant(renewed.map(drop));
+                    tier.release(id(key), token).await.expect("released");
+                }
+            }
+            _ => match tier.get_or_claim(id(key), HOLD).await.expect("looked") {
+                Got::Entry(found) => {
+                    let body = found.body.bytes().expect("in memory").to_vec();
+                    check(key, &(found.head.to_vec(), body));
+                }
+                Got::Missing(Claim::Theirs) => {}
+                Got::Missing(Claim::Mine(token)) if number().is_multiple_of(8) => {
+                    tier.release(id(key), token).await.expect("released");
+                }
+                Got::Missing(Claim::Mine(token)) => {
+                    tolerant(
+                        tier.put_claimed(id(key), record, LONG, token)
+                            .await
+                            .map(drop),
+                    );
+                }
+            },
+        }
+    }
+    assert_eq!(tier.stats().corrupt, 0);
+}
+
+async fn is_what_was_put(processes: usize) {
+    let place = Place::new();
+    let children: Vec<_> = (0..processes).map(|_| start("random", &place)).collect();
+    for child in children {
+        let ended = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+        assert!(ended.status.success(), "{said}");
+    }
+    let tier = place.open();
+    for key in 0..KEYS {
+        if let Some(found) = found(tier.get(id(key)).await) {
+            check(key, &found);
+        }
+    }
+    let names = place.names();
+    let is_left = |name: &&String| name.contains(".new") || name.contains(".claim");
+    assert_eq!(names.iter().find(is_left), None);
+}
+
+#[tokio::test]
+async fn what_two_processes_read_was_put_there_and_is_whole() {
+    is_what_was_put(2).await;
+}
+
+#[tokio::test]
+async fn what_eight_processes_read_was_put_there_and_is_whole() {
+    is_what_was_put(8).await;
+}
+
+#[tokio::test]
+async fn the_claim_of_a_process_that_is_killed_is_free_at_once() {
+    let place = Place::new();
+    let tier = place.open();
+    let mut child = start("claim", &place);
+    wait_for(&mut child, "claimed");
+    assert!(matches!(
+        tier.get_or_claim(id(1), HOLD).await,
+        Ok(Got::Missing(Claim::Theirs))
+    ));
+    child.kill().expect("killed");
+    child.wait().expect("it has ended");
+    mine(tier.get_or_claim(id(1), HOLD).await);
+}
+
+#[tokio::test]
+async fn a_process_that_is_killed_while_it_writes_leaves_whole_records_or_none() {
+    let place = Place::new();
+    let tier = open_with(large(&place));
+    let began = Instant::now();
+    for round in 0..12_u64 {
+        let mut child = start("write", &place);
+        wait_for(&mut child, "writing");
+        tokio::time::sleep(std::time::Duration::from_millis(5 + 7 * round)).await;
+        child.kill().expect("killed");
+        child.wait().expect("it has ended");
+        for key in 0..4 {
+            if let Some((head, body)) = found(tier.get(id(key)).await) {
+                assert_eq!((&head[..], body), (&b"head"[..], whole(0, 8 << 20)));
+            }
+        }
+    }
+    assert_eq!(tier.stats().corrupt, 0, "after {:?}", began.elapsed());
+    // Nobody holds a lock any more.
+    tier.put(id(5), entry(b"head", b"body"), LONG)
+        .await
+        .expect("it is put");
+}
