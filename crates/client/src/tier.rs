@@ -17,6 +17,9 @@ use tokio::runtime::Handle;
 
 use crate::{BuildError, Cache};
 
+/// How often it is looked whether all fetches have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
 /// A place behind memory.
 #[derive(Clone, Debug)]
 pub struct Tier {
@@ -137,7 +140,7 @@ impl Tier {
     }
 
     #[cfg_attr(
-        not(feature = "redis"),
+        not(any(feature = "redis", feature = "disk")),
         expect(clippy::unused_async, reason = "the others open at once")
     )]
     async fn open(&self, handle: &Handle) -> Result<AnyTier, crate::BoxError> {
@@ -162,7 +165,10 @@ impl Tier {
                     read_deadline: self.timeout,
                     ..DirectorySettings::new(directory, *capacity)
                 };
-                AnyTier::Shared(Directory::open(settings, handle)?)
+                // It may lie on a disk that hangs.
+                let runtime = handle.clone();
+                let opened = handle.spawn_blocking(move || Directory::open(settings, &runtime));
+                AnyTier::Shared(tokio::time::timeout(self.timeout, opened).await???)
             }
             #[cfg(feature = "memcached")]
             Place::Memcached(servers) => {
@@ -207,10 +213,23 @@ impl std::fmt::Debug for Place {
 }
 
 impl Cache {
-    /// Waits until the tiers have done what they were asked for so far: what was stored is there for the next
-    /// process then, and what was purged is not. How long a process waits for that before it ends is for it to say.
+    /// Waits until all fetches have ended, and the tiers have done what they were asked for so far: what was stored
+    /// is there for the next process then, and what was purged is not. How long a process waits for that before it
+    /// ends is for it to say.
     pub async fn settled(&self) {
-        self.shared.engine.cache.settle().await;
+        let cache = &self.shared.engine.cache;
+        // A body may have come to its end, and not be stored yet.
+        while cache.fetches() > 0 {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        cache.settle().await;
+    }
+
+    /// Why tiers are not, or not fully, in service, such as a full disk: one line each.
+    pub fn troubles(&self) -> Vec<String> {
+        let reports = self.shared.engine.cache.tier_reports();
+        let troubles = reports.into_iter().flat_map(|it| it.stats.degraded);
+        troubles.collect()
     }
 }
 

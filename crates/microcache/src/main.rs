@@ -4,6 +4,7 @@ mod acme;
 mod banner;
 mod bench;
 mod cli;
+mod fetch;
 mod logs;
 mod operate;
 mod operators;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Ok(Job::Check(file)) => Ok(check(&file)),
         Ok(Job::Bench(load)) => Ok(bench::run(&load)),
         Ok(Job::Demo(settings)) => Ok(demonstrate(&settings)),
+        Ok(Job::Fetch(settings)) => Ok(fetch::run(&settings)),
         Ok(Job::Origin(settings)) => Ok(originate(settings)),
         Ok(Job::Operate(errand)) => Ok(operate::run(&errand)),
         Ok(Job::Top(server)) => Ok(top::run(&server)),

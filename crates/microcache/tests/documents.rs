@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use microcache_policy::Detail;
 
-const GUIDE: [&str; 26] = [
+const GUIDE: [&str; 27] = [
     "README.md",
     "SECURITY.md",
     "ARCHITECTURE.md",
@@ -34,6 +34,7 @@ const GUIDE: [&str; 26] = [
     "docs/bench.md",
     "docs/origin.md",
     "docs/demo.md",
+    "docs/fetch.md",
     "crates/client/README.md",
 ];
 
@@ -170,6 +171,7 @@ fn every_flag_is_one() {
         &["bench", "--help"],
         &["origin", "--help"],
         &["demo", "--help"],
+        &["fetch", "--help"],
         &["purge", "--help"],
         &["entries", "--help"],
         &["explain", "--help"],

@@ -2,6 +2,7 @@
 
 mod bench;
 mod demo;
+mod fetch;
 pub(crate) mod manual;
 mod operate;
 mod origin;
@@ -15,6 +16,7 @@ use clap::builder::Styles;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+pub(crate) use fetch::{Fetch, Shown, Usage};
 use microcache_proxy::config::{self, Flag, Source, Takes};
 pub(crate) use operate::{Errand, Operate, Operated};
 
@@ -29,6 +31,8 @@ pub(crate) enum Job {
     Bench(Box<Bench>),
     /// Show what it does.
     Demo(microcache_bench::demo::Settings),
+    /// Fetch a url.
+    Fetch(Box<Fetch>),
     /// Be a slow application.
     Origin(microcache_bench::origin::Settings),
     /// Ask something of a running server.
@@ -62,6 +66,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Job
         },
         Some(("bench", matches)) => bench::read(matches).map(|bench| Job::Bench(Box::new(bench))),
         Some(("demo", matches)) => demo::read(matches).map(Job::Demo),
+        Some(("fetch", matches)) => fetch::read(matches).map(|fetch| Job::Fetch(Box::new(fetch))),
         Some(("origin", matches)) => origin::read(matches).map(Job::Origin),
         Some((name, matches)) if operate::NAMES.contains(&name) => {
             operate::read(name, matches).map(Job::Operate)
@@ -100,7 +105,15 @@ fn start(matches: &ArgMatches) -> Result<Source, Message> {
         ));
     }
     for word in start.urls.iter().filter(|url| !url.contains("://")) {
-        let jobs = ["bench", "check", "config", "demo", "origin", operate::TOP];
+        let jobs = [
+            "bench",
+            "check",
+            "config",
+            "demo",
+            "fetch",
+            "origin",
+            operate::TOP,
+        ];
         let jobs = jobs.into_iter().chain(operate::NAMES).chain(manual::NAMES);
         if let Some(meant) = config::nearest(word, jobs) {
             let what =
@@ -192,6 +205,7 @@ fn command() -> Command {
         .subcommand(config)
         .subcommand(bench::command())
         .subcommand(demo::command())
+        .subcommand(fetch::command())
         .subcommand(origin::command())
         .subcommands(operate::commands())
         .subcommands(manual::commands())
@@ -225,6 +239,7 @@ Usage:
   microcache check FILE                 report every mistake in a file
   microcache config --sample            print a file with all options, commented; --reference: what each means
   microcache bench [FLAGS] URL...       measure how fast a server answers; see microcache bench --help
+  microcache fetch URL                  fetch a url, or take it from a cache that commands share; see microcache fetch --help
   microcache demo                       show what it does, in 40 seconds and without anything else
   microcache origin --help              be a slow application, to try a cache on
   microcache purge URL...               have a running server forget a page; see microcache purge --help

@@ -11,6 +11,7 @@ mod connections;
 mod dashboard;
 mod explain;
 mod fanout;
+mod fetch;
 mod figures;
 mod files;
 mod h2;

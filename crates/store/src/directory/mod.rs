@@ -90,6 +90,8 @@ pub struct Directory {
     claims: Claims,
     reading: Crew,
     writing: Crew,
+    /// It is read all the time, which says nothing of how it stands with the records.
+    logging: Crew,
     refused: AtomicU64,
 }
 
@@ -127,6 +129,7 @@ impl Directory {
             claims: Claims::default(),
             reading: crew("reading", READS, settings.read_deadline),
             writing: crew("writing", WRITES, settings.write_deadline),
+            logging: crew("the log of purges", 1, settings.write_deadline),
             refused: AtomicU64::new(0),
             shared: Arc::new(Shared {
                 place: Place::open(&settings.directory)?,
@@ -358,7 +361,7 @@ impl Tier for Directory {
 
     fn stats(&self) -> TierStats {
         let shared = &self.shared;
-        let crews = [&self.reading, &self.writing];
+        let crews = [&self.reading, &self.writing, &self.logging];
         TierStats {
             bytes: shared.room.known(),
             capacity: Some(shared.settings.capacity),
@@ -450,13 +453,13 @@ impl SharedTier for Directory {
     ) -> BoxFuture<'_, Result<(), TierError>> {
         let shared = Arc::clone(&self.shared);
         let job = move || log::append(&*shared.place.home()?, &records, &beginning);
-        Box::pin(self.writing.run(job))
+        Box::pin(self.logging.run(job))
     }
 
     fn read_log(&self, after: u64, beginning: Bytes) -> BoxFuture<'_, Result<LogPage, TierError>> {
         let shared = Arc::clone(&self.shared);
         let job = move || log::read(&*shared.place.home()?, after, &beginning);
-        Box::pin(self.reading.run(job))
+        Box::pin(self.logging.run(job))
     }
 }
 

@@ -1,0 +1,112 @@
+//! What the cache did, in plain words.
+
+use std::time::Duration;
+
+use microcache_client::{CacheInfo, Outcome};
+use microcache_policy::Detail;
+use reqwest::Response;
+
+use crate::cli::{Fetch, Shown, Usage};
+
+/// One line.
+pub(super) fn line(
+    fetch: &Fetch,
+    response: &Response,
+    info: Option<CacheInfo>,
+    took: Duration,
+) -> String {
+    let status = response.status().as_u16();
+    let told = match info {
+        None => format!("bypass: the server answered {status}"),
+        Some(info) => format!("{}: {}", info.outcome.as_str(), what(fetch, info, status)),
+    };
+    let elsewhere = if *response.url() == fetch.url {
+        String::new()
+    } else {
+        format!(" (redirected to {})", response.url())
+    };
+    format!("{told}, in {}{elsewhere}", short(took))
+}
+
+fn what(fetch: &Fetch, info: CacheInfo, status: u16) -> String {
+    let age = match info.age {
+        None => "stored before".to_owned(),
+        Some(age) if age.is_zero() => "stored less than a second ago".to_owned(),
+        Some(age) => format!("stored, and {} old", short(age)),
+    };
+    let place = match info.tier {
+        Some("directory") => " (in the directory)",
+        Some(_) => " (behind memory)",
+        None => "",
+    };
+    let reason = why(info);
+    match info.outcome {
+        Outcome::Hit => format!("{age}{place}; the server was not asked"),
+        Outcome::Stale if fetch.usage == Usage::Offline => {
+            format!("{age}{place} and no longer fresh; nobody was to be asked (--offline)")
+        }
+        Outcome::Stale => format!("{age}{place} and no longer fresh, but may be used{reason}"),
+        Outcome::Validated => "the server confirmed what is stored (304)".to_owned(),
+        Outcome::Miss | Outcome::Collapsed if fetch.shown == Shown::Head => {
+            format!("the server answered {status}{reason}")
+        }
+        Outcome::Miss | Outcome::Collapsed => {
+            let kept = if info.stored {
+                "; it is stored"
+            } else {
+                "; it is not stored"
+            };
+            format!("the server answered {status}{kept}{reason}")
+        }
+        Outcome::Bypass if fetch.usage == Usage::NoStore => {
+            format!("the server answered {status}; the cache was not used (--no-store)")
+        }
+        Outcome::Bypass => format!("the server answered {status}; the cache was not used{reason}"),
+        Outcome::Failure => {
+            format!("the server failed with {status}, and nothing stored may be used in its place")
+        }
+        _ => "nothing is stored".to_owned(),
+    }
+}
+
+/// Why, in the words of `docs/caching-rules.md`.
+fn why(info: CacheInfo) -> String {
+    let details = &Detail::ALL;
+    let detail = info
+        .why
+        .and_then(|word| details.iter().find(|detail| detail.as_str() == word));
+    match detail {
+        Some(detail) => format!(", because {}", detail.explanation().because),
+        None => String::new(),
+    }
+}
+
+/// A span as people say it.
+fn short(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        0 => format!("{} ms", span.as_millis()),
+        1..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_short() {
+        for (seconds, told) in [
+            (59, "59 s"),
+            (180, "3 min"),
+            (7_300, "2 h"),
+            (400_000, "4 days"),
+        ] {
+            assert_eq!(short(Duration::from_secs(seconds)), told);
+        }
+        assert_eq!(short(Duration::from_millis(12)), "12 ms");
+    }
+}

@@ -1,0 +1,256 @@
+//! `microcache fetch`: a url, or what a cache has of it that commands share.
+
+mod client;
+mod explained;
+mod output;
+mod trust;
+
+use std::error::Error as StdError;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use http::header::RANGE;
+use http::{Method, StatusCode};
+use microcache_client::{CacheInfo, Error, Outcome};
+use reqwest::Response;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
+
+use self::client::Clients;
+use self::output::Output;
+use crate::cli::{Fetch, Shown, Usage};
+use crate::{BAD_USAGE, INTERRUPTED, tell};
+
+/// There is no answer, or not all of it.
+const NO_ANSWER: u8 = 1;
+/// Nothing is stored, and nobody was to be asked.
+const NOT_STORED: u8 = 3;
+/// The server's answer is an error.
+const HTTP_ERROR: u8 = 4;
+/// Where the answer was to go, it cannot.
+const NO_OUTPUT: u8 = 5;
+
+/// How long a command waits, once it has printed everything, until all of it is stored too.
+const SETTLING: Duration = Duration::from_secs(10);
+/// So much of an error's body is read, which is not printed, but may be stored.
+const LONGEST_ERROR: u64 = 1 << 20;
+
+/// Why it is not done.
+enum Ended {
+    /// The command line names something that cannot be used.
+    Unusable(String),
+    NoAnswer(String),
+    NotStored(String),
+    HttpError(String),
+    NoOutput(String),
+    /// Whoever reads has had enough.
+    NobodyReads,
+    Interrupted,
+}
+
+impl Ended {
+    const fn code(&self) -> u8 {
+        match self {
+            Self::Unusable(_) => BAD_USAGE,
+            Self::NoAnswer(_) => NO_ANSWER,
+            Self::NotStored(_) => NOT_STORED,
+            Self::HttpError(_) => HTTP_ERROR,
+            Self::NoOutput(_) | Self::NobodyReads => NO_OUTPUT,
+            Self::Interrupted => INTERRUPTED,
+        }
+    }
+
+    const fn what(&self) -> Option<&String> {
+        match self {
+            Self::Unusable(what)
+            | Self::NoAnswer(what)
+            | Self::NotStored(what)
+            | Self::HttpError(what)
+            | Self::NoOutput(what) => Some(what),
+            Self::NobodyReads | Self::Interrupted => None,
+        }
+    }
+}
+
+/// Fetches it, prints it, and stores it.
+pub(crate) fn run(fetch: &Fetch) -> ExitCode {
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            say(&format!("cannot begin: {error}"));
+            return NO_ANSWER.into();
+        }
+    };
+    let ended = runtime.block_on(async {
+        tokio::select! {
+            done = work(fetch) => done,
+            () = interrupted() => Err(Ended::Interrupted),
+        }
+    });
+    // What a disk or a reader still holds up ends with the process.
+    runtime.shutdown_background();
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(ended) => {
+            if let Some(what) = ended.what() {
+                say(what);
+            }
+            ended.code().into()
+        }
+    }
+}
+
+async fn work(fetch: &Fetch) -> Result<(), Ended> {
+    let clients = Clients::new(fetch).await?;
+    let done = match fetch.timeout {
+        None => transfer(fetch, &clients).await,
+        Some(most) => match timeout(most, transfer(fetch, &clients)).await {
+            Ok(done) => done,
+            Err(_) => Err(Ended::NoAnswer(format!(
+                "{} took longer than --timeout allows",
+                fetch.url
+            ))),
+        },
+    };
+    // What was given up is not waited for: it ends with the process, and so does its claim.
+    if matches!(done, Ok(()) | Err(Ended::HttpError(_))) {
+        settle(&clients).await;
+    }
+    done
+}
+
+/// Waits until what came is stored.
+async fn settle(clients: &Clients) {
+    let settled = timeout(SETTLING, clients.cache.settled()).await;
+    for trouble in clients.cache.troubles() {
+        say(&format!("the cache: {trouble}"));
+    }
+    if settled.is_err() {
+        say("the cache takes too long to store what came; it is not stored");
+    }
+}
+
+async fn transfer(fetch: &Fetch, clients: &Clients) -> Result<(), Ended> {
+    let is_head = fetch.shown == Shown::Head;
+    if is_head || fetch.headers.contains_key(RANGE) {
+        // What is not there is asked for.
+        let _ = clients.lift(fetch).await;
+    }
+    let method = if is_head { Method::HEAD } else { Method::GET };
+    let began = Instant::now();
+    let mut response = answer(fetch, clients, method).await?;
+    let took = began.elapsed();
+    let info = response.extensions().get::<CacheInfo>().copied();
+    if info.is_some_and(|info| info.outcome == Outcome::Module) {
+        return Err(not_stored(fetch));
+    }
+    if fetch.explain {
+        say(&explained::line(fetch, &response, info, took));
+    }
+    let status = response.status();
+    if is_error(status) && !fetch.no_fail {
+        drain(&mut response).await;
+        let reason = status.canonical_reason().unwrap_or("an error");
+        return Err(Ended::HttpError(format!(
+            "{} answered {} {reason}; --no-fail prints what it says",
+            response.url(),
+            status.as_u16(),
+        )));
+    }
+    let mut output = Output::open(fetch.output.as_deref())?;
+    if fetch.shown != Shown::Body {
+        output.write(output::head(&response)).await?;
+    }
+    while let Some(piece) = next(fetch, &mut response).await? {
+        output.write(piece).await?;
+    }
+    output.finish().await
+}
+
+async fn answer(fetch: &Fetch, clients: &Clients, method: Method) -> Result<Response, Ended> {
+    clients.ask(fetch, method).await.map_err(|error| {
+        if fetch.usage == Usage::Offline {
+            not_stored(fetch)
+        } else {
+            Ended::NoAnswer(unreached(fetch, &error))
+        }
+    })
+}
+
+/// The next piece of the body.
+async fn next(fetch: &Fetch, response: &mut Response) -> Result<Option<bytes::Bytes>, Ended> {
+    response.chunk().await.map_err(|error| {
+        let why = deepest(&error);
+        Ended::NoAnswer(format!("the answer of {} broke off: {why}", fetch.url))
+    })
+}
+
+/// Reads what is not printed, so that it can be stored.
+async fn drain(response: &mut Response) {
+    let mut read = 0;
+    while let Ok(Some(piece)) = response.chunk().await {
+        read += piece.len() as u64;
+        if read > LONGEST_ERROR {
+            return;
+        }
+    }
+}
+
+fn is_error(status: StatusCode) -> bool {
+    status.is_client_error() || status.is_server_error()
+}
+
+fn not_stored(fetch: &Fetch) -> Ended {
+    Ended::NotStored(format!(
+        "nothing that may be used is stored of {}; leave --offline out to fetch it",
+        fetch.url
+    ))
+}
+
+/// Why there is no answer, and what to do.
+fn unreached(fetch: &Fetch, error: &Error) -> String {
+    let asked = error.inner::<reqwest::Error>();
+    let url = asked.and_then(reqwest::Error::url).unwrap_or(&fetch.url);
+    let why = deepest(error);
+    let remedy = if why.contains("certificate") {
+        "; name its authority with --cacert FILE"
+    } else {
+        "; --offline gives what is stored of it, if there is something"
+    };
+    if asked.is_some_and(reqwest::Error::is_timeout) {
+        return format!("no answer from {url} in time{remedy}");
+    }
+    format!("no answer from {url}: {why}{remedy}")
+}
+
+/// What the last of those says who were asked why.
+fn deepest(error: &dyn StdError) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+/// Ready when somebody wants it to end.
+async fn interrupted() {
+    let signals = signal(SignalKind::interrupt()).and_then(|interrupt| {
+        let terminate = signal(SignalKind::terminate())?;
+        Ok((interrupt, terminate))
+    });
+    match signals {
+        Ok((mut interrupt, mut terminate)) => {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        }
+        // Then it ends as the system has it.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+fn say(what: &str) {
+    tell(&format!("microcache fetch: {what}\n"));
+}

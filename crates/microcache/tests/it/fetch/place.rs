@@ -1,0 +1,97 @@
+//! A cache of a test's own, and the commands that use it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_microcache");
+
+pub(crate) struct Place(PathBuf);
+
+/// How a command has ended, and what it has printed.
+pub(crate) struct Told {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::SeqCst);
+        let name = format!("microcache-fetch-{}-{number}", std::process::id());
+        let place = std::env::temp_dir().join(name);
+        fs::create_dir(&place).expect("a folder");
+        Self(place)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Where the cache is.
+    pub(crate) fn cache(&self) -> PathBuf {
+        self.path("cache")
+    }
+
+    /// Without a cache, and without what the machine says of the web.
+    pub(crate) fn bare(&self) -> Command {
+        let mut command = Command::new(BINARY);
+        command.arg("fetch").current_dir(&self.0);
+        for name in [
+            "HOME",
+            "XDG_CACHE_HOME",
+            "http_proxy",
+            "HTTP_PROXY",
+            "ALL_PROXY",
+        ] {
+            command.env_remove(name);
+        }
+        command.env("no_proxy", "*");
+        command
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.bare();
+        command.arg("--cache").arg(self.cache()).args(arguments);
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Told {
+        told(self.command(arguments).output().expect("it runs"))
+    }
+
+    pub(crate) fn start(&self, arguments: &[&str]) -> Child {
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("it runs")
+    }
+
+    /// The names of all files that are in the cache.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let home = self.cache().join("microcache-shared-v1");
+        let folders = fs::read_dir(home).into_iter().flatten();
+        let files = folders.filter_map(|folder| fs::read_dir(folder.ok()?.path()).ok());
+        let name = |file: std::io::Result<fs::DirEntry>| file.ok()?.file_name().into_string().ok();
+        files.flatten().filter_map(name).collect()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) fn told(output: Output) -> Told {
+    Told {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).expect("UTF-8"),
+        err: String::from_utf8(output.stderr).expect("UTF-8"),
+    }
+}

@@ -1,0 +1,170 @@
+//! Several commands on one directory, and those that are killed.
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::place::{Place, told};
+use crate::support::{Gate, Origin, Reply, eventually};
+
+fn signalled(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(child.id().cast_signed()).expect("a process");
+    kill_process(pid, signal).expect("it is there");
+}
+
+/// All at once; the server's answer waits until it has been asked.
+fn ask_for_the_same(count: usize) {
+    let origin = Origin::start();
+    let gate = Gate::default();
+    let page = Reply::new(200).with("Cache-Control: max-age=600");
+    origin.on("/page").reply(page.body("the page").after(&gate));
+    let place = Place::new();
+    let url = format!("{}/page", origin.url());
+    let children: Vec<_> = (0..count).map(|_| place.start(&[&url])).collect();
+    origin.wait_for("/page", 1);
+    gate.open();
+    for child in children {
+        let told = told(child.wait_with_output().expect("it ends"));
+        assert_eq!(
+            (told.code, told.out.as_str()),
+            (0, "the page"),
+            "{}",
+            told.err
+        );
+    }
+    assert_eq!(origin.count("/page"), 1);
+}
+
+#[test]
+fn two_that_want_the_same_ask_once() {
+    ask_for_the_same(2);
+}
+
+#[test]
+fn eight_that_want_the_same_ask_once() {
+    ask_for_the_same(8);
+}
+
+#[test]
+fn what_several_fetch_is_all_stored() {
+    let origin = Origin::start();
+    let targets: Vec<_> = (0..8).map(|number| format!("/{number}")).collect();
+    for target in &targets {
+        let page = Reply::new(200).with("Cache-Control: max-age=600");
+        origin.on(target).reply(page.body(target.repeat(10_000)));
+    }
+    let place = Place::new();
+    let urls: Vec<_> = targets
+        .iter()
+        .map(|target| format!("{}{target}", origin.url()))
+        .collect();
+    let children: Vec<_> = urls.iter().map(|url| place.start(&[url])).collect();
+    for child in children {
+        assert_eq!(told(child.wait_with_output().expect("it ends")).code, 0);
+    }
+    origin.stop();
+    for (url, target) in urls.iter().zip(&targets) {
+        let run = place.run(&["--offline", url]);
+        assert_eq!(
+            (run.code, run.out),
+            (0, target.repeat(10_000)),
+            "{}",
+            run.err
+        );
+    }
+}
+
+#[test]
+fn a_body_is_printed_as_it_arrives_and_none_is_stored_that_did_not_arrive() {
+    for signal in [Signal::KILL, Signal::INT, Signal::TERM] {
+        let origin = Origin::start();
+        let half = "x".repeat(50_000);
+        let page =
+            Reply::new(200).with_all(&["Cache-Control: max-age=600", "Content-Length: 100000"]);
+        origin.on("/page").reply(page.send(&half).hold());
+        let place = Place::new();
+        let url = format!("{}/page", origin.url());
+        let mut printed = place.start(&[&url]);
+        let mut out = printed.stdout.take().expect("a pipe");
+        let mut first = vec![0; half.len()];
+        out.read_exact(&mut first)
+            .expect("it is printed before the rest is there");
+        let file = place.path("page");
+        let mut written = place.start(&["-o", file.to_str().expect("a path"), &url]);
+        let drafts = || {
+            let entries = std::fs::read_dir(place.folder()).expect("it is there");
+            entries.filter(|entry| {
+                let name = entry.as_ref().expect("an entry").file_name();
+                name.to_string_lossy().contains(".part")
+            })
+        };
+        let _ = eventually("a draft", || drafts().next());
+        for child in [&mut printed, &mut written] {
+            signalled(child, signal);
+            let code = child.wait().expect("it ends").code();
+            assert_eq!(code, (signal != Signal::KILL).then_some(130), "{signal:?}");
+        }
+        assert!(!file.exists());
+        // Who is killed cannot clean up; what is left has another name.
+        assert_eq!(drafts().count(), usize::from(signal == Signal::KILL));
+        let none = place.run(&["--offline", &url]);
+        assert_eq!((none.code, none.out.as_str()), (3, ""), "{}", none.err);
+        assert!(
+            !place.files().iter().any(|name| name.len() == 32),
+            "{:?}",
+            place.files()
+        );
+    }
+}
+
+#[test]
+fn the_claim_of_one_that_is_killed_holds_up_nobody() {
+    let origin = Origin::start();
+    let page = Reply::new(200)
+        .with("Cache-Control: max-age=600")
+        .body("the page");
+    origin.on("/page").reply(Reply::silence()).reply(page);
+    let place = Place::new();
+    let url = format!("{}/page", origin.url());
+    let mut first = place.start(&[&url]);
+    origin.wait_for("/page", 1);
+    assert!(place.files().iter().any(|name| name.contains(".claim")));
+    first.kill().expect("killed");
+    first.wait().expect("it ends");
+    let second = place.run(&["--explain", &url]);
+    assert_eq!(
+        (second.code, second.out.as_str()),
+        (0, "the page"),
+        "{}",
+        second.err
+    );
+    assert!(second.err.contains("it is stored"), "{}", second.err);
+    assert!(!place.files().iter().any(|name| name.contains(".claim")));
+}
+
+/// It really waits: its page is rendered once, however many want it.
+#[test]
+fn the_slow_application_renders_once() {
+    let mut origin = Command::new(env!("CARGO_BIN_EXE_microcache"))
+        .args(["origin", "--listen", "127.0.0.1:0", "--work", "300ms"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut banner = std::io::BufReader::new(origin.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut banner, &mut line).expect("it says where it is");
+    let (_, address) = line.trim().rsplit_once("http://").expect("an address");
+    let place = Place::new();
+    let url = format!("http://{address}/page");
+    let flags = ["--max-age", "1h", &url];
+    let children: Vec<_> = (0..3).map(|_| place.start(&flags)).collect();
+    let bodies: Vec<_> = children
+        .into_iter()
+        .map(|child| told(child.wait_with_output().expect("it ends")).out)
+        .collect();
+    assert!(bodies[0].contains("Render 1,"), "{}", bodies[0].len());
+    assert!(bodies.iter().all(|body| *body == bodies[0]));
+    origin.kill().expect("killed");
+    origin.wait().expect("it ends");
+}

@@ -1,0 +1,178 @@
+//! What is printed, where, and with which exit code.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, symlink};
+
+use super::place::{Place, told};
+use crate::support::{Origin, Reply};
+
+#[test]
+fn errors_are_exit_codes() {
+    let origin = Origin::start();
+    origin
+        .on("/none")
+        .reply(Reply::new(404).body("no such page"));
+    origin.on("/fails").reply(Reply::new(503).body("not now"));
+    origin.on("/breaks").reply(
+        Reply::new(200)
+            .with_all(&["Cache-Control: max-age=600", "Content-Length: 100"])
+            .send("half")
+            .close(),
+    );
+    origin.on("/silent").reply(Reply::silence());
+    let place = Place::new();
+    let url = |target: &str| format!("{}{target}", origin.url());
+    let file = place.path("file");
+    let name = file.to_str().expect("a path");
+    fs::write(&file, "before").expect("written");
+    for (target, code, says) in [
+        (
+            "/none",
+            4,
+            "answered 404 Not Found; --no-fail prints what it says",
+        ),
+        ("/fails", 4, "answered 503"),
+        ("/breaks", 1, "broke off"),
+    ] {
+        let run = place.run(&["-o", name, &url(target)]);
+        assert_eq!(
+            (run.code, run.out.as_str()),
+            (code, ""),
+            "{target}: {}",
+            run.err
+        );
+        assert!(run.err.contains(says), "{target}: {}", run.err);
+        assert_eq!(run.err.lines().count(), 1, "{}", run.err);
+        assert_eq!(fs::read_to_string(&file).expect("it is there"), "before");
+    }
+    assert_eq!(
+        fs::read_dir(place.folder()).expect("it is there").count(),
+        2,
+        "the file and the cache"
+    );
+    let printed = place.run(&["--no-fail", &url("/none")]);
+    assert_eq!((printed.code, printed.out.as_str()), (0, "no such page"));
+    assert_eq!(place.run(&["-f", &url("/none")]).code, 4);
+    let late = place.run(&["--timeout", "200ms", &url("/silent")]);
+    assert_eq!(late.code, 1);
+    assert!(late.err.contains("--timeout"), "{}", late.err);
+    let unknown = place.run(&["http://127.0.0.1:1/"]);
+    assert_eq!(unknown.code, 1);
+    assert!(unknown.err.contains("refused"), "{}", unknown.err);
+    for bad in [
+        &["--offline", "--reload", "http://a/"][..],
+        &["a.example"],
+        &[],
+    ] {
+        let run = place.run(bad);
+        assert_eq!(
+            (run.code, run.err.lines().count()),
+            (2, 1),
+            "{bad:?}: {}",
+            run.err
+        );
+    }
+    let nowhere = place.run(&["-o", "/does/not/exist", &url("/none"), "--no-fail"]);
+    assert_eq!(nowhere.code, 5);
+    assert!(nowhere.err.contains("/does/not/exist"), "{}", nowhere.err);
+}
+
+#[test]
+fn a_file_is_replaced_when_it_is_complete_and_what_is_none_is_written_to() {
+    let origin = Origin::start();
+    let page = Reply::new(200).with("Cache-Control: max-age=600");
+    origin.on("/page").reply(page.body("the page"));
+    let place = Place::new();
+    let url = format!("{}/page", origin.url());
+    let (file, link) = (place.path("file"), place.path("link"));
+    symlink(&file, &link).expect("a link");
+    fs::write(&file, "before").expect("written");
+    let run = place.run(&["-o", link.to_str().expect("a path"), &url]);
+    assert_eq!((run.code, run.out.as_str()), (0, ""), "{}", run.err);
+    assert!(link.is_symlink());
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), "the page");
+    assert_eq!(place.run(&["-o", "/dev/null", &url]).code, 0);
+    let null = fs::metadata("/dev/null").expect("it is there");
+    assert!(null.file_type().is_char_device());
+    assert_eq!(place.run(&["-o", "-", &url]).out, "the page");
+}
+
+#[test]
+fn the_head_is_printed_on_demand_and_is_stored_too() {
+    let origin = Origin::start();
+    let page = Reply::new(200).with_all(&["Cache-Control: max-age=600", "X-Test: yes"]);
+    origin.on("/page").reply(page.body("the page"));
+    let place = Place::new();
+    let url = format!("{}/page", origin.url());
+    let included = place.run(&["-i", &url]);
+    assert!(
+        included.out.starts_with("HTTP/1.1 200 OK\r\n"),
+        "{}",
+        included.out
+    );
+    assert!(
+        included.out.contains("\r\nx-test: yes\r\n"),
+        "{}",
+        included.out
+    );
+    assert!(
+        included.out.ends_with("\r\n\r\nthe page"),
+        "{}",
+        included.out
+    );
+    let head = place.run(&["--head", "--explain", &url]);
+    assert!(head.out.contains("\r\nage: "), "{}", head.out);
+    assert!(head.out.ends_with("\r\n\r\n"), "{}", head.out);
+    assert!(head.err.contains("hit: "), "{}", head.err);
+    assert_eq!(origin.count("/page"), 1);
+    let anew = place.run(&["-I", "--no-cache", &url]);
+    assert!(anew.out.ends_with("\r\n\r\n"), "{}", anew.out);
+    assert_eq!(origin.seen("/page")[1].method, "HEAD");
+    let part = place.run(&["-H", "Range: bytes=4-", &url]);
+    assert_eq!((part.code, part.out.as_str()), (0, "page"));
+    assert_eq!(origin.count("/page"), 2);
+}
+
+#[test]
+fn what_one_identity_was_given_is_given_to_no_other() {
+    let origin = Origin::start();
+    origin.on("/mine").answer(|seen| {
+        let who = seen.field("authorization").unwrap_or("nobody").to_owned();
+        Reply::new(200)
+            .with("Cache-Control: private, max-age=600")
+            .body(who)
+    });
+    let place = Place::new();
+    let url = format!("{}/mine", origin.url());
+    for _ in 0..2 {
+        for who in ["Bearer a", "Bearer b"] {
+            let field = format!("Authorization: {who}");
+            assert_eq!(place.run(&["-H", &field, &url]).out, who);
+        }
+        assert_eq!(place.run(&[&url]).out, "nobody");
+    }
+    assert_eq!(origin.count("/mine"), 3);
+    let agent = origin.seen("/mine")[0]
+        .field("user-agent")
+        .map(str::to_owned);
+    assert!(agent.is_some_and(|agent| agent.starts_with("microcache/")));
+}
+
+#[test]
+fn who_has_read_enough_ends_it() {
+    let origin = Origin::start();
+    origin.on("/flood").reply(
+        Reply::new(200)
+            .with("Content-Length: 1000000000")
+            .flood(1_000_000_000)
+            .close(),
+    );
+    let place = Place::new();
+    let mut child = place.start(&[&format!("{}/flood", origin.url())]);
+    let mut out = child.stdout.take().expect("a pipe");
+    out.read_exact(&mut [0; 10]).expect("it is printed");
+    drop(out);
+    let ended = told(child.wait_with_output().expect("it ends"));
+    assert_eq!((ended.code, ended.err.as_str()), (5, ""));
+}
