@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use microcache_engine::flight::FlightLimits;
-use microcache_engine::{Engine, Settings};
+use microcache_engine::{Clients, Engine, Settings};
 use microcache_policy::{Millis, Reload, Rules};
 use microcache_store::{MemoryLimits, Tiers};
 use tokio::runtime::Handle;
@@ -25,9 +25,6 @@ const MOST_FILLING: u64 = 64 << 20;
 const VARIANTS: usize = 16;
 /// Fetches, and those who wait for somebody else's, at a time. One more goes by itself.
 const FETCHES: usize = 64 * 1024;
-/// Whoever waits for somebody else's fetch does so as long as that goes on. How long a request may take is for the
-/// caller to say.
-const NO_LIMIT: Millis = 24 * 60 * 60 * 1000;
 
 /// What a cache is to be like. Every setter replaces what was set before.
 #[derive(Debug)]
@@ -36,6 +33,7 @@ pub struct Builder {
     memory: u64,
     max_object: Option<u64>,
     fill_timeout: Millis,
+    wait_timeout: Millis,
     #[cfg(any(feature = "disk", feature = "memcached", feature = "redis"))]
     tiers: Vec<Tier>,
 }
@@ -99,6 +97,7 @@ impl Builder {
             memory: MEMORY,
             max_object: None,
             fill_timeout: 60_000,
+            wait_timeout: 10_000,
             #[cfg(any(feature = "disk", feature = "memcached", feature = "redis"))]
             tiers: Vec::new(),
         }
@@ -172,6 +171,15 @@ impl Builder {
         self
     }
 
+    /// How long a request waits for somebody else's fetch of the same, before it goes to the server by itself. Ten
+    /// seconds unless said. Make it shorter than the time-outs that you have around the cache: then one connection
+    /// that hangs does not fail those who come after it.
+    #[must_use]
+    pub fn wait_timeout(mut self, most: Duration) -> Self {
+        self.wait_timeout = millis(most);
+        self
+    }
+
     /// Opens the tiers and makes the cache.
     pub async fn build(self) -> Result<Cache, BuildError> {
         let is_private = self.rules.kind == microcache_policy::CacheKind::Private;
@@ -195,6 +203,7 @@ impl Builder {
 
     fn settings(&self) -> Settings {
         Settings {
+            clients: Clients::Program,
             memory: MemoryLimits {
                 capacity: self.memory,
                 object: self.max_object.unwrap_or(self.memory / 8),
@@ -210,8 +219,8 @@ impl Builder {
             hit_for_miss: 2_000,
             remember_too_large: 60_000,
             refresh_pause: 1_000,
-            stale_wait: NO_LIMIT,
-            wait_timeout: NO_LIMIT,
+            stale_wait: 0,
+            wait_timeout: self.wait_timeout,
             compress_queue: 0,
         }
     }

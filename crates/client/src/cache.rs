@@ -21,8 +21,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// A cache of one user's (RFC 9111 §1): what servers call `private` is stored, and what one identity
-    /// (`Authorization`) was given is given to no other. The usual choice of a client.
+    /// A cache of one user's (RFC 9111 §1): what servers call `private` is stored, and what one
+    /// `Authorization` was given is given to no other. Cookies tell nobody apart. The usual choice of a client.
     pub fn private() -> Builder {
         Builder::private()
     }

@@ -7,10 +7,12 @@ use microcache_store::TierReport;
 use crate::cache::Cache;
 use crate::info::{CacheInfo, Outcome};
 
+const OUTCOMES: usize = Outcome::ALL.len();
+
 /// What became of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    by_outcome: [AtomicU64; Outcome::ALL.len()],
+    by_outcome: [AtomicU64; OUTCOMES],
     errors: AtomicU64,
 }
 
@@ -29,7 +31,7 @@ impl Counts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    requests: [u64; Outcome::ALL.len()],
+    requests: [u64; OUTCOMES],
     /// Requests without a response.
     pub errors: u64,
     /// Urls in memory.

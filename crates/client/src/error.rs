@@ -13,7 +13,7 @@ use crate::BoxError;
 pub enum Error {
     /// What the inner service says: its error, as it is, is the source of this one, and is shared by all who
     /// waited for the same response.
-    Inner(Cause),
+    Inner(InnerError),
     /// The server's answer is no answer to what it was asked.
     Malformed(&'static str),
     /// The task that fetched the answer ended without one: the inner service has panicked, or the runtime is
@@ -23,24 +23,28 @@ pub enum Error {
     Body(&'static str),
 }
 
+/// The inner service's error, shared by all whom it concerns: [`Error::inner`] has it as it is.
+#[derive(Clone, Debug)]
+pub struct InnerError(Cause);
+
 impl Error {
     /// The inner service's error, if it is of this type.
     pub fn inner<E: StdError + 'static>(&self) -> Option<&E> {
         match self {
-            Self::Inner(cause) => cause.get().downcast_ref(),
+            Self::Inner(InnerError(cause)) => cause.get().downcast_ref(),
             _ => None,
         }
     }
 
     pub(crate) fn from_inner(error: impl Into<BoxError>) -> Self {
-        Self::Inner(Cause::new(error.into()))
+        Self::Inner(InnerError(Cause::new(error.into())))
     }
 }
 
 impl From<NoResponse> for Error {
     fn from(failed: NoResponse) -> Self {
         match failed.cause {
-            Failure::Origin(OriginError::Other(cause)) => Self::Inner(cause),
+            Failure::Origin(OriginError::Other(cause)) => Self::Inner(InnerError(cause)),
             Failure::Origin(OriginError::Malformed(what)) => Self::Malformed(what),
             // The others are those of origins that are asked in other ways than these.
             _ => Self::Abandoned,
@@ -51,7 +55,7 @@ impl From<NoResponse> for Error {
 impl From<BodyError> for Error {
     fn from(error: BodyError) -> Self {
         match error {
-            BodyError::Other(cause) => Self::Inner(cause),
+            BodyError::Other(cause) => Self::Inner(InnerError(cause)),
             BodyError::Malformed(what) => Self::Body(what),
             BodyError::Incomplete => Self::Body("it is not as long as was announced"),
             BodyError::TooSlow => Self::Body("it was read too slowly, and others waited for it"),
@@ -76,7 +80,7 @@ impl fmt::Display for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            Self::Inner(cause) => Some(cause.get()),
+            Self::Inner(InnerError(cause)) => Some(cause.get()),
             _ => None,
         }
     }

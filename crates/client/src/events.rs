@@ -29,14 +29,18 @@ pub enum EventKind {
     Missed,
 }
 
-/// The changes from now on. At most 256 wait to be read; who is slower is told that some were missed.
+/// The changes from now on. At most 256 wait to be read; who is slower is told that some were missed. It holds on to
+/// the cache.
 #[derive(Debug)]
-pub struct Events(Watcher);
+pub struct Events {
+    watcher: Watcher,
+    _cache: Cache,
+}
 
 impl Events {
     /// Waits for the next one.
     pub async fn next(&mut self) -> Event {
-        match self.0.next().await {
+        match self.watcher.next().await {
             Notice::Changed(change) => Event::of(change),
             Notice::Missed(_) => Event {
                 kind: EventKind::Missed,
@@ -75,6 +79,10 @@ impl Cache {
     /// Tells of everything that is stored, renewed and purged from now on. `None` if too many listen already.
     pub fn events(&self) -> Option<Events> {
         let everything = Watched::Scope(Scope::Everything);
-        self.shared.engine.cache.watch(everything).ok().map(Events)
+        let watcher = self.shared.engine.cache.watch(everything).ok()?;
+        Some(Events {
+            watcher,
+            _cache: self.clone(),
+        })
     }
 }

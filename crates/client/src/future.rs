@@ -11,7 +11,7 @@ use crate::body::CacheBody;
 
 type Answer<R> = Result<Response<CacheBody<R>>, Error>;
 
-/// The response of a service with a cache in front of it..
+/// The response of a service with a cache in front of it.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct ResponseFuture<R>(State<R>);
 

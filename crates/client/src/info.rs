@@ -45,7 +45,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: &[Self] = &[
         Self::Hit,
         Self::Stale,
         Self::Validated,

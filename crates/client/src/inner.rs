@@ -21,6 +21,7 @@ use tower_service::Service;
 
 use crate::BoxError;
 use crate::fields::{from_map, to_request_map};
+use crate::request::Spoken;
 
 /// An inner service that is asked with bodies of this type, which are empty.
 pub(crate) struct Inner<S, B> {
@@ -82,6 +83,9 @@ fn to_http<B: Default>(request: OriginRequest) -> Result<Request<B>, OriginError
         .build()
         .map_err(|e| url(&e))?;
     let mut http = Request::new(B::default());
+    if let Some(Spoken(version)) = request.extensions.get() {
+        *http.version_mut() = *version;
+    }
     *http.method_mut() = request.method;
     *http.uri_mut() = uri;
     *http.headers_mut() = to_request_map(&request.fields.into());
@@ -97,7 +101,8 @@ where
     let has_none = body.is_end_stream() || parts.status == StatusCode::NOT_MODIFIED;
     OriginResponse {
         status: parts.status.as_u16(),
-        length: announced(&parts.headers).or_else(|| body.size_hint().exact()),
+        length: announced(&parts.headers)
+            .or_else(|| body.size_hint().exact().filter(|_| !has_none)),
         fields: without_length(&parts.headers),
         body: if has_none {
             EngineBody::Empty

@@ -3,10 +3,11 @@
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
+use http::header::AUTHORIZATION;
 use http::{Method, Request, Response, Uri};
 use http_body::Body;
-use microcache_engine::{Engine, Failure, NoResponse, Question, RouteFound, Served};
-use microcache_policy::{Fields, FieldsBuf, invalidates};
+use microcache_engine::{Engine, Failure, NoResponse, RouteFound, Served};
+use microcache_policy::{FieldsBuf, invalidates};
 use tokio::runtime::Handle;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -17,8 +18,8 @@ use crate::fields::from_map;
 use crate::future::ResponseFuture;
 use crate::info::CacheInfo;
 use crate::inner::{Inner, call};
-use crate::options::CacheMode;
-use crate::request::{Asked, Place};
+use crate::options::{CacheMode, CacheOptions};
+use crate::request::{Asked, Place, push_key};
 use crate::{BoxError, Error, response};
 
 /// Puts a cache in front of services.
@@ -80,12 +81,28 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<R> {
+        self.send(request)
+    }
+}
+
+impl<S> CacheService<S> {
+    /// The response to a request: what `call` does, without a word on being ready, which it always is.
+    pub fn send<B, R>(&self, request: Request<B>) -> ResponseFuture<R>
+    where
+        S: Service<Request<B>, Response = Response<R>, Future: Send, Error: Into<BoxError>>
+            + Clone
+            + Send
+            + 'static,
+        B: Body + Default + Send + 'static,
+        R: Body<Error: Into<BoxError>> + Send + 'static,
+    {
         let engine = self.engine.get_or_init(|| {
             let inner = Inner::<S, B>::new(self.inner.clone());
             self.shared.in_front_of(Arc::new(inner))
         });
         let (parts, body) = request.into_parts();
-        if body.is_end_stream() && Asked::is_for_the_cache(&parts) {
+        let has_body = !body.is_end_stream() && body.size_hint().exact() != Some(0);
+        if !has_body && Asked::is_for_the_cache(&parts) {
             return through(&self.shared, engine, Asked::new(parts));
         }
         let passes = Passing {
@@ -118,29 +135,21 @@ fn through<R: Send + 'static>(
             }
             return ResponseFuture::now(shared.tell(Ok(answer)));
         }
-        Served::Failed(failed) => return ResponseFuture::now(shared.tell(Err(failed))),
-        Served::Ask(question) if mode == CacheMode::Reload => question.for_another(),
-        Served::Ask(question) => question,
+        Served::Failed(failed) => Err(failed),
+        Served::Ask(question) => Ok(asked.question(question)),
     };
     let (shared, engine) = (Arc::clone(shared), Arc::clone(engine));
     ResponseFuture::later(async move {
-        let answer = ask(engine, question, asked).await;
+        let answer = match question {
+            Ok(question) => engine.ask(question, asked.into_incoming()).await,
+            // Nobody is to be asked: it may lie behind memory.
+            Err(failed) => {
+                let behind = engine.answer_from_behind(&asked.as_request()).await;
+                behind.ok_or(failed)
+            }
+        };
         shared.tell(answer)
     })
-}
-
-async fn ask(
-    engine: Arc<Engine>,
-    question: Question,
-    asked: Asked,
-) -> Result<microcache_engine::Response, NoResponse> {
-    // Nobody pays for the whole who wants a part of it.
-    let question = if asked.wants_less() {
-        question.alone()
-    } else {
-        question
-    };
-    engine.ask(question, asked.into_incoming()).await
 }
 
 impl Shared {
@@ -210,15 +219,27 @@ struct Changed {
     method: Method,
     uri: Uri,
     fields: FieldsBuf,
+    /// The same of who says nothing about himself.
+    nobodys: Option<FieldsBuf>,
 }
 
 impl Changed {
     fn by<B>(request: &Request<B>) -> Option<Self> {
         let changes = invalidates(request.method(), 200) && Place::of(request.uri()).is_some();
-        changes.then(|| Self {
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            fields: from_map(request.headers()),
+        changes.then(|| {
+            let (uri, headers) = (request.uri(), request.headers());
+            let options = request.extensions().get::<CacheOptions>();
+            let options = options.cloned().unwrap_or_default();
+            let (mut fields, mut nobodys) = (from_map(headers), FieldsBuf::new());
+            push_key(&mut fields, uri, headers, &options);
+            push_key(&mut nobodys, uri, headers, &options);
+            Self {
+                method: request.method().clone(),
+                uri: uri.clone(),
+                // Who says nothing about himself is nobody already.
+                nobodys: headers.contains_key(AUTHORIZATION).then_some(nobodys),
+                fields,
+            }
         })
     }
 
@@ -232,15 +253,14 @@ impl Changed {
             vouched: true,
             ..microcache_engine::Request::of_url(place.scheme, place.host, place.target)
         };
-        // What those are given who say nothing about themselves is of the same url.
-        let nobodys = microcache_engine::Request {
-            fields: Fields::default(),
-            ..own
-        };
         let response = response.fields();
-        tokio::join!(
-            engine.invalidate_after(&own, status, response),
-            engine.invalidate_after(&nobodys, status, response),
-        );
+        let nobodys = async {
+            if let Some(fields) = &self.nobodys {
+                let fields = fields.fields();
+                let nobodys = microcache_engine::Request { fields, ..own };
+                engine.invalidate_after(&nobodys, status, response).await;
+            }
+        };
+        tokio::join!(engine.invalidate_after(&own, status, response), nobodys);
     }
 }

@@ -30,7 +30,7 @@
 //!   leaves.
 //! - A cache that fails is never a request that fails: without a tier the inner service is asked.
 //! - What an inner service says when it fails is the source of the [`Error`], for each of those who waited.
-//! - Everything is bounded, memory in bytes.
+//! - What is stored is bounded in bytes.
 //!
 //! It needs a tokio runtime, of either kind, with its timers (`enable_all` or `enable_time`). A [`Cache`] is a handle: clones of it, and all their layers, share what is
 //! stored.
@@ -59,7 +59,7 @@ pub use body::CacheBody;
 pub use builder::{BuildError, Builder};
 pub use cache::Cache;
 pub use counts::{Stats, TierStats};
-pub use error::Error;
+pub use error::{Error, InnerError};
 pub use events::{Event, EventKind, Events};
 pub use future::ResponseFuture;
 pub use info::{CacheInfo, Outcome};

@@ -59,5 +59,12 @@ impl Cache {
 
 fn named(url: &Uri) -> Result<(Bytes, Bytes), PurgeError> {
     let place = Place::of(url).ok_or_else(|| PurgeError::NotAUrl(url.to_string()))?;
-    Ok((place.normal_host(), Bytes::copy_from_slice(place.target)))
+    // A url without a path names the root, and so does its key.
+    let root = if place.target.starts_with(b"/") {
+        ""
+    } else {
+        "/"
+    };
+    let target = [root.as_bytes(), place.target].concat();
+    Ok((place.normal_host(), target.into()))
 }

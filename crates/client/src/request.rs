@@ -4,10 +4,14 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, EXPECT, HOST, HeaderMap, PRAGMA, RANGE, UPGRADE};
+use http::header::{
+    CACHE_CONTROL, EXPECT, HOST, HeaderMap, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    IF_UNMODIFIED_SINCE, PRAGMA, RANGE, UPGRADE,
+};
 use http::request::Parts;
-use http::{Method, Uri};
-use microcache_engine::{Body, Incoming, Request};
+use http::uri::Authority;
+use http::{HeaderName, Method, Uri, Version};
+use microcache_engine::{Body, Incoming, Question, Request};
 use microcache_policy::key::normal_host;
 use microcache_policy::{FieldBlock, FieldsBuf, Millis, Scheme};
 
@@ -17,6 +21,14 @@ use crate::options::{CacheMode, CacheOptions};
 /// What the key says beside the url: who is asked for under another name than the url's, and what the caller adds.
 /// No field of a request can be called that.
 pub(crate) const KEY_FIELD: &str = "@";
+
+/// Who sends one of these has something already.
+const CONDITIONS: [HeaderName; 4] = [
+    IF_MATCH,
+    IF_MODIFIED_SINCE,
+    IF_NONE_MATCH,
+    IF_UNMODIFIED_SINCE,
+];
 
 /// Nobody forwards requests here.
 static NOBODY: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
@@ -44,21 +56,18 @@ impl Asked {
         let options = parts.extensions.get::<CacheOptions>();
         let options = options.cloned().unwrap_or_default();
         let mut fields = from_map(&parts.headers);
+        push_key(&mut fields, &parts.uri, &parts.headers, &options);
         if let Some(words) = look_up_words(options.mode) {
             fields.push("Cache-Control", words);
         }
-        for host in parts.headers.get_all(HOST) {
-            fields.push(KEY_FIELD, [b"host ", host.as_bytes()].concat());
-        }
-        if let Some(key) = &options.key {
-            fields.push(KEY_FIELD, format!("key {}", hex::encode(key)));
-        }
+        let mut extensions = parts.extensions;
+        extensions.insert(Spoken(parts.version));
         Self {
             method: parts.method,
             uri: parts.uri,
             fields,
             headers: parts.headers,
-            extensions: parts.extensions,
+            extensions,
             options,
         }
     }
@@ -67,9 +76,16 @@ impl Asked {
         self.options.mode
     }
 
-    /// Whether it wants less than the whole, which it would cost to fetch.
-    pub(crate) fn wants_less(&self) -> bool {
-        self.method == Method::HEAD || self.headers.contains_key(RANGE)
+    /// What it asks the server, if that is to be asked: for everyone, or for itself alone. Nobody pays for the whole
+    /// who wants a part of it, or nothing if it is what he has.
+    pub(crate) fn question(&self, question: Question) -> Question {
+        let headers = &self.headers;
+        let wants_less = self.method == Method::HEAD || headers.contains_key(RANGE);
+        let has_it = CONDITIONS.iter().any(|name| headers.contains_key(name));
+        let is_alone = wants_less
+            || self.options.mode == CacheMode::Reload
+            || has_it && !question.may_be_confirmed();
+        if is_alone { question.alone() } else { question }
     }
 
     fn place(&self) -> Place<'_> {
@@ -118,6 +134,28 @@ impl Asked {
             ttl: self.options.ttl.map(millis),
             extensions: self.extensions,
         }
+    }
+}
+
+/// The version of HTTP that the caller wants spoken.
+#[derive(Clone, Copy)]
+pub(crate) struct Spoken(pub(crate) Version);
+
+/// Adds what is part of the key beside the url.
+pub(crate) fn push_key(
+    fields: &mut FieldsBuf,
+    uri: &Uri,
+    headers: &HeaderMap,
+    options: &CacheOptions,
+) {
+    let authority = uri.authority().map(Authority::as_str).unwrap_or_default();
+    for host in headers.get_all(HOST) {
+        if !host.as_bytes().eq_ignore_ascii_case(authority.as_bytes()) {
+            fields.push(KEY_FIELD, [b"host ", host.as_bytes()].concat());
+        }
+    }
+    if let Some(key) = &options.key {
+        fields.push(KEY_FIELD, format!("key {}", hex::encode(key)));
     }
 }
 

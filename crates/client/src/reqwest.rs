@@ -3,6 +3,11 @@
 //! Redirections are followed in front of the cache and not behind it: each of them is a response of its own, with a
 //! time of its own. So what the [`ClientBuilder`] says of redirections does not count.
 //!
+//! **Whatever the [`ClientBuilder`] adds to requests is added behind the cache, which does not see it**: default headers
+//! and a cookie store. With credentials there, clients that are somebody else to the server would share responses, and
+//! they would be sent to where a redirection leads, another site too. Give them to
+//! [`Client::with_default_headers`], or to each request.
+//!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use microcache_client::{Cache, reqwest::Client};
@@ -21,7 +26,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use http::Extensions;
+use http::{Extensions, HeaderMap};
 use reqwest::redirect::Policy as Redirects;
 use reqwest::{Body, ClientBuilder, IntoUrl, Method, RequestBuilder, Response, ResponseBuilderExt};
 use tower_http::follow_redirect::policy::{Action, Attempt, Policy, Standard};
@@ -38,6 +43,7 @@ type HttpRequest = http::Request<Body>;
 #[derive(Clone, Debug)]
 pub struct Client {
     plain: reqwest::Client,
+    default_headers: HeaderMap,
     cached: CacheService<Plain>,
 }
 
@@ -46,7 +52,19 @@ impl Client {
     pub fn new(cache: &Cache, client: ClientBuilder) -> Result<Self, reqwest::Error> {
         let plain = client.redirect(Redirects::none()).build()?;
         let cached = cache.layer().layer(Plain(plain.clone()));
-        Ok(Self { plain, cached })
+        Ok(Self {
+            plain,
+            default_headers: HeaderMap::new(),
+            cached,
+        })
+    }
+
+    /// Adds these headers to each request that has not got them, in front of the cache: it knows by them who asks, and
+    /// credentials are left out where a redirection leads to another site.
+    #[must_use]
+    pub fn with_default_headers(mut self, headers: HeaderMap) -> Self {
+        self.default_headers = headers;
+        self
     }
 
     /// Puts a request together, for [`Client::execute`]. Its own `send` would not ask the cache.
@@ -73,6 +91,7 @@ impl Client {
     ) -> Result<Response, Error> {
         let mut request = HttpRequest::try_from(request).map_err(Error::from_inner)?;
         request.extensions_mut().insert(options);
+        self.add_default_headers(request.headers_mut());
         let each = Each {
             service: self.cached.clone(),
             extensions: request.extensions().clone(),
@@ -84,6 +103,18 @@ impl Client {
             Err(error) => Error::from_inner(error),
         })?;
         Ok(with_url(response))
+    }
+}
+
+impl Client {
+    fn add_default_headers(&self, headers: &mut HeaderMap) {
+        for name in self.default_headers.keys() {
+            if !headers.contains_key(name) {
+                for value in self.default_headers.get_all(name) {
+                    headers.append(name, value.clone());
+                }
+            }
+        }
     }
 }
 

@@ -22,7 +22,8 @@ use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::{Reusable, passed_on};
 use crate::serve::{
-    Alone, Engine, Look, Question, Refresh, Served, Together, Wanted, WhyAsked, answer_from,
+    Alone, Clients, Engine, Look, Question, Refresh, Served, Together, Wanted, WhyAsked,
+    answer_from,
 };
 use crate::stale::{Waited, Wish};
 use crate::verdict::{Failed, Verdict};
@@ -190,6 +191,11 @@ impl Engine {
                     Next::failed(failure, question)
                 };
                 (copy, otherwise)
+            }
+            Waited::Done(Progress::Waiting) | Waited::TooLong
+                if self.settings.clients == Clients::Program =>
+            {
+                return Next::Alone;
             }
             Waited::Done(Progress::Waiting) | Waited::TooLong => {
                 let timeout = Failure::Origin(OriginError::Timeout);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use microcache_policy::vary::{self, Selection};
 use microcache_policy::{Detail, OriginView, Reuse, Time, on_error, reuse};
 use microcache_store::{Claimed, Hit, Stored, Turn};
 use tokio::time::{Instant, sleep};
@@ -9,9 +10,9 @@ use tokio::time::{Instant, sleep};
 use crate::cache::flight::Leader;
 use crate::cache::{FoundBehind, LookedBehind, Where};
 use crate::lead::Fetch;
-use crate::message::Response;
+use crate::message::{Request, Response};
 use crate::origin::Urgency;
-use crate::serve::{Engine, Look, answer_from};
+use crate::serve::{Engine, Look, answer_from, facts_of, key_of};
 
 /// The first look after another process was found to be asking; each pause is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -134,6 +135,27 @@ impl Engine {
             |stored: &Stored| matches!(reuse(&stored.lifetime, look.facts, now), Reuse::Fresh);
         let (hit, tier) = self.cache.try_lift(look.key, look.view, is_fresh)?;
         Some(answer_from(tier, hit, look.request, look.facts, now))
+    }
+
+    /// The answer to a request that wants none from the origin, from what lies behind memory.
+    pub async fn answer_from_behind(&self, request: &Request<'_>) -> Option<Response> {
+        if self.cache.has_no_tiers() {
+            return None;
+        }
+        let rules = &self.route(request).rules;
+        let (facts, key) = (facts_of(request, rules), key_of(request, rules));
+        let view = request.origin_view(rules);
+        let found = self.cache.copy_behind(&key, &view).await?;
+        let (tier, hit, now) = (found.tier(), found.into_hit(), self.clock.now());
+        let mut selection = Selection::new();
+        vary::select(hit.vary(), &view, &mut selection);
+        let is_selected = vary::answers(hit.vary(), hit.selection(), &selection, hit.fields());
+        let is_usable = matches!(
+            reuse(&hit.lifetime, &facts, now),
+            Reuse::Fresh | Reuse::Stale
+        );
+        let is_answer = is_selected && is_usable && !self.cache.is_purged(&key, &hit);
+        is_answer.then(|| answer_from(tier, hit, request, &facts, now))
     }
 
     /// Whether what was found is an answer. If not, it may be of use for a renewal.

@@ -22,15 +22,19 @@ impl Engine {
         {
             keys.extend(self.key_of_get(request, &target));
         }
-        self.cache.invalidate(keys).await;
         let groups = tags::invalidated_groups(request.method, status, response);
         let host = Bytes::from(normal_host(request.scheme, request.host));
-        let scopes = groups.into_iter().map(|name| Scope::Group {
+        let scopes = Vec::from_iter(groups.into_iter().map(|name| Scope::Group {
             scheme: request.scheme,
             host: host.clone(),
             name: name.into(),
-        });
-        self.cache.invalidate_all(scopes).await;
+        }));
+        // Both count from here on, even if nobody waits for the rest.
+        let (keys, groups) = (
+            self.cache.invalidate(keys),
+            self.cache.invalidate_all(scopes),
+        );
+        tokio::join!(keys, groups);
     }
 
     /// A GET of the target may take another route than the request that invalidates it, and

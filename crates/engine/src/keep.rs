@@ -16,7 +16,7 @@ use microcache_policy::{
     storable,
 };
 use microcache_store::{Claimed, Spooling, Stored, TagNumbers};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::body::{Body, BodyError, Frame};
 use crate::cache::flight::{Filling, Leader};
@@ -122,7 +122,10 @@ impl Engine {
         let (fill, route) = (&filling.fill, &self.routes[route]);
         let _ending = EndOfBody(fill);
         let limit = self.object_limit(route);
+        let most = Duration::from_millis(self.settings.fill_timeout);
         let deadline = self.clock.now().plus(self.settings.fill_timeout);
+        let mut late = pin!(sleep(most));
+        let mut is_late = false;
         let mut keeping = Keeping::InMemory;
         let mut received = 0;
         let largest = self.largest(route);
@@ -136,11 +139,18 @@ impl Engine {
                 };
                 spool.ready().await;
             }
-            match body.frame().await {
+            let frame = poll_fn(|cx| {
+                let frame = body.poll_frame(cx);
+                if frame.is_pending() && !is_late && late.as_mut().poll(cx).is_ready() {
+                    // Nobody else is let in who would wait for what does not come.
+                    is_late = true;
+                    leader.close();
+                }
+                frame
+            });
+            match frame.await {
                 None => break Ok(None),
                 Some(Ok(Frame::Data(chunk))) => {
-                    // Silence has a time-out of its own, so a body that comes too slowly is
-                    // noticed when more of it comes.
                     let in_time = self.clock.now() < deadline;
                     let fitted = received <= largest;
                     received += chunk.len() as u64;

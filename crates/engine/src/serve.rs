@@ -57,9 +57,21 @@ pub struct RouteFound {
 /// Finds the route that a request takes.
 pub type FindRoute = Box<dyn Fn(&Request<'_>) -> RouteFound + Send + Sync>;
 
+/// Whose requests these are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clients {
+    /// Visitors': rather an old page than a wait, and a slow one must not hold up the others.
+    #[default]
+    Visitors,
+    /// The program's own: no request may fail, or be given something else, for the cache's sake.
+    Program,
+}
+
 /// The bounds of the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
+    /// Whose requests these are.
+    pub clients: Clients,
     /// The memory tier.
     pub memory: MemoryLimits,
     /// Bytes buffered for bodies under way. Beyond it they stream through unstored, with little
@@ -79,9 +91,10 @@ pub struct Settings {
     pub remember_too_large: Millis,
     /// The time between two attempts to refresh a response.
     pub refresh_pause: Millis,
-    /// How long a request waits for the origin where there is a copy that may be used if that fails.
+    /// How long a visitor's request waits for the origin where there is a copy that may be used if that fails.
     pub stale_wait: Millis,
-    /// How long a request waits for somebody else's fetch.
+    /// How long a request waits for somebody else's fetch. Then it fails, or goes by itself where it is the
+    /// program's own.
     pub wait_timeout: Millis,
     /// Bodies that wait to be compressed.
     pub compress_queue: usize,
@@ -140,13 +153,12 @@ impl Question {
         }
     }
 
-    /// The same without the condition that would have what is stored confirmed: another response is wanted.
-    #[must_use]
-    pub fn for_another(mut self) -> Self {
-        if let Self::Together(question) = &mut self {
-            question.wanted.stored = None;
+    /// Whether there is something stored that the origin may confirm.
+    pub const fn may_be_confirmed(&self) -> bool {
+        match self {
+            Self::Alone(_) => false,
+            Self::Together(question) => question.wanted.stored.is_some(),
         }
-        self
     }
 }
 
@@ -201,7 +213,7 @@ impl Engine {
         let clock = Clock::start();
         Self {
             cache: Arc::new(Cache::new(settings.memory, settings.flights, tiers, clock)),
-            fill_budget: Arc::new(Budget::new(settings.fill_memory)),
+            fill_budget: Arc::new(Budget::new(settings.fill_memory, settings.clients)),
             settings,
             routes: sealed(routes),
             find,
@@ -393,7 +405,8 @@ impl Engine {
 
     /// The stale copy; and if nobody has been asked to renew it lately, the caller is.
     fn serve_stale(&self, hit: Hit, look: &Look<'_>, now: Time) -> Served {
-        if !hit.claim_refresh(now, self.settings.refresh_pause) {
+        // Nobody is asked for who wants no answer from the origin.
+        if look.facts.only_if_cached() || !hit.claim_refresh(now, self.settings.refresh_pause) {
             return Served::Now(self.answer_on(look, hit, now, Outcome::Stale));
         }
         let wanted = Wanted {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::message::{Incoming, Response};
 use crate::outcome::Outcome;
-use crate::serve::{Engine, Look};
+use crate::serve::{Clients, Engine, Look};
 
 /// Where a stale copy may be, and for whom.
 #[derive(Clone, Copy)]
@@ -55,13 +55,21 @@ impl Engine {
     }
 
     /// Waits, but where there is a copy that may be used when the origin fails no longer than
-    /// visitors wait for the origin. A copy may also come to light meanwhile.
+    /// visitors wait for the origin: a program has time-outs of its own. A copy may also come to light meanwhile.
     pub(crate) async fn or_stale<T>(
         &self,
         mut told: impl Future<Output = T> + Unpin,
         (began, deadline): (Instant, Option<Instant>),
         copy: impl Fn() -> Option<Response>,
     ) -> Waited<T> {
+        if self.settings.clients == Clients::Program {
+            return match deadline {
+                None => Waited::Done(told.await),
+                Some(deadline) => timeout_at(deadline, told)
+                    .await
+                    .map_or(Waited::TooLong, Waited::Done),
+            };
+        }
         let mut pause = Duration::from_millis(self.settings.stale_wait);
         let mut next = began + pause;
         loop {

@@ -71,9 +71,9 @@ impl OriginView<'_> {
 }
 
 /// Whether a request that fills sends this field: nothing that asks for a part, for another client's
-/// condition, or past the caches of the origin. In his own cache a user decides about the last.
+/// condition, or past the caches of the origin. Where the client is the program itself it decides about the last.
 pub fn goes_with_fill(name: &[u8], rules: &Rules) -> bool {
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     let commands_caches = || is("cache-control") || is("pragma");
-    !is_conditional_field(name) && !is("expect") && (rules.are_private() || !commands_caches())
+    !is_conditional_field(name) && !is("expect") && (rules.obeys_client || !commands_caches())
 }

@@ -238,6 +238,11 @@ impl RequestFacts {
         self.directives.no_cache
     }
 
+    /// Whether what it asks for counts in full ([`Rules::obeys_client`]).
+    pub const fn is_obeyed(&self) -> bool {
+        self.obeyed
+    }
+
     /// Whether what is stored may stand in when the origin fails.
     pub const fn takes_stopgap(&self) -> bool {
         !(self.obeyed && self.directives.no_cache)

@@ -90,6 +90,7 @@ pub fn on_error(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> bool 
     let ttl = lifetime.ttl(now);
     lifetime.is_shareable(request.credentials())
         && request.takes_stopgap()
+        && !(request.is_obeyed() && beyond_clients_limits(lifetime, request, now).is_some())
         && !lifetime.has(MUST_VALIDATE)
         && (ttl > 0 || ttl.unsigned_abs() < lifetime.stale_if_error)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::serve::FindRoute;
 use microcache_engine::{
-    BodyError, Engine, Origin, OriginRequest, Request, Route, RouteFound, Settings,
+    BodyError, Clients, Engine, Origin, OriginRequest, Request, Route, RouteFound, Settings,
 };
 use microcache_push::{Hub, KeepError, Mercure, Push, PushSettings, Watch};
 use microcache_store::{MemoryLimits, Tiers};
@@ -336,6 +336,7 @@ pub(crate) fn largest_in_memory(config: &Config) -> u64 {
 /// The bounds of the cache.
 pub(crate) fn settings(config: &Config) -> Settings {
     Settings {
+        clients: Clients::Visitors,
         memory: MemoryLimits {
             capacity: config.memory,
             object: largest_in_memory(config),

@@ -241,6 +241,14 @@ async fn only_if_cached_asks_nobody() {
     let site = Site::says(&[("cache-control", "max-age=1"), ("etag", "\"a\"")]);
     let client = Client::private(&site).await;
     let lines = [("cache-control", "only-if-cached")];
+    // What may be used while it is refreshed is not refreshed for such a request.
+    let window = [("cache-control", "max-age=1, stale-while-revalidate=60")];
+    let window = Site::new(move |number, _| page(number.to_string(), &window));
+    let in_window = Client::private(&window).await;
+    in_window.get("/", &[]).await;
+    advance(Duration::from_secs(2)).await;
+    assert_eq!(in_window.get("/", &lines).await.outcome(), Outcome::Stale);
+    assert_eq!(window.asked(), 1);
     for asked in [0, 1] {
         let got = client.get("/", &lines).await;
         assert_eq!((got.status, got.outcome()), (504, Outcome::Module));

@@ -401,3 +401,125 @@ fn without_a_runtime_it_says_so() {
     };
     assert!(error.to_string().contains("inside a tokio runtime"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_unsafe_request_makes_invalid_what_was_stored_for_requests_like_it() {
+    let site = Site::says(MINUTE);
+    let client = Client::private(&site).await;
+    let keyed = |method: &Method, key: Option<&'static str>, lines: &[(&str, &str)]| {
+        let mut request = request("/", lines);
+        *request.method_mut() = method.clone();
+        let key = key.map(Bytes::from);
+        let options = CacheOptions {
+            key,
+            ..CacheOptions::default()
+        };
+        request.extensions_mut().insert(options);
+        request
+    };
+    for (key, lines) in [
+        (Some("tenant"), &[][..]),
+        (None, &[("host", "other.example")]),
+        (None, &[("host", "SITE.example")]),
+        (Some("tenant"), &[("authorization", "Bearer 1")]),
+    ] {
+        client.ask(keyed(&Method::GET, key, lines)).await;
+        client.ask(keyed(&Method::GET, key, &[])).await;
+        let hit = client.ask(keyed(&Method::GET, key, lines)).await;
+        assert_eq!(hit.outcome(), Outcome::Hit);
+        client.ask(keyed(&Method::DELETE, key, lines)).await;
+        let gone = client.ask(keyed(&Method::GET, key, lines)).await;
+        assert_eq!(gone.outcome(), Outcome::Miss, "{key:?} {lines:?}");
+    }
+    // The url's own host is none of somebody else's.
+    let own = client
+        .ask(keyed(&Method::GET, None, &[("host", "SITE.example")]))
+        .await;
+    let plain = client.ask(keyed(&Method::GET, None, &[])).await;
+    assert_eq!(own.body(), plain.body());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_it_already_pays_for_nothing() {
+    let site = Site::new(|_, request| match request.headers().get("if-none-match") {
+        Some(tag) if tag == "\"a\"" => {
+            let mut same = page("", &[("etag", "\"a\""), ("cache-control", "no-store")]);
+            *same.status_mut() = http::StatusCode::NOT_MODIFIED;
+            same
+        }
+        _ => page("whole", &[("etag", "\"a\""), ("cache-control", "no-store")]),
+    });
+    let client = Client::private(&site).await;
+    for _ in 0..3 {
+        let same = client.get("/", &[("if-none-match", "\"a\"")]).await;
+        assert_eq!((same.status, same.body()), (304, ""));
+        assert!(
+            !same.headers.contains_key("content-length"),
+            "{:?}",
+            same.headers
+        );
+        advance(Duration::from_mins(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_without_a_length_has_none_and_changes_nothing() {
+    let site = Site::new(|_, request| match *request.method() {
+        Method::HEAD => page("", &[MINUTE[0], ("etag", "\"a\"")]),
+        _ => page("the page", &[MINUTE[0], ("etag", "\"a\"")]),
+    });
+    let client = Client::private(&site).await;
+    client.get("/", &[]).await;
+    let mut head = request("/", &[("cache-control", "no-cache")]);
+    *head.method_mut() = Method::HEAD;
+    let head = client.ask(head).await;
+    assert_eq!(head.status, 200);
+    assert!(
+        !head.headers.contains_key("content-length"),
+        "{:?}",
+        head.headers
+    );
+    assert_eq!(client.get("/", &[]).await.outcome(), Outcome::Hit);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_request_says_of_caches_travels() {
+    let site = Site::says(&[("cache-control", "max-age=60"), ("etag", "\"a\"")]);
+    for client in [Client::private(&site).await, Client::shared(&site).await] {
+        let before = site.asked();
+        client.get("/", &[("cache-control", "max-age=7")]).await;
+        client.get_by(CacheMode::NoCache, "/").await;
+        client.get_by(CacheMode::Reload, "/").await;
+        let seen = &site.seen()[before..];
+        let words: Vec<_> = seen
+            .iter()
+            .map(|seen| &seen.headers["cache-control"])
+            .collect();
+        assert_eq!(words, ["max-age=7", "max-age=0", "no-cache"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_version_of_http_is_the_caller_s() {
+    let site = Site::new(|_, request| page(format!("{:?}", request.version()), MINUTE));
+    let client = Client::private(&site).await;
+    let mut request = request("/", &[]);
+    *request.version_mut() = http::Version::HTTP_2;
+    assert_eq!(client.ask(request).await.body(), "HTTP/2.0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_url_without_a_path_is_purged_too() {
+    let site = Site::says(MINUTE);
+    let client = Client::private(&site).await;
+    let bare = || {
+        Request::get("http://site.example?a=b")
+            .body(Empty::new())
+            .unwrap()
+    };
+    client.ask(bare()).await;
+    assert_eq!(client.ask(bare()).await.outcome(), Outcome::Hit);
+    let url = "http://site.example?a=b".parse().unwrap();
+    client.cache.purge(&url).await.unwrap();
+    assert_eq!(client.ask(bare()).await.outcome(), Outcome::Miss);
+}

@@ -47,6 +47,14 @@ async fn answer(
     seen: Asked,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let said = |name: &str| {
+        let value = request
+            .headers()
+            .get(name)
+            .and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().to_owned()
+    };
+    let (host, who) = (said("host"), said("authorization"));
     let body = request
         .into_body()
         .collect()
@@ -61,10 +69,18 @@ async fn answer(
             .header("location", "/there")
             .header("cache-control", "max-age=60"),
         "/found" => response.status(302).header("location", "/there"),
+        "/away" => {
+            let there = host.replace("127.0.0.1", "localhost");
+            let there = format!("http://{there}/who");
+            response.status(302).header("location", there)
+        }
         "/again" => response.status(307).header("location", "/there"),
         _ => response.header("cache-control", "max-age=60"),
     };
-    let answer = format!("{method} {path} {body}");
+    let answer = match &path[..] {
+        "/who" => who,
+        _ => format!("{method} {path} {body}"),
+    };
     seen.lock().unwrap().push((method, path, body));
     Ok(response.body(answer.into()).expect("a response"))
 }
@@ -193,4 +209,25 @@ async fn the_example_forwards() {
         .await
         .unwrap();
     assert_eq!(response.status(), 502);
+}
+
+#[tokio::test]
+async fn who_asks_is_known_to_the_cache_and_to_no_other_site() {
+    let (address, _) = serve().await;
+    let cache = Cache::private().build().await.unwrap();
+    let client_of = |token: &'static str| {
+        let client = cached::Client::new(&cache, reqwest::Client::builder()).unwrap();
+        let token = http::HeaderValue::from_static(token);
+        client.with_default_headers([(http::header::AUTHORIZATION, token)].into_iter().collect())
+    };
+    let (one, other) = (client_of("Bearer 1"), client_of("Bearer 2"));
+    let who = async |client: &cached::Client, path: &str| {
+        let response = client.get(format!("http://{address}{path}")).await.unwrap();
+        response.text().await.unwrap()
+    };
+    for _ in 0..2 {
+        assert_eq!(who(&one, "/who").await, "Bearer 1");
+        assert_eq!(who(&other, "/who").await, "Bearer 2");
+        assert_eq!(who(&one, "/away").await, "", "another site is told nothing");
+    }
 }

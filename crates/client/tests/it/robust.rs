@@ -205,3 +205,102 @@ async fn many_at_once() {
     let stats = client.cache.stats();
     assert!(stats.bytes <= stats.capacity);
 }
+
+/// The first request hangs for ever; those after it wait for it a while, and then ask for themselves.
+#[tokio::test(start_paused = true)]
+async fn a_fetch_that_hangs_holds_nobody_for_long() {
+    let site = Site::later(|number, _| {
+        Box::pin(async move {
+            if number == 1 {
+                std::future::pending::<()>().await;
+            }
+            Ok(page(number.to_string(), &[MINUTE]))
+        })
+    });
+    let patient = Cache::private().wait_timeout(Duration::from_secs(3));
+    let client = Client::with(patient, &site).await;
+    let hangs = tokio::time::timeout(Duration::from_secs(1), client.send(request("/", &[]))).await;
+    assert!(hangs.is_err());
+    let began = tokio::time::Instant::now();
+    assert_eq!(client.get("/", &[]).await.body(), "2");
+    assert_eq!(began.elapsed().as_secs(), 3);
+    assert_eq!(client.get("/", &[]).await.outcome(), Outcome::Hit);
+}
+
+/// A body that stops coming keeps those who come later from nothing.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_stalls_holds_nobody_for_long() {
+    let held = std::sync::Mutex::new(Vec::new());
+    let site = Site::new(move |number, _| {
+        let mut response = page(number.to_string(), &[MINUTE]);
+        if number == 1 {
+            let (pieces, body) = piecemeal();
+            pieces.try_send(Ok("half")).unwrap();
+            held.lock().unwrap().push(pieces);
+            *response.body_mut() = body;
+        }
+        response
+    });
+    let client = Client::with(Cache::private().fill_timeout(Duration::from_secs(5)), &site).await;
+    let _stalled = client.send(request("/", &[])).await.unwrap();
+    settle().await;
+    advance(Duration::from_secs(6)).await;
+    settle().await;
+    assert_eq!(client.get("/", &[]).await.body(), "2");
+}
+
+/// Who reads slowly what is too large to be kept gets all of it, however long he takes.
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_alone_is_waited_for() {
+    let site = Site::new(|_, _| {
+        use futures_util::StreamExt;
+        let pieces = futures_util::stream::iter(0..5_000).map(|_| {
+            Ok(http_body::Frame::data(bytes::Bytes::from_static(
+                &[b'x'; 10_000],
+            )))
+        });
+        let mut response = page("", &[MINUTE]);
+        *response.body_mut() = http_body_util::StreamBody::new(pieces).boxed_unsync();
+        response
+    });
+    let builder = Cache::private().memory(64 << 20).max_object(40 << 20);
+    let client = Client::with(builder, &site).await;
+    let mut waiting = Vec::new();
+    for number in 0..3 {
+        let path = format!("/{number}");
+        waiting.push(client.send(request(&path, &[])).await.unwrap());
+        settle().await;
+    }
+    for _ in 0..10 {
+        advance(Duration::from_secs(60)).await;
+        settle().await;
+    }
+    for response in waiting {
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .expect("it has its end");
+        assert_eq!(body.to_bytes().len(), 50_000_000);
+    }
+}
+
+/// A body of a type that has its lifetime erased, in a task of its own.
+#[tokio::test]
+async fn tasks_may_send_what_bodies_they_like() {
+    use bytes::Bytes;
+    use http_body_util::combinators::UnsyncBoxBody;
+    use microcache_client::BoxError;
+    use tower::Layer;
+
+    let site = tower::service_fn(|_: http::Request<UnsyncBoxBody<Bytes, BoxError>>| async {
+        Ok::<_, BoxError>(page("1", &[MINUTE]))
+    });
+    let cache = Cache::private().build().await.unwrap();
+    let client = cache.layer().layer(site);
+    let task = tokio::spawn(async move {
+        let request = request("/", &[]).map(|_| UnsyncBoxBody::<Bytes, BoxError>::default());
+        client.send(request).await
+    });
+    assert_eq!(task.await.unwrap().unwrap().status(), 200);
+}

@@ -265,3 +265,36 @@ async fn what_is_shared_with_others_says_whose_it_is() {
     );
     fs::remove_file(&folder.0).unwrap();
 }
+
+/// What lies behind memory is there for who asks nobody, and no condition for who wants another response.
+#[tokio::test]
+async fn modes_know_what_lies_behind_memory() {
+    let (folder, node) = (Folder::new(), Node::start());
+    let patient = Duration::from_secs(5);
+    let memcached = Tier::memcached([node.address().to_string()]).timeout(patient);
+    for tier in [folder.tier(), memcached] {
+        let site = Site::says(&[("cache-control", "max-age=600"), ("etag", "\"a\"")]);
+        let client = Client::with(private(tier.clone()), &site).await;
+        client.get("/", &[]).await;
+        written(&client, 1).await;
+        drop(client);
+        let client = loop {
+            match private(tier.clone()).build().await {
+                Ok(cache) => break Client::of(&cache, &site),
+                Err(_) => sleep(Duration::from_millis(5)).await,
+            }
+        };
+        let stored = client.get_by(CacheMode::OnlyIfCached, "/").await;
+        assert_eq!((stored.status, stored.body()), (200, "1"), "{tier:?}");
+        assert_eq!(
+            client
+                .get_by(CacheMode::OnlyIfCached, "/other")
+                .await
+                .status,
+            504
+        );
+        let reloaded = client.get_by(CacheMode::Reload, "/").await;
+        assert_eq!(reloaded.body(), "2");
+        assert!(!site.seen()[1].headers.contains_key("if-none-match"));
+    }
+}

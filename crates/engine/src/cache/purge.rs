@@ -162,28 +162,41 @@ impl Cache {
     }
 
     /// Purges these keys, and waits until the tiers have done so too, or for too long.
-    pub(crate) async fn invalidate(&self, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) {
+    pub(crate) fn invalidate(
+        &self,
+        keys: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> impl Future<Output = ()> + Send {
         let leaving: Vec<_> = keys
             .into_iter()
             .filter_map(|key| self.purge_and_watch(key.as_ref()))
             .collect();
-        let gone = async {
-            for leaving in leaving {
-                if leaving.removal.is_complete().await && leaving.is_unknown {
-                    self.purges.withdraw(&leaving.key, leaving.noted);
-                }
+        async {
+            if leaving.is_empty() {
+                return;
             }
-        };
-        let _ = timeout(REMOVAL_WAIT, gone).await;
+            let gone = async {
+                for leaving in leaving {
+                    if leaving.removal.is_complete().await && leaving.is_unknown {
+                        self.purges.withdraw(&leaving.key, leaving.noted);
+                    }
+                }
+            };
+            let _ = timeout(REMOVAL_WAIT, gone).await;
+        }
     }
 
     /// Purges what these scopes name, [`MAX_TAGS`] of them at most, and waits until that is written down,
     /// or for too long.
-    pub(crate) async fn invalidate_all(&self, scopes: impl IntoIterator<Item = Scope>) {
+    pub(crate) fn invalidate_all(&self, scopes: Vec<Scope>) -> impl Future<Output = ()> + Send {
+        let names_any = !scopes.is_empty();
         let scopes = scopes.into_iter().take(MAX_TAGS);
         let purged = self.purge(scopes.map(|scope| (scope, Strength::Hard)));
-        // Rules that cannot be written down count until the process ends.
-        let _ = timeout(REMOVAL_WAIT, purged).await;
+        async move {
+            if names_any {
+                // Rules that cannot be written down count until the process ends.
+                let _ = timeout(REMOVAL_WAIT, purged).await;
+            }
+        }
     }
 
     /// What is stored for a request must not be used any more, wherever it lies. The fetch that has

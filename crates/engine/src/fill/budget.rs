@@ -4,6 +4,7 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Fill;
+use crate::serve::Clients;
 use crate::sync::Mutex;
 
 /// Bytes buffered for bodies under way, over all fills, beyond the little that each may have.
@@ -14,6 +15,7 @@ use crate::sync::Mutex;
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: AtomicU64,
+    clients: Clients,
     books: Mutex<Books>,
 }
 
@@ -49,9 +51,10 @@ impl Budget {
     const SLOW_SHARE: u64 = 2;
 
     /// At most `limit` bytes.
-    pub(crate) fn new(limit: u64) -> Self {
+    pub(crate) fn new(limit: u64, clients: Clients) -> Self {
         Self {
             limit: AtomicU64::new(limit),
+            clients,
             books: Mutex::new(Books::default()),
         }
     }
@@ -101,6 +104,10 @@ impl Budget {
     /// Nobody lets go of those who go on taking what is there: they are soon done, and what all of
     /// them hold is within the whole.
     pub(super) fn shed(&self) {
+        // What a program's own readers are behind with is what it does not read.
+        if self.clients == Clients::Program {
+            return;
+        }
         let fills: Vec<_> = {
             let mut books = self.books.lock();
             if books.behind <= self.slow_limit() {

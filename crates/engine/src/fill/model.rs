@@ -75,7 +75,7 @@ impl Run {
         let length = chance.below(60) * 1000;
         let body: Bytes = (0..length).map(|at| (at % 251) as u8).collect();
         // Another body takes some of the budget, so that it may be used up.
-        let budget = Arc::new(Budget::new(BUDGET));
+        let budget = Arc::new(Budget::new(BUDGET, Clients::Visitors));
         let other = Fill::new(&budget);
         other.push(vec![0; chance.below(BUDGET) as usize].into(), u64::MAX);
         let fill = Fill::new(&budget);

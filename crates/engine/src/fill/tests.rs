@@ -1,10 +1,11 @@
 //! One rule of a fill at a time.
 
 use super::*;
+use crate::serve::Clients;
 use std::future::poll_fn;
 
 fn fill() -> Arc<Fill> {
-    Fill::new(&Arc::new(Budget::new(1 << 20)))
+    Fill::new(&Arc::new(Budget::new(1 << 20, Clients::Visitors)))
 }
 
 async fn read(reader: &mut FillReader) -> Result<Vec<u8>, BodyError> {
@@ -71,7 +72,7 @@ fn streamed(budget: &Arc<Budget>, length: u64) -> (Arc<Fill>, FillReader) {
 
 #[test]
 fn over_the_limit_it_is_a_bounded_window() {
-    let budget = Arc::new(Budget::new(4 * WINDOW));
+    let budget = Arc::new(Budget::new(4 * WINDOW, Clients::Visitors));
     let (fill, mut reader) = streamed(&budget, WINDOW);
     assert!(fill.reader().is_none(), "no reader can begin in the middle");
     assert!(poll_ready(&fill).is_pending());
@@ -85,7 +86,7 @@ fn over_the_limit_it_is_a_bounded_window() {
 
 #[test]
 fn the_budget_is_given_back() {
-    let budget = Arc::new(Budget::new(100_000));
+    let budget = Arc::new(Budget::new(100_000, Clients::Visitors));
     let one = Fill::new(&budget);
     assert!(matches!(one.push(zeros(120_000), u64::MAX), Pushed::Kept));
     let two = Fill::new(&budget);
@@ -104,7 +105,7 @@ fn the_budget_is_given_back() {
 
 #[test]
 fn without_room_the_window_is_small() {
-    let budget = Arc::new(Budget::new(WINDOW));
+    let budget = Arc::new(Budget::new(WINDOW, Clients::Visitors));
     let (large, other) = streamed(&budget, WINDOW / 2 + FREE - CHUNK_COST);
     let (fill, _reader) = streamed(&budget, FREE / 2);
     assert!(matches!(poll_ready(&fill), Poll::Ready(Ok(()))));
@@ -116,7 +117,7 @@ fn without_room_the_window_is_small() {
 
 #[test]
 fn what_nobody_reads_any_more_is_not_held() {
-    let budget = Arc::new(Budget::new(4 * WINDOW));
+    let budget = Arc::new(Budget::new(4 * WINDOW, Clients::Visitors));
     let (fill, reader) = streamed(&budget, WINDOW);
     drop(reader);
     for _ in 0..10 {
@@ -127,7 +128,7 @@ fn what_nobody_reads_any_more_is_not_held() {
 
 #[tokio::test(start_paused = true)]
 async fn readers_who_stall_take_no_room_from_what_arrives() {
-    let budget = Arc::new(Budget::new(4 * WINDOW));
+    let budget = Arc::new(Budget::new(4 * WINDOW, Clients::Visitors));
     let mut readers = Vec::new();
     for _ in 0..20 {
         let fill = Fill::new(&budget);
@@ -153,7 +154,7 @@ async fn readers_who_stall_take_no_room_from_what_arrives() {
 
 #[test]
 fn a_slow_reader_is_let_go_where_others_wait() {
-    let budget = Arc::new(Budget::new(64 * WINDOW));
+    let budget = Arc::new(Budget::new(64 * WINDOW, Clients::Visitors));
     let fill = Fill::new(&budget);
     let mut readers: Vec<_> = (0..3).map(|_| fill.reader().unwrap()).collect();
     assert!(matches!(fill.push(zeros(WINDOW), 0), Pushed::Outgrown(_)));

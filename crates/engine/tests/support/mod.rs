@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::{
-    Body, Engine, Incoming, Origin, Request, Route, RouteFound, RouteId, Settings,
+    Body, Clients, Engine, Incoming, Origin, Request, Route, RouteFound, RouteId, Settings,
 };
 use microcache_policy::{FieldsBuf, Rules, Scheme};
 use microcache_store::{MemoryLimits, Tiers};
@@ -17,6 +17,7 @@ pub(crate) const CLIENT: &str = "192.0.2.1";
 /// Bounds that no test comes near without changing them.
 pub(crate) fn settings() -> Settings {
     Settings {
+        clients: Clients::Visitors,
         memory: MemoryLimits {
             capacity: 64 << 20,
             object: 4 << 20,
