@@ -1,6 +1,6 @@
 //! All documents, and the one order of their changes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -146,29 +146,22 @@ impl Books {
             forgotten_through,
         } = loaded.header;
         let is_another_life = epoch != self.epoch;
-        let known: HashMap<&str, u64> = loaded
-            .changes
-            .iter()
-            .map(|change| (&*change.name, change.number))
-            .collect();
-        let stays = |name: &str| !is_another_life && known.contains_key(name);
-        let names = self.documents.keys().filter(|name| !stays(name));
-        let vanished: Vec<Name> = names.map(Arc::clone).collect();
         let mut taken = TakenOver {
             documents: self.len(),
             is_another_life,
             ..TakenOver::default()
         };
-        for name in vanished {
-            taken.woken.extend(self.vanish(&name));
-            taken.vanished.push(name);
-        }
         if is_another_life {
-            self.epoch = epoch;
-            self.newest = 0;
-            self.encodings = Encodings::default();
-            // Whatever they have seen, it has another name now.
-            taken.woken.extend(self.topics.wake_all());
+            taken.vanished = self.documents.keys().map(Arc::clone).collect();
+            taken.woken = self.begin_anew(epoch);
+        } else {
+            let changes = loaded.changes.iter();
+            let stays: HashSet<&str> = changes.map(|change| &*change.name).collect();
+            let names = self.documents.keys().map(Arc::clone);
+            taken.vanished = names.filter(|name| !stays.contains(&**name)).collect();
+            for name in &taken.vanished {
+                taken.woken.extend(self.vanish(name));
+            }
         }
         for change in loaded.changes {
             let now = self.document(&change.name).and_then(Document::now);
@@ -180,6 +173,18 @@ impl Books {
         self.newest = self.newest.max(newest);
         self.forgotten_through = forgotten_through;
         taken
+    }
+
+    /// Nothing is known of another life yet. Gives all who wait: whatever they have seen, it has another name now.
+    fn begin_anew(&mut self, epoch: u64) -> Vec<Woken> {
+        (self.epoch, self.newest) = (epoch, 0);
+        (self.size, self.gone_size) = (0, 0);
+        self.documents.clear();
+        self.names.clear();
+        self.gone.clear();
+        self.expiries.clear();
+        self.encodings = Encodings::default();
+        self.topics.begin_anew()
     }
 
     /// A document is not there any more, and when it went is not known.
@@ -401,6 +406,43 @@ mod tests {
         let all = books.all().into_iter();
         let matching = all.filter(|change| pattern.matches(&change.name));
         matching.map(|change| change.number).collect()
+    }
+
+    fn snapshot(epoch: u64, newest: u64, changes: &[Arc<Change>]) -> Loaded {
+        Loaded {
+            header: Header {
+                epoch,
+                newest,
+                forgotten_through: newest - 1,
+            },
+            changes: changes.to_vec(),
+            is_damaged: false,
+        }
+    }
+
+    #[test]
+    fn what_is_taken_up_is_what_there_is() {
+        let mut books = Books::new(1, 1, 1 << 20);
+        for (number, name) in [(1, "/live/a"), (2, "/live/b"), (3, "/live/c")] {
+            let _ = books.note(&change(number, name, true));
+        }
+        let pattern = Pattern::parse("/live/*").expect("a pattern");
+        let topic = books.join(&pattern, Client::default()).expect("room");
+        assert!(books.look_on(topic));
+        let same = [change(3, "/live/c", true), change(9, "/live/b", true)];
+        for (epoch, differ, vanished) in [(1, 1, 1), (1, 0, 0), (2, 2, 2)] {
+            let taken = books.take_over(snapshot(epoch, 9, &same));
+            assert_eq!(
+                (taken.changed.len(), taken.vanished.len()),
+                (differ, vanished)
+            );
+            assert_eq!(taken.is_another_life, epoch == 2);
+            let numbers: Vec<_> = books.topics.get(topic).changes.keys().copied().collect();
+            assert_eq!(numbers, [3, 9]);
+            assert_eq!((books.len(), books.newest, books.epoch), (2, 9, epoch));
+            assert_eq!(books.size(), same.iter().map(|it| it.size()).sum::<u64>());
+            assert!(books.now("/live/a").is_none() && books.now("/live/c").is_some());
+        }
     }
 
     #[test]

@@ -194,10 +194,15 @@ impl Topics {
         woken
     }
 
-    /// Something has happened to all of them.
-    pub(crate) fn wake_all(&mut self) -> Vec<Woken> {
-        let all = self.all.iter_mut();
-        all.map(|(_, topic)| topic.waiting.happen()).collect()
+    /// There is nothing any more of what they match. Gives all who wait.
+    pub(crate) fn begin_anew(&mut self) -> Vec<Woken> {
+        let all = self.all.iter_mut().map(|(_, topic)| topic);
+        all.map(|topic| {
+            topic.changes.clear();
+            topic.unseen = None;
+            topic.waiting.happen()
+        })
+        .collect()
     }
 
     /// A change is not remembered any more.
