@@ -75,7 +75,7 @@ impl Client {
     /// The response to a GET of a url.
     pub async fn get(&self, url: impl IntoUrl) -> Result<Response, Error> {
         let request = self.request(Method::GET, url).build();
-        self.execute(request.map_err(Error::from_inner)?).await
+        self.execute(request?).await
     }
 
     /// The response to a request. [`CacheInfo`](crate::CacheInfo) is among its extensions.
@@ -89,7 +89,7 @@ impl Client {
         request: reqwest::Request,
         options: CacheOptions,
     ) -> Result<Response, Error> {
-        let mut request = HttpRequest::try_from(request).map_err(Error::from_inner)?;
+        let mut request = HttpRequest::try_from(request)?;
         request.extensions_mut().insert(options);
         self.add_default_headers(request.headers_mut());
         let each = Each {
@@ -115,6 +115,13 @@ impl Client {
                 }
             }
         }
+    }
+}
+
+/// A request that reqwest could not even put together.
+impl From<reqwest::Error> for Error {
+    fn from(error: reqwest::Error) -> Self {
+        Self::from_inner(error)
     }
 }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::{Budget, Fill, FillReader};
 use crate::body::{BodyError, Frame};
+use crate::serve::Clients;
 
 const RUNS: u64 = 5_000;
 /// More than twice the longest body, so that nobody has to be let go.

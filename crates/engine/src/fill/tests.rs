@@ -1,8 +1,9 @@
 //! One rule of a fill at a time.
 
+use std::future::poll_fn;
+
 use super::*;
 use crate::serve::Clients;
-use std::future::poll_fn;
 
 fn fill() -> Arc<Fill> {
     Fill::new(&Arc::new(Budget::new(1 << 20, Clients::Visitors)))

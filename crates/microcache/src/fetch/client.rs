@@ -10,7 +10,6 @@ use http::Method;
 use http::header::{HeaderMap, HeaderValue, RANGE, USER_AGENT};
 use microcache_client::reqwest::Client;
 use microcache_client::{BuildError, Cache, CacheMode, CacheOptions, Error, Tier};
-use microcache_engine::Cause;
 use reqwest::{ClientBuilder, Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -101,7 +100,7 @@ impl Clients {
         headers.entry(USER_AGENT).or_insert(agent);
         let request = self.online.request(method, fetch.url.clone());
         let request = request.headers(headers).build();
-        request.map_err(|error| Error::Inner(Cause::new(error.into())))
+        request.map_err(Error::from)
     }
 }
 
