@@ -16,8 +16,8 @@ mod streams;
 mod tests;
 mod websocket;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -64,6 +64,10 @@ struct Shared<'a> {
     events: AtomicU64,
     /// The number of the newest publication that was accepted.
     newest: AtomicU64,
+    /// The number of the last one that was sent: nobody has published what is further on.
+    sent: AtomicU64,
+    /// Numbers that were sent, and whose answers were lost: they may be published, and are not given again.
+    doubtful: Mutex<Vec<u64>>,
     /// What was due before this is not in the report: nanoseconds since the beginning of the run.
     counts_from: AtomicU64,
     /// Whether the threads are to end as soon as everything has arrived.
@@ -100,6 +104,8 @@ pub fn run(
         opened: AtomicUsize::new(0),
         events: AtomicU64::new(0),
         newest: AtomicU64::new(0),
+        sent: AtomicU64::new(0),
+        doubtful: Mutex::default(),
         counts_from: AtomicU64::new(u64::MAX),
         is_over: AtomicBool::new(false),
     };

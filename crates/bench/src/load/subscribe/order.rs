@@ -52,6 +52,10 @@ impl Order {
         }
     }
 
+    pub(super) const fn newest(&self) -> u64 {
+        self.newest
+    }
+
     /// Whether it has seen this one, or one that is newer.
     pub(super) fn has_reached(&self, number: u64) -> bool {
         self.newest >= number
@@ -68,7 +72,50 @@ impl Order {
     }
 }
 
+/// Which publications a stream has seen: a bit for each.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Numbers(Vec<u64>);
+
+impl Numbers {
+    /// Whether it is a new one.
+    pub(super) fn add(&mut self, number: u64) -> bool {
+        let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        let is_new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        is_new
+    }
+
+    pub(super) fn has(&self, number: u64) -> bool {
+        let word = self.0.get((number / 64) as usize);
+        word.is_some_and(|word| word & 1 << (number % 64) != 0)
+    }
+
+    /// All of them.
+    pub(super) fn each(&self) -> impl Iterator<Item = u64> {
+        let words = self.0.iter().enumerate();
+        words.flat_map(|(word, bits)| {
+            let bits = (0..64).filter(move |bit| bits & 1 << bit != 0);
+            bits.map(move |bit| word as u64 * 64 + bit)
+        })
+    }
+}
+
 impl Disorder {
+    /// These were sent, and nobody knows whether they were published: a stream that has not seen one misses nothing.
+    pub(super) fn forgive(&mut self, newest: u64, unseen: impl Iterator<Item = u64>) {
+        for number in unseen {
+            let missing = if number < newest {
+                &mut self.skipped
+            } else {
+                &mut self.lost
+            };
+            *missing = missing.saturating_sub(1);
+        }
+    }
+
     pub(super) fn add(&mut self, other: Self) {
         self.skipped += other.skipped;
         self.lost += other.lost;
@@ -107,6 +154,21 @@ mod tests {
         check(&[1, 3, 2], 3, [0, 0, 1, 0]);
         check(&[1, 2, 2, 1], 2, [0, 0, 0, 2]);
         check(&[3, 1, 1], 3, [1, 0, 1, 1]);
+    }
+
+    #[test]
+    fn what_may_not_have_been_published_is_not_missing() {
+        let mut order = Order::default();
+        let mut seen = Numbers::default();
+        for number in [1, 3, 70] {
+            order.saw(number);
+            assert!(seen.add(number) && !seen.add(number) && seen.has(number));
+        }
+        assert_eq!(seen.each().collect::<Vec<_>>(), [1, 3, 70]);
+        let mut disorder = order.disorder(72);
+        let doubtful = [2, 3, 71].into_iter().filter(|number| !seen.has(*number));
+        disorder.forgive(order.newest(), doubtful);
+        assert_eq!((disorder.skipped, disorder.lost), (66, 1));
     }
 
     #[test]

@@ -78,15 +78,12 @@ impl<'a> Publisher<'a> {
 
     /// Publishes once, so that what is wrong is told once.
     pub(super) fn try_out(&mut self) -> Result<(), LoadError> {
-        let mark = Mark {
-            number: 0,
-            due: Duration::ZERO,
-        };
-        self.send(mark).map_err(|refusal| LoadError::Publish {
-            method: self.publish.method.clone(),
-            url: self.publish.url.to_string(),
-            why: remedy(refusal),
-        })
+        self.send(&mut 0, Duration::ZERO)
+            .map_err(|refusal| LoadError::Publish {
+                method: self.publish.method.clone(),
+                url: self.publish.url.to_string(),
+                why: remedy(refusal),
+            })
     }
 
     /// Publishes as often as is wanted, until the end, or until somebody wants it.
@@ -105,14 +102,11 @@ impl<'a> Publisher<'a> {
                 due += self.publish.every;
                 continue;
             }
-            let mark = Mark {
-                number,
-                due: due.saturating_duration_since(self.shared.run.begin),
-            };
-            match self.send(mark) {
+            let since = due.saturating_duration_since(self.shared.run.begin);
+            match self.send(&mut number, since) {
                 Ok(()) => {
                     self.shared.newest.store(number, Ordering::Relaxed);
-                    // The next one, which nobody has accepted, bears the same number again.
+                    // The next one bears the same number again if this one is refused.
                     number += 1;
                     if due >= counted {
                         published.answered.record(due.elapsed());
@@ -143,18 +137,37 @@ impl<'a> Publisher<'a> {
     }
 
     /// Publishes. What fails on a connection that has been used before is tried again on another one: a server may close those at any time.
-    fn send(&mut self, mark: Mark) -> Result<(), Refusal> {
-        let body = self.publish.document.write(&self.shared.run, mark);
-        let request = format!("{}Content-Length: {}\r\n\r\n{body}", self.head, body.len());
+    /// Whether it has come through is not known then, so that what is tried again has another number.
+    fn send(&mut self, number: &mut u64, due: Duration) -> Result<(), Refusal> {
         let mut is_used = self.connection.is_some();
         loop {
-            let answer = self.exchange(request.as_bytes());
-            match answer {
+            let mark = Mark {
+                number: *number,
+                due,
+            };
+            let body = self.publish.document.write(&self.shared.run, mark);
+            let request = format!("{}Content-Length: {}\r\n\r\n{body}", self.head, body.len());
+            self.shared.sent.store(*number, Ordering::Release);
+            match self.exchange(request.as_bytes()) {
                 Ok(200..=299) => return Ok(()),
                 Ok(status) => return Err(Refusal::Status(status)),
-                Err(_) if is_used => is_used = false,
-                Err(fault) => return Err(Refusal::Fault(fault)),
+                Err(fault) => {
+                    self.doubt(number);
+                    if !is_used {
+                        return Err(Refusal::Fault(fault));
+                    }
+                    is_used = false;
+                }
             }
+        }
+    }
+
+    /// The first one is published before there are streams.
+    fn doubt(&self, number: &mut u64) {
+        if *number > 0 {
+            let mut doubtful = self.shared.doubtful.lock().expect("nobody panics with it");
+            doubtful.push(*number);
+            *number += 1;
         }
     }
 

@@ -12,7 +12,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Shared;
-use super::order::{Disorder, Order};
+use super::order::{Disorder, Numbers, Order};
 use super::reader::{Found, Reader, Step};
 use super::report::StreamTally;
 use super::settings::Kind;
@@ -62,6 +62,7 @@ struct Stream {
     /// What of the request there was no room for.
     unsent: Vec<u8>,
     order: Order,
+    saw: Numbers,
     stalls: bool,
 }
 
@@ -141,6 +142,7 @@ impl<'a> Streams<'a> {
             reader: Reader::new(shared.subscribe.kind),
             unsent: Vec::new(),
             order: Order::default(),
+            saw: Numbers::default(),
             stalls: shared.subscribe.stalls(index * threads + thread),
         };
         Ok(Self {
@@ -311,6 +313,8 @@ impl<'a> Streams<'a> {
                 self.arrived(index, now);
             }
             if !self.goes_on(index, step) {
+                // What was to be said here is for nobody else.
+                self.found.replies.clear();
                 return;
             }
             if !self.found.replies.is_empty() {
@@ -342,12 +346,12 @@ impl<'a> Streams<'a> {
         }
         let counts_from = self.shared.counts_from.load(Ordering::Relaxed);
         for mark in &self.found.marks {
-            // The first one was published before the streams were there. The one that is being published has the number behind the newest;
-            // nobody has published what is further on.
-            if mark.number == 0 || mark.number > self.shared.newest.load(Ordering::Relaxed) + 1 {
+            // The first one was published before the streams were there; what is beyond the last was sent by nobody.
+            if mark.number == 0 || mark.number > self.shared.sent.load(Ordering::Acquire) {
                 continue;
             }
             stream.order.saw(mark.number);
+            let is_new = stream.saw.add(mark.number);
             if (mark.due.as_nanos() as u64) < counts_from {
                 continue;
             }
@@ -358,8 +362,10 @@ impl<'a> Streams<'a> {
                 self.seen.reached.resize(number + 1, Reached::default());
             }
             let reached = &mut self.seen.reached[number];
-            reached.streams += 1;
-            reached.last = reached.last.max(took);
+            if is_new {
+                reached.streams += 1;
+                reached.last = reached.last.max(took);
+            }
         }
     }
 
@@ -433,9 +439,29 @@ impl<'a> Streams<'a> {
 
     /// A stream that was open. What it did not see after its end is not missing; that it has ended is.
     fn leave(&mut self, index: usize) {
+        let disorder = self.disorder(&self.all[index], 0);
+        self.seen.disorder.add(disorder);
         let stream = &mut self.all[index];
         stream.close();
-        self.seen.disorder.add(stream.order.disorder(0));
+        // Publications are complete that all streams have seen which are there at the end.
+        for number in std::mem::take(&mut stream.saw).each() {
+            if let Some(reached) = self.seen.reached.get_mut(number as usize) {
+                reached.streams = reached.streams.saturating_sub(1);
+            }
+        }
+    }
+
+    /// What is wrong with what a stream has seen, if this was the last publication.
+    fn disorder(&self, stream: &Stream, last: u64) -> Disorder {
+        let mut disorder = stream.order.disorder(last);
+        let newest = stream.order.newest();
+        let doubtful = self.shared.doubtful.lock().expect("nobody panics with it");
+        let unseen = doubtful
+            .iter()
+            .copied()
+            .filter(|number| !stream.saw.has(*number));
+        disorder.forgive(newest, unseen.filter(|number| *number <= newest.max(last)));
+        disorder
     }
 
     fn time_out(&mut self, now: Instant) {
@@ -484,7 +510,7 @@ impl<'a> Streams<'a> {
         let newest = self.shared.newest.load(Ordering::Relaxed);
         let mut disorder = Disorder::default();
         for stream in self.healthy() {
-            disorder.add(stream.order.disorder(newest));
+            disorder.add(self.disorder(stream, newest));
         }
         let healthy = self.healthy().count();
         self.seen.streams.healthy += healthy as u64;

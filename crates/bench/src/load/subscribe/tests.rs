@@ -102,6 +102,10 @@ fn serve(mut connection: &TcpStream, state: &Mutex<State>, script: &Script) -> O
         let body = String::from_utf8(body).ok()?;
         let status = (script.publish)(number, &body, &mut state.subscribers);
         drop(state);
+        // It says nothing.
+        if status == 0 {
+            return None;
+        }
         let answer = format!("HTTP/1.1 {status} It\r\nContent-Length: 0\r\n\r\n");
         connection.write_all(answer.as_bytes()).ok()?;
     }
@@ -251,6 +255,61 @@ fn streams_that_end_or_break_are_gone() {
     let text = report.write(Format::Own).expect("it has words");
     let line = "gone       ended by the server: 1  closed early: 1  malformed answer: 1";
     assert!(text.lines().any(|told| told == line), "{text}");
+}
+
+#[test]
+fn what_only_streams_have_seen_that_are_gone_is_not_complete() {
+    let report = report(Script {
+        publish: |number, body, subscribers| {
+            let event = event(body);
+            match number {
+                // All but one see it, and one of those breaks.
+                2 => subscribers[..3].iter().for_each(|it| to(it, &event)),
+                3 => {
+                    to_all(subscribers, &event);
+                    let _ = subscribers[0].shutdown(Shutdown::Both);
+                }
+                // Twice on one is not once on two.
+                4 => subscribers[1..3]
+                    .iter()
+                    .for_each(|it| to(it, &format!("{event}{event}"))),
+                _ => return to_all(subscribers, &event),
+            }
+            CREATED
+        },
+        ..HONEST
+    });
+    assert_eq!(report.streams.healthy, 3);
+    let published = report.publications.as_ref().expect("it published");
+    assert_eq!(published.complete, 3);
+}
+
+#[test]
+fn a_number_whose_answer_was_lost_is_not_given_again() {
+    static NUMBERS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+    let report = report(Script {
+        publish: |number, body, subscribers| {
+            to_all(subscribers, &event(body));
+            NUMBERS.lock().expect("no test has panicked").push(number);
+            // Nobody hears that the third has come.
+            if number == 3 { 0 } else { CREATED }
+        },
+        ..HONEST
+    });
+    // It is told, and sent again as another one.
+    assert_eq!(NUMBERS.lock().expect("no test has panicked").len(), 7);
+    assert_eq!(missing(&report), [0, 0, 0, 0]);
+    assert_eq!(deliveries(&report), 6 * 4);
+    // Where it has not come through, nobody misses it.
+    let report = self::report(Script {
+        publish: |number, body, subscribers| match number {
+            3 => 0,
+            _ => to_all(subscribers, &event(body)),
+        },
+        ..HONEST
+    });
+    assert_eq!(missing(&report), [0, 0, 0, 0]);
+    assert_eq!(deliveries(&report), 5 * 4);
 }
 
 #[test]
