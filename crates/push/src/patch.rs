@@ -161,6 +161,41 @@ mod tests {
         assert!(matches!(unfit, Err(Refused::Unfit(_))), "{unfit:?}");
     }
 
+    /// The public suite of cases, see its own README.
+    #[test]
+    fn the_public_suite_holds() {
+        let suites = [
+            include_str!("../tests/json-patch-tests/tests.json"),
+            include_str!("../tests/json-patch-tests/spec_tests.json"),
+        ];
+        let mut cases = 0;
+        for suite in suites {
+            let suite: Vec<Value> = serde_json::from_str(suite).expect("JSON");
+            for case in suite.iter().filter(|case| case.get("patch").is_some()) {
+                if case["disabled"] == true {
+                    continue;
+                }
+                cases += 1;
+                let before = json(&case["doc"].to_string());
+                // What is no patch is refused before it is applied.
+                let after = serde_json::from_value(case["patch"].clone())
+                    .map_err(|error| error.to_string())
+                    .and_then(|operations| {
+                        let patched = patched(&before, &Patch::Operations(operations), 1 << 20);
+                        patched.map_err(|refused| refused.to_string())
+                    });
+                if let Some(expected) = case.get("expected") {
+                    let after = after.unwrap_or_else(|why| panic!("{why}: {case:#}"));
+                    let after: Value = serde_json::from_slice(&after.body).expect("JSON");
+                    assert_eq!(after, *expected, "{case:#}");
+                } else if case.get("error").is_some() {
+                    assert!(after.is_err(), "{case:#}");
+                }
+            }
+        }
+        assert!(cases > 100, "{cases}");
+    }
+
     #[test]
     fn copies_of_copies_are_bounded() {
         let double = r#"{"op":"copy","from":"/a","path":"/a/-"}"#;

@@ -689,3 +689,34 @@ fn a_template_stands_for_what_it_is_expanded_to() {
             .contains("8 urls with a `*` at most")
     );
 }
+
+#[test]
+fn what_is_published_at_once_is_bounded() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &["--push-max-document", "1KiB"]);
+    let part = "x".repeat(1000);
+    let head = |fields: &[&str]| {
+        let authorization = format!("Authorization: Bearer {SECRET}");
+        request("PUT", "/live/x", &[&[&*authorization][..], fields].concat())
+    };
+    // Sixteen of the largest may be on their way, and these do not come to an end.
+    let slow: Vec<_> = (0..16)
+        .map(|_| {
+            let mut client = live.0.connect();
+            client.send(head(&["Content-Length: 1001"]) + &part);
+            client
+        })
+        .collect();
+    eventually("all of it to be there", || {
+        let another = live.publish("PUT", "/live/y", &[], &part);
+        (another.status == 503).then(|| assert_eq!(another.field("retry-after"), Some("1")))
+    });
+    // What is read is answered as ever, and what is small has its place.
+    assert_eq!(live.0.get("/live/z").status, 404);
+    assert_eq!(live.put("/live/z", "1").status, 201);
+    drop(slow);
+    eventually("room", || {
+        let another = live.publish("PUT", "/live/y", &[], &part);
+        (another.status < 300).then_some(())
+    });
+}

@@ -418,6 +418,36 @@ fn who_takes_nothing_costs_nothing_and_gets_the_latest() {
 }
 
 #[test]
+fn many_who_send_one_long_order_each_cost_little_more_than_that() {
+    const MANY: usize = 300;
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let live = kept.start(&origin, &["--max-connections-per-address", "1000"]);
+    live.put("/live/x", "1");
+    let mut sockets: Vec<_> = (0..MANY).map(|_| open(&live, "/live/")).collect();
+    let before = live.0.resident();
+    // All but the end of an order that is as long as one may be.
+    let order = ws_frame(FIN | TEXT, &[b' '; 8192]);
+    let (most, last) = order.split_at(order.len() - 1);
+    for socket in &mut sockets {
+        socket.client().send(most);
+    }
+    let mut modest = open(&live, "/live/x");
+    put_told(&mut modest, "/live/x", "1");
+    live.put("/live/x", "2");
+    put_told(&mut modest, "/live/x", "2");
+    let grown = live.0.resident().saturating_sub(before);
+    assert!(grown < (MANY as u64) * 48 * 1024, "{grown}");
+    // Each is listened to when it comes to the end of its sentence.
+    for socket in &mut sockets {
+        socket.client().send(last);
+        expect(
+            socket,
+            r#""why":"say {\"subscribe\": URL}, {\"unsubscribe\": URL} or {\"get\": URL}"}"#,
+        );
+    }
+}
+
+#[test]
 fn who_gives_orders_and_reads_no_answers_is_not_listened_to() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &[]);
