@@ -21,6 +21,8 @@ mod encodings;
 mod events;
 mod fleet;
 mod form;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod joining;
 mod journal;
 mod json;

@@ -25,10 +25,11 @@ use parking_lot::{Mutex, RwLock};
 use url::Url;
 
 use self::log::Log;
-use self::selector::{NoSelector, Selector, Selectors};
+pub(crate) use self::selector::Selectors;
+use self::selector::{NoSelector, Selector};
 use self::subscriber::Subscriber;
 use self::token::{Checked, Grant};
-use self::update::Update;
+pub(crate) use self::update::Update;
 use crate::answer;
 use crate::coming::{Arrivals, NotPublished};
 use crate::form::pairs;

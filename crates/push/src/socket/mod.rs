@@ -161,7 +161,7 @@ enum Sending {
 }
 
 impl Socket {
-    fn new(subscription: Subscription, language: Language) -> Self {
+    pub(crate) fn new(subscription: Subscription, language: Language) -> Self {
         let limits = Limits::default().max_payload_len(Some(MAX_ORDER));
         let config = Config::default().frame_size(MAX_FRAME);
         let frames = ServerBuilder::new().limits(limits).config(config);

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::log_access::{Folder, end, lines};
 use crate::operators::Operator;
+use crate::support::http2::{self, DATA, END_STREAM, HEADERS, Http2};
 use crate::support::{Events, Origin, Proxy, Response, eventually, request};
 
 /// What the reference hub's own cases sign their token with.
@@ -549,4 +550,44 @@ fn keys_are_read_again_by_a_reload() {
     for file in [publishers, subscribers] {
         let _ = fs::remove_file(file);
     }
+}
+
+#[test]
+fn the_hub_is_there_by_http_2() {
+    let hub = Hub::start(&[]);
+    let shown = token(&json!({"mercure": {"publish": ["*"], "subscribe": ["secret"]}}));
+    let authorization = format!("Bearer {shown}");
+    let with_token = [("authorization", &*authorization)];
+    let mut subscriber = Http2::connect(hub.proxy.address());
+    // Two subscriptions on one connection, of which one may read what is private.
+    let one = subscriber.ask("GET", &format!("{HUB}?topic=secret"), &with_token);
+    assert_eq!(subscriber.until(HEADERS).stream, one);
+    let greeting = subscriber.until(DATA).payload;
+    assert!(greeting.starts_with(b"retry: "));
+    let refused = subscriber.ask("GET", &format!("{HUB}?topic=secret"), &[]);
+    let refused = subscriber.answer(refused);
+    assert_eq!(refused.status(), 401);
+    assert_eq!(refused.field("www-authenticate"), Some("Bearer"));
+    let mut publisher = Http2::connect(hub.proxy.address());
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    let publish = |publisher: &mut Http2, fields: &[(&str, &str)]| {
+        let stream = publisher.begin("POST", HUB, fields);
+        let update = b"topic=secret&private=on&id=by-http-2&data=one%0Atwo";
+        publisher.send(http2::frame(DATA, END_STREAM, stream, update));
+        publisher.answer(stream)
+    };
+    assert_eq!(publish(&mut publisher, &[form]).status(), 401);
+    let answer = publish(&mut publisher, &[with_token[0], form]);
+    answer.assert_is(200, "by-http-2");
+    let event = subscriber.until(DATA);
+    assert_eq!(event.stream, one);
+    let event = String::from_utf8(event.payload).expect("UTF-8");
+    assert_eq!(event, "id: by-http-2\ndata: one\ndata: two\n\n");
+    // Who comes back by the other version is told the same.
+    let fields = [
+        &*format!("Authorization: {authorization}"),
+        "Last-Event-ID: earliest",
+    ];
+    let mut back = hub.subscribe("topic=secret", &fields);
+    assert_eq!(back.next() + "\n\n", event);
 }

@@ -1,0 +1,121 @@
+//! What the fuzz targets call: what reads bytes of clients, with nothing around it.
+
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::{Builder, Runtime};
+use url::Url;
+
+use crate::change::{Change, Content};
+use crate::mercure::{Selectors, Update};
+use crate::name::{Pattern, Prefix};
+use crate::origin::Push;
+use crate::readers::PushKeys;
+use crate::settings::PushSettings;
+use crate::socket::{Language, Socket};
+use crate::subscription::{Asked, Subscription};
+
+/// A few documents, of which one is private.
+static PUSH: LazyLock<Push> = LazyLock::new(|| {
+    let prefix = |text| vec![Prefix::parse(text).expect("a prefix")];
+    let settings = PushSettings {
+        prefixes: prefix("/live/"),
+        private: prefix("/live/p/"),
+        memory: 1 << 20,
+        max_subscribers: 10,
+        ..PushSettings::default()
+    };
+    let push = Push::start(settings, PushKeys::default()).expect("documents are kept in memory");
+    for (number, name) in ["/live/a", "/live/b/c", "/live/p/hidden"]
+        .into_iter()
+        .enumerate()
+    {
+        push.documents().note(&Arc::new(Change {
+            number: number as u64 + 1,
+            name: name.into(),
+            content: Some(Content {
+                media_type: "application/json".into(),
+                body: format!("{{\"name\":\"{name}\"}}").into(),
+            }),
+            expires: None,
+            delta: None,
+        }));
+    }
+    push
+});
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    let runtime = Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime")
+});
+
+/// What a socket says to a client that sends these bytes in pieces, until it would have to wait.
+pub fn socket(bytes: &[u8], piece: usize, is_piper: bool) -> Vec<u8> {
+    let _entered = RUNTIME.enter();
+    let language = if is_piper {
+        Language::piper_at("/live/")
+    } else {
+        Language::Ours {
+            pages: None,
+            wants_deltas: false,
+        }
+    };
+    let subscription = Subscription::new(PUSH.documents(), Asked::default());
+    let mut socket = Socket::new(subscription.expect("there is room"), language);
+    let mut cx = Context::from_waker(Waker::noop());
+    let (mut said, mut rest) = (Vec::new(), bytes);
+    loop {
+        let mut space = [0; 4096];
+        let mut space = ReadBuf::new(&mut space);
+        match Pin::new(&mut socket).poll_read(&mut cx, &mut space) {
+            Poll::Ready(Ok(())) if !space.filled().is_empty() => {
+                said.extend_from_slice(space.filled());
+                continue;
+            }
+            Poll::Ready(_) => return said,
+            Poll::Pending => {}
+        }
+        let piece = &rest[..rest.len().min(piece.max(1))];
+        match Pin::new(&mut socket).poll_write(&mut cx, piece) {
+            Poll::Ready(Ok(taken)) if taken > 0 => rest = &rest[taken..],
+            _ => return said,
+        }
+    }
+}
+
+/// The topics, the id and the event of what is published to a hub, if that can be.
+pub fn publication(form: &[u8]) -> Option<(Vec<String>, String, Vec<u8>)> {
+    let update = Update::read(form, &hub(), || "new".to_owned()).ok()?;
+    let topics = update.topics.iter().map(|topic| topic.to_string());
+    Some((
+        topics.collect(),
+        update.id.to_string(),
+        update.event.to_vec(),
+    ))
+}
+
+/// Whether a topic selector of 0.x means this topic, if it is one.
+pub fn selects(selector: &str, topic: &str) -> Option<bool> {
+    let selector = Selectors::default().topic(selector).ok()?;
+    Some(selector.matches(topic))
+}
+
+/// Whether a url pattern means this topic, if it is one.
+pub fn is_like(pattern: &str, topic: &str) -> Option<bool> {
+    let pattern = Selectors::default().pattern(pattern, &hub()).ok()?;
+    Some(pattern.matches(topic))
+}
+
+/// Whether somebody who asks for this means the document of this name, if it can be asked for; and what is fixed of it.
+pub fn asks_for<'a>(asked: &'a str, name: &str) -> Option<(bool, &'a str)> {
+    let pattern = Pattern::parse(asked).ok()?;
+    let fixed = pattern.begins_with().len();
+    Some((pattern.matches(name), &asked[..fixed]))
+}
+
+fn hub() -> Arc<Url> {
+    let hub = Url::parse("https://hub.example/.well-known/mercure");
+    Arc::new(hub.expect("a url"))
+}

@@ -1,0 +1,51 @@
+//! What is published to a Mercure hub, and what its subscribers and those of documents ask for: what is sent is one
+//! event, and whoever is told of something has asked for it.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use microcache_push::fuzzing::{asks_for, is_like, publication, selects};
+
+fuzz_target!(|input: &[u8]| {
+    let Ok(text) = std::str::from_utf8(input) else {
+        // A form may be anything.
+        publication(input);
+        return;
+    };
+    let Some((asked, topic)) = text.split_once('\n') else {
+        return published(text);
+    };
+    if let Some(is_meant) = selects(asked, topic) {
+        if !asked.contains('{') {
+            assert_eq!(is_meant, asked == "*" || asked == topic, "{asked} and {topic}");
+        } else if is_meant && asked != topic {
+            let fixed = asked.split('{').next().unwrap_or_default();
+            assert!(topic.starts_with(fixed), "{asked} and {topic}");
+        }
+        assert_eq!(selects(asked, asked), Some(true), "{asked} is itself");
+    }
+    is_like(asked, topic);
+    if let Some((true, fixed)) = asks_for(asked, topic) {
+        assert!(topic.starts_with(fixed), "{asked} and {topic}");
+        assert!(asked.contains(['*', '{']) || asked == topic, "{asked} and {topic}");
+    }
+});
+
+fn published(form: &str) {
+    let Some((topics, id, event)) = publication(form.as_bytes()) else {
+        return;
+    };
+    assert!((1..=100).contains(&topics.len()) && !id.is_empty() && !id.starts_with('#'));
+    for topic in &topics {
+        assert!(!topic.is_empty() && !topic.chars().any(char::is_control), "{topic}");
+        assert_eq!(selects("*", topic), Some(true));
+    }
+    let event = std::str::from_utf8(&event).expect("it is UTF-8");
+    let lines = event.strip_suffix("\n\n").expect("it ends");
+    assert!(!event.contains('\r') && !lines.contains("\n\n"), "{event:?} is one");
+    let known = ["id: ", "event: ", "retry: ", "data: "];
+    for line in lines.split('\n') {
+        assert!(known.iter().any(|name| line.starts_with(name)), "{line:?}");
+    }
+    assert!(lines.split('\n').any(|line| line.strip_prefix("id: ") == Some(&id)));
+}
