@@ -35,14 +35,19 @@ fn frame(text: &[u8]) -> Vec<u8> {
 fn check(mut said: &[u8]) {
     while let [first, length, rest @ ..] = said {
         let (length, rest) = match length {
-            126 => (usize::from(u16::from_be_bytes([rest[0], rest[1]])), &rest[2..]),
+            126 => (
+                usize::from(u16::from_be_bytes([rest[0], rest[1]])),
+                &rest[2..],
+            ),
             length => (usize::from(*length), rest),
         };
         let (payload, rest) = rest.split_at(length);
         match *first {
             TEXT => {
                 let told: serde_json::Value = serde_json::from_slice(payload).expect("JSON");
-                assert!(told["value"]["name"] != "/live/p/hidden" && told["name"] != "/live/p/hidden");
+                assert!(
+                    told["value"]["name"] != "/live/p/hidden" && told["name"] != "/live/p/hidden"
+                );
             }
             CLOSE => assert!(rest.is_empty(), "it was the last word"),
             PING => assert_eq!(length, 0),
