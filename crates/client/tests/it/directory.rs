@@ -1,0 +1,107 @@
+//! A directory that processes share: here, caches that know nothing of each other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use microcache_client::{BuildError, Cache, CacheMode, Outcome, Tier};
+
+use crate::support::{Client, Site, page};
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("directory-{}-{number}", std::process::id());
+        Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+
+    /// A cache of one user's, who needs no partition there.
+    async fn cache(&self) -> Cache {
+        let tier = Tier::directory(&self.0, 16 << 20).timeout(Duration::from_secs(20));
+        let built = Cache::private().tier(tier).build().await;
+        built.expect("a cache")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+#[tokio::test]
+async fn what_one_cache_has_stored_another_has_too() {
+    let folder = Folder::new();
+    let site = Site::says(&[("cache-control", "private, max-age=600"), ("etag", "\"a\"")]);
+    let first = folder.cache().await;
+    let one = Client::of(&first, &site);
+    assert_eq!(one.get("/", &[]).await.outcome(), Outcome::Miss);
+    first.settled().await;
+    let second = folder.cache().await;
+    let other = Client::of(&second, &site);
+    let hit = other.get("/", &[]).await;
+    assert_eq!((hit.outcome(), hit.body()), (Outcome::Hit, "1"));
+    assert_eq!(hit.info.tier, Some("directory"));
+    let validated = other.get_by(CacheMode::NoCache, "/").await;
+    assert_eq!(
+        (validated.outcome(), validated.body()),
+        (Outcome::Validated, "1")
+    );
+    assert_eq!(site.asked(), 2);
+    assert_eq!(second.troubles(), Vec::<String>::new());
+
+    let url = "http://site.example/".parse().expect("a url");
+    second.purge(&url).await.expect("purged");
+    second.settled().await;
+    let third = folder.cache().await;
+    let anew = Client::of(&third, &site).get("/", &[]).await;
+    assert_eq!((anew.outcome(), anew.body()), (Outcome::Miss, "3"));
+}
+
+#[tokio::test]
+async fn of_caches_that_want_the_same_one_asks() {
+    let folder = Folder::new();
+    let site = Site::later(|number, _| {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Ok(page(
+                number.to_string(),
+                &[("cache-control", "max-age=600")],
+            ))
+        })
+    });
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        clients.push(Client::of(&folder.cache().await, &site));
+    }
+    let asked = clients.iter().map(|client| client.get("/", &[]));
+    for got in futures_util::future::join_all(asked).await {
+        assert_eq!(got.body(), "1");
+    }
+    assert_eq!(site.asked(), 1);
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_used_says_where_and_why() {
+    let folder = Folder::new();
+    fs::write(&folder.0, "a file").expect("written");
+    let tier = Tier::directory(&folder.0, 16 << 20);
+    let refused = Cache::private().tier(tier).build().await;
+    let refused = refused.expect_err("it is a file");
+    assert!(matches!(
+        refused,
+        BuildError::Tier {
+            tier: "directory",
+            ..
+        }
+    ));
+    assert!(
+        refused.to_string().contains(&*folder.0.to_string_lossy()),
+        "{refused}"
+    );
+    fs::remove_file(&folder.0).expect("removed");
+}
