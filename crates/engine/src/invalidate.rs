@@ -24,11 +24,12 @@ impl Engine {
         }
         let groups = tags::invalidated_groups(request.method, status, response);
         let host = Bytes::from(normal_host(request.scheme, request.host));
-        let scopes = Vec::from_iter(groups.into_iter().map(|name| Scope::Group {
+        let groups = groups.into_iter().map(|name| Scope::Group {
             scheme: request.scheme,
             host: host.clone(),
             name: name.into(),
-        }));
+        });
+        let scopes: Vec<_> = groups.collect();
         // Both count from here on, even if nobody waits for the rest.
         let (keys, groups) = (
             self.cache.invalidate(keys),

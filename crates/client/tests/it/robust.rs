@@ -272,7 +272,7 @@ async fn a_slow_reader_alone_is_waited_for() {
         settle().await;
     }
     for _ in 0..10 {
-        advance(Duration::from_secs(60)).await;
+        advance(Duration::from_mins(1)).await;
         settle().await;
     }
     for response in waiting {
