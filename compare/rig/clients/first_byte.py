@@ -5,21 +5,24 @@ from rig.clients import ECHO, SUBJECT, alike
 from rig.command import log, met
 from rig.report import grid
 
-SIZE, URLS, URLS_QUICK, USERS, WORK, BODY = 100_000, 50, 20, 10, "100ms", "1s"
+SIZE, URLS, USERS, WORK, BODY = 100_000, 30, 10, "100ms", "1s"
+# Whoever else uses the machine makes some of them later than they are: the least of all rounds counts, with and without cache alike.
+ROUNDS, ROUNDS_QUICK = 3, 1
 MOST = 1.01
 
 
 def run(rig, programs, clients, options):
-    urls = URLS_QUICK if options.quick else URLS
     origin = applications.simulated(rig, programs.cores, "static-100", "--size", SIZE, "--work", WORK, "--work-kind", "sleep", "--workers", 100, "--slow-body",
                                     BODY, "--max-age", 3600, "--echo", ECHO, name="origin-slow")
     results = {}
     for name, client in alike(clients).items():
-        for storage in ("none", "memory"):
-            seen = programs.figures(client, {
-                "work": "first-byte", "storage": storage, "bytes": 1 << 30, "entries": 1 << 20, "origin": f"127.0.0.1:{origin.port}", "path": f"slow-{storage}",
-                "urls": urls, "size": SIZE, "users": USERS})
-            results.setdefault(name, {})[storage] = (seen["first_ms"], seen["last_ms"])
+        for number in range(ROUNDS_QUICK if options.quick else ROUNDS):
+            for storage in ("none", "memory"):
+                seen = programs.figures(client, {
+                    "work": "first-byte", "storage": storage, "bytes": 1 << 30, "entries": 1 << 20, "origin": f"127.0.0.1:{origin.port}",
+                    "path": f"slow-{storage}-{number}", "urls": URLS, "size": SIZE, "users": USERS})
+                times = results.setdefault(name, {}).setdefault(storage, (seen["first_ms"], seen["last_ms"]))
+                results[name][storage] = tuple(map(min, times, (seen["first_ms"], seen["last_ms"])))
         log(f"first byte: {name} {results[name]}")
     return results
 
@@ -29,7 +32,7 @@ def section(results):
             for name, by_storage in results.items()]
     return f"""## The first byte of a slow body
 
-Bodies of {SIZE:,} bytes that begin after {WORK} and take {BODY}, may be stored, and are asked for the first time. Milliseconds, medians.
+Bodies of {SIZE:,} bytes that begin after {WORK} and take {BODY}, may be stored, and are asked for the first time. Milliseconds, the median of each round, and the least of these.
 
 {grid(["client", "first byte, no cache", "last", "first byte, with cache", "last", "first ÷ first"], rows)}
 """
