@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep};
 use crate::cache::flight::Leader;
 use crate::cache::{FoundBehind, LookedBehind, Where};
 use crate::lead::Fetch;
-use crate::message::{Request, Response};
+use crate::message::{Incoming, Request, Response};
 use crate::origin::Urgency;
-use crate::serve::{Engine, Look, answer_from, facts_of, key_of};
+use crate::serve::{Engine, Look, Refresh, Wanted, answer_from, facts_of, key_of};
 
 /// The first look after another process was found to be asking; each pause is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -162,11 +162,36 @@ impl Engine {
     fn is_usable(&self, fetch: &Fetch, found: &FoundBehind) -> bool {
         let usable = match reuse(&found.stored().lifetime, &fetch.facts, self.clock.now()) {
             Reuse::Fresh => true,
-            // A client gets it at once, and the next one starts the renewal; a renewal goes on.
+            // A client gets it at once, and it is renewed meanwhile; a renewal goes on.
             Reuse::Stale => matches!(fetch.urgency, Urgency::Client),
             _ => false,
         };
         usable && !found.is_purged
+    }
+
+    /// What is needed to renew what was found stale, unless somebody is at it. The next one may not find it in
+    /// memory and start the renewal: there can be far more behind memory than it holds.
+    pub(crate) fn renewal_of(
+        &self,
+        hit: &Hit,
+        leader: &Leader,
+        fetch: &Fetch,
+    ) -> Option<(Refresh, Incoming)> {
+        let now = self.clock.now();
+        let is_stale = matches!(reuse(&hit.lifetime, &fetch.facts, now), Reuse::Stale);
+        if !is_stale || !hit.claim_refresh(now, self.settings.refresh_pause) {
+            return None;
+        }
+        let refresh = Refresh {
+            route: fetch.route,
+            facts: fetch.facts,
+            wanted: Wanted {
+                key: leader.key().clone(),
+                selection: hit.object().selection(&self.origin_view(fetch)),
+                stored: Some(hit.clone()),
+            },
+        };
+        Some((refresh, fetch.incoming.for_renewal()))
     }
 
     fn keep_for_validation(&self, leader: &Leader, fetch: &mut Fetch, found: FoundBehind) {

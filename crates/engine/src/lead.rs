@@ -64,7 +64,13 @@ impl Engine {
         let claimed = match self.look_behind(&leader, &mut fetch).await {
             Behind::Ask(claimed) => claimed,
             Behind::Found(hit, tier) => {
-                return fetch.conclude(&self, &leader, Verdict::Found(hit, tier));
+                let renewal = self.renewal_of(&hit, &leader, &fetch);
+                fetch.conclude(&self, &leader, Verdict::Found(hit, tier));
+                drop(leader);
+                if let Some((refresh, incoming)) = renewal {
+                    self.refresh(refresh, incoming);
+                }
+                return;
             }
         };
         let route = &self.routes[fetch.route];

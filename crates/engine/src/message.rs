@@ -168,6 +168,16 @@ impl Incoming {
         }
     }
 
+    /// What it takes to renew what it was answered with, on behalf of nobody.
+    pub(crate) fn for_renewal(&self) -> Self {
+        Self {
+            outgoing: self.outgoing.clone(),
+            client: None,
+            span: None,
+            ..self.without_body()
+        }
+    }
+
     /// The view that a look-up takes.
     pub fn as_request(&self) -> Request<'_> {
         Request {

@@ -131,6 +131,27 @@ fn the_stale_page_is_served_everywhere_while_one_process_renews_it() {
     }
 }
 
+#[test]
+fn what_one_request_finds_stale_is_renewed_though_nobody_asks_again() {
+    for kind in BOTH {
+        let (origin, server) = (Origin::start(), Server::start(kind));
+        let overdue = [
+            "Cache-Control: max-age=10, stale-while-revalidate=1000",
+            "Age: 20",
+        ];
+        origin
+            .on("/page")
+            .reply(Reply::new(200).with_all(&overdue).body("one"))
+            .reply(lasting("two"));
+        let fleet = fleet(2, &origin, &server);
+        fleet[0].get("/page").assert_is(200, "one");
+        let stale = fleet[1].get("/page");
+        stale.assert_is(200, "one");
+        stale.assert_hit();
+        origin.wait_for("/page", 2);
+    }
+}
+
 /// A page that is fresh for a second, asked for without a pause in four processes.
 fn per_lifetime(kind: Kind) {
     const LIFETIMES: usize = 4;
