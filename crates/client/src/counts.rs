@@ -61,7 +61,7 @@ impl Stats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierStats {
-    /// How it is called: `disk`, `memcached` or `redis`.
+    /// How it is called: `disk`, `directory`, `memcached` or `redis`.
     pub name: &'static str,
     /// Look-ups that found what they wanted.
     pub hits: u64,

@@ -15,7 +15,7 @@ pub struct CacheInfo {
     pub stored: bool,
     /// How old it is, if it was stored before.
     pub age: Option<Duration>,
-    /// The tier behind memory where it was found: `disk`, `memcached` or `redis`.
+    /// The tier behind memory where it was found: `disk`, `directory`, `memcached` or `redis`.
     pub tier: Option<&'static str>,
     /// A word on why the request was not simply a hit or a miss: those of `Cache-Status` (docs/caching-rules.md).
     pub why: Option<&'static str>,

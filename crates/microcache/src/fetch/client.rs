@@ -60,19 +60,8 @@ impl Clients {
             Usage::NoCache => (&self.online, CacheMode::NoCache),
             Usage::NoStore => (&self.online, CacheMode::NoStore),
         };
-        if fetch.usage == Usage::Reload {
-            self.forget(fetch).await;
-        }
         let request = self.request(fetch, method, fetch.headers.clone())?;
         client.execute_with(request, options(fetch, mode)).await
-    }
-
-    /// What is stored in the directory would be confirmed otherwise, and whoever reloads doubts just that.
-    async fn forget(&self, fetch: &Fetch) {
-        if let Ok(url) = fetch.url.as_str().parse() {
-            // Where others cannot be told, it counts here.
-            let _ = self.cache.purge(&url).await;
-        }
     }
 
     /// Has what the directory has put into memory, where requests for a part of it find it.
