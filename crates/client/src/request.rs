@@ -82,9 +82,7 @@ impl Asked {
         let headers = &self.headers;
         let wants_less = self.method == Method::HEAD || headers.contains_key(RANGE);
         let has_it = CONDITIONS.iter().any(|name| headers.contains_key(name));
-        let is_alone = wants_less
-            || self.options.mode == CacheMode::Reload
-            || has_it && !question.may_be_confirmed();
+        let is_alone = wants_less || has_it && !question.may_be_confirmed();
         if is_alone { question.alone() } else { question }
     }
 
@@ -132,6 +130,7 @@ impl Asked {
             interim: None,
             span: None,
             ttl: self.options.ttl.map(millis),
+            anew: self.options.mode == CacheMode::Reload,
             extensions: self.extensions,
         }
     }

@@ -181,7 +181,7 @@ impl Engine {
     }
 
     async fn fetch_once(&self, route: &Route, fetch: &Fetch) -> Result<Answered, OriginError> {
-        let mut stored = fetch.stored.clone();
+        let mut stored = fetch.stored.clone().filter(|_| !fetch.incoming.anew);
         loop {
             let outgoing = &fetch.incoming.outgoing;
             let (fields, conditional) = fill_fields(outgoing, stored.as_ref(), &route.rules);

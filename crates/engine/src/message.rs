@@ -107,6 +107,8 @@ pub struct Incoming {
     pub span: Option<Span>,
     /// How long whoever asks wants the answer to be fresh, whatever the origin says of that.
     pub ttl: Option<Millis>,
+    /// Another response is wanted: what is stored is not asked to be confirmed.
+    pub anew: bool,
     /// What else it says, for whoever asks the origin.
     pub extensions: Extensions,
 }
@@ -164,6 +166,7 @@ impl Incoming {
             interim: None,
             span: self.span,
             ttl: self.ttl,
+            anew: self.anew,
             extensions: self.extensions.clone(),
         }
     }

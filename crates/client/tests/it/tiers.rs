@@ -278,12 +278,7 @@ async fn modes_know_what_lies_behind_memory() {
         client.get("/", &[]).await;
         written(&client, 1).await;
         drop(client);
-        let client = loop {
-            match private(tier.clone()).build().await {
-                Ok(cache) => break Client::of(&cache, &site),
-                Err(_) => sleep(Duration::from_millis(5)).await,
-            }
-        };
+        let client = opened(&tier, &site).await;
         let stored = client.get_by(CacheMode::OnlyIfCached, "/").await;
         assert_eq!((stored.status, stored.body()), (200, "1"), "{tier:?}");
         assert_eq!(
@@ -296,5 +291,24 @@ async fn modes_know_what_lies_behind_memory() {
         let reloaded = client.get_by(CacheMode::Reload, "/").await;
         assert_eq!(reloaded.body(), "2");
         assert!(!site.seen()[1].headers.contains_key("if-none-match"));
+        written(&client, 1).await;
+        drop(client);
+        let client = opened(&tier, &site).await;
+        assert_eq!(
+            client.get("/", &[]).await.body(),
+            "2",
+            "{tier:?}: it took the old one's place"
+        );
     }
+}
+
+/// A client with that tier, which somebody else may be about to let go of.
+async fn opened(tier: &Tier, site: &Site) -> Client {
+    for _ in 0..1_000 {
+        match private(tier.clone()).build().await {
+            Ok(cache) => return Client::of(&cache, site),
+            Err(_) => sleep(Duration::from_millis(5)).await,
+        }
+    }
+    panic!("it is never let go of");
 }

@@ -86,6 +86,7 @@ pub(crate) fn incoming(
         interim: None,
         span: None,
         ttl: None,
+        anew: false,
         extensions: http::Extensions::new(),
     }
 }

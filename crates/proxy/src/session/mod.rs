@@ -520,6 +520,7 @@ impl Session {
             interim: None,
             span: None,
             ttl: None,
+            anew: false,
             extensions: Extensions::new(),
         }
     }

@@ -125,6 +125,10 @@ impl Selectors {
         if let Some(known) = self.known(&written) {
             return Ok(Selector::Like(known));
         }
+        // The library counts brackets below nothing (urlpattern 0.6.0).
+        if !has_pairs_of_brackets(text) {
+            return Err(NoSelector::NoPattern);
+        }
         let base = Some(Url::clone(hub));
         let parsed = UrlPatternInit::parse_constructor_string::<Bounded>(text, base)
             .and_then(|init| UrlPattern::parse(init, <_>::default()));
@@ -197,6 +201,15 @@ impl Like {
             _ => false,
         }
     }
+}
+
+/// Whether no bracket is closed that was not opened.
+fn has_pairs_of_brackets(text: &str) -> bool {
+    let mut open = 0_usize;
+    text.bytes().all(|byte| {
+        open += usize::from(byte == b'[');
+        byte != b']' || open.checked_sub(1).map(|left| open = left).is_some()
+    })
 }
 
 #[cfg(test)]
@@ -308,6 +321,7 @@ mod tests {
             Some(NoSelector::TooManyVariables)
         );
         for wrong in [
+            "https://a]b/",
             "https://{",
             "/a(",
             "/a([)",
