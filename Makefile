@@ -38,7 +38,7 @@ test: tools shuttle
 	$(MAKE) --no-print-directory pebble || echo "left out: pebble, which could not be built" >>"$$list"; \
 	(cd crates/microcache/tests/eventsource && npm ci --silent --no-audit --no-fund) || echo "left out: a client of event streams from npm, which could not be installed" >>"$$list"; \
 	H2SPEC="$$PWD/target/h2spec" PEBBLE="$$PWD/target/pebble" CHALLTESTSRV="$$PWD/target/pebble-challtestsrv" cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
-	cargo test --locked -p microcache-client --doc || done=$$?; \
+	cargo test --workspace --locked --doc || done=$$?; \
 	if [ $$done != 0 ]; then :; elif command -v valkey-server >/dev/null; then $(MAKE) --no-print-directory test-valkey || done=$$?; \
 	else echo "left out: the tests with Valkey (make test-valkey; Debian has it from version 13 on)" >>"$$list"; fi; \
 	$(MAKE) --no-print-directory test-dashboard BUILT=yes || done=$$?; \

@@ -2,7 +2,7 @@
 //! clients and memory.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use microcache_policy::{
     storable,
 };
 use microcache_store::{Claimed, Spooling, Stored, TagNumbers};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::body::{Body, BodyError, Frame};
 use crate::cache::flight::{Filling, Leader};
@@ -124,8 +124,7 @@ impl Engine {
         let limit = self.object_limit(route);
         let most = Duration::from_millis(self.settings.fill_timeout);
         let deadline = self.clock.now().plus(self.settings.fill_timeout);
-        let mut late = pin!(sleep(most));
-        let mut is_late = false;
+        let mut waiting = Waiting::new(most);
         let mut keeping = Keeping::InMemory;
         let mut received = 0;
         let largest = self.largest(route);
@@ -139,16 +138,7 @@ impl Engine {
                 };
                 spool.ready().await;
             }
-            let frame = poll_fn(|cx| {
-                let frame = body.poll_frame(cx);
-                if frame.is_pending() && !is_late && late.as_mut().poll(cx).is_ready() {
-                    // Nobody else is let in who would wait for what does not come.
-                    is_late = true;
-                    leader.close();
-                }
-                frame
-            });
-            match frame.await {
+            match waiting.for_frame(&mut body, &leader).await {
                 None => break Ok(None),
                 Some(Ok(Frame::Data(chunk))) => {
                     let in_time = self.clock.now() < deadline;
@@ -304,6 +294,38 @@ struct Whole<'a> {
     filling: &'a Filling,
     keeping: Keeping,
     trailers: Option<FieldsBuf>,
+}
+
+/// Waiting for a body, which may come too late to be waited for by anybody else.
+struct Waiting {
+    late: Pin<Box<Sleep>>,
+    is_late: bool,
+}
+
+impl Waiting {
+    fn new(most: Duration) -> Self {
+        Self {
+            late: Box::pin(sleep(most)),
+            is_late: false,
+        }
+    }
+
+    /// The next frame. When it is late, nobody else is let in who would wait for what does not come.
+    async fn for_frame(
+        &mut self,
+        body: &mut Body,
+        leader: &Leader,
+    ) -> Option<Result<Frame, BodyError>> {
+        poll_fn(|cx| {
+            let frame = body.poll_frame(cx);
+            if frame.is_pending() && !self.is_late && self.late.as_mut().poll(cx).is_ready() {
+                self.is_late = true;
+                leader.close();
+            }
+            frame
+        })
+        .await
+    }
 }
 
 /// Readers of a body are told of its end, even if whoever fetches it ends by a panic.

@@ -26,6 +26,8 @@ type Asked = Arc<Mutex<Vec<(Method, String, String)>>>;
 /// A server whose answers name what was asked. `/moved` leads to `/there` for ever, `/found` for now, and `/again`
 /// with the same method.
 async fn serve() -> (SocketAddr, Asked) {
+    // Built together with a program that brings its own, reqwest has none for TLS, and wants one.
+    let _may_be_there = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let asked = Asked::default();
