@@ -140,13 +140,17 @@ fn through<R: Send + 'static>(
     };
     let (shared, engine) = (Arc::clone(shared), Arc::clone(engine));
     ResponseFuture::later(async move {
-        let answer = match question {
-            Ok(question) => engine.ask(question, asked.into_incoming()).await,
-            // Nobody is to be asked: it may lie behind memory.
-            Err(failed) => {
-                let behind = engine.answer_from_behind(&asked.as_request()).await;
-                behind.ok_or(failed)
-            }
+        // Who asks nobody, or by himself, is not led behind memory by the way of the others.
+        let looks_there = question.is_err() || asked.wants_less() && mode != CacheMode::NoStore;
+        let found = if looks_there {
+            engine.answer_from_behind(&asked.as_request()).await
+        } else {
+            None
+        };
+        let answer = match (found, question) {
+            (Some(found), _) => Ok(found),
+            (None, Ok(question)) => engine.ask(question, asked.into_incoming()).await,
+            (None, Err(failed)) => Err(failed),
         };
         shared.tell(answer)
     })

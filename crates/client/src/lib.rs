@@ -32,8 +32,8 @@
 //! - What an inner service says when it fails is the source of the [`Error`], for each of those who waited.
 //! - What is stored is bounded in bytes.
 //!
-//! It needs a tokio runtime, of either kind, with its timers (`enable_all` or `enable_time`). A [`Cache`] is a handle: clones of it, and all their layers, share what is
-//! stored.
+//! It needs a tokio runtime, of either kind, with its timers (`enable_all` or `enable_time`). A [`Cache`] is a handle:
+//! clones of it, and all their layers, share what is stored.
 
 mod body;
 mod builder;

@@ -76,13 +76,18 @@ impl Asked {
         self.options.mode
     }
 
+    /// Whether it wants a part, or the head alone.
+    pub(crate) fn wants_less(&self) -> bool {
+        self.method == Method::HEAD || self.headers.contains_key(RANGE)
+    }
+
     /// What it asks the server, if that is to be asked: for everyone, or for itself alone. Nobody pays for the whole
     /// who wants a part of it, or nothing if it is what he has.
     pub(crate) fn question(&self, question: Question) -> Question {
-        let headers = &self.headers;
-        let wants_less = self.method == Method::HEAD || headers.contains_key(RANGE);
-        let has_it = CONDITIONS.iter().any(|name| headers.contains_key(name));
-        let is_alone = wants_less || has_it && !question.may_be_confirmed();
+        let has_it = CONDITIONS
+            .iter()
+            .any(|name| self.headers.contains_key(name));
+        let is_alone = self.wants_less() || has_it && !question.may_be_confirmed();
         if is_alone { question.alone() } else { question }
     }
 

@@ -1,9 +1,9 @@
 //! What a request asks of a cache, read in one pass over its fields.
 //!
 //! A client can ask for less: `max-age`, `min-fresh`, `no-store` and `only-if-cached` are honoured.
-//! It cannot ask for more, nor send the origin work at will: `max-stale` is ignored unless the rules say
-//! otherwise, as they do where the cache is the client's own, and so is a reload (`no-cache`, `Pragma: no-cache`, and the `max-age=0`
-//! that browsers send for it) unless the route says otherwise.
+//! It cannot ask for more, nor send the origin work at will: `max-stale` is ignored unless the cache is the
+//! client's own, and so is a reload (`no-cache`, `Pragma: no-cache`, and the `max-age=0` that browsers send
+//! for it) unless the route says otherwise.
 
 use std::mem;
 
@@ -241,11 +241,6 @@ impl RequestFacts {
     /// Whether what it asks for counts in full ([`Rules::obeys_client`]).
     pub const fn is_obeyed(&self) -> bool {
         self.obeyed
-    }
-
-    /// Whether what is stored may stand in when the origin fails.
-    pub const fn takes_stopgap(&self) -> bool {
-        !(self.obeyed && self.directives.no_cache)
     }
 
     /// Whether only the head of the response is wanted.

@@ -88,9 +88,10 @@ pub fn in_use_until(lifetime: &Lifetime) -> Time {
 /// disconnect? What must be validated before use never does, nor anything where the client itself insists.
 pub fn on_error(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> bool {
     let ttl = lifetime.ttl(now);
+    let insists =
+        || request.forces_reload() || beyond_clients_limits(lifetime, request, now).is_some();
     lifetime.is_shareable(request.credentials())
-        && request.takes_stopgap()
-        && !(request.is_obeyed() && beyond_clients_limits(lifetime, request, now).is_some())
+        && !(request.is_obeyed() && insists())
         && !lifetime.has(MUST_VALIDATE)
         && (ttl > 0 || ttl.unsigned_abs() < lifetime.stale_if_error)
 }

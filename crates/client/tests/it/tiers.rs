@@ -288,6 +288,9 @@ async fn modes_know_what_lies_behind_memory() {
                 .status,
             504
         );
+        let part = client.get("/", &[("range", "bytes=0-0")]).await;
+        assert_eq!((part.status, part.outcome()), (206, Outcome::Hit));
+        assert_eq!(site.asked(), 1, "{tier:?}");
         let reloaded = client.get_by(CacheMode::Reload, "/").await;
         assert_eq!(reloaded.body(), "2");
         assert!(!site.seen()[1].headers.contains_key("if-none-match"));

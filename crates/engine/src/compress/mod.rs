@@ -17,14 +17,13 @@ use std::thread;
 use std::time::Duration;
 
 use microcache_policy::{Coding, DictionaryCoding, SentCoding};
-#[cfg(not(feature = "compress"))]
-use none::{codecs, deltas};
-
 use microcache_store::{Encodings, Making, Memory, Task};
 use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::cache::Cache;
+#[cfg(not(feature = "compress"))]
+use none::{codecs, deltas};
 pub(crate) use queue::Job;
 use queue::Queue;
 use saved::Saved;

@@ -1,18 +1,14 @@
 //! Who is asked: servers, with a cache in front of them that lies in a directory.
 
 use std::env;
-use std::future::{Ready, ready};
 use std::path::PathBuf;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Method;
-use http::header::{HeaderMap, HeaderValue, RANGE, USER_AGENT};
+use http::header::{HeaderValue, USER_AGENT};
 use microcache_client::reqwest::Client;
 use microcache_client::{BuildError, Cache, CacheMode, CacheOptions, Error, Tier};
-use reqwest::{ClientBuilder, Request, Response};
-use tower_layer::Layer;
-use tower_service::Service;
+use reqwest::{ClientBuilder, Response};
 
 use super::{Ended, say, trust};
 use crate::cli::{Fetch, Usage};
@@ -26,78 +22,46 @@ const LONGEST: Duration = Duration::from_hours(2);
 /// A server that says nothing for so long is given up.
 const SILENCE: Duration = Duration::from_mins(1);
 
-/// The cache, and the ways to ask it.
-pub(super) struct Clients {
+/// The cache, and the client that asks it.
+pub(super) struct Cached {
     pub(super) cache: Cache,
-    online: Client,
-    /// Nobody can be reached by it.
-    offline: Client,
+    client: Client,
 }
 
-impl Clients {
+impl Cached {
     pub(super) async fn new(fetch: &Fetch) -> Result<Self, Ended> {
         let cache = cache(fetch).await?;
         let tls = trust::config(fetch.cacert.as_deref()).map_err(Ended::Unusable)?;
-        let client = |builder: ClientBuilder| {
-            let client = Client::new(&cache, builder.tls_backend_preconfigured(tls.clone()));
-            client.map_err(|error| Ended::Unusable(super::deepest(&error)))
-        };
-        Ok(Self {
-            online: client(online())?,
-            offline: client(online().connector_layer(Nobody))?,
-            cache,
-        })
+        let builder = ClientBuilder::new()
+            .connect_timeout(SILENCE)
+            .read_timeout(SILENCE)
+            .tls_backend_preconfigured(tls);
+        let client = Client::new(&cache, builder);
+        let client = client.map_err(|error| Ended::Unusable(super::deepest(&error)))?;
+        Ok(Self { cache, client })
     }
 
     /// The response to a request of this method.
     pub(super) async fn ask(&self, fetch: &Fetch, method: Method) -> Result<Response, Error> {
-        // What is stored may lie in the directory, and to look there is to ask: where nobody is to be asked, there
-        // is nobody who could be reached.
-        let (client, mode) = match fetch.usage {
-            Usage::Usual => (&self.online, CacheMode::Default),
-            Usage::Offline => (&self.offline, CacheMode::ForceCache),
-            Usage::Reload => (&self.online, CacheMode::Reload),
-            Usage::NoCache => (&self.online, CacheMode::NoCache),
-            Usage::NoStore => (&self.online, CacheMode::NoStore),
-        };
-        let request = self.request(fetch, method, fetch.headers.clone())?;
-        client.execute_with(request, options(fetch, mode)).await
-    }
-
-    /// Has what the directory has put into memory, where requests for a part of it find it.
-    pub(super) async fn lift(&self, fetch: &Fetch) -> Result<(), Error> {
         let mode = match fetch.usage {
             Usage::Usual => CacheMode::Default,
-            Usage::Offline => CacheMode::ForceCache,
-            Usage::Reload | Usage::NoCache | Usage::NoStore => return Ok(()),
+            Usage::Offline => CacheMode::OnlyIfCached,
+            Usage::Reload => CacheMode::Reload,
+            Usage::NoCache => CacheMode::NoCache,
+            Usage::NoStore => CacheMode::NoStore,
         };
-        let mut headers = fetch.headers.clone();
-        headers.remove(RANGE);
-        let request = self.request(fetch, Method::GET, headers)?;
-        let lifted = self.offline.execute_with(request, options(fetch, mode));
-        lifted.await.map(drop)
-    }
-
-    fn request(
-        &self,
-        fetch: &Fetch,
-        method: Method,
-        mut headers: HeaderMap,
-    ) -> Result<Request, Error> {
         let agent = concat!("microcache/", env!("CARGO_PKG_VERSION"));
-        let agent = HeaderValue::from_static(agent);
-        headers.entry(USER_AGENT).or_insert(agent);
-        let request = self.online.request(method, fetch.url.clone());
-        let request = request.headers(headers).build();
-        request.map_err(Error::from)
-    }
-}
-
-fn options(fetch: &Fetch, mode: CacheMode) -> CacheOptions {
-    CacheOptions {
-        mode,
-        ttl: fetch.max_age,
-        key: None,
+        let mut headers = fetch.headers.clone();
+        let entry = headers.entry(USER_AGENT);
+        entry.or_insert(HeaderValue::from_static(agent));
+        let request = self.client.request(method, fetch.url.clone());
+        let request = request.headers(headers).build()?;
+        let options = CacheOptions {
+            mode,
+            ttl: fetch.max_age,
+            key: None,
+        };
+        self.client.execute_with(request, options).await
     }
 }
 
@@ -140,54 +104,4 @@ fn directory(fetch: &Fetch) -> Option<PathBuf> {
         caches.map(|caches| caches.join("microcache/fetch"))
     };
     fetch.cache.clone().or_else(usual)
-}
-
-fn online() -> ClientBuilder {
-    ClientBuilder::new()
-        .connect_timeout(SILENCE)
-        .read_timeout(SILENCE)
-}
-
-/// In place of connections: there are none.
-#[derive(Clone, Copy, Debug)]
-struct Nobody;
-
-/// What is said instead.
-#[derive(Debug)]
-struct NotAsked;
-
-impl std::fmt::Display for NotAsked {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("nobody is to be asked")
-    }
-}
-
-impl std::error::Error for NotAsked {}
-
-#[derive(Clone, Debug)]
-struct Unconnected<S>(S);
-
-impl<S> Layer<S> for Nobody {
-    type Service = Unconnected<S>;
-
-    fn layer(&self, inner: S) -> Unconnected<S> {
-        Unconnected(inner)
-    }
-}
-
-impl<S, R> Service<R> for Unconnected<S>
-where
-    S: Service<R, Error = microcache_client::BoxError>,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Ready<Result<S::Response, S::Error>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.0.poll_ready(cx)
-    }
-
-    fn call(&mut self, _: R) -> Self::Future {
-        ready(Err(Box::new(NotAsked)))
-    }
 }

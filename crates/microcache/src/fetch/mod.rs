@@ -9,7 +9,6 @@ use std::error::Error as StdError;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use http::header::RANGE;
 use http::{Method, StatusCode};
 use microcache_client::{CacheInfo, Error, Outcome};
 use reqwest::Response;
@@ -17,9 +16,9 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
-use self::client::Clients;
+use self::client::Cached;
 use self::output::Output;
-use crate::cli::{Fetch, Shown, Usage};
+use crate::cli::{Fetch, Shown};
 use crate::{BAD_USAGE, INTERRUPTED, tell};
 
 /// There is no answer, or not all of it.
@@ -102,10 +101,10 @@ pub(crate) fn run(fetch: &Fetch) -> ExitCode {
 }
 
 async fn work(fetch: &Fetch) -> Result<(), Ended> {
-    let clients = Clients::new(fetch).await?;
+    let cached = Cached::new(fetch).await?;
     let done = match fetch.timeout {
-        None => transfer(fetch, &clients).await,
-        Some(most) => match timeout(most, transfer(fetch, &clients)).await {
+        None => transfer(fetch, &cached).await,
+        Some(most) => match timeout(most, transfer(fetch, &cached)).await {
             Ok(done) => done,
             Err(_) => Err(Ended::NoAnswer(format!(
                 "{} took longer than --timeout allows",
@@ -115,15 +114,15 @@ async fn work(fetch: &Fetch) -> Result<(), Ended> {
     };
     // What was given up is not waited for: it ends with the process, and so does its claim.
     if matches!(done, Ok(()) | Err(Ended::HttpError(_))) {
-        settle(&clients).await;
+        settle(&cached).await;
     }
     done
 }
 
 /// Waits until what came is stored.
-async fn settle(clients: &Clients) {
-    let settled = timeout(SETTLING, clients.cache.settled()).await;
-    for trouble in clients.cache.troubles() {
+async fn settle(cached: &Cached) {
+    let settled = timeout(SETTLING, cached.cache.settled()).await;
+    for trouble in cached.cache.troubles() {
         say(&format!("the cache: {trouble}"));
     }
     if settled.is_err() {
@@ -131,15 +130,12 @@ async fn settle(clients: &Clients) {
     }
 }
 
-async fn transfer(fetch: &Fetch, clients: &Clients) -> Result<(), Ended> {
+async fn transfer(fetch: &Fetch, cached: &Cached) -> Result<(), Ended> {
     let is_head = fetch.shown == Shown::Head;
-    if is_head || fetch.headers.contains_key(RANGE) {
-        // What is not there is asked for.
-        let _ = clients.lift(fetch).await;
-    }
     let method = if is_head { Method::HEAD } else { Method::GET };
     let began = Instant::now();
-    let mut response = answer(fetch, clients, method).await?;
+    let answer = cached.ask(fetch, method).await;
+    let mut response = answer.map_err(|error| Ended::NoAnswer(unreached(fetch, &error)))?;
     let took = began.elapsed();
     let info = response.extensions().get::<CacheInfo>().copied();
     if info.is_some_and(|info| info.outcome == Outcome::Module) {
@@ -166,16 +162,6 @@ async fn transfer(fetch: &Fetch, clients: &Clients) -> Result<(), Ended> {
         output.write(piece).await?;
     }
     output.finish().await
-}
-
-async fn answer(fetch: &Fetch, clients: &Clients, method: Method) -> Result<Response, Ended> {
-    clients.ask(fetch, method).await.map_err(|error| {
-        if fetch.usage == Usage::Offline {
-            not_stored(fetch)
-        } else {
-            Ended::NoAnswer(unreached(fetch, &error))
-        }
-    })
 }
 
 /// The next piece of the body.
