@@ -1,5 +1,6 @@
-//! An answer without an end, as server-sent events are. Thousands may be open, and most of the time nothing happens
-//! to them: what the request needed is gone by then, and the rest is polled by hand.
+//! An answer without an end, as server-sent events are, or a WebSocket that ends in this process. Thousands may be
+//! open, and most of the time nothing happens to them: what the request needed is gone by then, and the rest is
+//! polled by hand.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -7,15 +8,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-use microcache_engine::{Body, Frame};
+use bytes::{Buf, BytesMut};
+use microcache_engine::{Body, Duplex, Tunnel};
+use tokio::io::AsyncWrite;
 use tokio::time::{Sleep, sleep};
 
-use super::client::{PART, push_frame};
+use super::feed::{Feed, Hearing};
 use super::head::Ending;
-use super::send::{Output, write_now};
-use super::{COPY, Connection, INPUT, OUTPUT};
-use crate::h1::encode;
+use super::send::Output;
+use super::{Connection, INPUT};
 use crate::room::Held;
 use crate::session::Account;
 
@@ -24,8 +25,7 @@ pub(super) const MAX_AHEAD: usize = 64 * 1024;
 
 /// The rest of an answer whose head is sent.
 pub(super) struct Endless {
-    body: Body,
-    ending: Ending,
+    feed: Feed,
     /// Nothing more of it comes.
     is_over: bool,
     /// Whether another request may follow.
@@ -39,16 +39,30 @@ pub(super) struct Endless {
 }
 
 impl Endless {
-    pub(super) fn new(
+    pub(super) fn body(
         (body, ending): (Body, Ending),
         keep_alive: bool,
         account: Account,
         held: Held,
     ) -> Self {
+        let keep_alive = keep_alive && ending != Ending::Close;
+        Self::new(Feed::Body(body, ending), keep_alive, account, held)
+    }
+
+    /// A tunnel that leads to nowhere else.
+    pub(super) fn socket(tunnel: Tunnel, account: Account, held: Held) -> Self {
+        let feed = Feed::Socket(tunnel.io, Hearing::Open);
+        let early = Some(tunnel.early).filter(|early| !early.is_empty());
         Self {
-            body,
-            ending,
-            keep_alive: keep_alive && ending != Ending::Close,
+            unsent: early.map(|early| Box::new(Output::bytes(early))),
+            ..Self::new(feed, false, account, held)
+        }
+    }
+
+    const fn new(feed: Feed, keep_alive: bool, account: Account, held: Held) -> Self {
+        Self {
+            feed,
+            keep_alive,
             is_over: false,
             unsent: None,
             stall: None,
@@ -63,11 +77,21 @@ impl Connection {
     pub(super) async fn send_endless(&mut self, mut answer: Box<Endless>) -> bool {
         let keep_alive = answer.keep_alive;
         let sent = poll_fn(|cx| {
-            // Whatever the client does with its end: what has come is sent first.
+            // What the client has asked for by now is known when it is told what comes next.
+            if let Feed::Socket(io, hearing) = &mut answer.feed {
+                let heard = self.poll_heard(cx, io, hearing);
+                if heard.is_ready() {
+                    return Poll::Ready(false);
+                }
+            }
             if let Poll::Ready(sent) = self.poll_send_endless(cx, &mut answer) {
                 return Poll::Ready(sent.is_ok());
             }
-            self.poll_gone(cx).map(|()| false)
+            match answer.feed {
+                // What has come was sent first, whatever the client does with its end.
+                Feed::Body(..) => self.poll_gone(cx).map(|()| false),
+                Feed::Socket(..) => Poll::Pending,
+            }
         });
         sent.await && keep_alive
     }
@@ -96,44 +120,11 @@ impl Connection {
             if answer.is_over {
                 return Poll::Ready(Ok(()));
             }
-            ready!(self.poll_send_next(cx, answer))?;
-        }
-    }
-
-    /// Sends as much of what comes next as is taken at once. Small pieces are put together: one plain write is cheaper
-    /// than many, or one of many parts.
-    fn poll_send_next(&self, cx: &mut Context<'_>, answer: &mut Endless) -> Poll<io::Result<()>> {
-        OUTPUT.with_borrow_mut(|small| {
-            small.clear();
-            let mut next = answer.body.poll_frame(cx);
-            while let Poll::Ready(Some(Ok(frame @ Frame::Data(data)))) = &next
-                && data.len() <= COPY
-                && small.len() < PART
-            {
-                answer.account.sent(data.len() as u64);
-                if answer.ending == Ending::Chunked {
-                    encode::frame(small, frame);
-                } else {
-                    small.extend_from_slice(data);
-                }
-                next = answer.body.poll_frame(cx);
-            }
-            let mut unsent = match &small[..] {
-                [] => None,
-                small => write_now(&self.stream, cx, small, &Bytes::new())?,
-            };
-            if let Poll::Ready(frame) = next {
-                if let Some(Ok(Frame::Data(data))) = &frame {
-                    answer.account.sent(data.len() as u64);
-                }
-                let output = unsent.get_or_insert_default();
-                answer.is_over = !push_frame(output, frame, answer.ending)?;
-            } else if unsent.is_none() {
-                return Poll::Pending;
-            }
+            let (unsent, goes_on) =
+                ready!(answer.feed.poll_send(cx, &self.stream, &mut answer.account))?;
             answer.unsent = unsent.map(Box::new);
-            Poll::Ready(Ok(()))
-        })
+            answer.is_over = !goes_on;
+        }
     }
 
     /// Only the client can end such an answer: by closing its sending side, if it does nothing else. One that sends much
@@ -148,6 +139,40 @@ impl Connection {
             }
             Poll::Ready(())
         })
+    }
+
+    /// Hands on what the client sends. As long as that is not taken, no more is read.
+    fn poll_heard(
+        &mut self,
+        cx: &mut Context<'_>,
+        io: &mut Box<dyn Duplex>,
+        hearing: &mut Hearing,
+    ) -> Poll<()> {
+        loop {
+            while !self.input.is_empty() {
+                match ready!(Pin::new(&mut *io).poll_write(cx, &self.input)) {
+                    Ok(0) | Err(_) => return Poll::Ready(()),
+                    Ok(taken) => self.input.advance(taken),
+                }
+            }
+            // Most say nothing most of the time.
+            self.input = BytesMut::new();
+            if *hearing == Hearing::Ended {
+                return Poll::Pending;
+            }
+            let read = INPUT.with_borrow_mut(|scratch| {
+                let read = self.stream.poll_recv(cx, scratch);
+                read.map_ok(|length| self.input.extend_from_slice(&scratch[..length]))
+            });
+            if ready!(read).is_err() {
+                return Poll::Ready(());
+            }
+            if self.input.is_empty() {
+                *hearing = Hearing::Ended;
+                // What it still has to say it says.
+                ready!(Pin::new(&mut *io).poll_shutdown(cx)).ok();
+            }
+        }
     }
 }
 

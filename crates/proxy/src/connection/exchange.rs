@@ -42,7 +42,7 @@ impl Connection {
         let timeouts = shared.timeouts;
         // It outlives what is sent here: a tunnel is a part of the request.
         let mut account;
-        let (tunnel, _held) = {
+        let (tunnel, held) = {
             let (reader, writer) = self.stream.split();
             let mut client = Client::new(
                 writer,
@@ -88,7 +88,7 @@ impl Connection {
                 Some(Ok(Sent::Open)) => {}
                 Some(Ok(Sent::Close)) if tunnel.is_some() => {}
                 Some(Ok(Sent::SoFar(body, ending))) => {
-                    let rest = Endless::new((body, ending), keep_alive, account, answered.held);
+                    let rest = Endless::body((body, ending), keep_alive, account, answered.held);
                     return Exchanged::SoFar(Box::new(rest));
                 }
                 _ => return OVER,
@@ -96,6 +96,9 @@ impl Connection {
             (tunnel, answered.held)
         };
         if let Some(tunnel) = tunnel {
+            if !tunnel.has_descriptor {
+                return Exchanged::SoFar(Box::new(Endless::socket(*tunnel, account, held)));
+            }
             self.tunnel(*tunnel, &mut account).await;
             return OVER;
         }

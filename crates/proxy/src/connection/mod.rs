@@ -8,6 +8,7 @@ mod activity;
 mod client;
 mod endless;
 mod exchange;
+mod feed;
 mod file;
 mod head;
 mod hits;

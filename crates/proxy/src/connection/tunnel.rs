@@ -1,15 +1,14 @@
 //! A connection that has left HTTP: bytes both ways.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use microcache_engine::Tunnel;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, split};
-use tokio::time::{Sleep, sleep};
 
 use super::Connection;
 use super::patience::while_moving;
@@ -19,21 +18,15 @@ impl Connection {
     /// Bytes both ways until both sides have ended, or neither has said anything for too long. When
     /// one side has ended, the other one may be talking to nobody, and gets less time. What goes to the
     /// client counts when it has gone: nobody knows whether this is still there at the end.
-    ///
-    /// A tunnel that begins in this process is woken by what happens here too, which says nothing about the client:
-    /// that one is given up when it takes nothing for as long as for an answer.
     pub(super) async fn tunnel(&mut self, tunnel: Tunnel, account: &mut Account) {
         let timeouts = self.session.shared.timeouts;
         let early = std::mem::take(&mut self.input);
         let one_ended = AtomicBool::new(false);
-        let patience = (!tunnel.has_descriptor).then_some(timeouts.write);
         let both = async {
             let (from_client, to_client) = self.stream.split();
             let mut to_client = Counted {
                 to: to_client,
                 account,
-                patience,
-                stall: None,
             };
             to_client.write_all(&tunnel.early).await?;
             to_client.flush().await?;
@@ -56,28 +49,10 @@ impl Connection {
     }
 }
 
-/// A way out on which all that goes is counted, and which ends if it takes nothing for too long.
+/// A way out on which all that goes is counted.
 struct Counted<'a, W> {
     to: W,
     account: &'a mut Account,
-    patience: Option<Duration>,
-    stall: Option<Pin<Box<Sleep>>>,
-}
-
-impl<W> Counted<'_, W> {
-    fn bounded<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        done: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        let Some(patience) = self.patience.filter(|_| done.is_pending()) else {
-            self.stall = None;
-            return done;
-        };
-        let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(patience)));
-        let given_up = stall.as_mut().poll(cx);
-        given_up.map(|()| Err(io::ErrorKind::TimedOut.into()))
-    }
 }
 
 impl<W: AsyncWrite + Unpin> AsyncWrite for Counted<'_, W> {
@@ -90,12 +65,11 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Counted<'_, W> {
         if let Poll::Ready(Ok(written)) = written {
             self.account.sent(written as u64);
         }
-        self.bounded(cx, written)
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.to).poll_flush(cx);
-        self.bounded(cx, flushed)
+        Pin::new(&mut self.to).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -136,7 +110,7 @@ impl Flow {
         from: &mut (impl AsyncRead + Unpin),
         to: &mut (impl AsyncWrite + Unpin),
     ) -> Poll<io::Result<()>> {
-        let mut space = [0; READ_SIZE];
+        let mut space = [const { MaybeUninit::uninit() }; READ_SIZE];
         for _ in 0..MAX_READS {
             while self.gone < self.held.len() {
                 self.gone += ready!(poll_some(cx, to, &self.held[self.gone..]))?;
@@ -145,7 +119,7 @@ impl Flow {
                 held: Vec::new(),
                 gone: 0,
             };
-            let mut read = ReadBuf::new(&mut space);
+            let mut read = ReadBuf::uninit(&mut space);
             match Pin::new(&mut *from).poll_read(cx, &mut read) {
                 Poll::Pending => {
                     ready!(Pin::new(to).poll_flush(cx))?;

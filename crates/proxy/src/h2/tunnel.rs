@@ -2,6 +2,7 @@
 //! knows, and its connection the rest of the stream, both ways.
 
 use std::hash::{BuildHasher, RandomState};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -34,8 +35,8 @@ impl Source for FromOrigin {
             let early = std::mem::take(&mut self.early);
             return Poll::Ready(Some(Ok(Frame::Data(early))));
         }
-        let mut space = [0; READ_SIZE];
-        let mut read = ReadBuf::new(&mut space);
+        let mut space = [const { MaybeUninit::uninit() }; READ_SIZE];
+        let mut read = ReadBuf::uninit(&mut space);
         let result = ready!(Pin::new(self.io.get_mut()).poll_read(cx, &mut read));
         Poll::Ready(match result {
             Ok(()) if read.filled().is_empty() => None,

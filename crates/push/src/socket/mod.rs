@@ -97,6 +97,10 @@ impl Handshake {
 /// Somebody who is told of changes, and says of which.
 pub(crate) struct Socket {
     frames: WebSocketStream<Pipe>,
+    /// Frames may have come that were not looked for.
+    has_input: bool,
+    /// Frames may wait that are not written.
+    has_output: bool,
     /// Until it ends.
     open: Option<Session>,
     life: Life,
@@ -170,6 +174,8 @@ impl Socket {
         let ends = ends.map(|end| Box::pin(sleep_until(end)));
         Self {
             frames: frames.serve(Pipe::default()),
+            has_input: false,
+            has_output: false,
             open: Some(Session {
                 subscription,
                 has_begun: false,
@@ -213,15 +219,17 @@ impl Socket {
         if let Poll::Ready(answer) = session.answer(cx) {
             return Poll::Ready(Sending::Text(answer));
         }
-        if session.orders.has_room() {
+        if self.has_input && session.orders.has_room() {
             let message = Pin::new(&mut self.frames).poll_next(cx);
             // There is room for more, even if that was not all of a message.
             wake(&mut self.writer);
             if let Poll::Ready(message) = message {
                 // Pongs go out before anything else is read.
+                self.has_output = true;
                 let nothing = || Sending::Text(Bytes::new());
                 return Poll::Ready(session.take(message).unwrap_or_else(nothing));
             }
+            self.has_input = false;
         }
         session.poll_told(cx).map(Sending::Text)
     }
@@ -240,10 +248,31 @@ impl Socket {
                 return;
             }
         };
+        self.has_output = true;
         if Pin::new(&mut self.frames).start_send(message).is_err() {
             self.open = None;
         }
     }
+}
+
+/// Writes a whole message where there is room for it (RFC 6455 §5.2). Says whether there is.
+fn put_text(text: &[u8], space: &mut ReadBuf<'_>) -> bool {
+    const WHOLE_TEXT: u8 = 0x81;
+    let Ok(length) = u16::try_from(text.len()) else {
+        return false;
+    };
+    let [high, low] = length.to_be_bytes();
+    let head: &[u8] = if length < 126 {
+        &[WHOLE_TEXT, low]
+    } else {
+        &[WHOLE_TEXT, 126, high, low]
+    };
+    let has_room = space.remaining() >= head.len() + text.len();
+    if has_room {
+        space.put_slice(head);
+        space.put_slice(text);
+    }
+    has_room
 }
 
 impl Session {
@@ -459,18 +488,31 @@ impl AsyncRead for Socket {
             if socket.is_over {
                 return Poll::Ready(Ok(()));
             }
-            // It is in memory, and does not wait.
-            let flushed = Pin::new(&mut socket.frames).poll_flush(cx);
-            if !socket.frames.get_ref().is_drained() {
-                continue;
+            if socket.has_output {
+                // It is in memory, and does not wait.
+                let flushed = Pin::new(&mut socket.frames).poll_flush(cx);
+                if !socket.frames.get_ref().is_drained() {
+                    continue;
+                }
+                socket.has_output = false;
+                if matches!(flushed, Poll::Ready(Err(_))) {
+                    socket.open = None;
+                }
             }
-            if socket.open.is_none() || matches!(flushed, Poll::Ready(Err(_))) {
-                socket.open = None;
+            if socket.open.is_none() {
                 socket.is_over = true;
                 wake(&mut socket.writer);
                 continue;
             }
             let sending = ready!(socket.poll_next(cx));
+            if let Sending::Text(text) = &sending
+                && !(text.is_empty() || socket.has_output)
+                && put_text(text, space)
+            {
+                // Most messages need no room but that.
+                socket.life.give();
+                return Poll::Ready(Ok(()));
+            }
             socket.send(sending);
         }
     }
@@ -498,6 +540,7 @@ impl AsyncWrite for Socket {
             remember(&mut socket.writer, cx);
             return Poll::Pending;
         }
+        socket.has_input = true;
         socket.life.hear();
         wake(&mut socket.reader);
         Poll::Ready(Ok(taken))
@@ -510,6 +553,7 @@ impl AsyncWrite for Socket {
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let socket = self.get_mut();
         // Nobody listens who says nothing more: a farewell would have come before.
+        socket.has_input = true;
         socket.frames.get_mut().end();
         wake(&mut socket.reader);
         Poll::Ready(Ok(()))

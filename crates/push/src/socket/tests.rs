@@ -80,6 +80,37 @@ async fn all_are_told_when_the_server_stops() {
     }
 }
 
+#[tokio::test]
+async fn messages_are_written_as_the_library_writes_them() {
+    for length in [1, 125, 126, 127, 65_535, 65_536] {
+        let text = "x".repeat(length);
+        let mut frames = ServerBuilder::new().serve(Pipe::default());
+        let message = Message::text(text.clone());
+        let started = Pin::new(&mut frames).start_send(message);
+        started.expect("it is queued");
+        let mut expected = Vec::new();
+        while expected.len() < length {
+            poll_fn(|cx| Poll::Ready(drop(Pin::new(&mut frames).poll_flush(cx)))).await;
+            let mut space = [0; 4096];
+            let mut given = ReadBuf::new(&mut space);
+            assert!(frames.get_mut().give(&mut given));
+            expected.extend_from_slice(given.filled());
+        }
+        let mut space = vec![0; expected.len()];
+        let mut written = ReadBuf::new(&mut space);
+        if put_text(text.as_bytes(), &mut written) {
+            assert!(written.filled() == expected, "{length}");
+            let mut space = vec![0; expected.len() - 1];
+            let mut less = ReadBuf::new(&mut space);
+            assert!(!put_text(text.as_bytes(), &mut less));
+            assert!(less.filled().is_empty());
+        } else {
+            // Longer ones are rare, and left to it.
+            assert_eq!(length, 65_536);
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_not_read_is_not_taken() {
     let push = push();

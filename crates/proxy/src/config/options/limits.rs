@@ -220,7 +220,8 @@ pub(in crate::config) const LIMITS: &[Opt<Config>] = &[
             unset: Unset::Is(r#""1h""#),
             example: r#""1h""#,
             help: "How long a WebSocket or another tunnel may be silent",
-            more: "In both directions at once.",
+            more: "In both directions at once. One that subscribes to documents or pages is asked \
+                   whether it is there instead.",
         },
         set: |c, v, m| m.put(&mut c.timeouts.tunnel, v.duration(&WAIT)),
     },
