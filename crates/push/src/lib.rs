@@ -61,7 +61,7 @@ pub use fleet::{FleetError, FleetSettings, FleetStats};
 pub use journal::JournalError;
 pub use keeper::KeepError;
 pub use key::{Key, KeyError};
-pub use mercure::{Hub, MERCURE_PATH, Mercure, MercureSettings, MercureStats};
+pub use mercure::{Hub, MERCURE_PATH, Mercure, MercureSettings, MercureStats, SUBSCRIPTIONS_PATH};
 pub use monitor::{Has, monitor_link};
 pub use name::{NameError, Prefix};
 pub use origin::Push;

@@ -21,6 +21,8 @@ enum Meaning {
     /// Whoever asks does not show that he may read it.
     Private,
     Stream,
+    /// Whoever may know it is told who subscribes.
+    WhoSubscribes,
     Socket,
     LongPoll,
     Publish,
@@ -46,6 +48,7 @@ fn meaning(place: Hosted, outlook: &Outlook) -> Meaning {
     match (&request.method, passes_for, place) {
         (&Method::GET | &Method::HEAD, _, Hosted::Script) => Meaning::Read,
         (&Method::GET | &Method::HEAD, _, Hosted::Hub) => Meaning::Stream,
+        (&Method::GET | &Method::HEAD, _, Hosted::Subscriptions) => Meaning::WhoSubscribes,
         (&Method::POST, _, Hosted::Hub) => Meaning::Publish,
         (&Method::GET | &Method::HEAD, _, Hosted::Documents { is_let: false, .. }) => {
             Meaning::Private
@@ -107,6 +110,9 @@ pub(super) fn sentence(place: Hosted, outlook: &Outlook) -> String {
         (_, Meaning::Stream) => {
             "It is a subscription: an event stream with the document as it is, and every change of it"
         }
+        (_, Meaning::WhoSubscribes) => {
+            "It is told who subscribes to updates, if it brings a token that names this url"
+        }
         (_, Meaning::Socket) => {
             "It is a subscription by WebSocket: what is subscribed to as it is, and every change of it"
         }
@@ -140,7 +146,7 @@ const fn publishing(place: Hosted) -> &'static str {
 /// Why it is so, after its route.
 pub(super) fn steps(place: Hosted, outlook: &Outlook) -> Vec<Step> {
     let mut steps = vec![what_it_is(place)];
-    if matches!(place, Hosted::Hub) {
+    if matches!(place, Hosted::Hub | Hosted::Subscriptions) {
         return steps;
     }
     steps.extend(what_becomes(meaning(place, outlook)));
@@ -164,6 +170,10 @@ fn what_it_is(place: Hosted) -> Step {
             "no application is asked: this path is the Mercure hub's",
             "it is there where `mercure_publisher_key_file` names the key that tokens are checked with",
         ),
+        Hosted::Subscriptions => Step::new(
+            "no application is asked: under this path the Mercure hub tells who subscribes",
+            "it is there where `mercure_subscriptions` is set",
+        ),
         Hosted::Script => Step::new(
             "no application is asked: the script is a part of this program",
             "it is there where `push` names documents, or `watch` of a route lets its pages be watched",
@@ -173,7 +183,7 @@ fn what_it_is(place: Hosted) -> Step {
 
 fn what_becomes(meaning: Meaning) -> Option<Step> {
     let step = match meaning {
-        Meaning::Read | Meaning::Preflight => return None,
+        Meaning::Read | Meaning::Preflight | Meaning::WhoSubscribes => return None,
         Meaning::ReadPast(why) => Step::of(
             "it gets the document as it is, past the cache",
             why.explanation(),

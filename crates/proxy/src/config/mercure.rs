@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use microcache_policy::Rules;
-use microcache_push::{Key, MERCURE_PATH, MercureSettings, PushSettings};
+use microcache_push::{Key, MERCURE_PATH, MercureSettings, PushSettings, SUBSCRIPTIONS_PATH};
 
 use super::mistake::{Mistake, Mistakes, Place};
 use super::options::{MERCURE, abouts};
@@ -21,6 +21,8 @@ pub struct MercureConfig {
     pub audience: Option<String>,
     /// Who has no token may subscribe to what is not private.
     pub anonymous: bool,
+    /// Those who may know it are told who subscribes.
+    pub subscriptions: bool,
     /// What updates may take that are remembered, in bytes.
     pub history: u64,
     pub(super) publisher_key_file: Option<(PathBuf, Place)>,
@@ -41,6 +43,7 @@ impl MercureConfig {
             subscribers,
             audience: self.audience.clone(),
             anonymous: self.anonymous,
+            subscriptions: self.subscriptions,
             allow_origins: push.allow_origins.clone(),
             history: self.history,
             max_update: push.max_document,
@@ -76,14 +79,20 @@ impl MercureConfig {
 
     /// The route of the hub, which comes before all others. What a request says goes to the hub as it is.
     pub(super) fn route(&self) -> Option<Route> {
-        self.is_on().then(|| Route {
+        if !self.is_on() {
+            return None;
+        }
+        let hub = Glob::exactly(MERCURE_PATH);
+        let mut route = Route {
             pass: true,
             rules: Rules::default(),
-            ..route(
-                "mercure".to_owned(),
-                Glob::exactly(MERCURE_PATH),
-                GoesTo::Mercure,
-            )
-        })
+            ..route("mercure".to_owned(), hub, GoesTo::Mercure)
+        };
+        if self.subscriptions {
+            let all = Glob::exactly(SUBSCRIPTIONS_PATH);
+            let some = Glob::beginning_with(&format!("{SUBSCRIPTIONS_PATH}/"));
+            route.matcher.paths.extend([all, some]);
+        }
+        Some(route)
     }
 }

@@ -13,7 +13,7 @@ use microcache_engine::{
 };
 use microcache_policy::key::{normal_host, split_query};
 use microcache_policy::{CacheStatus, Detail, FieldBlock, Fields, Scheme, Time, upgrade};
-use microcache_push::LIVE_PATH;
+use microcache_push::{LIVE_PATH, MERCURE_PATH};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Caller, Head, OwnedHead, Session, last_hop, pages};
@@ -71,6 +71,8 @@ pub enum Hosted {
     Script,
     /// The Mercure hub.
     Hub,
+    /// Where it tells who subscribes.
+    Subscriptions,
 }
 
 /// A request as it was read.
@@ -261,7 +263,8 @@ impl Session {
             GoesTo::Upstream(_) | GoesTo::Files(_) => None,
             GoesTo::Watch if path == LIVE_PATH.as_bytes() => Some(Hosted::Script),
             GoesTo::Watch => Some(Hosted::Watch),
-            GoesTo::Mercure => Some(Hosted::Hub),
+            GoesTo::Mercure if path == MERCURE_PATH.as_bytes() => Some(Hosted::Hub),
+            GoesTo::Mercure => Some(Hosted::Subscriptions),
             GoesTo::Push => Some(Hosted::Documents {
                 is_there: push.is_some_and(|push| push.at_hand(&read.target).is_some()),
                 is_let: push.is_some_and(|push| push.is_open_to(path, read.fields.fields())),

@@ -18,7 +18,7 @@ pub(crate) const MAX_LIKES: usize = 1024;
 /// The number of a topic, or of what several are like.
 pub(crate) type TopicId = usize;
 
-/// All updates that are remembered, in order. It is the queue of all subscribers.
+/// All updates of one kind that are remembered, in order. It is the queue of all who are told of them.
 pub(crate) struct Log {
     updates: VecDeque<Arc<Update>>,
     /// The number of the last one. There is none missing before it.
@@ -31,7 +31,6 @@ pub(crate) struct Log {
     by_selector: HashMap<Key, TopicId, RandomState>,
     /// Those that may match several topics.
     likes: Vec<TopicId>,
-    pub(crate) subscribers: usize,
 }
 
 /// What somebody asks for, or was published.
@@ -68,12 +67,17 @@ impl Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyLikes;
 
+/// An update that comes after another one.
+pub(crate) struct Found {
+    pub(crate) number: u64,
+    pub(crate) update: Arc<Update>,
+    /// It is for whoever asks. Otherwise that is to be looked at: it is older than what is known of one of the selectors.
+    pub(crate) is_meant: bool,
+}
+
 /// What comes after an update.
 pub(crate) enum After {
-    /// This, with its number.
-    Next(u64, Arc<Update>),
-    /// This, if it is for whoever asks: it is older than what is known of one of the selectors.
-    Perhaps(u64, Arc<Update>),
+    Next(Found),
     /// Nothing yet.
     Nothing,
     /// Something that is not remembered any more.
@@ -92,7 +96,6 @@ impl Log {
             topics: Slab::new(),
             by_selector: HashMap::default(),
             likes: Vec::new(),
-            subscribers: 0,
         }
     }
 
@@ -112,6 +115,10 @@ impl Log {
 
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    pub(crate) const fn capacity(&self) -> u64 {
+        self.capacity
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -260,7 +267,7 @@ impl Log {
     }
 
     /// The update with this number, if it is remembered.
-    fn get(&self, number: u64) -> Option<&Arc<Update>> {
+    pub(crate) fn get(&self, number: u64) -> Option<&Arc<Update>> {
         let place = number.checked_sub(self.forgotten() + 1)?;
         self.updates.get(usize::try_from(place).ok()?)
     }
@@ -271,7 +278,11 @@ impl Log {
         let known_since = all.clone().map(|topic| topic.since).max();
         if known_since.is_some_and(|since| seen < since) {
             return match self.get(seen + 1) {
-                Some(update) => After::Perhaps(seen + 1, Arc::clone(update)),
+                Some(update) => After::Next(Found {
+                    number: seen + 1,
+                    update: Arc::clone(update),
+                    is_meant: false,
+                }),
                 None => After::Forgotten,
             };
         }
@@ -280,7 +291,11 @@ impl Log {
         }
         let next = all.filter_map(|topic| self.next_of(topic, seen)).min();
         match next.and_then(|number| Some((number, self.get(number)?))) {
-            Some((number, update)) => After::Next(number, Arc::clone(update)),
+            Some((number, update)) => After::Next(Found {
+                number,
+                update: Arc::clone(update),
+                is_meant: true,
+            }),
             None => After::Nothing,
         }
     }

@@ -4,10 +4,17 @@
 //! All that is remembered is one log, bounded in bytes, and that is the queue of all subscribers: a subscriber is
 //! what it asks for, what it may read, and the number of the last update that it has seen. Whoever is so slow that
 //! what comes next is not remembered any more is let go, and comes back with the id of the last event that it has.
+//!
+//! Where the operator says so, the hub tells who subscribes: those who may know it are sent what it says itself of each who
+//! comes and goes, and can ask who is there.
 
 mod log;
+mod member;
+mod members;
+mod remembered;
 mod selector;
 mod subscriber;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -24,7 +31,9 @@ use microcache_store::random;
 use parking_lot::{Mutex, RwLock};
 use url::Url;
 
-use self::log::Log;
+pub use self::member::SUBSCRIPTIONS_PATH;
+use self::member::{Member, Spelling};
+use self::remembered::Remembered;
 pub(crate) use self::selector::Selectors;
 use self::selector::{NoSelector, Selector};
 use self::subscriber::Subscriber;
@@ -66,6 +75,8 @@ pub struct MercureSettings {
     pub audience: Option<String>,
     /// Who has no token may subscribe to what is not private.
     pub anonymous: bool,
+    /// Those who may know it are told who subscribes.
+    pub subscriptions: bool,
     /// The other sites whose pages may subscribe, and publish if they are named.
     pub allow_origins: Vec<Site>,
     /// What updates may take that are remembered, in bytes.
@@ -78,7 +89,7 @@ pub struct MercureSettings {
 
 /// The hub.
 pub struct Hub {
-    log: Mutex<Log>,
+    remembered: Mutex<Remembered>,
     selectors: Selectors,
     settings: RwLock<Arc<MercureSettings>>,
     counters: Counters,
@@ -127,7 +138,7 @@ impl Hub {
     /// A hub that remembers nothing yet.
     pub fn new(settings: MercureSettings) -> Self {
         Self {
-            log: Mutex::new(Log::new(settings.history)),
+            remembered: Mutex::new(Remembered::new(settings.history)),
             selectors: Selectors::default(),
             settings: RwLock::new(Arc::new(settings)),
             counters: Counters::default(),
@@ -137,19 +148,26 @@ impl Hub {
 
     /// This counts from now on. Subscribers stay.
     pub fn renew(&self, settings: MercureSettings) {
-        self.log.lock().resize(settings.history);
+        self.remembered.lock().resize(settings.history);
         *self.settings.write() = Arc::new(settings);
     }
 
     /// What it holds and has done.
     pub fn stats(&self) -> MercureStats {
-        let (log, counters) = (self.log.lock(), &self.counters);
+        let (remembered, counters) = (self.remembered.lock(), &self.counters);
+        let (published, own) = (&remembered.published, &remembered.own);
+        let settings = self.settings();
+        let capacity_of_own = if settings.subscriptions {
+            own.capacity()
+        } else {
+            0
+        };
         MercureStats {
-            history: log.len() as u64,
-            bytes: log.bytes(),
-            capacity: self.settings().history,
-            subscribers: log.subscribers as u64,
-            topics: log.subscribed() as u64,
+            history: (published.len() + own.len()) as u64,
+            bytes: published.bytes() + own.bytes(),
+            capacity: settings.history + capacity_of_own,
+            subscribers: remembered.subscribers as u64,
+            topics: published.subscribed() as u64,
             updates: counters.updates.get(),
             refused: counters.refused.get(),
             subscribed: counters.subscribed.get(),
@@ -205,16 +223,21 @@ impl Hub {
                 ));
             }
         };
+        // HEAD is no subscription.
+        let is_shown = settings.subscriptions && request.method == Method::GET;
+        let member = is_shown.then(|| Member::new(new_id(), &wanted.selectors, &grant.payloads));
+        let member = member.transpose();
+        let member = member.map_err(|why| challenge(401, why, " error=\"invalid_token\""))?;
         let may_read = (grant.subscribe.into(), grant.ends);
-        let subscriber = Subscriber::new(
-            self,
-            wanted.selectors.into(),
-            wanted.last_event_id.as_deref(),
-            may_read,
-        );
-        let (subscriber, after) =
+        let seen = wanted.last_event_id.as_deref();
+        let selectors: Vec<_> = wanted.selectors.into_iter().map(|(_, it)| it).collect();
+        let subscriber = Subscriber::new(self, &selectors, seen, may_read);
+        let (mut subscriber, after) =
             subscriber.map_err(|why| answer::later(answer::problem(503, why)))?;
         self.counters.subscribed.add_one();
+        if let Some(member) = member {
+            subscriber.show(member);
+        }
         let mut answer = answer::events(EventStream::new(subscriber, false));
         if let Some(after) = after {
             for name in LAST_EVENT_ID {
@@ -229,10 +252,10 @@ impl Hub {
         let (_, query) = split_query(&request.target);
         for pair in pairs(query.unwrap_or_default()) {
             let (name, value) = pair.map_err(|_| answer::problem(400, "the query is not UTF-8"))?;
-            let selector = match &*name {
-                "topic" => self.selectors.topic(&value),
-                "match" | "match_exact" => Selector::exact(&value),
-                "match_urlpattern" => self.selectors.pattern(&value, hub),
+            let (spelling, selector) = match &*name {
+                "topic" => (Spelling::Topic, self.selectors.topic(&value)),
+                "match" | "match_exact" => (Spelling::Exact, Selector::exact(&value)),
+                "match_urlpattern" => (Spelling::Pattern, self.selectors.pattern(&value, hub)),
                 "lastEventID" | "last_event_id" | "Last-Event-ID" => {
                     wanted.last_event_id = Some(value);
                     continue;
@@ -250,7 +273,7 @@ impl Hub {
                 let why = format!("one subscription has {MAX_SELECTORS} topics at most");
                 return Err(answer::problem(400, why));
             }
-            wanted.selectors.push(selector);
+            wanted.selectors.push((spelling, selector));
         }
         if wanted.selectors.is_empty() {
             let why = format!("say what to subscribe to: {MERCURE_PATH}?topic=…");
@@ -305,7 +328,7 @@ impl Hub {
             return Err(answer::problem(413, why).into());
         }
         let id = Arc::clone(&update.id);
-        let woken = self.log.lock().note(update);
+        let woken = self.remembered.lock().note(update);
         self.counters.updates.add_one();
         woken.into_iter().for_each(Woken::wake);
         let id = Bytes::copy_from_slice(id.as_bytes());
@@ -323,7 +346,7 @@ fn is_from_here(sites: &[Site], request: &OriginRequest) -> bool {
 /// What somebody subscribes to, and what he has seen.
 #[derive(Default)]
 struct Wanted {
-    selectors: Vec<Selector>,
+    selectors: Vec<(Spelling, Selector)>,
     last_event_id: Option<String>,
 }
 
@@ -388,12 +411,21 @@ impl Mercure {
         request: &mut OriginRequest,
     ) -> Result<OriginResponse, OriginError> {
         let Self(hub) = self;
+        let is_about_subscriptions = subscriptions::are_meant(&request.target);
+        let allowed = if is_about_subscriptions {
+            subscriptions::ALLOWED
+        } else {
+            ALLOWED
+        };
         match request.method {
+            Method::GET | Method::HEAD if is_about_subscriptions => {
+                Ok(hub.tell(request).unwrap_or_else(|refused| refused))
+            }
             Method::GET | Method::HEAD => Ok(hub.subscribe(request).unwrap_or_else(|refused| {
                 hub.counters.turned_away.add_one();
                 refused
             })),
-            Method::POST => match hub.publish(request).await {
+            Method::POST if !is_about_subscriptions => match hub.publish(request).await {
                 Ok(answer) => Ok(answer),
                 Err(NotPublished::Refused(refused)) => {
                     hub.counters.refused.add_one();
@@ -406,13 +438,13 @@ impl Mercure {
                 let preflight = sites::preflight(sites, request.fields.fields());
                 Ok(preflight.unwrap_or_else(|| {
                     let mut answer = answer::bare(204);
-                    answer.fields.push("Allow", ALLOWED);
+                    answer.fields.push("Allow", allowed);
                     answer
                 }))
             }
             _ => {
-                let mut answer = answer::problem(405, format!("the hub has {ALLOWED}"));
-                answer.fields.push("Allow", ALLOWED);
+                let mut answer = answer::problem(405, format!("there is {allowed} here"));
+                answer.fields.push("Allow", allowed);
                 Ok(answer)
             }
         }

@@ -176,6 +176,32 @@ impl Selector {
         })
     }
 
+    /// As it was written.
+    pub(crate) fn text(&self) -> Arc<str> {
+        match self {
+            Self::All => "*".into(),
+            Self::Exact(topic) => Arc::clone(topic),
+            Self::Like(like) => match &like.written {
+                Written::Template(text) | Written::Pattern(text, _) => Arc::clone(text),
+            },
+        }
+    }
+
+    /// Whether it may mean a topic that begins so. What does not say so for certain may.
+    pub(crate) fn may_reach(&self, beginning: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Exact(topic) => topic.starts_with(beginning),
+            Self::Like(like) => match &like.written {
+                Written::Template(text) => {
+                    let literal = text.split('{').next().unwrap_or_default();
+                    literal.starts_with(beginning) || beginning.starts_with(literal)
+                }
+                Written::Pattern(..) => true,
+            },
+        }
+    }
+
     /// Whether it means this topic.
     pub(crate) fn matches(&self, topic: &str) -> bool {
         match self {
@@ -306,6 +332,30 @@ mod tests {
                 .expect("a pattern");
             assert_eq!(compiled.matches(topic), expected, "{pattern} and {topic}");
         }
+    }
+
+    #[test]
+    fn what_cannot_reach_a_beginning_is_known() {
+        for (selector, expected) in [
+            ("*", true),
+            ("/hub/a", true),
+            ("/hub", false),
+            ("/other", false),
+            ("/hub/{a}", true),
+            ("/hub/a{/b}", true),
+            ("/hu{+a}", true),
+            ("{a}", true),
+            ("/hab{a}", false),
+            ("/books/{id}", false),
+        ] {
+            let compiled = Selectors::default().topic(selector).expect("a selector");
+            assert_eq!(compiled.may_reach("/hub/"), expected, "{selector}");
+            assert_eq!(*compiled.text(), *selector);
+        }
+        let pattern = Selectors::default().pattern("/books/:id", &hub());
+        let pattern = pattern.expect("a pattern");
+        assert!(pattern.may_reach("/hub/"));
+        assert_eq!(&*pattern.text(), "/books/:id");
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! Somebody who is sent updates.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::Hub;
-use super::log::{After, Log, TopicId};
+use super::log::{After, Found, Log, TooManyLikes, TopicId};
+use super::member::{Member, SUBSCRIPTIONS_PATH};
+use super::remembered::{Remembered, Seen};
 use super::selector::Selector;
 use super::update::{EARLIEST, Update};
+use super::{Hub, new_id};
 use crate::stream::Events;
-use crate::waiting::Seat;
+use crate::waiting::{Seat, Woken};
 
 /// So many updates that are not for somebody are passed over at a time.
 const MAX_SKIPPED: usize = 256;
@@ -20,15 +22,68 @@ const MAX_SKIPPED: usize = 256;
 /// A subscriber: what it asks for, what it may read, and what it has seen.
 pub(crate) struct Subscriber {
     hub: Arc<Hub>,
+    published: Place,
+    /// Its place in the hub's own log, where its token may let it be told of that.
+    own: Option<Box<Place>>,
+    /// Private updates that it may read.
+    may_read: Box<[Selector]>,
+    /// When its token ends.
+    ends: Option<Instant>,
+    /// Who it is to others, where they are told, and the number of that.
+    member: Option<(u64, Arc<Member>)>,
+}
+
+/// A place in one of the logs.
+#[derive(Default)]
+struct Place {
     topics: SmallVec<[(TopicId, Option<Seat>); 1]>,
     /// What it asks for, as long as it is sent what is older than what is known of that.
     selectors: Box<[Selector]>,
-    /// Private updates that it may read.
-    may_read: Box<[Selector]>,
     /// The number of the last update that it has seen.
     seen: u64,
-    /// When its token ends.
-    ends: Option<Instant>,
+}
+
+impl Place {
+    /// Asks for all of these as well.
+    fn join<'a>(
+        &mut self,
+        log: &mut Log,
+        selectors: impl Iterator<Item = &'a Selector>,
+    ) -> Result<(), TooManyLikes> {
+        let is_behind = self.seen < log.newest();
+        let mut kept = Vec::new();
+        for selector in selectors {
+            self.topics.push((log.join(selector)?, None));
+            kept.extend(is_behind.then(|| selector.clone()));
+        }
+        self.selectors = kept.into();
+        Ok(())
+    }
+
+    fn leave(&mut self, log: &mut Log) {
+        for (topic, seat) in self.topics.drain(..) {
+            log.leave(topic, seat);
+        }
+    }
+
+    /// Whether nothing has happened to it since it had seen everything.
+    fn is_quiet(&self, log: &Log) -> bool {
+        let mut topics = self.topics.iter();
+        topics.all(|(topic, seat)| log.is_quiet(*topic, *seat))
+    }
+
+    fn next(&self, log: &Log) -> After {
+        log.after(self.seen, self.topics.iter().map(|(topic, _)| *topic))
+    }
+
+    /// It has seen everything, and waits for more.
+    fn wait(&mut self, log: &mut Log, waker: &Waker) {
+        self.seen = log.newest();
+        for (topic, seat) in &mut self.topics {
+            *seat = Some(log.wait(*topic, *seat, waker));
+        }
+        self.selectors = Box::default();
+    }
 }
 
 /// Why somebody cannot subscribe.
@@ -40,28 +95,34 @@ pub(crate) enum NoSubscriber {
     TooManyLikes,
 }
 
+impl From<TooManyLikes> for NoSubscriber {
+    fn from(_: TooManyLikes) -> Self {
+        Self::TooManyLikes
+    }
+}
+
 /// Where somebody begins who says what it has seen.
 struct Begin {
-    seen: u64,
+    seen: Seen,
     /// What the first update that it is sent comes after.
     after: Option<Arc<str>>,
 }
 
 impl Begin {
-    fn at(log: &Log, last_event_id: Option<&str>) -> Self {
-        let found = last_event_id.map(|id| (id, log.find(id)));
+    fn at(remembered: &Remembered, last_event_id: Option<&str>, is_told: bool) -> Self {
+        let found = last_event_id.map(|id| (id, remembered.find(id, is_told)));
         match found {
             None => Self {
-                seen: log.newest(),
+                seen: remembered.newest(),
                 after: None,
             },
-            Some((id, Some(number))) => Self {
-                seen: number,
+            Some((id, Some(seen))) => Self {
+                seen,
                 after: Some(id.into()),
             },
             // It has missed something, or asks for everything: it is sent what there is.
             Some((_, None)) => Self {
-                seen: log.forgotten(),
+                seen: remembered.forgotten(),
                 after: Some(EARLIEST.into()),
             },
         }
@@ -73,57 +134,101 @@ impl Subscriber {
     /// has said what it has seen.
     pub(crate) fn new(
         hub: &Arc<Hub>,
-        selectors: Box<[Selector]>,
+        selectors: &[Selector],
         last_event_id: Option<&str>,
         (may_read, ends): (Box<[Selector]>, Option<Instant>),
     ) -> Result<(Self, Option<Arc<str>>), NoSubscriber> {
-        let mut log = hub.log.lock();
-        if log.subscribers >= hub.settings().max_subscribers {
+        let may_reach_own = |it: &&Selector| it.may_reach(SUBSCRIPTIONS_PATH);
+        let is_told = may_read.iter().any(|it| may_reach_own(&it))
+            && selectors.iter().any(|it| may_reach_own(&it));
+        let mut remembered = hub.remembered.lock();
+        if remembered.subscribers >= hub.settings().max_subscribers {
             return Err(NoSubscriber::TooMany);
         }
-        log.subscribers += 1;
-        let begin = Begin::at(&log, last_event_id);
+        remembered.subscribers += 1;
+        let begin = Begin::at(&remembered, last_event_id, is_told);
+        let place = |seen| Place {
+            seen,
+            ..Place::default()
+        };
         let mut subscriber = Self {
             hub: Arc::clone(hub),
-            topics: SmallVec::new(),
-            selectors: Box::default(),
+            published: place(begin.seen.published),
+            own: is_told.then(|| Box::new(place(begin.seen.own))),
             may_read,
-            seen: begin.seen,
             ends,
+            member: None,
         };
-        for selector in &selectors {
-            let Ok(topic) = log.join(selector) else {
-                // What it has joined it leaves as it goes, which takes the log.
-                drop(log);
-                return Err(NoSubscriber::TooManyLikes);
-            };
-            subscriber.topics.push((topic, None));
+        let mut joined = subscriber
+            .published
+            .join(&mut remembered.published, selectors.iter());
+        if let Some(own) = &mut subscriber.own {
+            let reaching = selectors.iter().filter(may_reach_own);
+            joined = joined.and_then(|()| own.join(&mut remembered.own, reaching));
         }
-        if begin.seen < log.newest() {
-            subscriber.selectors = selectors;
-        }
+        // What it has joined it leaves as it goes, which takes the lock.
+        drop(remembered);
+        joined?;
         Ok((subscriber, begin.after))
     }
 
-    fn next(&mut self, log: &Log) -> Step {
+    /// Others are told of it, as this one, until it goes.
+    pub(crate) fn show(&mut self, member: Member) {
+        let member = Arc::new(member);
+        let events = member.events(true, new_id);
+        let mut remembered = self.hub.remembered.lock();
+        let number = remembered.members.add(Arc::clone(&member));
+        let woken = say(&mut remembered, events);
+        drop(remembered);
+        self.member = Some((number, member));
+        woken.into_iter().for_each(Woken::wake);
+    }
+
+    fn next(&mut self, remembered: &Remembered) -> Step {
         for _ in 0..MAX_SKIPPED {
-            let topics = self.topics.iter().map(|(topic, _)| *topic);
-            let (number, update, is_wanted) = match log.after(self.seen, topics) {
-                After::Next(number, update) => (number, update, true),
-                After::Perhaps(number, update) => {
-                    let is_wanted = matches(&self.selectors, &update);
-                    (number, update, is_wanted)
-                }
-                After::Nothing => return Step::Nothing,
-                After::Forgotten => return Step::CutOff,
+            let published = self.published.next(&remembered.published);
+            let own = self.own.as_ref();
+            let own = own.map_or(After::Nothing, |own| own.next(&remembered.own));
+            let is_own = match (&published, &own) {
+                (After::Forgotten, _) | (_, After::Forgotten) => return Step::CutOff,
+                (After::Nothing, After::Nothing) => return Step::Nothing,
+                (After::Next(_), After::Nothing) => false,
+                (After::Nothing, After::Next(_)) => true,
+                (After::Next(published), After::Next(own)) => own.number <= published.update.beside,
             };
-            self.seen = number;
+            let (next, place) = match &mut self.own {
+                Some(place) if is_own => (own, &mut **place),
+                _ => (published, &mut self.published),
+            };
+            let After::Next(Found {
+                number,
+                update,
+                is_meant,
+            }) = next
+            else {
+                return Step::Nothing;
+            };
+            place.seen = number;
+            let is_wanted = is_meant || matches(&place.selectors, &update);
             if is_wanted && (!update.is_private || matches(&self.may_read, &update)) {
                 return Step::Next(update.event.clone());
             }
         }
         Step::Later
     }
+
+    /// Whether nothing has happened to it since it had seen everything.
+    fn is_quiet(&self, remembered: &Remembered) -> bool {
+        let mut own = self.own.iter();
+        self.published.is_quiet(&remembered.published)
+            && own.all(|own| own.is_quiet(&remembered.own))
+    }
+}
+
+/// Has the hub say all of this. Gives those who wait for it.
+fn say(remembered: &mut Remembered, events: Vec<Update>) -> Vec<Woken> {
+    let each = events.into_iter();
+    each.flat_map(|it| remembered.note_own(it)).collect()
 }
 
 /// One look at what comes next.
@@ -144,13 +249,11 @@ fn matches(selectors: &[Selector], update: &Update) -> bool {
 impl Events for Subscriber {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let hub = Arc::clone(&self.hub);
-        let mut log = hub.log.lock();
-        let mut topics = self.topics.iter();
-        let step = if topics.all(|(topic, seat)| log.is_quiet(*topic, *seat)) {
-            // Nothing has happened to it since it had seen everything.
+        let mut remembered = hub.remembered.lock();
+        let step = if self.is_quiet(&remembered) {
             Step::Nothing
         } else {
-            self.next(&log)
+            self.next(&remembered)
         };
         match step {
             Step::Next(event) => {
@@ -162,11 +265,10 @@ impl Events for Subscriber {
                 Poll::Pending
             }
             Step::Nothing => {
-                self.seen = log.newest();
-                for (topic, seat) in &mut self.topics {
-                    *seat = Some(log.wait(*topic, *seat, cx.waker()));
+                self.published.wait(&mut remembered.published, cx.waker());
+                if let Some(own) = &mut self.own {
+                    own.wait(&mut remembered.own, cx.waker());
                 }
-                self.selectors = Box::default();
                 Poll::Pending
             }
             Step::CutOff => {
@@ -183,10 +285,21 @@ impl Events for Subscriber {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        let mut log = self.hub.log.lock();
-        log.subscribers -= 1;
-        for (topic, seat) in self.topics.drain(..) {
-            log.leave(topic, seat);
+        let member = self.member.take();
+        let events = member
+            .as_ref()
+            .map(|(_, member)| member.events(false, new_id));
+        let mut remembered = self.hub.remembered.lock();
+        remembered.subscribers -= 1;
+        self.published.leave(&mut remembered.published);
+        if let Some(own) = &mut self.own {
+            own.leave(&mut remembered.own);
         }
+        if let Some((number, _)) = member {
+            remembered.members.remove(number);
+        }
+        let woken = say(&mut remembered, events.unwrap_or_default());
+        drop(remembered);
+        woken.into_iter().for_each(Woken::wake);
     }
 }

@@ -2,10 +2,14 @@
 
 use std::task::{Context, Poll, Waker};
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Wake;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::subscriber::NoSubscriber;
+use super::token::Payloads;
 use super::update::EARLIEST;
 use super::*;
 use crate::stream::Events;
@@ -19,6 +23,7 @@ fn hub(history: u64) -> Arc<Hub> {
         subscribers: key,
         audience: None,
         anonymous: true,
+        subscriptions: true,
         allow_origins: Vec::new(),
         history,
         max_update: 1 << 20,
@@ -35,7 +40,7 @@ fn publish(hub: &Hub, id: &str, topics: &[&str], is_private: bool) {
     form += if is_private { "&private" } else { "" };
     let url = Url::parse("http://hub.example/.well-known/mercure").expect("a url");
     let update = Update::read(form.as_bytes(), &url, String::new).expect("an update");
-    let woken = hub.log.lock().note(update);
+    let woken = hub.remembered.lock().note(update);
     woken.into_iter().for_each(Woken::wake);
 }
 
@@ -51,7 +56,7 @@ fn subscribe(
     may_read: &[&str],
 ) -> Result<(Subscriber, Option<Arc<str>>), NoSubscriber> {
     let may_read = (selectors(hub, may_read), None);
-    Subscriber::new(hub, selectors(hub, to), seen, may_read)
+    Subscriber::new(hub, &selectors(hub, to), seen, may_read)
 }
 
 /// The ids of all that it is sent by now, and whether it is let go.
@@ -161,8 +166,8 @@ proptest! {
             }
         }
         drop(known);
-        let log = hub.log.lock();
-        prop_assert_eq!((log.subscribers, log.subscribed()), (0, 0));
+        let remembered = hub.remembered.lock();
+        prop_assert_eq!((remembered.subscribers, remembered.published.subscribed()), (0, 0));
     }
 }
 
@@ -193,10 +198,11 @@ fn who_is_too_slow_is_let_go_and_whom_nothing_is_missing_is_not() {
     // What nobody asks for is forgotten with its updates.
     drop((slow, all, other, again));
     publish(&hub, "c", &["c"], false);
-    let topics = hub.log.lock().topics_known();
+    let topics = hub.remembered.lock().published.topics_known();
     assert_eq!(topics, 2);
-    hub.log.lock().resize(0);
-    assert_eq!((hub.stats().bytes, hub.log.lock().topics_known()), (0, 0));
+    hub.remembered.lock().resize(0);
+    let topics = hub.remembered.lock().published.topics_known();
+    assert_eq!((hub.stats().bytes, topics), (0, 0));
 }
 
 #[test]
@@ -247,4 +253,154 @@ fn ids_are_uuids_that_differ() {
         assert_eq!(id.as_bytes()[9 + 14], b'4');
         assert!(b"89ab".contains(&id.as_bytes()[9 + 19]));
     }
+}
+
+const OWN: &str = "/.well-known/mercure/subscriptions{/topic}{/subscriber}";
+
+/// Somebody of whom others are told.
+fn shown(hub: &Arc<Hub>, to: &[&str], may_read: &[&str]) -> Subscriber {
+    let (mut subscriber, _) = subscribe(hub, to, None, may_read).expect("a subscriber");
+    let wanted: Vec<_> = selectors(hub, to)
+        .into_iter()
+        .map(|it| (Spelling::Topic, it))
+        .collect();
+    let member = Member::new(new_id(), &wanted, &Payloads::default());
+    subscriber.show(member.expect("a member"));
+    subscriber
+}
+
+/// How many there are of whom others are told.
+fn members(hub: &Hub) -> usize {
+    let remembered = hub.remembered.lock();
+    let newest = remembered.members.newest();
+    remembered.members.some(0, newest, usize::MAX).len()
+}
+
+#[test]
+fn who_comes_and_goes_is_told_to_those_who_may_know() {
+    let hub = hub(1 << 20);
+    let (mut watcher, _) = subscribe(&hub, &[OWN], None, &[OWN]).expect("a subscriber");
+    let (mut of_a, _) = subscribe(
+        &hub,
+        &["/.well-known/mercure/subscriptions/a{/by}"],
+        None,
+        &["*"],
+    )
+    .expect("a subscriber");
+    let (mut all, _) = subscribe(&hub, &["*"], None, &["*"]).expect("a subscriber");
+    let (mut unlet, _) = subscribe(&hub, &["*", OWN], None, &["/a/{x}"]).expect("a subscriber");
+    let (mut elsewhere, _) = subscribe(&hub, &["/a/{x}"], None, &["*"]).expect("a subscriber");
+    let one = shown(&hub, &["a", "b"], &[]);
+    assert_eq!(take(&mut watcher).0.len(), 2);
+    assert_eq!(take(&mut of_a).0.len(), 1);
+    drop(one);
+    assert_eq!(take(&mut watcher).0.len(), 2);
+    assert_eq!(take(&mut of_a).0.len(), 1);
+    assert_eq!(take(&mut all).0.len(), 4);
+    assert_eq!(take(&mut unlet).0.len(), 0);
+    assert_eq!(take(&mut elsewhere).0.len(), 0);
+    // Of whom others are told, he is told of himself too, if he may know it.
+    let mut itself = shown(&hub, &["*"], &["*"]);
+    assert_eq!(take(&mut itself).0.len(), 1);
+    assert_eq!(members(&hub), 1);
+    drop(itself);
+    assert_eq!(members(&hub), 0);
+}
+
+#[test]
+fn both_kinds_come_in_one_order_from_wherever_somebody_begins() {
+    let hub = hub(1 << 20);
+    let (mut watcher, _) = subscribe(&hub, &["*"], None, &["*"]).expect("a subscriber");
+    let mut there = Vec::new();
+    for number in 0..40 {
+        match number % 5 {
+            0 | 3 => publish(&hub, &format!("p{number}"), &["c"], false),
+            1 => there.push(shown(&hub, &["a", "b"], &[])),
+            2 => there.clear(),
+            _ => publish(&hub, &format!("p{number}"), &["c"], true),
+        }
+    }
+    let (ids, _) = take(&mut watcher);
+    assert_eq!(ids.len(), 3 * 8 + 4 * 8);
+    for (place, id) in ids.iter().enumerate() {
+        let (mut back, after) = subscribe(&hub, &["*"], Some(id), &["*"]).expect("a subscriber");
+        assert_eq!(after.as_deref(), Some(&**id));
+        assert_eq!(take(&mut back).0, ids[place + 1..], "after {id}");
+        // Whoever may not know who subscribes is sent the rest.
+        let (mut other, _) = subscribe(&hub, &["c"], Some(id), &["c"]).expect("a subscriber");
+        let published: Vec<_> = ids[place + 1..]
+            .iter()
+            .filter(|it| it.starts_with('p'))
+            .collect();
+        assert_eq!(
+            take(&mut other).0.iter().collect::<Vec<_>>(),
+            published,
+            "after {id}"
+        );
+    }
+    let (mut all, _) = subscribe(&hub, &["*"], Some(EARLIEST), &["*"]).expect("a subscriber");
+    assert_eq!(take(&mut all).0, ids);
+}
+
+#[test]
+fn who_comes_and_goes_pushes_nothing_out_that_was_published() {
+    let hub = hub(64 * 1024);
+    publish(&hub, "first", &["c"], false);
+    let (mut slow, _) = subscribe(&hub, &["*"], None, &["*"]).expect("a subscriber");
+    for _ in 0..1000 {
+        drop(shown(&hub, &["a"], &[]));
+    }
+    let stats = hub.stats();
+    assert!(
+        stats.bytes <= stats.capacity && stats.history > 10,
+        "{stats:?}"
+    );
+    assert_eq!(members(&hub), 0);
+    let (mut back, after) = subscribe(&hub, &["c"], Some("first"), &["c"]).expect("a subscriber");
+    assert_eq!(after.as_deref(), Some("first"));
+    assert_eq!(take(&mut back).0.len(), 0);
+    // Who could be told of all that is told that something is missing, and not only once he has come back.
+    assert_eq!(take(&mut slow), (vec![], true));
+    let (_, after) = subscribe(&hub, &["*"], Some("first"), &["*"]).expect("a subscriber");
+    assert_eq!(after.as_deref(), Some(EARLIEST));
+    // And the other way round: what he has seen last of the hub's own says nothing of what was published and is gone.
+    let mut itself = shown(&hub, &[OWN, "c"], &["*"]);
+    let (ids, _) = take(&mut itself);
+    let seen = ids.last().expect("an id").clone();
+    for number in 0..1000 {
+        publish(&hub, &number.to_string(), &["c"], false);
+    }
+    let (_, after) = subscribe(&hub, &["c"], Some(&seen), &[]).expect("a subscriber");
+    assert_eq!(after.as_deref(), Some(EARLIEST));
+}
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn many_who_come_at_once_do_not_wake_each_other() {
+    let hub = hub(1 << 20);
+    let counted = Arc::new(Wakes::default());
+    let waker = Waker::from(Arc::clone(&counted));
+    let mut there = Vec::new();
+    for _ in 0..500 {
+        let mut one = shown(&hub, &["*", OWN, "c"], &["/a/{x}", "c"]);
+        assert!(
+            one.poll_event(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        there.push(one);
+    }
+    there.truncate(250);
+    assert_eq!(counted.0.load(Ordering::Relaxed), 0);
+    publish(&hub, "1", &["c"], false);
+    // Each waits for each of the three things that he asks for.
+    let woken = counted.0.load(Ordering::Relaxed);
+    assert!((250..=750).contains(&woken), "{woken}");
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 use url::Url;
 
@@ -12,6 +13,8 @@ use crate::key::{Key, NoToken, ends};
 
 /// The most selectors of a token.
 const MAX_SELECTORS: usize = 1000;
+/// The longest payload, as JSON: each subscription is told of with it.
+const MAX_PAYLOAD: usize = 4096;
 /// Which authorization details are about Mercure.
 const DETAIL: &str = "https://mercure.rocks/authorization-detail";
 
@@ -22,6 +25,38 @@ pub(crate) struct Grant {
     pub(crate) subscribe: Vec<Selector>,
     /// Until when.
     pub(crate) ends: Option<Instant>,
+    /// What others are told of him, beside his subscriptions.
+    pub(crate) payloads: Payloads,
+}
+
+/// What a token has to be told of whoever subscribes with it.
+#[derive(Debug, Default)]
+pub(crate) struct Payloads {
+    /// As 1.0 has it: the first of those counts that name what is subscribed to.
+    of_details: Vec<(Vec<Selector>, Value)>,
+    /// As 0.x has it: of all else.
+    of_all: Option<Value>,
+}
+
+/// A payload is too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a payload of the token has more than {MAX_PAYLOAD} bytes")]
+pub(crate) struct LongPayload;
+
+impl Payloads {
+    /// What is told of a subscription to this.
+    pub(crate) fn of(&self, text: &str) -> Result<Option<Arc<RawValue>>, LongPayload> {
+        let mut details = self.of_details.iter();
+        let named = details.find(|(topics, _)| topics.iter().any(|it| it.matches(text)));
+        let Some(payload) = named.map(|(_, it)| it).or(self.of_all.as_ref()) else {
+            return Ok(None);
+        };
+        let written = to_raw_value(payload).map_err(|_| LongPayload)?;
+        if written.get().len() > MAX_PAYLOAD {
+            return Err(LongPayload);
+        }
+        Ok(Some(written.into()))
+    }
 }
 
 /// Why a token is none.
@@ -53,6 +88,7 @@ struct Claims {
 struct Said {
     publish: Option<Vec<String>>,
     subscribe: Option<Vec<String>>,
+    payload: Option<Value>,
 }
 
 /// One of 1.0.
@@ -60,6 +96,7 @@ struct Said {
 struct Detail {
     actions: Vec<String>,
     topics: Vec<Topic>,
+    payload: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -93,10 +130,11 @@ impl Checked<'_> {
         for text in said.subscribe.into_iter().flatten() {
             grant.subscribe.push(self.selectors.topic(&text)?);
         }
+        grant.payloads.of_all = said.payload;
         for detail in claims.authorization_details {
             if detail.get("type").and_then(Value::as_str) == Some(DETAIL) {
                 let detail = Detail::deserialize(detail).map_err(|_| NoGrant::Detail)?;
-                self.add(&mut grant, &detail)?;
+                self.add(&mut grant, detail)?;
             }
         }
         if grant.publish.len() + grant.subscribe.len() > MAX_SELECTORS {
@@ -105,10 +143,11 @@ impl Checked<'_> {
         Ok(grant)
     }
 
-    fn add(&self, grant: &mut Grant, detail: &Detail) -> Result<(), NoGrant> {
+    fn add(&self, grant: &mut Grant, detail: Detail) -> Result<(), NoGrant> {
         if detail.actions.is_empty() || detail.topics.is_empty() {
             return Err(NoGrant::Detail);
         }
+        let mut topics = Vec::with_capacity(detail.topics.len());
         for topic in &detail.topics {
             let selector = match topic.match_type.as_deref() {
                 None | Some("exact") => Selector::exact(&topic.text)?,
@@ -123,6 +162,11 @@ impl Checked<'_> {
                     _ => {}
                 }
             }
+            topics.push(selector);
+        }
+        let subscribes = detail.actions.iter().any(|it| it == "subscribe");
+        if let Some(payload) = detail.payload.filter(|_| subscribes) {
+            grant.payloads.of_details.push((topics, payload));
         }
         Ok(())
     }
@@ -242,6 +286,40 @@ mod tests {
             let why = refused(&json!({"aud": "us", "authorization_details": [right, wrong]}));
             assert!(why.contains("token"), "{wrong}: {why}");
         }
+    }
+
+    #[test]
+    fn what_is_told_of_a_subscription_is_what_the_token_says_of_it() {
+        let detail = |actions: Value, topics: Value, payload: Value| json!({"type": DETAIL, "actions": actions, "topics": topics, "payload": payload});
+        let long = "x".repeat(MAX_PAYLOAD);
+        let claims = json!({
+            "mercure": {"payload": {"b": 1, "a": "\n"}},
+            "authorization_details": [
+                detail(json!(["publish"]), json!([{"match": "*"}]), json!(1)),
+                detail(json!(["subscribe"]), json!([{"match": "a"}]), json!(2)),
+                detail(json!(["subscribe"]), json!([{"match": "a"}, {"match": "b"}]), json!([3])),
+                detail(json!(["subscribe"]), json!([{"match": "/x/:y", "match_type": "urlpattern"}]), json!("4")),
+                detail(json!(["subscribe"]), json!([{"match": "none"}]), json!(null)),
+                detail(json!(["subscribe"]), json!([{"match": "long"}]), json!(long)),
+            ],
+        });
+        let key = Key::of(SECRET.as_bytes()).expect("a key");
+        let grant = granted(&key, None, &signed(&claims)).expect("a grant");
+        for (text, expected) in [
+            ("a", "2"),
+            ("b", "[3]"),
+            ("/x/1", "\"4\""),
+            ("/x/:y", "\"4\""),
+            ("none", r#"{"a":"\n","b":1}"#),
+            ("other", r#"{"a":"\n","b":1}"#),
+        ] {
+            let payload = grant.payloads.of(text).expect("not too long");
+            assert_eq!(payload.expect("a payload").get(), expected, "{text}");
+        }
+        assert_eq!(grant.payloads.of("long").err(), Some(LongPayload));
+        let nothing = granted(&key, None, &signed(&json!({"mercure": {"payload": null}})));
+        let payloads = nothing.expect("a grant").payloads;
+        assert!(payloads.of("a").expect("not too long").is_none());
     }
 
     #[test]

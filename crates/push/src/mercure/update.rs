@@ -25,6 +25,8 @@ pub(crate) struct Update {
     pub(crate) topics: Box<[Arc<str>]>,
     pub(crate) id: Arc<str>,
     pub(crate) is_private: bool,
+    /// The number of the last update of the other log when this one came.
+    pub(crate) beside: u64,
     /// The event, for all whom it is sent to.
     pub(crate) event: Bytes,
 }
@@ -106,8 +108,20 @@ impl Update {
             topics: topics.into(),
             id: id.into(),
             is_private,
+            beside: 0,
             event: event.into(),
         })
+    }
+
+    /// What the hub says itself: for those only who may read its topic.
+    pub(crate) fn of_the_hub(topic: Arc<str>, id: &str, kind: Option<&str>, data: &str) -> Self {
+        Self {
+            topics: [topic].into(),
+            id: id.into(),
+            is_private: true,
+            beside: 0,
+            event: event(id, kind, None, data).into(),
+        }
     }
 
     /// What it takes in memory, together with what it is found by.

@@ -416,6 +416,7 @@ fn a_document_is_a_hit_unless_its_request_passes() {
 
 const WATCH: &str = "/.well-known/microcache/watch?url=/live/x";
 const HUB: &str = "/.well-known/mercure?topic=a";
+const ACTIVE: &str = "/.well-known/mercure/subscriptions/a";
 const SCRIPT: &str = "/.well-known/microcache/live.js";
 
 /// Whether there is a secret, the target, how it is asked for, whether the answer is at hand, and what is said.
@@ -429,7 +430,7 @@ type Row = (
 );
 
 #[rustfmt::skip]
-const WITHOUT_APPLICATION: [Row; 21] = [
+const WITHOUT_APPLICATION: [Row; 23] = [
     (true, "/live/x?a=b", "GET", true, "never evicted", "neither the host nor the query"),
     (true, "/live/x", "GET", true, "hit (memory)", "who has the secret may change it"),
     (false, "/live/x", "GET", false, "404: there is no such", "nobody may change it"),
@@ -451,6 +452,8 @@ const WITHOUT_APPLICATION: [Row; 21] = [
     (true, HUB, "GET", false, "updates of the topics", "the Mercure hub's"),
     (true, HUB, "POST", false, "if it brings a token", "`mercure_publisher_key_file`"),
     (true, HUB, "PUT", false, "answered 405", "the Mercure hub's"),
+    (true, ACTIVE, "GET", false, "told who subscribes", "`mercure_subscriptions`"),
+    (true, ACTIVE, "POST", false, "answered 405", "tells who subscribes"),
 ];
 
 #[test]
@@ -464,7 +467,9 @@ fn what_has_no_application_behind_it_says_what_it_is() {
     };
     let (_closed, closed) = config("");
     let key = config_file(&SECRET.repeat(2)).display().to_string();
-    let keys = format!("push_token_file = {token:?}\nmercure_publisher_key_file = {key:?}");
+    let keys = format!(
+        "push_token_file = {token:?}\nmercure_publisher_key_file = {key:?}\nmercure_subscriptions = true"
+    );
     let (proxy, open) = config(&keys);
     let authorization = format!("Authorization: Bearer {SECRET}");
     let mut client = proxy.connect();

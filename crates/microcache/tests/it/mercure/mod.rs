@@ -1,5 +1,6 @@
 //! The Mercure hub, by its wire: who publishes, who is sent what, and what is refused.
 
+mod active;
 mod clients;
 mod hostile;
 mod resumed;

@@ -69,6 +69,17 @@ pub(in crate::config) const MERCURE: &[Opt<MercureConfig>] = &[
     },
     Opt {
         about: About {
+            name: "mercure_subscriptions",
+            form: Form::Switch,
+            unset: Unset::Is("false"),
+            example: "true",
+            help: "Tell who subscribes: by events, and at `/.well-known/mercure/subscriptions`",
+            more: "Only those are told whose token lets them subscribe to such a url. [docs/mercure.md](mercure.md) says more.",
+        },
+        set: |mercure, v, m| m.put(&mut mercure.subscriptions, v.switch()),
+    },
+    Opt {
+        about: About {
             name: "mercure_history",
             form: Form::Size,
             unset: Unset::Is(r#""16MiB""#),

@@ -1,0 +1,348 @@
+//! Somebody who subscribes, as others are told of him: what his subscriptions are called, and how they are described.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::selector::Selector;
+use super::token::{LongPayload, Payloads};
+use super::update::Update;
+
+/// Under it lies who subscribes to what.
+pub const SUBSCRIPTIONS_PATH: &str = "/.well-known/mercure/subscriptions";
+/// What tells programs how to read a description.
+const CONTEXT: &str = "https://mercure.rocks/";
+/// The type of events by which 1.0 tells of its subscriptions.
+const EVENT_OF_1_0: &str = "mercure";
+
+/// How somebody has said what he subscribes to. Others are told of it in the same words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spelling {
+    /// `topic`, as 0.x has it.
+    Topic,
+    /// `match` or `match_exact`, as 1.0 has it.
+    Exact,
+    /// `match_urlpattern`.
+    Pattern,
+}
+
+impl Spelling {
+    /// What 1.0 calls it, in urls too.
+    pub(crate) const fn match_type(self) -> Option<&'static str> {
+        match self {
+            Self::Topic => None,
+            Self::Exact => Some("exact"),
+            Self::Pattern => Some("urlpattern"),
+        }
+    }
+
+    pub(crate) fn of_match_type(text: &str) -> Option<Self> {
+        let mut all = [Self::Exact, Self::Pattern].into_iter();
+        all.find(|it| it.match_type() == Some(text))
+    }
+}
+
+/// What somebody subscribes to.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    pub(crate) spelling: Spelling,
+    pub(crate) text: Arc<str>,
+    payload: Option<Arc<RawValue>>,
+}
+
+/// Somebody who subscribes. Nothing of this ever changes.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// What he is called, for as long as he is there.
+    pub(crate) id: Arc<str>,
+    pub(crate) subscriptions: Box<[Subscription]>,
+}
+
+/// A subscription as it is described.
+#[derive(Serialize)]
+struct Description<'a> {
+    #[serde(rename = "@context", skip_serializing_if = "Option::is_none")]
+    context: Option<&'static str>,
+    id: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<&'a str>,
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    matched: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    match_type: Option<&'static str>,
+    subscriber: &'a str,
+    active: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a RawValue>,
+    #[serde(rename = "lastEventID", skip_serializing_if = "Option::is_none")]
+    last_event_id: Option<&'a str>,
+}
+
+/// The beginning of a list of descriptions, which the list itself follows.
+#[derive(Serialize)]
+struct Heading<'a> {
+    #[serde(rename = "@context")]
+    context: &'static str,
+    id: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(rename = "lastEventID")]
+    last_event_id: &'a str,
+    subscriptions: [(); 0],
+}
+
+/// What stands at the end of a list.
+pub(crate) const END_OF_LIST: &str = "]}";
+
+/// A list as it begins, up to its first description.
+pub(crate) fn beginning_of_list(path: &str, last_event_id: &str) -> String {
+    let mut text = json(&Heading {
+        context: CONTEXT,
+        id: path,
+        kind: "Subscriptions",
+        last_event_id,
+        subscriptions: [],
+    });
+    text.truncate(text.len() - END_OF_LIST.len());
+    text
+}
+
+impl Member {
+    /// Somebody new who subscribes to all of these, with what his token says of him.
+    pub(crate) fn new(
+        id: String,
+        wanted: &[(Spelling, Selector)],
+        payloads: &Payloads,
+    ) -> Result<Self, LongPayload> {
+        let mut subscriptions: Vec<Subscription> = Vec::with_capacity(wanted.len());
+        for (spelling, selector) in wanted {
+            let text = selector.text();
+            let is_known = |it: &Subscription| it.spelling == *spelling && it.text == text;
+            if !subscriptions.iter().any(is_known) {
+                subscriptions.push(Subscription {
+                    spelling: *spelling,
+                    payload: payloads.of(&text)?,
+                    text,
+                });
+            }
+        }
+        Ok(Self {
+            id: id.into(),
+            subscriptions: subscriptions.into(),
+        })
+    }
+
+    /// The one that is said so.
+    pub(crate) fn find(&self, spelling: Spelling, text: &str) -> Option<&Subscription> {
+        let mut all = self.subscriptions.iter();
+        all.find(|it| it.spelling == spelling && *it.text == *text)
+    }
+
+    /// What those are told who may know it, when his subscriptions begin or when they end.
+    pub(crate) fn events(&self, active: bool, new_id: impl Fn() -> String) -> Vec<Update> {
+        let each = self.subscriptions.iter().map(|it| {
+            let path = it.path(&self.id);
+            let data = json(&Description {
+                context: Some(CONTEXT),
+                active,
+                ..self.description(it, &path)
+            });
+            let kind = it.spelling.match_type().map(|_| EVENT_OF_1_0);
+            Update::of_the_hub(path.into(), &new_id(), kind, &data)
+        });
+        each.collect()
+    }
+
+    /// One of his subscriptions, by itself.
+    pub(crate) fn describe(&self, one: &Subscription, last_event_id: &str) -> String {
+        json(&Description {
+            context: Some(CONTEXT),
+            last_event_id: Some(last_event_id),
+            ..self.description(one, &one.path(&self.id))
+        })
+    }
+
+    /// One of them among others.
+    pub(crate) fn describe_in_list(&self, one: &Subscription) -> String {
+        json(&self.description(one, &one.path(&self.id)))
+    }
+
+    fn description<'a>(&'a self, one: &'a Subscription, path: &'a str) -> Description<'a> {
+        let match_type = one.spelling.match_type();
+        let text = Some(&*one.text);
+        Description {
+            context: None,
+            id: path,
+            kind: "Subscription",
+            topic: text.filter(|_| match_type.is_none()),
+            matched: text.filter(|_| match_type.is_some()),
+            match_type,
+            subscriber: &self.id,
+            active: true,
+            payload: one.payload.as_deref(),
+            last_event_id: None,
+        }
+    }
+}
+
+impl Subscription {
+    /// What it is called, and the topic of what is told of it.
+    fn path(&self, subscriber: &str) -> String {
+        let kind = self.spelling.match_type().into_iter();
+        path(kind.chain([&*self.text, subscriber]))
+    }
+}
+
+/// What lies under the subscriptions by these names, each of them percent-encoded once (RFC 6570 §3.2.2).
+pub(crate) fn path<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut path = SUBSCRIPTIONS_PATH.to_owned();
+    for name in names {
+        path.push('/');
+        for byte in name.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                    path.push(byte.into());
+                }
+                _ => {
+                    path.push('%');
+                    for digit in [byte >> 4, byte & 15] {
+                        path.push(b"0123456789ABCDEF"[usize::from(digit)].into());
+                    }
+                }
+            }
+        }
+    }
+    path
+}
+
+/// The names by which something lies under the subscriptions; `None` if nothing is called so.
+pub(crate) fn names(path: &[u8]) -> Option<Vec<String>> {
+    let rest = path.strip_prefix(SUBSCRIPTIONS_PATH.as_bytes())?;
+    if rest.is_empty() {
+        return Some(Vec::new());
+    }
+    let names = rest.strip_prefix(b"/")?.split(|&byte| byte == b'/');
+    names.map(decoded).collect()
+}
+
+fn decoded(name: &[u8]) -> Option<String> {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte == b'%' {
+            let (code, after) = rest.split_at_checked(2)?;
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            bytes.push((digit(code[0])? * 16 + digit(code[1])?) as u8);
+            rest = after;
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn json(what: &impl Serialize) -> String {
+    serde_json::to_string(what).expect("texts and JSON can be written as JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::selector::Selectors;
+    use super::*;
+
+    fn member(topic: &str) -> Member {
+        let selector = Selectors::default().topic(topic).expect("a selector");
+        let exact = Selector::exact("a").expect("a selector");
+        let wanted = [
+            (Spelling::Topic, selector.clone()),
+            (Spelling::Exact, exact),
+            (Spelling::Topic, selector),
+        ];
+        let payloads = Payloads::default();
+        Member::new("urn:uuid:1".to_owned(), &wanted, &payloads).expect("a member")
+    }
+
+    #[test]
+    fn names_are_encoded_once_and_found_again() {
+        for (topic, expected) in [
+            ("a", "/a"),
+            ("", "/"),
+            ("*", "/%2A"),
+            ("a b+c~d-e.f_g", "/a%20b%2Bc~d-e.f_g"),
+            (
+                "https://example.com/{id}?a=b",
+                "/https%3A%2F%2Fexample.com%2F%7Bid%7D%3Fa%3Db",
+            ),
+            ("a%2Fb", "/a%252Fb"),
+            ("é", "/%C3%A9"),
+        ] {
+            let written = path([topic].into_iter());
+            assert_eq!(written, format!("{SUBSCRIPTIONS_PATH}{expected}"));
+            assert_eq!(names(written.as_bytes()), Some(vec![topic.to_owned()]));
+        }
+        let of = |rest: &str| names(format!("{SUBSCRIPTIONS_PATH}{rest}").as_bytes());
+        assert_eq!(of(""), Some(vec![]));
+        let two = Some(vec!["a+b:".to_owned(), "é".to_owned()]);
+        assert_eq!(of("/a+b:/%c3%a9"), two);
+        for wrong in ["x", "/%", "/%4", "/%4x", "/%+4", "/%FF"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_subscription_is_described_as_it_was_asked_for() {
+        let member = member("/books/{id}");
+        let events = member.events(false, || "urn:uuid:2".to_owned());
+        assert_eq!(events.len(), 2, "the same is not told twice");
+        assert!(events.iter().all(|it| it.is_private));
+        let path = "/.well-known/mercure/subscriptions/%2Fbooks%2F%7Bid%7D/urn%3Auuid%3A1";
+        assert_eq!(&*events[0].topics[0], path);
+        let event = String::from_utf8_lossy(&events[0].event);
+        let expected = format!(
+            "id: urn:uuid:2\ndata: {{\"@context\":\"https://mercure.rocks/\",\"id\":\"{path}\",\"type\":\"Subscription\",\
+             \"topic\":\"/books/{{id}}\",\"subscriber\":\"urn:uuid:1\",\"active\":false}}\n\n"
+        );
+        assert_eq!(event, expected);
+        let path = "/.well-known/mercure/subscriptions/exact/a/urn%3Auuid%3A1";
+        assert_eq!(&*events[1].topics[0], path);
+        let event = String::from_utf8_lossy(&events[1].event);
+        assert!(
+            event.starts_with("id: urn:uuid:2\nevent: mercure\n"),
+            "{event}"
+        );
+        let one = member.find(Spelling::Exact, "a").expect("it is there");
+        let told: Value = serde_json::from_str(&member.describe(one, "last")).expect("JSON");
+        assert_eq!(
+            told,
+            json!({
+                "@context": "https://mercure.rocks/", "id": path, "type": "Subscription", "match": "a", "match_type": "exact",
+                "subscriber": "urn:uuid:1", "active": true, "lastEventID": "last",
+            })
+        );
+        assert!(member.find(Spelling::Topic, "a").is_none());
+    }
+
+    #[test]
+    fn a_list_is_one_whatever_is_in_it() {
+        let member = member("\"\\");
+        let each = member.subscriptions.iter();
+        let each: Vec<_> = each.map(|it| member.describe_in_list(it)).collect();
+        for each in [String::new(), each.join(",")] {
+            let text = beginning_of_list("/x\"", "earliest") + &each + END_OF_LIST;
+            let list: Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(list["id"], "/x\"");
+            assert_eq!(list["lastEventID"], "earliest");
+            let expected = if each.is_empty() { 0 } else { 2 };
+            assert_eq!(
+                list["subscriptions"].as_array().map(Vec::len),
+                Some(expected)
+            );
+        }
+    }
+}

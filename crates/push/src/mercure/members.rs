@@ -1,0 +1,54 @@
+//! All who subscribe and are told of, in the order in which they came.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use super::member::Member;
+
+/// As many of them as subscribe. The lock around it is held for a few at a time.
+#[derive(Default)]
+pub(crate) struct Members {
+    by_number: BTreeMap<u64, Arc<Member>>,
+    numbers: HashMap<Arc<str>, u64, RandomState>,
+    newest: u64,
+}
+
+impl Members {
+    /// One more. Gives the number that it has from now on.
+    pub(crate) fn add(&mut self, member: Arc<Member>) -> u64 {
+        self.newest += 1;
+        self.numbers.insert(Arc::clone(&member.id), self.newest);
+        self.by_number.insert(self.newest, member);
+        self.newest
+    }
+
+    pub(crate) fn remove(&mut self, number: u64) {
+        if let Some(member) = self.by_number.remove(&number) {
+            self.numbers.remove(&member.id);
+        }
+    }
+
+    /// The number of the one who came last.
+    pub(crate) const fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// The one who is called so.
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Member>> {
+        let number = self.numbers.get(id)?;
+        self.by_number.get(number).map(Arc::clone)
+    }
+
+    /// The first of those who came after `number`, and not after `last`.
+    pub(crate) fn some(&self, number: u64, last: u64, most: usize) -> Vec<(u64, Arc<Member>)> {
+        if number >= last {
+            return Vec::new();
+        }
+        let those = self.by_number.range(number + 1..=last).take(most);
+        those
+            .map(|(number, it)| (*number, Arc::clone(it)))
+            .collect()
+    }
+}

@@ -1,0 +1,280 @@
+//! Who subscribes to what, for those who may know it.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::Method;
+use microcache_engine::body::Source;
+use microcache_engine::{Body, BodyError, Frame, OriginRequest, OriginResponse};
+use microcache_policy::etag::{self, EntityTag};
+use microcache_policy::key::split_query;
+
+use super::member::{
+    END_OF_LIST, Member, SUBSCRIPTIONS_PATH, Spelling, beginning_of_list, names, path,
+};
+use super::members::Members;
+use super::{COOKIES, Hub, MERCURE_PATH, challenge, hub_url};
+use crate::answer;
+use crate::presented::Presented;
+
+/// What may be asked of them.
+pub(crate) const ALLOWED: &str = "GET, HEAD, OPTIONS";
+/// What the answers are.
+const MEDIA_TYPE: &str = "application/ld+json";
+/// So many who subscribe are looked at in one go.
+const AT_A_TIME: usize = 64;
+
+/// Whether a target is a list of subscriptions, or one of them.
+pub(crate) fn are_meant(target: &[u8]) -> bool {
+    let (path, _) = split_query(target);
+    let rest = path.strip_prefix(SUBSCRIPTIONS_PATH.as_bytes());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+/// What somebody wants to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Asked {
+    /// All subscriptions.
+    All,
+    /// Those that are said so.
+    Like(Spelling, String),
+    /// The one of this subscriber.
+    One(Spelling, String, String),
+}
+
+impl Asked {
+    /// What these names stand for. Two of them can be read in two ways: what is there decides.
+    fn of(names: Vec<String>, members: &Members) -> Option<Self> {
+        let mut names = names.into_iter();
+        let (first, second, third) = (names.next(), names.next(), names.next());
+        let kind = first.as_deref().and_then(Spelling::of_match_type);
+        match (first, second, third) {
+            (_, _, Some(_)) if names.next().is_some() => None,
+            (_, Some(text), Some(id)) => Some(Self::One(kind?, text, id)),
+            (Some(first), Some(second), None) => {
+                let is_one = || {
+                    let member = members.find(&second);
+                    member.is_some_and(|it| it.find(Spelling::Topic, &first).is_some())
+                };
+                Some(match kind {
+                    Some(kind) if !is_one() => Self::Like(kind, second),
+                    _ => Self::One(Spelling::Topic, first, second),
+                })
+            }
+            (Some(topic), ..) => Some(Self::Like(Spelling::Topic, topic)),
+            (None, ..) => Some(Self::All),
+        }
+    }
+
+    /// What is meant of all that somebody subscribes to, written one behind the other.
+    fn write(&self, member: &Member, out: &mut String) {
+        for one in &member.subscriptions {
+            let is_meant = match self {
+                Self::All => true,
+                Self::Like(spelling, text) => one.spelling == *spelling && *one.text == **text,
+                Self::One(..) => false,
+            };
+            if is_meant {
+                out.push(',');
+                out.push_str(&member.describe_in_list(one));
+            }
+        }
+    }
+}
+
+impl Hub {
+    /// Answers who wants to know who subscribes.
+    pub(super) fn tell(
+        self: &Arc<Self>,
+        request: &OriginRequest,
+    ) -> Result<OriginResponse, OriginResponse> {
+        let nothing = || answer::problem(404, "there is no such subscription");
+        let (target, _) = split_query(&request.target);
+        let names = names(target).ok_or_else(nothing)?;
+        // Whoever may be told of something may ask for it, however he encodes its name.
+        let topic = path(names.iter().map(String::as_str));
+        self.may_be_told(request, &topic)?;
+        let remembered = self.remembered.lock();
+        let asked = Asked::of(names, &remembered.members).ok_or_else(nothing)?;
+        let member = match &asked {
+            Asked::One(_, _, id) => remembered.members.find(id),
+            _ => None,
+        };
+        let (last, tag) = (remembered.last(), remembered.entity_tag());
+        let newest = remembered.members.newest();
+        drop(remembered);
+        let body = if let Asked::One(spelling, text, _) = &asked {
+            let member = member.ok_or_else(nothing)?;
+            let one = member.find(*spelling, text).ok_or_else(nothing)?;
+            Body::Full(member.describe(one, &last).into())
+        } else {
+            let beginning = beginning_of_list(&topic, &last);
+            Body::Stream(Box::new(List::new(self, asked, beginning, newest)))
+        };
+        Ok(told(request, body, (&last, &tag)))
+    }
+
+    /// Whether whoever asks may be told of this topic; if not, what he is answered.
+    fn may_be_told(&self, request: &OriginRequest, topic: &str) -> Result<(), OriginResponse> {
+        let settings = self.settings();
+        let hub = hub_url(request)?;
+        let presented = Presented::of(request.fields.fields(), &request.target, COOKIES);
+        let grant = self.grant(presented.as_ref(), &settings.subscribers, (&settings, &hub))?;
+        let Some(grant) = grant else {
+            let why = "who subscribes is told to those with a token, see docs/mercure.md";
+            return Err(challenge(401, why, ""));
+        };
+        if grant.subscribe.iter().any(|it| it.matches(topic)) {
+            return Ok(());
+        }
+        let why = "the token does not allow to subscribe to this url";
+        Err(challenge(403, why, " error=\"insufficient_scope\""))
+    }
+}
+
+/// The answer with this body, unless whoever asks has it already.
+fn told(request: &OriginRequest, body: Body, (last, tag): (&str, &str)) -> OriginResponse {
+    let mut answer = answer::bare(200);
+    let fields = &mut answer.fields;
+    fields.push("Cache-Control", "private, no-cache");
+    fields.push("ETag", tag);
+    let quoted = last.replace('\\', "\\\\").replace('"', "\\\"");
+    let link = format!("<{MERCURE_PATH}>; rel=\"mercure\"; last-event-id=\"{quoted}\"");
+    fields.push("Link", link);
+    if has_already(request, tag) {
+        answer.status = 304;
+        answer.length = None;
+        return answer;
+    }
+    answer.fields.push("Content-Type", MEDIA_TYPE);
+    answer.length = match &body {
+        Body::Full(bytes) => Some(bytes.len() as u64),
+        _ => None,
+    };
+    if request.method == Method::GET {
+        answer.body = body;
+    }
+    answer
+}
+
+fn has_already(request: &OriginRequest, tag: &str) -> bool {
+    let tag = EntityTag::parse(tag.as_bytes());
+    let is_same = |it: EntityTag<'_>| tag.is_some_and(|tag| tag.weak_eq(it));
+    let mut known = request.fields.fields().all("if-none-match");
+    known.any(|line| line == b"*" || etag::list(line).any(is_same))
+}
+
+/// A list, which is written as it is read: of those who subscribe there can be many. Who comes meanwhile is not in it,
+/// nor who leaves before it has come to him: what is told of both comes after the last event that the list names.
+struct List {
+    hub: Arc<Hub>,
+    asked: Asked,
+    /// What was written and is not read yet.
+    ready: Option<String>,
+    /// The last one who was looked at, and the last one who is.
+    looked_at: u64,
+    last: u64,
+    is_first: bool,
+    is_over: bool,
+}
+
+impl List {
+    fn new(hub: &Arc<Hub>, asked: Asked, beginning: String, last: u64) -> Self {
+        Self {
+            hub: Arc::clone(hub),
+            asked,
+            ready: Some(beginning),
+            looked_at: 0,
+            last,
+            is_first: true,
+            is_over: false,
+        }
+    }
+
+    /// Looks at a few more.
+    fn go_on(&mut self) {
+        let remembered = self.hub.remembered.lock();
+        let members = remembered
+            .members
+            .some(self.looked_at, self.last, AT_A_TIME);
+        drop(remembered);
+        let mut text = String::new();
+        for (number, member) in &members {
+            self.asked.write(member, &mut text);
+            self.looked_at = *number;
+        }
+        if self.is_first && !text.is_empty() {
+            self.is_first = false;
+            text.remove(0);
+        }
+        if members.is_empty() {
+            text.push_str(END_OF_LIST);
+            self.is_over = true;
+        }
+        self.ready = Some(text).filter(|text| !text.is_empty());
+    }
+}
+
+impl Source for List {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+        if self.ready.is_none() && !self.is_over {
+            self.go_on();
+        }
+        match self.ready.take() {
+            Some(text) => Poll::Ready(Some(Ok(Frame::Data(Bytes::from(text))))),
+            None if self.is_over => Poll::Ready(None),
+            // Nothing of what it has looked at is meant: others should have their turn.
+            None => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
+    }
+
+    fn has_descriptor(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::selector::Selector;
+    use super::super::token::Payloads;
+    use super::*;
+
+    fn check(names: &[&str], members: &Members, expected: Option<&Asked>) {
+        let all = names.iter().map(|&it| it.to_owned()).collect();
+        assert_eq!(Asked::of(all, members).as_ref(), expected, "{names:?}");
+    }
+
+    #[test]
+    fn names_are_read_as_0_x_and_1_0_write_them() {
+        let text = |text: &str| text.to_owned();
+        let mut members = Members::default();
+        let (topic, exact) = (Spelling::Topic, Spelling::Exact);
+        let one = |spelling, is: &str, by: &str| Asked::One(spelling, text(is), text(by));
+        let like = |spelling, is: &str| Asked::Like(spelling, text(is));
+        check(&[], &members, Some(&Asked::All));
+        check(&[""], &members, Some(&like(topic, "")));
+        check(&["a"], &members, Some(&like(topic, "a")));
+        check(&["exact"], &members, Some(&like(topic, "exact")));
+        check(&["a", "b"], &members, Some(&one(topic, "a", "b")));
+        check(&["exact", "b"], &members, Some(&like(exact, "b")));
+        check(&["exact", "a", "b"], &members, Some(&one(exact, "a", "b")));
+        check(
+            &["urlpattern", "/:a"],
+            &members,
+            Some(&like(Spelling::Pattern, "/:a")),
+        );
+        check(&["Exact", "a", "b"], &members, None);
+        check(&["exact", "a", "b", "c"], &members, None);
+        // Somebody who subscribes to a topic of that name is found all the same.
+        let wanted = [(topic, Selector::exact("exact").expect("a selector"))];
+        let member = Member::new(text("b"), &wanted, &Payloads::default()).expect("a member");
+        let number = members.add(Arc::new(member));
+        check(&["exact", "b"], &members, Some(&one(topic, "exact", "b")));
+        members.remove(number);
+        check(&["exact", "b"], &members, Some(&like(exact, "b")));
+    }
+}
