@@ -19,7 +19,6 @@ use crate::books::{Books, TakenOver};
 use crate::change::{Change, Content};
 use crate::client::Client;
 use crate::coming::{Arrivals, NotPublished};
-use crate::events::Form;
 use crate::fleet::FleetStats;
 use crate::journal::{Journal, Loaded};
 use crate::json::{check, essence};
@@ -33,7 +32,7 @@ use crate::socket::{Language, Protocol, handshake, is_asked_for};
 use crate::sockets::Sockets;
 use crate::stats::{Counters, PushStats};
 use crate::stream::EventStream;
-use crate::subscription::{Asked, NoSubscription, Subscription};
+use crate::subscription::{Asked, DocumentEvents, NoSubscription, Subscription};
 use crate::urls::NoUrl;
 use crate::waiting::Woken;
 use crate::wish::{Condition, Deed, Patch, Wish};
@@ -286,7 +285,7 @@ impl Push {
         };
         match Subscription::new(&self.documents, asked) {
             Ok(subscription) => {
-                answer::events(EventStream::new(subscription.in_form(Form::Plain), false))
+                answer::events(EventStream::new(DocumentEvents(subscription), false))
             }
             Err(why) => answer::no_subscription(why),
         }

@@ -98,3 +98,15 @@ impl<E: Events> Source for EventStream<E> {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subscription::WatchEvents;
+
+    /// Thousands are open, and nothing happens to most of them.
+    #[test]
+    fn a_stream_is_small() {
+        assert!(size_of::<EventStream<WatchEvents>>() <= 224);
+    }
+}

@@ -517,35 +517,30 @@ impl Drop for Subscription {
     }
 }
 
-/// What a subscriber is sent as server-sent events.
-pub(crate) struct InForm {
-    subscription: Subscription,
-    whole: Form,
-    delta: Form,
-}
+/// Events whose data is the document itself.
+pub(crate) struct DocumentEvents(pub(crate) Subscription);
 
-impl Subscription {
-    /// As events of this form.
-    pub(crate) const fn in_form(self, whole: Form) -> InForm {
-        let delta = match whole {
-            Form::Told => Form::ToldDelta,
-            other => other,
-        };
-        InForm {
-            subscription: self,
-            whole,
-            delta,
-        }
-    }
-}
+/// Events whose data says what has changed, and of what.
+pub(crate) struct WatchEvents(pub(crate) Subscription);
 
-impl Events for InForm {
+impl Events for DocumentEvents {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let next = self.subscription.poll_encoded(cx, self.whole, self.delta);
+        let next = self.0.poll_encoded(cx, Form::Plain, Form::Plain);
         next.map(Some)
     }
 
     fn ends(&self) -> Option<Instant> {
-        self.subscription.reader.ends()
+        self.0.reader.ends()
+    }
+}
+
+impl Events for WatchEvents {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let next = self.0.poll_encoded(cx, Form::Told, Form::ToldDelta);
+        next.map(Some)
+    }
+
+    fn ends(&self) -> Option<Instant> {
+        self.0.reader.ends()
     }
 }

@@ -13,13 +13,12 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::answer;
 use crate::asked::Question;
-use crate::events::Form;
 use crate::origin::Push;
 use crate::page::Page;
 use crate::sites;
 use crate::socket::{Language, Pages, Protocol, handshake, is_asked_for};
 use crate::stream::EventStream;
-use crate::subscription::Subscription;
+use crate::subscription::{Subscription, WatchEvents};
 use crate::urls::find;
 
 /// Where they are subscribed to.
@@ -78,7 +77,7 @@ impl Watch {
         };
         let accepts = request.fields.fields().get("accept").unwrap_or_default();
         if accepts.split(|&byte| byte == b',').any(is_event_stream) {
-            let events = subscription.in_form(Form::Told);
+            let events = WatchEvents(subscription);
             answer::events(EventStream::new(events, question.is_marked))
         } else {
             first_changes(subscription, question.wait).await

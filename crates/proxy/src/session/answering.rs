@@ -138,6 +138,9 @@ impl Answering {
         });
         let mut account = std::mem::take(&mut self.account);
         account.answered(&response, now);
+        if is_endless {
+            account.goes_on();
+        }
         Answered {
             response,
             is_endless,

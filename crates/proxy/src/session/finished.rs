@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use http::{Method, Version};
 use microcache_engine::{Body, Outcome, Request, Response, RouteId};
-use microcache_policy::{CacheStatus, Span, Time};
+use microcache_policy::{CacheStatus, FieldBlock, Scheme, Span, Time};
 
 use super::{OwnedHead, Peer};
 use crate::figures::{Measure, Named};
@@ -125,15 +126,32 @@ struct Open {
     shared: Arc<Shared>,
     route: RouteId,
     head: OwnedHead,
-    peer: Peer,
+    address: Arc<str>,
+    scheme: Scheme,
+    is_trusted: bool,
     version: Version,
-    answer: Option<FinalResponse>,
+    state: State,
     bytes: u64,
     began: Time,
-    /// The same by another clock, where the client waits for its answer.
-    waits_since: Option<Instant>,
     /// Its span, if it is traced, which few are.
     span: Option<Box<Span>>,
+}
+
+/// How far it is.
+enum State {
+    Read,
+    /// The client waits for its answer since then.
+    Waits(Instant),
+    Answered(FinalResponse),
+}
+
+impl State {
+    const fn answer(&self) -> Option<FinalResponse> {
+        match self {
+            Self::Answered(answer) => Some(*answer),
+            Self::Read | Self::Waits(_) => None,
+        }
+    }
 }
 
 impl Account {
@@ -141,7 +159,7 @@ impl Account {
         shared: &Arc<Shared>,
         route: RouteId,
         head: OwnedHead,
-        peer: Peer,
+        peer: &Peer,
         version: Version,
         began: Time,
     ) -> Self {
@@ -152,18 +170,19 @@ impl Account {
             shared: Arc::clone(shared),
             route,
             head,
-            peer,
+            address: peer.shared_address(),
+            scheme: peer.scheme,
+            is_trusted: peer.trusted,
             version,
-            answer: None,
+            state: State::Read,
             bytes: 0,
             began,
-            waits_since: None,
         })))
     }
 
     /// The address of the client.
     pub(super) fn address(&self) -> Option<&str> {
-        self.0.as_ref().map(|open| open.peer.address())
+        self.0.as_ref().map(|open| &*open.address)
     }
 
     /// The span of the request, if it is traced.
@@ -174,7 +193,17 @@ impl Account {
     /// The client waits from now on until the request is answered.
     pub(super) fn waits(&mut self) {
         if let Some(open) = &mut self.0 {
-            open.waits_since = Some(Instant::now());
+            open.state = State::Waits(Instant::now());
+        }
+    }
+
+    /// The answer may go on for long: of the request only that is kept which somebody is told at the end.
+    pub(super) fn goes_on(&mut self) {
+        if let Some(open) = &mut self.0
+            && open.shared.on_finished.is_none()
+        {
+            open.head.fields = FieldBlock::default();
+            open.head.target = Bytes::copy_from_slice(&open.head.target);
         }
     }
 
@@ -184,13 +213,14 @@ impl Account {
             return;
         };
         let (figures, outcome) = (&open.shared.figures, response.outcome);
-        if let Some(since) = open.waits_since.take() {
+        if let State::Waits(since) = open.state {
             figures.waited(open.route, since.elapsed());
         }
-        match open.answer.replace(FinalResponse::of(response, now)) {
+        match open.state.answer() {
             None => figures.count(open.route, outcome),
             Some(before) => figures.count_instead(open.route, outcome, before.outcome),
         }
+        open.state = State::Answered(FinalResponse::of(response, now));
         if outcome == Outcome::Error {
             figures.answered_error(open.route, Some(open.named()), response, now);
         }
@@ -208,7 +238,7 @@ impl Account {
 impl Open {
     fn named(&self) -> Named<'_> {
         Named {
-            scheme: self.peer.scheme,
+            scheme: self.scheme,
             host: &self.head.host,
             target: microcache_push::shown(&self.head.target),
         }
@@ -217,7 +247,7 @@ impl Open {
     /// Adds it to what there is most of.
     fn note(&self, now: Time) {
         let figures = &self.shared.figures;
-        let asked = match self.answer.map(|answer| answer.outcome) {
+        let asked = match self.state.answer().map(|answer| answer.outcome) {
             Some(Outcome::Hit | Outcome::Stale | Outcome::Error) => 0,
             Some(_) => 1,
             None => {
@@ -244,22 +274,22 @@ impl Drop for Open {
         let head = &self.head;
         let request = Request {
             method: &head.method,
-            scheme: self.peer.scheme,
+            scheme: self.scheme,
             host: &head.host,
             target: &head.target,
             fields: head.fields.fields(),
-            address: self.peer.address(),
+            address: &self.address,
             has_body: head.has_body,
             upgrade: head.upgrade,
-            vouched: self.peer.trusted,
+            vouched: self.is_trusted,
             signed_in: false,
             ttl: None,
         };
         tell(&Finished {
-            address: self.peer.address(),
+            address: &self.address,
             request: Some(request),
             version: self.version,
-            answer: self.answer,
+            answer: self.state.answer(),
             bytes: self.bytes,
             began: self.began,
             ended: now,
@@ -268,5 +298,16 @@ impl Drop for Open {
                 .as_deref()
                 .map_or(Traced::No, |span| Traced::Yes(*span)),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each event stream that is open has one.
+    #[test]
+    fn what_is_known_of_a_request_under_way_is_small() {
+        assert!(size_of::<Open>() <= 256);
     }
 }

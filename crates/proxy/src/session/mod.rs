@@ -463,7 +463,7 @@ impl Session {
     }
 
     fn account(&self, route: RouteId, head: OwnedHead, version: Version, began: Time) -> Account {
-        Account::open(&self.shared, route, head, self.peer.clone(), version, began)
+        Account::open(&self.shared, route, head, &self.peer, version, began)
     }
 
     /// The answer to a request that was sent from here, and that is no hit: that led here. A failure of

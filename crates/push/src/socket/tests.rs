@@ -80,8 +80,8 @@ async fn all_are_told_when_the_server_stops() {
     }
 }
 
-#[tokio::test]
-async fn messages_are_written_as_the_library_writes_them() {
+#[test]
+fn messages_are_written_as_the_library_writes_them() {
     for length in [1, 125, 126, 127, 65_535, 65_536] {
         let text = "x".repeat(length);
         let mut frames = ServerBuilder::new().serve(Pipe::default());
@@ -89,11 +89,14 @@ async fn messages_are_written_as_the_library_writes_them() {
         let started = Pin::new(&mut frames).start_send(message);
         started.expect("it is queued");
         let mut expected = Vec::new();
-        while expected.len() < length {
-            poll_fn(|cx| Poll::Ready(drop(Pin::new(&mut frames).poll_flush(cx)))).await;
+        loop {
+            let mut cx = Context::from_waker(Waker::noop());
+            let _ = Pin::new(&mut frames).poll_flush(&mut cx);
             let mut space = [0; 4096];
             let mut given = ReadBuf::new(&mut space);
-            assert!(frames.get_mut().give(&mut given));
+            if !frames.get_mut().give(&mut given) {
+                break;
+            }
             expected.extend_from_slice(given.filled());
         }
         let mut space = vec![0; expected.len()];
