@@ -26,10 +26,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use http::{Extensions, HeaderMap};
+use http::header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION};
+use http::{Extensions, HeaderMap, Uri};
 use reqwest::redirect::Policy as Redirects;
-use reqwest::{Body, ClientBuilder, IntoUrl, Method, RequestBuilder, Response, ResponseBuilderExt};
-use tower_http::follow_redirect::policy::{Action, Attempt, Policy, Standard};
+use reqwest::{
+    Body, ClientBuilder, IntoUrl, Method, RequestBuilder, Response, ResponseBuilderExt, Url,
+};
+use tower_http::follow_redirect::policy::{Action, Attempt, Limited, Policy};
 use tower_http::follow_redirect::{FollowRedirect, RequestUri};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -96,7 +99,7 @@ impl Client {
             service: self.cached.clone(),
             extensions: request.extensions().clone(),
         };
-        let redirected = FollowRedirect::with_policy(each, Following(Standard::default()));
+        let redirected = FollowRedirect::with_policy(each, Following::default());
         let answer = call(redirected, request).await;
         let response = answer.map_err(|error| match error.downcast() {
             Ok(error) => *error,
@@ -186,20 +189,35 @@ impl Service<HttpRequest> for Each {
     }
 }
 
-/// Up to twenty redirections, without credentials where they leave the site. A body that is there is sent again.
-#[derive(Clone)]
-struct Following(Standard);
+/// Up to twenty redirections. Once one of them has left the site, none has credentials any more: whoever is there may
+/// well redirect once more, to himself. A body that is there is sent again.
+#[derive(Clone, Default)]
+struct Following {
+    limit: Limited,
+    has_left: bool,
+}
 
 impl Policy<Body, Error> for Following {
     fn redirect(&mut self, attempt: &Attempt<'_>) -> Result<Action, Error> {
-        Policy::<Body, Error>::redirect(&mut self.0, attempt)
+        self.has_left |= !is_same_site(attempt.previous(), attempt.location());
+        Policy::<Body, Error>::redirect(&mut self.limit, attempt)
     }
 
     fn on_request(&mut self, request: &mut HttpRequest) {
-        Policy::<Body, Error>::on_request(&mut self.0, request);
+        if self.has_left {
+            for name in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
+                request.headers_mut().remove(name);
+            }
+        }
     }
 
     fn clone_body(&self, body: &Body) -> Option<Body> {
         body.as_bytes().map(|bytes| Body::from(bytes.to_vec()))
     }
+}
+
+/// Scheme, host and port are the same.
+fn is_same_site(one: &Uri, other: &Uri) -> bool {
+    let site = |uri: &Uri| Url::parse(&uri.to_string()).map(|url| url.origin());
+    site(one).is_ok_and(|one| site(other).is_ok_and(|other| one == other))
 }

@@ -24,7 +24,7 @@ mod forward;
 type Asked = Arc<Mutex<Vec<(Method, String, String)>>>;
 
 /// A server whose answers name what was asked. `/moved` leads to `/there` for ever, `/found` for now, and `/again`
-/// with the same method.
+/// with the same method; `/away` leads to another site, and `/far` to one that redirects once more.
 async fn serve() -> (SocketAddr, Asked) {
     // Built together with a program that brings its own, reqwest has none for TLS, and wants one.
     let _may_be_there = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -71,11 +71,13 @@ async fn answer(
             .header("location", "/there")
             .header("cache-control", "max-age=60"),
         "/found" => response.status(302).header("location", "/there"),
-        "/away" => {
+        "/away" | "/far" => {
             let there = host.replace("127.0.0.1", "localhost");
-            let there = format!("http://{there}/who");
+            let page = if path == "/far" { "on" } else { "who" };
+            let there = format!("http://{there}/{page}");
             response.status(302).header("location", there)
         }
+        "/on" => response.status(302).header("location", "/who"),
         "/again" => response.status(307).header("location", "/there"),
         _ => response.header("cache-control", "max-age=60"),
     };
@@ -230,6 +232,8 @@ async fn who_asks_is_known_to_the_cache_and_to_no_other_site() {
     for _ in 0..2 {
         assert_eq!(who(&one, "/who").await, "Bearer 1");
         assert_eq!(who(&other, "/who").await, "Bearer 2");
-        assert_eq!(who(&one, "/away").await, "", "another site is told nothing");
+        for path in ["/away", "/far"] {
+            assert_eq!(who(&one, path).await, "", "another site is told nothing");
+        }
     }
 }
