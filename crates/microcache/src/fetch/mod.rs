@@ -9,6 +9,7 @@ use std::error::Error as StdError;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use http::header::{HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LOCATION};
 use http::{Method, StatusCode};
 use microcache_client::{CacheInfo, Error, Outcome};
 use reqwest::Response;
@@ -34,6 +35,9 @@ const NO_OUTPUT: u8 = 5;
 const SETTLING: Duration = Duration::from_secs(10);
 /// So much of an error's body is read, which is not printed, but may be stored.
 const LONGEST_ERROR: u64 = 1 << 20;
+
+/// The fields by which somebody says what he has.
+const CONDITIONS: [HeaderName; 2] = [IF_MODIFIED_SINCE, IF_NONE_MATCH];
 
 /// Why it is not done.
 enum Ended {
@@ -145,16 +149,18 @@ async fn transfer(fetch: &Fetch, cached: &Cached) -> Result<(), Ended> {
         say(&explained::line(fetch, &response, info, took));
     }
     let status = response.status();
-    if is_error(status) && !fetch.no_fail {
+    if !fetch.no_fail
+        && let Some(error) = error_of(&response)
+    {
         drain(&mut response).await;
-        let reason = status.canonical_reason().unwrap_or("an error");
         return Err(Ended::HttpError(format!(
-            "{} answered {} {reason}; --no-fail prints what it says",
-            response.url(),
-            status.as_u16(),
+            "{error}; --no-fail prints what it says"
         )));
     }
-    let mut output = Output::open(fetch.output.as_deref())?;
+    if status == StatusCode::NOT_MODIFIED && fetch.shown == Shown::Body {
+        return unmodified(fetch, &response);
+    }
+    let mut output = Output::open(fetch.output.as_deref()).await?;
     if fetch.shown != Shown::Body {
         output.write(output::head(&response)).await?;
     }
@@ -183,8 +189,33 @@ async fn drain(response: &mut Response) {
     }
 }
 
-fn is_error(status: StatusCode) -> bool {
-    status.is_client_error() || status.is_server_error()
+/// What an answer says that is no good, if that is what it says.
+fn error_of(response: &Response) -> Option<String> {
+    let (url, status) = (response.url(), response.status());
+    if status.is_client_error() || status.is_server_error() {
+        let reason = status.canonical_reason().unwrap_or("an error");
+        return Some(format!("{url} answered {} {reason}", status.as_u16()));
+    }
+    // The others lead nowhere.
+    let leads_on = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
+    let location = response.headers().get(LOCATION).filter(|_| leads_on)?;
+    Some(format!(
+        "{url} redirects to {location:?}, which is not followed: it is no url, or there were twenty before it"
+    ))
+}
+
+/// What the one who asks has is what there is. It stays where it is.
+fn unmodified(fetch: &Fetch, response: &Response) -> Result<(), Ended> {
+    let has_condition = CONDITIONS
+        .iter()
+        .any(|name| fetch.headers.contains_key(name));
+    if has_condition {
+        return Ok(());
+    }
+    let url = response.url();
+    Err(Ended::NoAnswer(format!(
+        "{url} answered 304 Not Modified, and nobody asked whether it was"
+    )))
 }
 
 fn not_stored(fetch: &Fetch) -> Ended {

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::process::Command;
 
 use super::place::{Place, told};
-use crate::support::{Origin, Reply};
+use crate::support::{Origin, Reply, eventually};
 
 #[test]
 fn errors_are_exit_codes() {
@@ -96,6 +97,116 @@ fn a_file_is_replaced_when_it_is_complete_and_what_is_none_is_written_to() {
     let null = fs::metadata("/dev/null").expect("it is there");
     assert!(null.file_type().is_char_device());
     assert_eq!(place.run(&["-o", "-", &url]).out, "the page");
+}
+
+#[test]
+fn a_file_is_its_readers_as_before_and_a_circle_of_links_is_left_alone() {
+    let origin = Origin::start();
+    let page = Reply::new(200).with("Cache-Control: max-age=600");
+    origin.on("/page").reply(page.body("the page"));
+    let place = Place::new();
+    let url = format!("{}/page", origin.url());
+    let long = "x".repeat(255);
+    for name in ["secret", &long] {
+        let file = place.path(name);
+        fs::write(&file, "before").expect("written");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is ours");
+        let run = place.run(&["-o", name, &url]);
+        assert_eq!((run.code, run.err.as_str()), (0, ""));
+        assert_eq!(fs::read_to_string(&file).expect("it is there"), "the page");
+        let mode = fs::metadata(&file)
+            .expect("it is there")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    let circle = place.path("circle");
+    symlink("circle", &circle).expect("a link");
+    let run = place.run(&["-o", "circle", &url]);
+    assert_eq!(run.code, 5, "{}", run.err);
+    assert!(run.err.contains("cannot write to circle: "), "{}", run.err);
+    assert!(circle.is_symlink());
+}
+
+#[test]
+fn the_draft_of_one_that_was_killed_is_in_nobody_s_way() {
+    let origin = Origin::start();
+    origin.on("/page").reply(Reply::new(200).body("the page"));
+    let place = Place::new();
+    let url = format!("{}/page", origin.url());
+    let fetch = place.command(&["-o", "file", &url]);
+    // What the shell becomes has its number.
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "echo half > file.$$.part; exec \"$@\"", "sh"])
+        .arg(fetch.get_program())
+        .args(fetch.get_args())
+        .env("no_proxy", "*")
+        .current_dir(place.folder());
+    let run = told(shell.output().expect("it runs"));
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    let file = fs::read_to_string(place.path("file")).expect("it is there");
+    assert_eq!(file, "the page");
+}
+
+#[test]
+fn a_pipe_without_a_reader_is_waited_for_as_long_as_is_allowed() {
+    let origin = Origin::start();
+    origin.on("/page").reply(Reply::new(200).body("the page"));
+    let place = Place::new();
+    let made = Command::new("mkfifo").arg(place.path("pipe")).status();
+    assert!(made.expect("it runs").success());
+    let url = format!("{}/page", origin.url());
+    let mut child = place.start(&["--timeout", "300ms", "-o", "pipe", &url]);
+    let ended = eventually("the end", || child.try_wait().expect("a child"));
+    assert_eq!(ended.code(), Some(1));
+}
+
+#[test]
+fn a_redirection_that_leads_nowhere_is_an_error() {
+    let origin = Origin::start();
+    let to = |place: &str| Reply::new(302).with(&format!("Location: {place}"));
+    origin.on("/loop").reply(to("/loop").body("round"));
+    origin.on("/bad").reply(to("http://[").body("no url"));
+    // Nobody is to go anywhere.
+    origin.on("/multiple").reply(Reply::new(300).body("both"));
+    let place = Place::new();
+    let url = |target: &str| format!("{}{target}", origin.url());
+    let file = place.path("file");
+    fs::write(&file, "before").expect("written");
+    for (target, body) in [("/loop", "round"), ("/bad", "no url")] {
+        let run = place.run(&["-o", "file", &url(target)]);
+        assert_eq!((run.code, run.err.lines().count()), (4, 1), "{}", run.err);
+        assert!(run.err.contains("is not followed"), "{}", run.err);
+        assert_eq!(fs::read_to_string(&file).expect("it is there"), "before");
+        let printed = place.run(&["--no-fail", &url(target)]);
+        assert_eq!((printed.code, printed.out.as_str()), (0, body));
+    }
+    let both = place.run(&[&url("/multiple")]);
+    assert_eq!((both.code, both.out.as_str()), (0, "both"));
+}
+
+#[test]
+fn what_is_not_modified_stays_as_it_is() {
+    let origin = Origin::start();
+    origin
+        .on("/page")
+        .reply(Reply::new(304).with("ETag: \"a\""));
+    let place = Place::new();
+    let url = format!("{}/page", origin.url());
+    let file = place.path("file");
+    fs::write(&file, "before").expect("written");
+    let condition = ["-H", "If-None-Match: \"a\"", "-o", "file", &url];
+    let same = place.run(&condition);
+    assert_eq!((same.code, same.err.as_str()), (0, ""));
+    for flags in [&[][..], &["--no-store"]] {
+        let run = place.run(&[flags, &["-o", "file", &url]].concat());
+        assert_eq!(run.code, 1, "{}", run.err);
+        assert!(run.err.contains("304"), "{}", run.err);
+    }
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), "before");
+    let head = place.run(&["-i", "-H", "If-None-Match: \"a\"", &url]);
+    assert!(head.out.starts_with("HTTP/1.1 304"), "{}", head.out);
 }
 
 #[test]
