@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
+use rustix::fs::{AtFlags, statat};
 
-use super::folder::{Locked, open_own};
+use super::folder::{Folder, Locked, open_own};
 use crate::disk::DiskFailure;
 use crate::tier::{EntryId, Token};
 
@@ -39,15 +40,20 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Whether nobody has taken it away.
-    pub(super) fn stands(&self) -> bool {
-        self.file.metadata().is_ok_and(|file| file.nlink() > 0)
+    /// Whether nobody has taken it away. Its name says so: where a file server keeps what is open under another
+    /// one, the file is still there.
+    pub(super) fn stands(&self, folder: &Folder) -> bool {
+        let named = statat(folder.fd(), &self.name, AtFlags::SYMLINK_NOFOLLOW);
+        let ours = self.file.metadata();
+        named.is_ok_and(|named| {
+            ours.is_ok_and(|ours| (named.st_dev, named.st_ino) == (ours.dev(), ours.ino()))
+        })
     }
 
     /// Ends it.
     pub(super) fn end(&self, locked: &Locked<'_>) -> Result<(), DiskFailure> {
         // Another one may have come in its place.
-        if self.stands() {
+        if self.stands(locked.folder) {
             locked.remove(&self.name)
         } else {
             Ok(())

@@ -255,7 +255,8 @@ impl Shared {
     fn put(&self, wanted: &Wanted) -> Result<Put, DiskFailure> {
         let home = self.place.home()?;
         let folder = Folder::create(&home, wanted.id)?;
-        if wanted.claim.as_ref().is_some_and(|claim| !claim.stands()) {
+        let is_gone = |claim: &Arc<Held>| !claim.stands(&folder);
+        if wanted.claim.as_ref().is_some_and(is_gone) {
             return Ok(Put::Superseded);
         }
         let body = in_memory(&wanted.entry.body)?;
@@ -270,7 +271,7 @@ impl Shared {
             return Ok(Put::Stored);
         };
         // A removal takes away the claim, and has the lock meanwhile: what it means does not come back.
-        if !claim.stands() {
+        if !claim.stands(&folder) {
             return Ok(Put::Superseded);
         }
         draft.publish(&locked)?;
@@ -304,7 +305,7 @@ impl Shared {
         }
         let draft = Draft::write(&folder, id, &bytes)?;
         let locked = folder.lock()?;
-        let stands = claim.as_ref().is_none_or(|claim| claim.stands());
+        let stands = claim.as_ref().is_none_or(|claim| claim.stands(&folder));
         if !stands || !found.is_still_there(&folder, id) {
             return Ok(Put::Superseded);
         }
@@ -362,13 +363,15 @@ impl Tier for Directory {
     fn stats(&self) -> TierStats {
         let shared = &self.shared;
         let crews = [&self.reading, &self.writing, &self.logging];
+        let reports = crews.iter().filter_map(|it| it.health.report());
+        let place = shared.settings.directory.display();
         TierStats {
             bytes: shared.room.known(),
             capacity: Some(shared.settings.capacity),
             evicted: shared.room.evicted(),
             refused: self.refused.load(Ordering::Relaxed),
             corrupt: shared.corrupt.load(Ordering::Relaxed),
-            degraded: crews.iter().filter_map(|it| it.health.report()).collect(),
+            degraded: reports.map(|report| format!("{place}: {report}")).collect(),
             ..TierStats::default()
         }
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustix::fs::{CWD, Mode, OFlags, fstat, mkdirat, openat};
+use rustix::fs::{CWD, Mode, OFlags, fchmod, fstat, mkdirat, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -39,6 +39,12 @@ pub enum DirectoryError {
         directory: PathBuf,
         /// The number of that user.
         owner: u32,
+    },
+    /// Somebody else may have put there what we would believe.
+    #[error("others than its owner may write to {}: remove it, or choose another directory", directory.display())]
+    Open {
+        /// Which.
+        directory: PathBuf,
     },
 }
 
@@ -84,7 +90,27 @@ fn open(directory: &Path) -> Result<OwnedFd, DirectoryError> {
     is_ours(directory, &outer)?;
     let home = open_or_make(&outer, HOME).map_err(|error| unusable(error.into()))?;
     is_ours(&directory.join(HOME), &home)?;
+    is_ours_alone(&directory.join(HOME), &home)?;
     Ok(home)
+}
+
+/// We made it so. It may have come from elsewhere since, by a copy that has not kept who may read it.
+fn is_ours_alone(directory: &Path, home: &OwnedFd) -> Result<(), DirectoryError> {
+    let unusable = |error: Errno| DirectoryError::Unusable {
+        directory: directory.into(),
+        source: error.into(),
+    };
+    let mode = Mode::from_raw_mode(fstat(home).map_err(unusable)?.st_mode);
+    if mode.intersects(Mode::WGRP | Mode::WOTH) {
+        return Err(DirectoryError::Open {
+            directory: directory.into(),
+        });
+    }
+    if mode.intersects(Mode::RWXG | Mode::RWXO) {
+        // Where nothing can be written, it stays as open as whoever made it so has wanted it.
+        let _ = fchmod(home, FOLDER_MODE);
+    }
+    Ok(())
 }
 
 /// A folder in another one, which is not reached through a link.

@@ -1,6 +1,6 @@
 //! One fetch for all who share a directory, and what a purge does to it.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -58,6 +58,19 @@ async fn a_purge_after_the_claim_wins() {
     assert_eq!(put.await, Ok(Put::Stored));
     let newer = (b"head".to_vec(), b"newer".to_vec());
     assert_eq!(found(filler.get(id(1)).await), Some(newer));
+}
+
+/// NFS gives a file that is removed while somebody has it open another name.
+#[tokio::test]
+async fn a_claim_whose_file_has_another_name_is_gone() {
+    let place = Place::new();
+    let tier = place.open();
+    let token = mine(tier.get_or_claim(id(1), HOLD).await);
+    let aside = place.claim(id(1)).with_extension("nfs0001");
+    fs::rename(place.claim(id(1)), aside).unwrap();
+    let late = tier.put_claimed(id(1), entry(b"head", b"late"), LONG, token);
+    assert_eq!(late.await, Ok(Put::Superseded));
+    assert_eq!(found(tier.get(id(1)).await), None);
 }
 
 #[tokio::test]

@@ -93,6 +93,35 @@ async fn everything_is_its_user_s_alone() {
 }
 
 #[tokio::test]
+async fn what_others_can_write_to_is_refused_and_what_they_can_read_is_closed() {
+    let place = Place::new();
+    drop(place.open());
+    let mode = |mode| fs::set_permissions(place.home(), Permissions::from_mode(mode)).unwrap();
+    for open in [0o770, 0o702] {
+        mode(open);
+        let refused = Directory::open(place.settings(), &Handle::current());
+        let said = refused.expect_err("others may write").to_string();
+        let home = place.home().display().to_string();
+        assert!(said.contains(&home) && said.contains("remove it"), "{said}");
+    }
+    mode(0o755);
+    drop(place.open());
+    let about = fs::metadata(place.home()).unwrap();
+    assert_eq!(about.permissions().mode() & 0o777, 0o700);
+}
+
+#[tokio::test]
+async fn what_fails_is_said_with_its_place() {
+    let place = Place::new();
+    let tier = place.open();
+    fs::write(place.file(id(1)).parent().unwrap(), "no folder").unwrap();
+    assert!(tier.get(id(1)).await.is_err());
+    let said = tier.stats().degraded.concat();
+    let directory = place.directory.display().to_string();
+    assert!(said.starts_with(&directory), "{said}");
+}
+
+#[tokio::test]
 async fn a_directory_that_is_none_or_another_user_s_is_refused() {
     let place = Place::new();
     fs::write(&place.directory, "a file").unwrap();
