@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tower_service::Service;
 
 use crate::BoxError;
+use crate::beside::Beside;
 use crate::fields::{from_map, to_request_map};
 use crate::request::Spoken;
 
@@ -50,9 +51,15 @@ where
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
         let service = self.service.lock().clone();
         Box::pin(async move {
-            let request = to_http(request)?;
+            let mut request = to_http(request)?;
+            let beside = request.extensions_mut().remove::<Beside>();
             match call(service, request).await {
-                Ok(response) => Ok(from_http(response)),
+                Ok(mut response) => {
+                    if let Some(beside) = beside {
+                        beside.leave(&mut response);
+                    }
+                    Ok(from_http(response))
+                }
                 Err(error) => Err(OriginError::Other(Cause::new(error))),
             }
         })

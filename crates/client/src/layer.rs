@@ -81,21 +81,6 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<R> {
-        self.send(request)
-    }
-}
-
-impl<S> CacheService<S> {
-    /// The response to a request: what `call` does, without a word on being ready, which it always is.
-    pub fn send<B, R>(&self, request: Request<B>) -> ResponseFuture<R>
-    where
-        S: Service<Request<B>, Response = Response<R>, Future: Send, Error: Into<BoxError>>
-            + Clone
-            + Send
-            + 'static,
-        B: Body + Default + Send + 'static,
-        R: Body<Error: Into<BoxError>> + Send + 'static,
-    {
         let engine = self.engine.get_or_init(|| {
             let inner = Inner::<S, B>::new(self.inner.clone());
             self.shared.in_front_of(Arc::new(inner))
@@ -118,7 +103,7 @@ impl<S> CacheService<S> {
 fn through<R: Send + 'static>(
     shared: &Arc<Shared>,
     engine: &Arc<Engine>,
-    asked: Asked,
+    mut asked: Asked,
 ) -> ResponseFuture<R> {
     let mode = asked.mode();
     let found = RouteFound {
@@ -139,6 +124,7 @@ fn through<R: Send + 'static>(
         Served::Ask(question) => Ok(asked.question(question)),
     };
     let (shared, engine) = (Arc::clone(shared), Arc::clone(engine));
+    let beside = asked.beside();
     ResponseFuture::later(async move {
         // Who asks nobody, or by himself, is not led behind memory by the way of the others.
         let looks_there = question.is_err() || asked.wants_less() && mode != CacheMode::NoStore;
@@ -152,7 +138,8 @@ fn through<R: Send + 'static>(
             (None, Ok(question)) => engine.ask(question, asked.into_incoming()).await,
             (None, Err(failed)) => Err(failed),
         };
-        shared.tell(answer)
+        let response = shared.tell(answer);
+        response.map(|response| beside.added_to(response))
     })
 }
 

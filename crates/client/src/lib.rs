@@ -35,6 +35,7 @@
 //! It needs a tokio runtime, of either kind, with its timers (`enable_all` or `enable_time`). A [`Cache`] is a handle:
 //! clones of it, and all their layers, share what is stored.
 
+mod beside;
 mod body;
 mod builder;
 mod cache;

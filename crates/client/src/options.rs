@@ -10,10 +10,11 @@ use bytes::Bytes;
 /// use microcache_client::{CacheMode, CacheOptions};
 ///
 /// let request = http::Request::get("http://example.com/")
-///     .extension(CacheOptions { mode: CacheMode::NoCache, ..CacheOptions::default() })
+///     .extension(CacheOptions::default().with_mode(CacheMode::NoCache))
 ///     .body(());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheOptions {
     /// How the cache is used.
     pub mode: CacheMode,
@@ -24,8 +25,32 @@ pub struct CacheOptions {
     pub key: Option<Bytes>,
 }
 
+impl CacheOptions {
+    /// The same with this mode.
+    #[must_use]
+    pub const fn with_mode(mut self, mode: CacheMode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// The same with this time for which the response is fresh.
+    #[must_use]
+    pub const fn with_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// The same with this part of the key.
+    #[must_use]
+    pub fn with_key(mut self, key: impl Into<Bytes>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+}
+
 /// How a request uses the cache, in the words of the [Fetch standard](https://fetch.spec.whatwg.org/#concept-request-cache-mode).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CacheMode {
     /// As RFC 9111 says.
     #[default]

@@ -15,6 +15,7 @@ use microcache_engine::{Body, Incoming, Question, Request};
 use microcache_policy::key::normal_host;
 use microcache_policy::{FieldBlock, FieldsBuf, Millis, Scheme};
 
+use crate::beside::Beside;
 use crate::fields::from_map;
 use crate::options::{CacheMode, CacheOptions};
 
@@ -70,6 +71,13 @@ impl Asked {
             extensions,
             options,
         }
+    }
+
+    /// Where the response to it will leave what is not stored.
+    pub(crate) fn beside(&mut self) -> Beside {
+        let beside = Beside::default();
+        self.extensions.insert(beside.clone());
+        beside
     }
 
     pub(crate) const fn mode(&self) -> CacheMode {

@@ -401,10 +401,9 @@ fn asked(wanted: Wanted, mode: CacheMode) -> http::Request<http_body_util::Empty
         lines.push(("authorization", &user));
     }
     let mut request = request(&format!("/{}", wanted.page), &lines);
-    request.extensions_mut().insert(CacheOptions {
-        mode,
-        ..CacheOptions::default()
-    });
+    request
+        .extensions_mut()
+        .insert(CacheOptions::default().with_mode(mode));
     request
 }
 

@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Empty};
 use microcache_client::{Cache, CacheMode, CacheOptions, EventKind, Outcome};
 use tokio::time::advance;
 
-use crate::support::{Client, Site, page, piecemeal, request, settle, status, whole};
+use crate::support::{Client, Site, no_body, page, piecemeal, request, settle, status, whole};
 
 const MINUTE: &[(&str, &str)] = &[("cache-control", "max-age=60")];
 
@@ -219,10 +219,9 @@ async fn a_request_may_say_how_long_its_answer_is_fresh_and_not_that_it_is_store
     let client = Client::private(&site).await;
     let asked = |path: &str| {
         let mut request = request(path, &[]);
-        request.extensions_mut().insert(CacheOptions {
-            ttl: Some(Duration::from_secs(100)),
-            ..CacheOptions::default()
-        });
+        request
+            .extensions_mut()
+            .insert(CacheOptions::default().with_ttl(Duration::from_secs(100)));
         request
     };
     assert_eq!(client.ask(asked("/")).await.body(), "1");
@@ -240,10 +239,9 @@ async fn keys_of_the_callers_own_share_nothing() {
     let client = Client::private(&site).await;
     let with_key = |key: Option<&'static str>| {
         let mut request = request("/", &[]);
-        request.extensions_mut().insert(CacheOptions {
-            key: key.map(Bytes::from),
-            ..CacheOptions::default()
-        });
+        let mut options = CacheOptions::default();
+        options.key = key.map(Bytes::from);
+        request.extensions_mut().insert(options);
         request
     };
     for _ in 0..2 {
@@ -372,6 +370,50 @@ async fn extensions_reach_the_server_with_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn version_and_extensions_of_a_response_are_those_of_the_one_who_asked() {
+    #[derive(Clone, Debug, PartialEq)]
+    struct Mark(usize);
+    let site = Site::new(|number, request| {
+        let lines = match request.uri().path() {
+            "/stored" => MINUTE,
+            "/checked" => &[("cache-control", "no-cache"), ("etag", "\"a\"")],
+            _ => &[("cache-control", "no-store")],
+        };
+        let mut response = page(number.to_string(), lines);
+        if request.headers().contains_key("if-none-match") {
+            *response.status_mut() = http::StatusCode::NOT_MODIFIED;
+            *response.body_mut() = no_body();
+        }
+        *response.version_mut() = http::Version::HTTP_2;
+        response.extensions_mut().insert(Mark(number));
+        response
+    });
+    let client = Client::private(&site).await;
+    let none = (http::Version::HTTP_11, None);
+    for (number, path, outcome) in [
+        (1, "/stored", Outcome::Miss),
+        (0, "/stored", Outcome::Hit),
+        (2, "/checked", Outcome::Miss),
+        (0, "/checked", Outcome::Validated),
+        (4, "/private", Outcome::Miss),
+    ] {
+        let response = client.send(request(path, &[])).await.unwrap();
+        let mark = response.extensions().get::<Mark>().cloned();
+        let expected = match number {
+            0 => none.clone(),
+            number => (http::Version::HTTP_2, Some(Mark(number))),
+        };
+        assert_eq!((response.version(), mark), expected, "{path} {outcome:?}");
+        assert_eq!(whole(response).await.outcome(), outcome);
+        settle().await;
+    }
+    let mut head = request("/head", &[]);
+    *head.method_mut() = Method::HEAD;
+    let response = client.send(head).await.unwrap();
+    assert_eq!(response.extensions().get(), Some(&Mark(5)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn all_layers_of_a_cache_share_what_is_stored() {
     let (one, other) = (Site::says(MINUTE), Site::says(MINUTE));
     let client = Client::private(&one).await;
@@ -409,11 +451,8 @@ async fn an_unsafe_request_makes_invalid_what_was_stored_for_requests_like_it() 
     let keyed = |method: &Method, key: Option<&'static str>, lines: &[(&str, &str)]| {
         let mut request = request("/", lines);
         *request.method_mut() = method.clone();
-        let key = key.map(Bytes::from);
-        let options = CacheOptions {
-            key,
-            ..CacheOptions::default()
-        };
+        let mut options = CacheOptions::default();
+        options.key = key.map(Bytes::from);
         request.extensions_mut().insert(options);
         request
     };

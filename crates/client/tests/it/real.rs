@@ -140,6 +140,8 @@ async fn reqwest_with_a_cache_in_front_of_it() {
     for path in ["/moved", "/moved"] {
         let response = client.get(url(path)).await.unwrap();
         assert_eq!(response.url().as_str(), url("/there"));
+        let asked = outcome(&response) == Outcome::Miss;
+        assert_eq!(response.remote_addr().is_some(), asked);
         assert_eq!(response.text().await.unwrap(), "GET /there ");
     }
     assert_eq!(
@@ -163,10 +165,7 @@ async fn reqwest_with_a_cache_in_front_of_it() {
     assert_eq!(response.text().await.unwrap(), "POST /there news");
     paths(&asked);
     let request = client.request(Method::GET, url("/found")).build().unwrap();
-    let options = CacheOptions {
-        mode: CacheMode::Reload,
-        ..CacheOptions::default()
-    };
+    let options = CacheOptions::default().with_mode(CacheMode::Reload);
     let reloaded = client.execute_with(request, options).await.unwrap();
     assert_eq!(outcome(&reloaded), Outcome::Miss);
     assert_eq!(paths(&asked), ["/found", "/there"]);

@@ -291,16 +291,16 @@ async fn tasks_may_send_what_bodies_they_like() {
     use bytes::Bytes;
     use http_body_util::combinators::UnsyncBoxBody;
     use microcache_client::BoxError;
-    use tower::Layer;
+    use tower::{Layer, Service};
 
     let site = tower::service_fn(|_: http::Request<UnsyncBoxBody<Bytes, BoxError>>| async {
         Ok::<_, BoxError>(page("1", &[MINUTE]))
     });
     let cache = Cache::private().build().await.unwrap();
-    let client = cache.layer().layer(site);
+    let mut client = cache.layer().layer(site);
     let task = tokio::spawn(async move {
         let request = request("/", &[]).map(|_| UnsyncBoxBody::<Bytes, BoxError>::default());
-        client.send(request).await
+        client.call(request).await
     });
     assert_eq!(task.await.unwrap().unwrap().status(), 200);
 }

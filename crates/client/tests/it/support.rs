@@ -210,10 +210,9 @@ impl Client {
 
     pub(crate) async fn get_by(&self, mode: CacheMode, path: &str) -> Got {
         let mut request = request(path, &[]);
-        request.extensions_mut().insert(CacheOptions {
-            mode,
-            ..CacheOptions::default()
-        });
+        request
+            .extensions_mut()
+            .insert(CacheOptions::default().with_mode(mode));
         self.ask(request).await
     }
 }
