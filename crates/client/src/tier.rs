@@ -168,7 +168,9 @@ impl Tier {
                 // It may lie on a disk that hangs.
                 let runtime = handle.clone();
                 let opened = handle.spawn_blocking(move || Directory::open(settings, &runtime));
-                AnyTier::Shared(tokio::time::timeout(self.timeout, opened).await???)
+                let opened = tokio::time::timeout(self.timeout, opened).await;
+                let silent = || format!("{} does not answer", directory.display());
+                AnyTier::Shared(opened.map_err(|_| silent())???)
             }
             #[cfg(feature = "memcached")]
             Place::Memcached(servers) => {

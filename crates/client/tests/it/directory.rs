@@ -86,6 +86,19 @@ async fn of_caches_that_want_the_same_one_asks() {
 }
 
 #[tokio::test]
+async fn one_that_does_not_answer_is_named() {
+    let folder = Folder::new();
+    for _ in 0..20 {
+        let tier = Tier::directory(&folder.0, 16 << 20).timeout(Duration::ZERO);
+        // It may be quicker than no time at all.
+        if let Err(error) = Cache::private().tier(tier).build().await {
+            let place = folder.0.display().to_string();
+            assert!(error.to_string().contains(&place), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn one_that_cannot_be_used_says_where_and_why() {
     let folder = Folder::new();
     fs::write(&folder.0, "a file").expect("written");

@@ -4,11 +4,13 @@ use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Method;
-use http::header::{HeaderValue, USER_AGENT};
+use http::header::{HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use microcache_client::reqwest::Client;
 use microcache_client::{BuildError, Cache, CacheMode, CacheOptions, Error, Tier};
 use reqwest::{ClientBuilder, Response};
+use sha2::{Digest, Sha256};
 
 use super::{Ended, say, trust};
 use crate::cli::{Fetch, Usage};
@@ -21,6 +23,33 @@ const LARGEST: u64 = 64 << 20;
 const LONGEST: Duration = Duration::from_hours(2);
 /// A server that says nothing for so long is given up.
 const SILENCE: Duration = Duration::from_mins(1);
+
+/// Fields that say what is wanted, and those by which the cache tells requests apart anyway.
+const IMPERSONAL: [&str; 23] = [
+    "accept",
+    "accept-charset",
+    "accept-encoding",
+    "accept-language",
+    "authorization",
+    "cache-control",
+    "connection",
+    "expect",
+    "host",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "origin",
+    "pragma",
+    "prefer",
+    "range",
+    "referer",
+    "te",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+];
 
 /// The cache, and the client that asks it.
 pub(super) struct Cached {
@@ -56,13 +85,27 @@ impl Cached {
         entry.or_insert(HeaderValue::from_static(agent));
         let request = self.client.request(method, fetch.url.clone());
         let request = request.headers(headers).build()?;
-        let options = CacheOptions {
-            mode,
-            ttl: fetch.max_age,
-            key: None,
-        };
+        let mut options = CacheOptions::default().with_mode(mode);
+        options.ttl = fetch.max_age;
+        options.key = identity(&fetch.headers);
         self.client.execute_with(request, options).await
     }
+}
+
+/// What part of the key the fields of a request are: all those that may say who asks. Servers rarely name a cookie,
+/// or a token in a field of their own, in `Vary`. Only a hash of them goes where keys go.
+fn identity(headers: &HeaderMap) -> Option<Bytes> {
+    let tells = |(name, _): &(&HeaderName, _)| !IMPERSONAL.contains(&name.as_str());
+    let mut hash = Sha256::new();
+    let mut is_told = false;
+    for (name, value) in headers.iter().filter(tells) {
+        is_told = true;
+        for part in [name.as_str().as_bytes(), value.as_bytes()] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+    }
+    is_told.then(|| Bytes::copy_from_slice(&hash.finalize()))
 }
 
 /// A private cache behind which is the directory, if that can be used.

@@ -20,7 +20,7 @@ pub(super) fn line(
         None => format!("bypass: the server answered {status}"),
         Some(info) => format!("{}: {}", info.outcome.as_str(), what(fetch, info, status)),
     };
-    let elsewhere = if *response.url() == fetch.url {
+    let elsewhere = if *response.url() == fetch.told() {
         String::new()
     } else {
         format!(" (redirected to {})", response.url())

@@ -105,31 +105,37 @@ pub(crate) fn run(fetch: &Fetch) -> ExitCode {
 }
 
 async fn work(fetch: &Fetch) -> Result<(), Ended> {
+    let began = Instant::now();
+    let left = || {
+        fetch
+            .timeout
+            .unwrap_or(Duration::MAX)
+            .saturating_sub(began.elapsed())
+    };
     let cached = Cached::new(fetch).await?;
-    let done = match fetch.timeout {
-        None => transfer(fetch, &cached).await,
-        Some(most) => match timeout(most, transfer(fetch, &cached)).await {
-            Ok(done) => done,
-            Err(_) => Err(Ended::NoAnswer(format!(
-                "{} took longer than --timeout allows",
-                fetch.url
-            ))),
-        },
+    let done = match timeout(left(), transfer(fetch, &cached)).await {
+        Ok(done) => done,
+        Err(_) => Err(Ended::NoAnswer(format!(
+            "{} took longer than --timeout allows",
+            fetch.told()
+        ))),
     };
     // What was given up is not waited for: it ends with the process, and so does its claim.
     if matches!(done, Ok(()) | Err(Ended::HttpError(_))) {
-        settle(&cached).await;
+        settle(&cached, left().min(SETTLING)).await;
     }
     done
 }
 
-/// Waits until what came is stored.
-async fn settle(cached: &Cached) {
-    let settled = timeout(SETTLING, cached.cache.settled()).await;
+/// Waits until what came is stored, and what was stale is renewed.
+async fn settle(cached: &Cached, most: Duration) {
+    let settled = timeout(most, cached.cache.settled()).await;
     for trouble in cached.cache.troubles() {
         say(&format!("the cache: {trouble}"));
     }
-    if settled.is_err() {
+    // What is stale and may be used is good without that.
+    let was_fetched = cached.cache.stats().requests(Outcome::Stale) == 0;
+    if settled.is_err() && was_fetched {
         say("the cache takes too long to store what came; it is not stored");
     }
 }
@@ -174,7 +180,8 @@ async fn transfer(fetch: &Fetch, cached: &Cached) -> Result<(), Ended> {
 async fn next(fetch: &Fetch, response: &mut Response) -> Result<Option<bytes::Bytes>, Ended> {
     response.chunk().await.map_err(|error| {
         let why = deepest(&error);
-        Ended::NoAnswer(format!("the answer of {} broke off: {why}", fetch.url))
+        let url = fetch.told();
+        Ended::NoAnswer(format!("the answer of {url} broke off: {why}"))
     })
 }
 
@@ -221,14 +228,15 @@ fn unmodified(fetch: &Fetch, response: &Response) -> Result<(), Ended> {
 fn not_stored(fetch: &Fetch) -> Ended {
     Ended::NotStored(format!(
         "nothing that may be used is stored of {}; leave --offline out to fetch it",
-        fetch.url
+        fetch.told()
     ))
 }
 
 /// Why there is no answer, and what to do.
 fn unreached(fetch: &Fetch, error: &Error) -> String {
     let asked = error.inner::<reqwest::Error>();
-    let url = asked.and_then(reqwest::Error::url).unwrap_or(&fetch.url);
+    let url = asked.and_then(reqwest::Error::url);
+    let url = url.map_or_else(|| fetch.told(), Clone::clone);
     let why = deepest(error);
     let remedy = if why.contains("certificate") {
         "; name its authority with --cacert FILE"

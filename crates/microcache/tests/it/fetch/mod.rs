@@ -251,7 +251,7 @@ fn servers_are_believed_whose_authority_is_named() {
     assert!(unknown.err.contains("--cacert FILE"), "{}", unknown.err);
     let known = place.run(&["-i", "--no-store", "--cacert", certificate.name(), &url]);
     assert_eq!(known.code, 0, "{}", known.err);
-    assert!(known.out.starts_with("HTTP/1.1 200"), "{}", known.out);
+    assert!(known.out.starts_with("HTTP/2.0 200"), "{}", known.out);
     assert!(known.out.ends_with("\r\n\r\nthe page"), "{}", known.out);
     let by_system = place
         .command(&[&url])

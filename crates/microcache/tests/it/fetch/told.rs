@@ -271,6 +271,99 @@ fn what_one_identity_was_given_is_given_to_no_other() {
 }
 
 #[test]
+fn who_says_who_he_is_in_a_field_of_another_name_is_somebody_too() {
+    let origin = Origin::start();
+    origin.on("/mine").answer(|seen| {
+        let who = ["cookie", "private-token"].iter();
+        let who = who.filter_map(|name| seen.field(name)).collect::<String>();
+        Reply::new(200)
+            .with("Cache-Control: private, max-age=600")
+            .body(who)
+    });
+    let place = Place::new();
+    let url = format!("{}/mine", origin.url());
+    for _ in 0..2 {
+        for (name, who) in [("Cookie", "a"), ("Cookie", "b"), ("Private-Token", "c")] {
+            let field = format!("{name}: {who}");
+            assert_eq!(place.run(&["-H", &field, &url]).out, who);
+        }
+        // What is wanted, and who sends it, are two things.
+        let plain = place.run(&["-H", "Accept: text/html", &url]);
+        assert_eq!(plain.out, place.run(&[&url]).out);
+        assert_eq!(plain.out, "");
+    }
+    assert_eq!(origin.count("/mine"), 4);
+    for name in place.files().iter().filter(|name| name.len() == 32) {
+        let home = place.cache().join("microcache-shared-v1");
+        let record = fs::read(home.join(&name[..2]).join(name)).expect("it is there");
+        assert!(
+            !record
+                .windows(13)
+                .any(|part| part.eq_ignore_ascii_case(b"private-token")),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_password_in_a_url_is_used_and_not_told() {
+    let origin = Origin::start();
+    origin.on("/page").answer(|seen| {
+        let who = seen.field("authorization").unwrap_or("nobody").to_owned();
+        Reply::new(200).with("Cache-Control: max-age=600").body(who)
+    });
+    origin.on("/breaks").reply(
+        Reply::new(200)
+            .with("Content-Length: 100")
+            .send("half")
+            .close(),
+    );
+    origin.on("/silent").reply(Reply::silence());
+    let place = Place::new();
+    let site = origin.url().replace("http://", "http://user:hush@");
+    let url = |target: &str| format!("{site}{target}#part");
+    for outcome in ["miss: ", "hit: "] {
+        let run = place.run(&["--explain", &url("/page")]);
+        assert_eq!(run.out, "Basic dXNlcjpodXNo");
+        assert!(run.err.contains(outcome), "{}", run.err);
+        assert!(!run.err.contains("redirected"), "{}", run.err);
+    }
+    for (flags, target) in [
+        (&["--offline"][..], "/never"),
+        (&["--timeout", "100ms"], "/silent"),
+        (&[], "/breaks"),
+        (&[], "/none"),
+    ] {
+        let run = place.run(&[flags, &[&url(target)]].concat());
+        assert!(run.code > 0 && run.err.contains(target), "{}", run.err);
+        assert!(!run.err.contains("hush"), "{}", run.err);
+    }
+    origin.stop();
+    let unreached = place.run(&[&url("/other")]);
+    assert!(unreached.err.contains("/other"), "{}", unreached.err);
+    assert!(!unreached.err.contains("hush"), "{}", unreached.err);
+}
+
+#[test]
+fn what_is_stale_and_may_be_used_is_not_in_want_of_a_server() {
+    let origin = Origin::start();
+    let page = Reply::new(200).with("Cache-Control: max-age=0, stale-while-revalidate=600");
+    origin
+        .on("/page")
+        .reply(page.body("the page"))
+        .reply(Reply::silence());
+    let place = Place::new();
+    let url = format!("{}/page", origin.url());
+    assert_eq!(place.run(&[&url]).out, "the page");
+    let stale = place.run(&["--timeout", "1s", &url]);
+    assert_eq!(
+        (stale.code, stale.out.as_str(), stale.err.as_str()),
+        (0, "the page", "")
+    );
+    assert_eq!(origin.count("/page"), 2, "it is being renewed");
+}
+
+#[test]
 fn who_has_read_enough_ends_it() {
     let origin = Origin::start();
     origin.on("/flood").reply(
