@@ -1,6 +1,6 @@
 //! A server for something else than responses: commands about keys that all lie in one place, in the order in which they are sent.
 
-use redis::{Cmd, Value};
+use redis::{Cmd, ErrorKind, Value};
 use tokio::time::{Duration, Instant};
 
 use super::address::{self, RedisStartError};
@@ -110,6 +110,7 @@ impl NoReply {
             Fault::Down | Fault::Full => Self::Down,
             Fault::Late => Self::Late,
             Fault::Said(error) if error.is_io_error() => Self::Broken(address::one_line(&error)),
+            Fault::Said(error) if error.kind() == ErrorKind::Parse => Self::Unreadable,
             Fault::Said(error) => Self::Refused(address::one_line(&error)),
         }
     }
@@ -123,5 +124,22 @@ impl NoReply {
 impl Drop for Follows {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::RedisError;
+
+    use super::*;
+
+    #[test]
+    fn only_what_the_server_says_was_not_done() {
+        let of = |kind| NoReply::of(Fault::Said(RedisError::from((kind, "why"))));
+        assert!(!of(ErrorKind::Extension).is_unknown());
+        for kind in [ErrorKind::Io, ErrorKind::Parse] {
+            assert!(of(kind).is_unknown(), "{kind:?}");
+        }
+        assert!(NoReply::of(Fault::Late).is_unknown() && !NoReply::of(Fault::Down).is_unknown());
     }
 }

@@ -198,13 +198,15 @@ fn is_out_of_order(error: &RedisError) -> bool {
     let ErrorKind::Server(kind) = error.kind() else {
         return error.code() == Some("NOAUTH");
     };
-    matches!(
-        kind,
+    match kind {
         ServerErrorKind::BusyLoading
-            | ServerErrorKind::ClusterDown
-            | ServerErrorKind::MasterDown
-            | ServerErrorKind::ReadOnly
-    )
+        | ServerErrorKind::ClusterDown
+        | ServerErrorKind::MasterDown
+        | ServerErrorKind::ReadOnly => true,
+        // Old servers wrap it if it comes out of a script.
+        ServerErrorKind::ResponseError => error.to_string().contains("-READONLY "),
+        _ => false,
+    }
 }
 
 /// Why an operation was not carried out.
@@ -276,5 +278,27 @@ impl From<Fault> for TierError {
             Fault::Full => Self::Failed("too many operations under way".to_owned()),
             Fault::Said(error) => Self::Failed(super::address::one_line(&error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_is_known_by_whatever_it_says() {
+        let said =
+            |kind, text: &str| RedisError::from((ErrorKind::Server(kind), "said", text.to_owned()));
+        let wrapped = "Error running script (call to f_1): @user_script:9: @user_script: 9: \
+                       -READONLY You can't write against a read only replica.";
+        assert!(is_out_of_order(&said(ServerErrorKind::ReadOnly, "")));
+        assert!(is_out_of_order(&said(
+            ServerErrorKind::ResponseError,
+            wrapped
+        )));
+        assert!(!is_out_of_order(&said(
+            ServerErrorKind::ResponseError,
+            "unknown command"
+        )));
     }
 }
