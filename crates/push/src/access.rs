@@ -1,10 +1,11 @@
 //! Secrets that requests carry.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use subtle::ConstantTimeEq;
+
+use crate::named::{self, Unreadable};
 
 /// The shortest secret. A shorter one could be guessed.
 const SHORTEST: usize = 16;
@@ -26,15 +27,8 @@ impl std::fmt::Debug for Token {
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
-    #[error("cannot read {option} {}: {error}", path.display())]
-    Unreadable {
-        /// Who names it.
-        option: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        error: std::io::Error,
-    },
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
     /// There is no secret in it.
     #[error(
         "the first line of {option} {} has to be a secret of {SHORTEST} to {LONGEST} visible ASCII \
@@ -51,11 +45,7 @@ pub enum TokenError {
 impl Token {
     /// The first line of the file that this option names.
     pub fn read(path: &Path, option: &'static str) -> Result<Self, TokenError> {
-        let text = fs::read(path).map_err(|error| TokenError::Unreadable {
-            option,
-            path: path.to_owned(),
-            error,
-        })?;
+        let text = named::read(path, option)?;
         let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
         Self::of(line.trim_ascii()).ok_or_else(|| TokenError::Unsuitable {
             option,

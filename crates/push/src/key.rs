@@ -1,12 +1,13 @@
 //! Tokens (JWT, RFC 7519), and the keys that they are checked with.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jsonwebtoken::{AlgorithmFamily, DecodingKey, Validation, decode};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
+
+use crate::named::{self, Unreadable};
 
 /// The shortest secret, in bytes (RFC 7518 §3.2). A shorter one can be guessed by whoever has a token.
 pub(crate) const SHORTEST: usize = 32;
@@ -23,15 +24,8 @@ pub struct Key(DecodingKey);
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The file cannot be read.
-    #[error("cannot read {option} {}: {error}", path.display())]
-    Unreadable {
-        /// Who names it.
-        option: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        error: std::io::Error,
-    },
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
     /// There is no key in it.
     #[error(
         "{option} {} has to be a secret of {SHORTEST} bytes at least (such as `openssl rand -hex 32` prints), or a \
@@ -48,11 +42,7 @@ pub enum KeyError {
 impl Key {
     /// Reads the file that this option names.
     pub fn read(path: &Path, option: &'static str) -> Result<Self, KeyError> {
-        let text = fs::read(path).map_err(|error| KeyError::Unreadable {
-            option,
-            path: path.to_owned(),
-            error,
-        })?;
+        let text = named::read(path, option)?;
         Self::of(&text).ok_or_else(|| KeyError::Unsuitable {
             option,
             path: path.to_owned(),

@@ -33,6 +33,7 @@ mod laws;
 mod mercure;
 mod monitor;
 mod name;
+mod named;
 mod origin;
 mod page;
 mod pages;
