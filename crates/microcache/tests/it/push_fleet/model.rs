@@ -77,6 +77,19 @@ struct Answer {
 }
 
 impl World {
+    fn of(nodes: &Nodes) -> Self {
+        Self {
+            addresses: Mutex::new(nodes.all.iter().map(|it| it.0.address()).collect()),
+            is_over: AtomicBool::new(false),
+            answered: Mutex::default(),
+            values: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            events: AtomicU64::new(0),
+            returns: AtomicU64::new(0),
+        }
+    }
+
     fn connect(&self, node: u64, request: &str) -> io::Result<TcpStream> {
         let address = self.addresses.lock().unwrap()[node as usize];
         let mut stream = TcpStream::connect(address)?;
@@ -203,6 +216,30 @@ impl World {
         }
         Ok(false)
     }
+
+    /// All nodes have the same of a document, and all who subscribed know that.
+    fn check(&self, name: &str, told: &[Known]) {
+        let there = (0..NODES).map(|node| {
+            let found = self
+                .ask(node, &format!("GET {name}"), "", "")
+                .expect("an answer");
+            (found.status == 200).then_some(found.tag).flatten()
+        });
+        let there: Vec<_> = there.collect();
+        assert!(there.iter().all(|it| *it == there[0]), "{name}: {there:?}");
+        let answered = self.answered.lock().unwrap().get(name).copied();
+        for known in told {
+            let known = known.get(name);
+            let now = known.and_then(|(last, is_there)| is_there.then(|| last.clone()));
+            assert_eq!(now, there[0], "{name}");
+            if let (Some(((_, last), _)), Some(answered)) = (known, answered) {
+                assert!(
+                    *last >= answered,
+                    "{name}: somebody was answered with {answered}"
+                );
+            }
+        }
+    }
 }
 
 /// Has nodes and Redis stand still, and killed and started again.
@@ -252,16 +289,7 @@ fn everybody_ends_with_the_last_version_and_is_told_none_twice() {
     let (redis, flags) = lasting(&folder);
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
     let mut nodes = Nodes::beside(redis, NODES as usize);
-    let world = World {
-        addresses: Mutex::new(nodes.all.iter().map(|it| it.0.address()).collect()),
-        is_over: AtomicBool::new(false),
-        answered: Mutex::default(),
-        values: AtomicU64::new(0),
-        changes: AtomicU64::new(0),
-        refused: AtomicU64::new(0),
-        events: AtomicU64::new(0),
-        returns: AtomicU64::new(0),
-    };
+    let world = World::of(&nodes);
     let dice = |of: u64| Dice(seed.wrapping_mul(1000) + of);
     let told: Vec<Known> = thread::scope(|scope| {
         let world = &world;
@@ -295,33 +323,7 @@ fn everybody_ends_with_the_last_version_and_is_told_none_twice() {
         count(&world.returns)
     );
     assert!(count(&world.changes) > 100 && count(&world.returns) > 10);
-    let answered = world.answered.lock().unwrap();
     for number in 0..DOCUMENTS {
-        let name = format!("/live/{number}");
-        let there = (0..NODES).map(|node| {
-            let found = world
-                .ask(node, &format!("GET {name}"), "", "")
-                .expect("an answer");
-            (found.status == 200).then_some(found.tag).flatten()
-        });
-        let there: Vec<_> = there.collect();
-        assert!(there.iter().all(|it| *it == there[0]), "{name}: {there:?}");
-        for known in &told {
-            let (last, is_there) = match known.get(&name) {
-                Some((last, is_there)) => (Some(last.clone()), *is_there),
-                None => (None, false),
-            };
-            assert_eq!(
-                is_there.then_some(last.clone()).flatten(),
-                there[0],
-                "{name}"
-            );
-            if let (Some((_, last)), Some(answered)) = (last, answered.get(&name)) {
-                assert!(
-                    last >= *answered,
-                    "{name}: somebody was answered with {answered}"
-                );
-            }
-        }
+        world.check(&format!("/live/{number}"), &told);
     }
 }
