@@ -171,13 +171,14 @@ impl Books {
             }
         }
         self.newest = self.newest.max(newest);
-        self.forgotten_through = forgotten_through;
+        // There may have been more of what is gone than there is room for here.
+        self.forgotten_through = self.forgotten_through.max(forgotten_through);
         taken
     }
 
     /// Nothing is known of another life yet. Gives all who wait: whatever they have seen, it has another name now.
     fn begin_anew(&mut self, epoch: u64) -> Vec<Woken> {
-        (self.epoch, self.newest) = (epoch, 0);
+        (self.epoch, self.newest, self.forgotten_through) = (epoch, 0, 0);
         (self.size, self.gone_size) = (0, 0);
         self.documents.clear();
         self.names.clear();
@@ -442,6 +443,22 @@ mod tests {
             assert_eq!((books.len(), books.newest, books.epoch), (2, 9, epoch));
             assert_eq!(books.size(), same.iter().map(|it| it.size()).sum::<u64>());
             assert!(books.now("/live/a").is_none() && books.now("/live/c").is_some());
+        }
+    }
+
+    /// Whoever has not seen that they went is not told of it, and has to know that.
+    #[test]
+    fn what_is_gone_and_has_no_room_is_forgotten_when_it_is_taken_up_too() {
+        let gone: Vec<_> = (1..=5)
+            .map(|number| change(number, &format!("/live/{number}"), false))
+            .collect();
+        let room_for_three = gone[0].gone_size() * 3 * GONE_SHARE;
+        let mut books = Books::new(1, 1, room_for_three);
+        for (epoch, forgotten, expected) in [(1, 0, 2), (2, 0, 2), (2, 4, 4), (3, 0, 2)] {
+            let mut loaded = snapshot(epoch, 9, &gone);
+            loaded.header.forgotten_through = forgotten;
+            let _ = books.take_over(loaded);
+            assert_eq!(books.forgotten_through, expected, "{epoch}, {forgotten}");
         }
     }
 
