@@ -416,7 +416,9 @@ fn wish(
 ) -> Result<Wish, OriginResponse> {
     let media_type = match fields.get("content-type") {
         Some(said) => std::str::from_utf8(said)
-            .map_err(|_| answer::problem(400, "Content-Type is not ASCII"))?,
+            .ok()
+            .filter(|it| it.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')))
+            .ok_or_else(|| answer::problem(400, "Content-Type is not ASCII"))?,
         None => "application/octet-stream",
     };
     let deed = match *method {

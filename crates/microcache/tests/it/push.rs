@@ -222,7 +222,7 @@ fn changes_are_for_the_version_that_they_name(kept: &Kept) {
 
 fn documents_are_patched(kept: &Kept) {
     let origin = Origin::start();
-    let live = kept.start(&origin, &[]);
+    let live = kept.start(&origin, &["--push-max-document", "4KiB"]);
     let patch = |kind: &str, body: &str| {
         let kind = format!("Content-Type: {kind}");
         live.publish("PATCH", "/live/x", &[&kind], body)
@@ -256,6 +256,15 @@ fn documents_are_patched(kept: &Kept) {
     let double = [r#"{"op":"copy","from":"/a","path":"/a/-"}"#; 64].join(",");
     assert_eq!(patch(operations, &format!("[{double}]")).status, 413);
     live.0.get("/live/x").assert_is(200, r#"{"a":["x"]}"#);
+    // And many of them no longer one than may be put.
+    let long = "x".repeat(3000);
+    let [first, second] = ["b", "c"].map(|name| format!(r#"{{"{name}":"{long}"}}"#));
+    assert_eq!(patch(merge, &first).status, 204);
+    assert_eq!(patch(merge, &second).status, 413);
+    let added = format!(r#"[{{"op":"add","path":"/c","value":"{long}"}}]"#);
+    assert_eq!(patch(operations, &added).status, 413);
+    let whole = format!(r#"{{"a":["x"],"b":"{long}"}}"#);
+    live.0.get("/live/x").assert_is(200, &whole);
 }
 
 fn a_batch_happens_whole_or_not_at_all(kept: &Kept) {
@@ -312,6 +321,8 @@ fn what_cannot_be_a_document_is_refused(kept: &Kept) {
     // Nobody could tell it from a subscription.
     let stream = ["Content-Type: text/event-stream"];
     assert_eq!(live.publish("PUT", "/live/x", &stream, ":").status, 415);
+    let kind = ["Content-Type: text/plain; of=\u{85}"];
+    assert_eq!(live.publish("PUT", "/live/x", &kind, "x").status, 400);
     let part = ["Content-Type: text/plain", "Content-Range: bytes 0-0/9"];
     assert_eq!(live.publish("PUT", "/live/x", &part, "x").status, 400);
     assert_eq!(

@@ -13,9 +13,12 @@ local function text(number) return string.format('%.0f', number) end
 local state = redis.call('HMGET', documents, 'epoch', 'newest', 'size')
 local epoch, newest, size = state[1], tonumber(state[2] or 0), tonumber(state[3] or 0)
 
--- Numbers are the server's time, in microseconds: if it loses the last changes, their numbers are not given again.
+-- Numbers are the server's time, in microseconds: if it loses the last changes, their numbers are not given again. Where its
+-- clock was set back by more than a second, chance sees to that, of which the name of a new life has some.
+local clock = time[1] * 1000000 + time[2]
+if newest > clock + 1000000 then clock = newest + tonumber(string.sub(ARGV[1], -3), 16) end
 local function take_number()
-  newest = math.max(newest + 1, time[1] * 1000000 + time[2])
+  newest = math.max(newest + 1, clock)
   return text(newest)
 end
 
@@ -23,8 +26,9 @@ end
 local function begin_anew()
   epoch = ARGV[1]
   local number = take_number()
-  redis.call('HSET', documents, 'epoch', epoch, 'newest', number, 'size', text(size))
+  -- This comes first, since whoever takes away is not refused what comes then if there is no memory left.
   redis.call('DEL', changes)
+  redis.call('HSET', documents, 'epoch', epoch, 'newest', number, 'size', text(size))
   redis.call('XADD', changes, number .. '-0', 'begins', '')
 end
 

@@ -54,6 +54,10 @@ if size > tonumber(ARGV[2]) and size > before then return { 'full' } end
 table.insert(done, 2, epoch)
 table.insert(done, 3, text(newest))
 if #entries == 0 then return done end
+-- What takes less is done where Redis has no memory left, too: it refuses nothing to who has begun by taking away.
+if size < before then
+  for name in pairs(planned) do redis.call('HDEL', documents, name) end
+end
 redis.call('HSET', documents, 'newest', text(newest), 'size', text(size))
 for name, document in pairs(planned) do
   if document then

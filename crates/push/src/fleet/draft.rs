@@ -80,6 +80,9 @@ impl Drafting {
         };
         self.base = version.to_string();
         match patched(&before, patch, most) {
+            Ok(content) if content.body.len() as u64 > most => {
+                self.fault = Some(Refused::TooLarge);
+            }
             Ok(content) => {
                 self.kind = "patch";
                 self.change.delta = match patch {

@@ -7,6 +7,7 @@ use microcache_store::redis::NoReply;
 use tokio::time::sleep;
 
 use super::scripts::{EXPIRE, Expired, KEPT, epoch};
+use super::state::State;
 use super::{PATIENCE, Wire};
 use crate::change::Change;
 use crate::origin::Documents;
@@ -23,11 +24,16 @@ const TOGETHER: usize = 256;
 pub(super) struct Expiry {
     wire: Wire,
     documents: Arc<Documents>,
+    state: Arc<State>,
 }
 
 impl Expiry {
-    pub(super) const fn new(wire: Wire, documents: Arc<Documents>) -> Self {
-        Self { wire, documents }
+    pub(super) const fn new(wire: Wire, documents: Arc<Documents>, state: Arc<State>) -> Self {
+        Self {
+            wire,
+            documents,
+            state,
+        }
     }
 
     /// Goes on for ever.
@@ -45,11 +51,17 @@ impl Expiry {
             let Err(_) = self.expire(&due).await else {
                 continue;
             };
-            // Nobody is told yet, but nobody is answered with them any more.
-            for change in &due {
-                self.documents.pages.hide(&change.name);
-            }
+            self.hide_all();
             sleep(LONGEST_WAIT).await;
+        }
+    }
+
+    /// Nobody is told yet, but nobody is answered any more with what has had its time.
+    fn hide_all(&self) {
+        let now = self.documents.clock.now();
+        let expired = self.documents.books.lock().expired(now);
+        for name in expired {
+            self.documents.pages.hide(&name);
         }
     }
 
@@ -74,7 +86,9 @@ impl Expiry {
             arguments.extend([change.name.to_string(), change.number.to_string()]);
         }
         let (line, keys) = (&self.wire.line, self.wire.keys());
-        let expired = Expired::read(line.call(&EXPIRE, &keys, &arguments, PATIENCE).await?)?;
+        let reply = line.call(&EXPIRE, &keys, &arguments, PATIENCE).await;
+        self.state.note_answer(reply.as_ref().err());
+        let expired = Expired::read(reply?)?;
         self.documents.counters.expired.add(expired.gone);
         let left = due.iter().zip(&expired.left).filter(|(_, left)| **left > 0);
         let mut longest = 0;

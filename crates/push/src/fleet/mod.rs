@@ -19,8 +19,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use microcache_store::redis::{Line, NoReply, RedisSettings, RedisStartError};
-use tokio::sync::{Mutex, Semaphore, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::sync::{Mutex, MutexGuard, Semaphore, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
+use xxhash_rust::xxh3::xxh3_64;
 
 use self::draft::{Argument, draft};
 use self::expiry::Expiry;
@@ -38,8 +39,10 @@ const MAX_WAITING: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long who has changed something waits for this node to have come to it.
 const UNTIL_SEEN: Duration = Duration::from_secs(1);
-/// How long a patch is tried again while others change the document.
+/// How long a patch waits for its turn, and is tried again while others change the document.
 const CONTENTION: Duration = Duration::from_secs(5);
+/// Patches under way at a time: each may have made a document of the largest that there may be.
+const TURNS: usize = 16;
 /// How long a start waits for the documents. It goes on without them, and says so to those who ask for some.
 const FIRST_LOAD: Duration = Duration::from_secs(3);
 
@@ -84,8 +87,8 @@ pub(crate) struct Fleet {
     wire: Wire,
     state: Arc<State>,
     under_way: Semaphore,
-    /// One after the other: each begins with what the one before it has made.
-    patching: Mutex<()>,
+    /// Those of one document have the same turn, one after the other: each begins with what the one before it has made.
+    turns: [Mutex<()>; TURNS],
     /// The thread ends when this does.
     _alive: oneshot::Sender<()>,
 }
@@ -149,7 +152,7 @@ impl Fleet {
             wire,
             state,
             under_way: Semaphore::new(MAX_WAITING),
-            patching: Mutex::default(),
+            turns: std::array::from_fn(|_| Mutex::default()),
             _alive: alive,
         })
     }
@@ -179,13 +182,9 @@ impl Fleet {
         if needs_condition && wishes.iter().any(|wish| !wish.condition.is_set()) {
             return Err(Refused::NoCondition);
         }
-        let is_patch = |wish: &Wish| matches!(wish.deed, Deed::Patch(_));
-        let _turn = if wishes.iter().any(is_patch) {
-            Some(self.patching.lock().await)
-        } else {
-            None
-        };
         let end = Instant::now() + CONTENTION;
+        let turn = timeout_at(end, self.turn(wishes));
+        let _turn = turn.await.map_err(|_| Refused::Contended)?;
         while Instant::now() < end {
             let mut fault = None;
             let mut arguments = self.beginning();
@@ -213,6 +212,14 @@ impl Fleet {
         Err(Refused::Contended)
     }
 
+    /// Ready when it is a patch's turn, if these are one. Patches are not sent together.
+    async fn turn(&self, wishes: &[Wish]) -> Option<MutexGuard<'_, ()>> {
+        let mut wishes = wishes.iter();
+        let patch = wishes.find(|wish| matches!(wish.deed, Deed::Patch(_)))?;
+        let at = xxh3_64(patch.name.as_bytes()) as usize % TURNS;
+        Some(self.turns[at].lock().await)
+    }
+
     fn beginning(&self) -> Vec<Argument> {
         vec![
             epoch(microcache_store::random::number()).into_bytes(),
@@ -225,8 +232,9 @@ impl Fleet {
         let (line, keys) = (&self.wire.line, self.wire.keys());
         let bytes: usize = arguments.iter().map(Vec::len).sum();
         let patience = PATIENCE + while_sent(bytes as u64);
-        let reply = line.call(&CHANGE, &keys, arguments, patience).await?;
-        Changed::read(reply)
+        let reply = line.call(&CHANGE, &keys, arguments, patience).await;
+        self.state.note_answer(reply.as_ref().err());
+        Changed::read(reply?)
     }
 
     /// Waits for this node to have come to a change, but not for long.
@@ -297,8 +305,12 @@ impl Thread {
                 return;
             }
         };
-        let reader = Reader::new(reading, Arc::clone(&self.documents), self.state);
-        let expiry = Expiry::new(expiring, self.documents);
+        let expiry = Expiry::new(
+            expiring,
+            Arc::clone(&self.documents),
+            Arc::clone(&self.state),
+        );
+        let reader = Reader::new(reading, self.documents, self.state);
         tokio::select! {
             () = reader.run() => {}
             () = expiry.run() => {}

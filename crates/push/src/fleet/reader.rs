@@ -114,8 +114,10 @@ impl Reader {
             (Kind::Put, Ok(name)) => {
                 // Clocks may differ: what counts is how long it has left.
                 let now = self.documents.clock.now().as_millis();
-                let here =
-                    |at: u64| Time::from_millis((now + at).saturating_sub(server_now).max(1));
+                let here = |at: u64| {
+                    let here = now.saturating_add(at).saturating_sub(server_now);
+                    Time::from_millis(here.max(1))
+                };
                 record::decode(name, &entry.record, here)
             }
             (_, Err(_)) => None,

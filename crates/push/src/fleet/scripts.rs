@@ -152,7 +152,7 @@ impl Page {
                     entries.push(Entry {
                         number: number(&text(word)?)?,
                         kind: Kind::read(&next()?),
-                        name: text(next()?)?,
+                        name: shown(&next()?),
                         record: next()?.into(),
                     });
                 }
@@ -174,7 +174,12 @@ pub(super) fn values<T: FromRedisValue>(reply: Value) -> Result<Vec<T>, NoReply>
     from_redis_value(reply).map_err(|_| NoReply::Unreadable)
 }
 
-pub(super) fn text(word: Vec<u8>) -> Result<String, NoReply> {
+/// A name. What is none stays none, and can be shown.
+pub(super) fn shown(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).into_owned()
+}
+
+fn text(word: Vec<u8>) -> Result<String, NoReply> {
     String::from_utf8(word).map_err(|_| NoReply::Unreadable)
 }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use microcache_store::redis::{NoReply, Value, cmd, from_redis_value};
 
 use super::reader::{PATIENCE, Reader};
-use super::scripts::{self, Kind, What, number, text};
+use super::scripts::{self, Kind, What, number, shown};
 use super::while_sent;
 use crate::change::Change;
 use crate::journal::{Header, Loaded};
@@ -105,7 +105,7 @@ impl Snapshot {
                     let entry = scripts::Entry {
                         number: 0,
                         kind: Kind::Put,
-                        name: text(name)?,
+                        name: shown(&name),
                         record: record.into(),
                     };
                     self.add(reader.change(&entry, server_now));
@@ -144,7 +144,7 @@ impl Snapshot {
                 let entry = scripts::Entry {
                     number: at,
                     kind: Kind::read(&kind),
-                    name: text(name)?,
+                    name: shown(&name),
                     record: Bytes::new(),
                 };
                 if entry.kind == Kind::Gone && at <= self.at.number {

@@ -20,6 +20,7 @@ pub(super) struct State {
     /// The documents were taken up once.
     has_documents: Mutex<bool>,
     has_them: Condvar,
+    refusal: Mutex<Option<Refusal>>,
     is_too_small: AtomicBool,
     has_foreign: AtomicBool,
     outages: Counter,
@@ -36,6 +37,18 @@ struct Lost {
     since: Instant,
     why: String,
 }
+
+/// Redis answers, and does not do what is wanted: its disk is full, it is a replica by now, somebody may not do that.
+struct Refusal {
+    why: String,
+    /// When that was told.
+    told: Instant,
+    /// Nothing was done since.
+    stands: bool,
+}
+
+/// What some changes are refused for, and others are not, is told this often at most.
+const TOLD_EVERY: Duration = Duration::from_mins(1);
 
 /// How a node of several does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +83,7 @@ impl State {
             }),
             has_documents: Mutex::new(false),
             has_them: Condvar::new(),
+            refusal: Mutex::default(),
             is_too_small: AtomicBool::new(false),
             has_foreign: AtomicBool::new(false),
             outages: Counter::default(),
@@ -140,6 +154,35 @@ impl State {
         });
     }
 
+    /// Redis has answered to a change, or has refused it.
+    pub(super) fn note_answer(&self, fault: Option<&NoReply>) {
+        let why = match fault {
+            None => {
+                if let Some(refusal) = &mut *self.refusal.lock() {
+                    refusal.stands = false;
+                }
+                return;
+            }
+            Some(why @ (NoReply::Refused(_) | NoReply::Full)) => why.to_string(),
+            // That it is not there is told by who follows the changes.
+            Some(_) => return,
+        };
+        let mut refusal = self.refusal.lock();
+        let last = refusal.as_ref().map(|it| it.told);
+        let told = last.filter(|told| told.elapsed() < TOLD_EVERY);
+        if told.is_none() {
+            tracing::error!(
+                target: TARGET,
+                "push_redis refuses changes, and documents stay as they are: {why}"
+            );
+        }
+        *refusal = Some(Refusal {
+            why,
+            told: told.unwrap_or_else(Instant::now),
+            stands: true,
+        });
+    }
+
     /// Whether documents take more than this node was to have for them.
     pub(super) fn note_size(&self, size: u64, memory: u64) {
         let is_too_small = size > memory;
@@ -171,6 +214,11 @@ impl State {
                 "push_redis: {}: documents are answered as they were, and changes are refused",
                 lost.why
             ));
+        }
+        if let Some(refusal) = &*self.refusal.lock()
+            && refusal.stands
+        {
+            warnings.push(format!("push_redis refuses changes: {}", refusal.why));
         }
         if self.is_too_small.load(Ordering::Relaxed) {
             warnings.push(

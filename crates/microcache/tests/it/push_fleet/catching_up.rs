@@ -250,6 +250,36 @@ fn changes_that_redis_has_lost_are_not_taken_for_others() {
     assert_eq!(told(&mut events), put("3"));
 }
 
+/// The same where the server's clock was set back, so that numbers are ahead of it.
+#[test]
+fn a_number_that_redis_has_lost_is_not_given_again() {
+    let folder = Folder::new();
+    let directory = folder.disk();
+    let directory = directory.split(',').next().expect("a path");
+    std::fs::create_dir_all(directory).expect("a directory");
+    let keeping = ["--dir", directory, "--dbfilename", "dump.rdb"];
+    let mut nodes = Nodes::beside(Server::start_with(Kind::Redis, &keeping), 2);
+    nodes[0].put("/live/x", "1");
+    let ahead = 4_000_000_000_000_000_u64;
+    nodes.redis.say(&format!(
+        "EVAL \"redis.call('HSET', KEYS[1], 'newest', {ahead}) return redis.call('XADD', KEYS[2], '{ahead}-0', 'begins', '')\" 2 {} {}",
+        key("mcd1"),
+        key("mcd1c")
+    ));
+    nodes.redis.say("SAVE");
+    nodes[0].put("/live/x", "2");
+    until_is(&nodes[1], "/live/x", "2");
+    nodes.all.iter().for_each(|node| node.0.freeze());
+    nodes.redis.kill();
+    nodes.redis.restart_with(&keeping);
+    assert_eq!(nodes.another(&[]).put("/live/y", "3").status, 201);
+    for node in &nodes.all {
+        node.0.signal("CONT");
+        until_is(node, "/live/y", "3");
+        node.0.get("/live/x").assert_is(200, "1");
+    }
+}
+
 /// So many that they come in many pages, while somebody changes them.
 #[test]
 fn a_node_that_comes_late_takes_up_all_while_they_change() {

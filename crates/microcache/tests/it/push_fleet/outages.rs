@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::{Nodes, put, told, until_is};
 use crate::support::{Client, Proxy, eventually};
+use crate::tiers::Folder;
 use crate::tiers::servers::{Kind, Server, free_port};
 
 fn metric(admin: std::net::SocketAddr, name: &str) -> String {
@@ -127,6 +128,65 @@ fn a_node_without_documents_says_so() {
     let flags = ["--push", "/live/", "--push-redis", &nowhere];
     let alone = Proxy::start(&nodes.origin, &flags);
     assert_eq!(alone.get("/live/x").status, 503);
+}
+
+/// However many they are.
+#[test]
+fn all_that_has_had_its_time_is_not_answered_while_redis_is_away() {
+    let nodes = Nodes::start(1);
+    let each: Vec<_> = (0..600)
+        .map(|at| format!(r#"{{"url":"/live/{at}","value":1,"ttl":1}}"#))
+        .collect();
+    let json = ["Content-Type: application/json"];
+    let batch = format!("[{}]", each.join(","));
+    let answer = nodes[0].publish("POST", "/live/batch", &json, &batch);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    nodes.redis.freeze();
+    for at in 0..600 {
+        let target = format!("/live/{at}");
+        eventually("it to be hidden", || {
+            (nodes[0].0.get(&target).status == 404).then_some(())
+        });
+    }
+    nodes.redis.thaw();
+}
+
+/// Its disk is full, say: it does not let anybody change anything, and can be read.
+#[test]
+fn a_redis_that_refuses_changes_is_read_and_told_of() {
+    let folder = Folder::new();
+    let disk = folder.disk();
+    let directory = disk.split(',').next().expect("a path");
+    std::fs::create_dir_all(directory).expect("a directory");
+    let saving = ["--dir", directory, "--save", "3600 1"];
+    let nodes = Nodes::beside(Server::start_with(Kind::Redis, &saving), 1);
+    nodes[0].put("/live/x", "1");
+    // Where the file belongs.
+    std::fs::create_dir(format!("{directory}/dump.rdb")).expect("a directory");
+    nodes.redis.say("BGSAVE");
+    eventually("it to fail", || {
+        let info = nodes.redis.say("INFO persistence");
+        info.contains("rdb_last_bgsave_status:err").then_some(())
+    });
+    let (late, admin) = nodes.operated(&[]);
+    late.0.get("/live/x").assert_is(200, "1");
+    let health = || Client::connect(admin).get("/v1/health").text();
+    for node in [&nodes[0], &late] {
+        let refused = node.put("/live/x", "2");
+        assert_eq!(refused.status, 503);
+        let told = refused.text();
+        assert!(
+            told.contains("nothing was changed") && told.contains("MISCONF"),
+            "{told}"
+        );
+        node.0.output_with("push_redis refuses changes");
+    }
+    assert!(health().contains("push_redis refuses changes"));
+    nodes.redis.say("CONFIG SET stop-writes-on-bgsave-error no");
+    assert_eq!(late.put("/live/x", "2").status, 204);
+    assert!(!health().contains("push_redis refuses changes"));
+    let told = late.0.output();
+    assert_eq!(told.matches("push_redis refuses changes").count(), 1);
 }
 
 /// Its time is over although nobody can be told yet.

@@ -141,6 +141,40 @@ fn a_patch_is_held_against_what_there_is() {
     );
 }
 
+/// Others change a document all the time, or so it seems to the node.
+#[test]
+fn who_patches_in_vain_holds_up_nobody_else() {
+    let nodes = Nodes::start(1);
+    let documents = key("mcd1");
+    nodes.redis.say(&format!(
+        "HSET {documents} /live/busy \"1 0 1 0 0\\napplication/json\\n1\""
+    ));
+    let merge = ["Content-Type: application/merge-patch+json"];
+    let patch = |target: &str| nodes[0].publish("PATCH", target, &merge, "{\"a\":1}");
+    nodes[0].put("/live/x", "{}");
+    let redis = || {
+        let stats = nodes.redis.say("INFO commandstats");
+        let (_, rest) = stats.split_once("cmdstat_evalsha:calls=")?;
+        rest.split(',').next()?.parse::<u64>().ok()
+    };
+    thread::scope(|scope| {
+        let before = redis();
+        let in_vain: Vec<_> = (0..3)
+            .map(|_| scope.spawn(|| patch("/live/busy")))
+            .collect();
+        eventually("one to be tried", || {
+            (redis() > before.map(|it| it + 100)).then_some(())
+        });
+        assert_eq!(patch("/live/x").status, 204);
+        assert!(in_vain.iter().all(|it| !it.is_finished()));
+        for busy in in_vain {
+            let busy = busy.join().expect("an answer");
+            assert_eq!(busy.status, 503);
+            assert!(busy.text().contains("faster than"), "{}", busy.text());
+        }
+    });
+}
+
 #[test]
 fn who_has_the_version_before_gets_what_is_different() {
     let nodes = Nodes::start(2);
@@ -283,6 +317,17 @@ fn a_redis_that_is_full_changes_nothing() {
         refused.text()
     );
     assert_eq!(nodes[1].0.get(&format!("/live/{kept}")).status, 404);
+    // What takes less is taken, whatever else is in Redis.
+    nodes.redis.say("CONFIG SET maxmemory 1");
+    assert_eq!(nodes[0].publish("DELETE", "/live/0", &[], "").status, 204);
+    assert_eq!(nodes[0].put("/live/1", "\"short\"").status, 204);
+    until_is(&nodes[1], "/live/1", "\"short\"");
+    assert_eq!(nodes[0].put("/live/1", "\"longer\"").status, 507);
+    let json = ["Content-Type: application/json"];
+    let both =
+        r#"[{"url":"/live/1","delete":true},{"url":"/live/new","value":"longer than it was"}]"#;
+    let batch = nodes[1].publish("POST", "/live/batch", &json, both);
+    assert_eq!(batch.status, 507, "{}", batch.text());
     nodes.redis.say("CONFIG SET maxmemory 100mb");
     assert_eq!(nodes[0].put("/live/a", "2").status, 204);
     assert_eq!(told(&mut events), put("2"));
@@ -349,11 +394,20 @@ fn what_is_no_document_is_left_out() {
     nodes.redis.say(&format!(
         "HSET {documents} /live/../z \"1 0 1 0 0\\ntext/plain\\nz\""
     ));
+    nodes.redis.say(&format!(
+        "HSET {documents} \"/live/\\xff\" \"1 0 1 0 0\\ntext/plain\\nz\""
+    ));
+    let for_ever = u64::MAX;
+    nodes.redis.say(&format!(
+        "HSET {documents} /live/old \"1 {for_ever} 1 0 0\\ntext/plain\\nold\""
+    ));
     let late = nodes.another(&[]);
     late.0.output_with("something that is no document of ours");
     late.0.get("/live/x").assert_is(200, "1");
     assert_eq!(late.0.get("/live/y").status, 404);
+    late.0.get("/live/old").assert_is(200, "old");
     let mut events = late.subscribe(WATCH, &[]);
+    assert!(told(&mut events).1.contains("/live/old"));
     assert!(told(&mut events).1.contains("/live/x"));
     // It can be put right.
     nodes[0].put("/live/y", "2");
