@@ -15,6 +15,7 @@ use crate::readers::Shown;
 use crate::stream::MARK;
 use crate::subscription::Asked;
 use crate::urls::{Found, MAX_STARS, MAX_URLS, NoUrl};
+use crate::version::{Place, Version};
 
 /// How long somebody waits for something to happen who asks again and again.
 const WAIT: Duration = Duration::from_secs(25);
@@ -26,6 +27,29 @@ pub(crate) struct Question {
     pub(crate) wait: Duration,
     /// Who comes back by himself says the same again, which is out of date then: he is to be told apart.
     pub(crate) is_marked: bool,
+}
+
+impl Asked {
+    /// The same, but whoever was told of what is lost since begins anew.
+    pub(crate) fn held_against(mut self, documents: &Documents) -> Self {
+        let place = self.seen.as_deref().map(str::parse::<Place>);
+        let seen = place.and_then(Result::ok).into_iter();
+        let seen = seen.flat_map(|it| {
+            [it.version.number, it.told_whole_through].map(|number| Version {
+                number,
+                ..it.version
+            })
+        });
+        let has = self.has.iter().map(|(_, version)| *version);
+        let books = documents.books.lock();
+        let has_lost_some = seen.chain(has).any(|version| books.has_lost(version));
+        drop(books);
+        if has_lost_some {
+            self.seen = Some(String::new());
+            self.has.clear();
+        }
+        self
+    }
 }
 
 /// One url, and what is said of it each time that it is named: several tabs may show the same page.

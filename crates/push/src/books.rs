@@ -13,7 +13,9 @@ use crate::client::Client;
 use crate::encodings::Encodings;
 use crate::journal::{Header, Loaded};
 use crate::name::{Name, Pattern};
+use crate::numbers::Numbers;
 use crate::topics::{NoTopic, TopicId, Topics};
+use crate::version::Version;
 use crate::waiting::Woken;
 
 /// Documents that are gone, and are remembered as such. Who has read less than that begins anew.
@@ -49,6 +51,8 @@ pub(crate) struct Books {
     pub(crate) subscribers: usize,
     /// Other nodes may have come to changes that this one has not.
     pub(crate) is_shared: bool,
+    /// The changes of all of them.
+    pub(crate) numbers: Numbers,
 }
 
 /// What is different after all documents were taken up.
@@ -113,6 +117,7 @@ impl Books {
             encodings: Encodings::default(),
             subscribers: 0,
             is_shared: false,
+            numbers: Numbers::default(),
         }
     }
 
@@ -185,6 +190,7 @@ impl Books {
         self.gone.clear();
         self.expiries.clear();
         self.encodings = Encodings::default();
+        self.numbers = Numbers::default();
         self.topics.begin_anew()
     }
 
@@ -273,6 +279,11 @@ impl Books {
                 self.gone_size -= change.gone_size();
             }
         }
+    }
+
+    /// Whether somebody was told of this, and it was lost since.
+    pub(crate) fn has_lost(&self, version: Version) -> bool {
+        version.epoch == self.epoch && self.numbers.has_lost(version.number)
     }
 
     /// Somebody subscribes to a pattern. What there is of it has to be found, with [`Self::look_on`].

@@ -14,7 +14,7 @@ pub(crate) enum Keeper {
     /// A thread of this process, with a log or without.
     Journal(Writer),
     /// Redis.
-    Redis(Fleet),
+    Redis(Box<Fleet>),
 }
 
 /// Why documents cannot be kept.
@@ -34,7 +34,8 @@ impl Keeper {
         journal: Option<Journal>,
     ) -> Result<Self, KeepError> {
         if let Some(settings) = &documents.settings.fleet {
-            return Ok(Self::Redis(Fleet::start(settings.clone(), documents)?));
+            let fleet = Fleet::start(settings.clone(), documents)?;
+            return Ok(Self::Redis(Box::new(fleet)));
         }
         let writer = Writer::start(Arc::clone(documents), journal);
         Ok(Self::Journal(writer.map_err(JournalError::NoThread)?))

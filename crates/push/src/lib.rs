@@ -34,6 +34,7 @@ mod mercure;
 mod monitor;
 mod name;
 mod named;
+mod numbers;
 mod origin;
 mod page;
 mod pages;

@@ -283,7 +283,7 @@ impl Push {
             client: Client::of(fields),
             ..Asked::default()
         };
-        match Subscription::new(&self.documents, asked) {
+        match Subscription::new(&self.documents, asked.held_against(&self.documents)) {
             Ok(subscription) => {
                 answer::events(EventStream::new(DocumentEvents(subscription), false))
             }
@@ -324,6 +324,7 @@ impl Push {
             client: Client::of(fields),
             ..Asked::default()
         };
+        let asked = asked.held_against(&self.documents);
         let subscription = Subscription::new(&self.documents, asked);
         let subscription = subscription.map_err(answer::no_subscription)?;
         Ok(handshake.open(subscription, language))

@@ -71,10 +71,11 @@ impl Watch {
             let why = format!("say what to watch: {WATCH_PATH}?url=/a/page, or url=/live/*");
             return answer::problem(400, why);
         }
-        let subscription = match Subscription::new(documents, question.asked) {
-            Ok(subscription) => subscription,
-            Err(why) => return answer::no_subscription(why),
-        };
+        let subscription =
+            match Subscription::new(documents, question.asked.held_against(documents)) {
+                Ok(subscription) => subscription,
+                Err(why) => return answer::no_subscription(why),
+            };
         let accepts = request.fields.fields().get("accept").unwrap_or_default();
         if accepts.split(|&byte| byte == b',').any(is_event_stream) {
             let events = WatchEvents(subscription);
@@ -88,7 +89,7 @@ impl Watch {
     fn open(&self, request: &OriginRequest) -> Result<OriginResponse, OriginResponse> {
         let documents = self.push.documents();
         let handshake = handshake(documents, request, &[Protocol::Microcache])?;
-        let asked = self.read(request)?.asked;
+        let asked = self.read(request)?.asked.held_against(documents);
         let wants_deltas = asked.wants.deltas;
         let subscription = Subscription::new(documents, asked).map_err(answer::no_subscription)?;
         let language = Language::Ours {

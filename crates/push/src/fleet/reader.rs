@@ -66,8 +66,7 @@ impl Reader {
             return self.load().await;
         };
         let page = self.page(at).await?;
-        let server_now = page.now;
-        let What::Changes(entries) = page.what else {
+        let What::Changes(entries) = &page.what else {
             // The next step takes up everything.
             self.at = None;
             return Ok(());
@@ -75,10 +74,11 @@ impl Reader {
         let mut last = at.number;
         for entry in entries {
             last = entry.number;
-            if let Some(change) = self.change(&entry, server_now) {
+            if let Some(change) = self.change(entry, page.now) {
                 self.note(change);
             }
         }
+        self.note_numbers(entries, page.through(last));
         self.come_to(Version { number: last, ..at });
         if last < page.newest {
             return Ok(());
@@ -141,6 +141,15 @@ impl Reader {
         self.documents.note(&Arc::new(change));
     }
 
+    /// These changes are there, and no others up to this number.
+    fn note_numbers(&self, entries: &[Entry], through: u64) {
+        let mut books = self.documents.books.lock();
+        for entry in entries {
+            books.numbers.note(entry.number);
+        }
+        books.numbers.come_to(through);
+    }
+
     /// This counts from now on, with all before it.
     fn come_to(&mut self, at: Version) {
         self.at = Some(at);
@@ -164,13 +173,15 @@ impl Reader {
 
     /// Takes up all documents.
     async fn load(&mut self) -> Result<(), NoReply> {
-        let Some(snapshot) = Snapshot::take(self).await? else {
+        let Some(mut snapshot) = Snapshot::take(self).await? else {
             // So much has changed meanwhile that it begins again.
             return Ok(());
         };
         let at = snapshot.at;
         let count = snapshot.changes.len();
+        let numbers = std::mem::take(&mut snapshot.numbers);
         let was = self.documents.take_over(snapshot.loaded());
+        self.documents.books.lock().numbers = numbers;
         self.state.loaded();
         if was.is_another_life && was.documents > 0 {
             tracing::warn!(

@@ -139,6 +139,14 @@ impl Kind {
 }
 
 impl Page {
+    /// Up to where no other changes can be, if this was the last one that was read: numbers are the server's time.
+    pub(super) fn through(&self, last: u64) -> u64 {
+        if last < self.newest {
+            return last;
+        }
+        last.max(self.now.saturating_mul(1000).saturating_sub(1))
+    }
+
     pub(super) fn read(reply: Value) -> Result<Self, NoReply> {
         let mut words = values::<Vec<u8>>(reply)?.into_iter();
         let mut next = || words.next().ok_or(NoReply::Unreadable);

@@ -13,6 +13,7 @@ use super::while_sent;
 use crate::change::Change;
 use crate::journal::{Header, Loaded};
 use crate::name::Name;
+use crate::numbers::Numbers;
 use crate::version::Version;
 
 /// So many documents are asked for first, and at most. What they turn out to take says how many are asked for next.
@@ -27,6 +28,7 @@ const ENTRIES: usize = 2000;
 pub(super) struct Snapshot {
     pub(super) at: Version,
     pub(super) changes: HashMap<Name, Change>,
+    pub(super) numbers: Numbers,
     /// What was gone before this change is not known.
     forgotten_through: u64,
 }
@@ -48,6 +50,7 @@ impl Snapshot {
                 number: begin.newest,
             },
             changes: HashMap::new(),
+            numbers: Numbers::default(),
             forgotten_through: 0,
         };
         snapshot.read_documents(reader, begin.now).await?;
@@ -56,14 +59,16 @@ impl Snapshot {
         let newest = newest.unwrap_or_default();
         loop {
             let page = reader.page(snapshot.at).await?;
-            let What::Changes(entries) = page.what else {
+            let What::Changes(entries) = &page.what else {
                 return Ok(None);
             };
-            let is_over = entries.is_empty();
             for entry in entries {
                 snapshot.at.number = entry.number;
-                snapshot.add(reader.change(&entry, page.now));
+                snapshot.numbers.note(entry.number);
+                snapshot.add(reader.change(entry, page.now));
             }
+            snapshot.numbers.come_to(page.through(snapshot.at.number));
+            let is_over = entries.is_empty();
             if is_over || snapshot.at.number >= newest {
                 return Ok(Some(snapshot));
             }
@@ -147,7 +152,11 @@ impl Snapshot {
                     name: shown(&name),
                     record: Bytes::new(),
                 };
-                if entry.kind == Kind::Gone && at <= self.at.number {
+                if at > self.at.number {
+                    continue;
+                }
+                self.numbers.note(at);
+                if entry.kind == Kind::Gone {
                     self.add(reader.change(&entry, 0));
                 }
             }

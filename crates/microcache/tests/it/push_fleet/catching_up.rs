@@ -250,6 +250,46 @@ fn changes_that_redis_has_lost_are_not_taken_for_others() {
     assert_eq!(told(&mut events), put("3"));
 }
 
+/// The power fails everywhere: nobody is left who would miss what is lost but those who were told of it.
+#[test]
+fn who_was_told_of_what_is_lost_begins_anew_on_a_node_that_never_had_it() {
+    let folder = Folder::new();
+    let directory = folder.disk();
+    let directory = directory.split(',').next().expect("a path");
+    std::fs::create_dir_all(directory).expect("a directory");
+    let keeping = ["--dir", directory, "--dbfilename", "dump.rdb"];
+    let mut nodes = Nodes::beside(Server::start_with(Kind::Redis, &keeping), 1);
+    nodes[0].put("/live/x", "1");
+    let mut events = nodes[0].subscribe("/live/x", &[]);
+    let (kept, ..) = events.event();
+    nodes.redis.say("SAVE");
+    nodes[0].put("/live/x", "2");
+    let (lost, ..) = events.event();
+    nodes.all.clear();
+    nodes.redis.kill();
+    nodes.redis.restart_with(&keeping);
+    let again = nodes.another(&[]);
+    let watch = |seen: &str| format!("/.well-known/microcache/watch?url=/live/x&{seen}");
+    for target in [
+        watch(&format!("last_event_id={lost}")),
+        watch(&format!(
+            "last_event_id={kept}-{}",
+            &lost[lost.find('.').expect("a version") + 1..]
+        )),
+        watch(&format!("version={lost}")),
+    ] {
+        let mut events = again.subscribe(&target, &[]);
+        assert_eq!(told(&mut events).0, "reset", "{target}");
+        assert!(told(&mut events).1.ends_with("\"value\":1}"));
+    }
+    let mut back = resume(&again, "/live/x", &lost);
+    assert_eq!(told(&mut back).0, "reset");
+    assert_eq!(told(&mut back), put("1"));
+    let mut others = resume(&again, "/live/x", &kept);
+    again.put("/live/x", "3");
+    assert_eq!(told(&mut others), put("3"), "and no reset");
+}
+
 /// The same where the server's clock was set back, so that numbers are ahead of it.
 #[test]
 fn a_number_that_redis_has_lost_is_not_given_again() {
