@@ -38,20 +38,21 @@ pub struct PushKeys {
     pub signed: Option<Key>,
 }
 
-/// What somebody may read of what is private.
+/// What somebody may read of what is private; of most, nothing is known.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reader {
-    may: May,
+pub(crate) struct Reader(Option<Arc<Right>>);
+
+#[derive(Debug)]
+struct Right {
+    what: Readable,
     /// Until when.
     ends: Option<Instant>,
 }
 
-#[derive(Clone, Debug, Default)]
-enum May {
-    #[default]
-    Nothing,
+#[derive(Debug)]
+enum Readable {
     All,
-    These(Arc<[Pattern]>),
+    These(Vec<Pattern>),
 }
 
 /// What is read of a token.
@@ -93,33 +94,32 @@ pub(crate) enum Shown {
 }
 
 impl Reader {
+    fn new(what: Readable, ends: Option<Instant>) -> Self {
+        Self(Some(Arc::new(Right { what, ends })))
+    }
+
     /// When he may read nothing any more.
-    pub(crate) const fn ends(&self) -> Option<Instant> {
-        self.ends
+    pub(crate) fn ends(&self) -> Option<Instant> {
+        self.0.as_ref()?.ends
     }
 
     /// Whether he may read a private document now.
     pub(crate) fn may_read(&self, name: &str) -> bool {
-        let is_named = match &self.may {
-            May::Nothing => false,
-            May::All => true,
-            May::These(patterns) => patterns.iter().any(|it| it.matches(name)),
+        let Some(right) = &self.0 else {
+            return false;
         };
-        is_named && self.ends.is_none_or(|end| end > Instant::now())
+        let is_named = match &right.what {
+            Readable::All => true,
+            Readable::These(patterns) => patterns.iter().any(|it| it.matches(name)),
+        };
+        is_named && right.ends.is_none_or(|end| end > Instant::now())
     }
 
     /// What he has shown.
     pub(crate) fn shown(&self) -> Shown {
-        match self.may {
-            May::Nothing => Shown::Nothing,
-            May::All | May::These(_) => Shown::Reader(self.clone()),
-        }
-    }
-
-    const fn of_all() -> Self {
-        Self {
-            may: May::All,
-            ends: None,
+        match self.0 {
+            None => Shown::Nothing,
+            Some(_) => Shown::Reader(self.clone()),
         }
     }
 
@@ -132,10 +132,7 @@ impl Reader {
         }
         let ends = claims.exp.map(ends).transpose()?;
         if read.iter().any(|text| text == "*") {
-            return Ok(Self {
-                may: May::All,
-                ends,
-            });
+            return Ok(Self::new(Readable::All, ends));
         }
         let patterns: Result<_, _> = read
             .iter()
@@ -144,10 +141,7 @@ impl Reader {
                 Pattern::parse(text).map_err(|why| NoReader::Name(short(), why))
             })
             .collect();
-        Ok(Self {
-            may: May::These(patterns?),
-            ends,
-        })
+        Ok(Self::new(Readable::These(patterns?), ends))
     }
 }
 
@@ -156,7 +150,7 @@ impl PushKeys {
         let secrets = [&self.publishers, &self.readers];
         let mut secrets = secrets.into_iter().flatten();
         if secrets.any(|secret| secret.is(&presented.token)) {
-            return Ok(Reader::of_all());
+            return Ok(Reader::new(Readable::All, None));
         }
         let key = self.signed.as_ref().ok_or(NoReader::Unknown)?;
         Reader::of(&presented.token, key)

@@ -107,6 +107,6 @@ mod tests {
     /// Thousands are open, and nothing happens to most of them.
     #[test]
     fn a_stream_is_small() {
-        assert!(size_of::<EventStream<WatchEvents>>() <= 224);
+        assert!(size_of::<EventStream<WatchEvents>>() <= 192);
     }
 }

@@ -26,46 +26,42 @@ pub(super) const MAX_AHEAD: usize = 64 * 1024;
 /// The rest of an answer whose head is sent.
 pub(super) struct Endless {
     feed: Feed,
-    /// Nothing more of it comes.
-    is_over: bool,
-    /// Whether another request may follow.
-    keep_alive: bool,
     /// What the socket has not taken yet; mostly nothing.
-    unsent: Option<Box<Output>>,
-    /// When the client is given up because of that.
-    stall: Option<Pin<Box<Sleep>>>,
+    unsent: Option<Box<Unsent>>,
     account: Account,
     _held: Held,
 }
 
+struct Unsent {
+    output: Output,
+    /// When the client is given up because of that.
+    stall: Option<Pin<Box<Sleep>>>,
+}
+
+impl Unsent {
+    fn of(output: Output) -> Box<Self> {
+        let stall = None;
+        Box::new(Self { output, stall })
+    }
+}
+
 impl Endless {
-    pub(super) fn body(
-        (body, ending): (Body, Ending),
-        keep_alive: bool,
-        account: Account,
-        held: Held,
-    ) -> Self {
-        let keep_alive = keep_alive && ending != Ending::Close;
-        Self::new(Feed::Body(body, ending), keep_alive, account, held)
+    pub(super) fn body(body: Body, ending: Ending, account: Account, held: Held) -> Self {
+        let feed = Feed::Body(body, ending);
+        Self {
+            feed,
+            unsent: None,
+            account,
+            _held: held,
+        }
     }
 
     /// A tunnel that leads to nowhere else.
     pub(super) fn socket(tunnel: Tunnel, account: Account, held: Held) -> Self {
-        let feed = Feed::Socket(tunnel.io, Hearing::Open);
         let early = Some(tunnel.early).filter(|early| !early.is_empty());
         Self {
-            unsent: early.map(|early| Box::new(Output::bytes(early))),
-            ..Self::new(feed, false, account, held)
-        }
-    }
-
-    const fn new(feed: Feed, keep_alive: bool, account: Account, held: Held) -> Self {
-        Self {
-            feed,
-            keep_alive,
-            is_over: false,
-            unsent: None,
-            stall: None,
+            feed: Feed::Socket(tunnel.io, Hearing::Open),
+            unsent: early.map(|early| Unsent::of(Output::bytes(early))),
             account,
             _held: held,
         }
@@ -73,10 +69,9 @@ impl Endless {
 }
 
 impl Connection {
-    /// Sends what comes, until it ends after all or the client leaves. Says whether the connection can go on.
+    /// Sends what comes, until it ends after all or the client leaves. Says whether all of it was sent.
     pub(super) async fn send_endless(&mut self, mut answer: Box<Endless>) -> bool {
-        let keep_alive = answer.keep_alive;
-        let sent = poll_fn(|cx| {
+        poll_fn(|cx| {
             // What the client has asked for by now is known when it is told what comes next.
             if let Feed::Socket(io, hearing) = &mut answer.feed {
                 let heard = self.poll_heard(cx, io, hearing);
@@ -88,12 +83,12 @@ impl Connection {
                 return Poll::Ready(sent.is_ok());
             }
             match answer.feed {
-                // What has come was sent first, whatever the client does with its end.
-                Feed::Body(..) => self.poll_gone(cx).map(|()| false),
                 Feed::Socket(..) => Poll::Pending,
+                // What has come was sent first, whatever the client does with its end.
+                Feed::Body(..) | Feed::Over => self.poll_gone(cx).map(|()| false),
             }
-        });
-        sent.await && keep_alive
+        })
+        .await
     }
 
     fn poll_send_endless(
@@ -103,27 +98,29 @@ impl Connection {
     ) -> Poll<io::Result<()>> {
         loop {
             if let Some(unsent) = &mut answer.unsent {
-                let before = unsent.len();
-                match unsent.poll_send(cx, &self.stream) {
+                let before = unsent.output.len();
+                match unsent.output.poll_send(cx, &self.stream) {
                     Poll::Ready(sent) => sent?,
                     Poll::Pending => {
-                        if unsent.len() < before {
-                            answer.stall = None;
+                        if unsent.output.len() < before {
+                            unsent.stall = None;
                         }
                         let patience = self.session.shared.timeouts.write;
-                        ready!(answer.poll_stalled(cx, patience));
+                        ready!(unsent.poll_stalled(cx, patience));
                         return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                     }
                 }
-                (answer.unsent, answer.stall) = (None, None);
+                answer.unsent = None;
             }
-            if answer.is_over {
+            if matches!(answer.feed, Feed::Over) {
                 return Poll::Ready(Ok(()));
             }
             let (unsent, goes_on) =
                 ready!(answer.feed.poll_send(cx, &self.stream, &mut answer.account))?;
-            answer.unsent = unsent.map(Box::new);
-            answer.is_over = !goes_on;
+            answer.unsent = unsent.map(Unsent::of);
+            if !goes_on {
+                answer.feed = Feed::Over;
+            }
         }
     }
 
@@ -176,7 +173,7 @@ impl Connection {
     }
 }
 
-impl Endless {
+impl Unsent {
     /// Ready when the client has taken nothing for so long.
     fn poll_stalled(&mut self, cx: &mut Context<'_>, patience: Duration) -> Poll<()> {
         let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(patience)));

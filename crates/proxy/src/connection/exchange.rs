@@ -13,6 +13,7 @@ use tokio::io::AsyncReadExt;
 use super::Connection;
 use super::client::{Client, Sent};
 use super::endless::{Endless, MAX_AHEAD};
+use super::head::Ending;
 use super::pending::Pending;
 use super::request_body::Pump;
 use super::transport::ReadHalf;
@@ -22,8 +23,8 @@ use super::watch::Watch;
 pub(super) enum Exchanged {
     /// It is answered, or nobody wants that any more. Says whether the connection can go on.
     Whole(bool),
-    /// The answer has no end.
-    SoFar(Box<Endless>),
+    /// The answer has no end. If it ends after all: says whether the connection can go on.
+    SoFar(Box<Endless>, bool),
 }
 
 const OVER: Exchanged = Exchanged::Whole(false);
@@ -88,8 +89,9 @@ impl Connection {
                 Some(Ok(Sent::Open)) => {}
                 Some(Ok(Sent::Close)) if tunnel.is_some() => {}
                 Some(Ok(Sent::SoFar(body, ending))) => {
-                    let rest = Endless::body((body, ending), keep_alive, account, answered.held);
-                    return Exchanged::SoFar(Box::new(rest));
+                    let go_on = keep_alive && ending != Ending::Close;
+                    let rest = Endless::body(body, ending, account, answered.held);
+                    return Exchanged::SoFar(Box::new(rest), go_on);
                 }
                 _ => return OVER,
             }
@@ -97,7 +99,7 @@ impl Connection {
         };
         if let Some(tunnel) = tunnel {
             if !tunnel.has_descriptor {
-                return Exchanged::SoFar(Box::new(Endless::socket(*tunnel, account, held)));
+                return Exchanged::SoFar(Box::new(Endless::socket(*tunnel, account, held)), false);
             }
             self.tunnel(*tunnel, &mut account).await;
             return OVER;

@@ -20,6 +20,8 @@ pub(super) enum Feed {
     Body(Body, Ending),
     /// The far end of a socket. What the client sends goes there, until it sends nothing more.
     Socket(Box<dyn Duplex>, Hearing),
+    /// Nothing more comes.
+    Over,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,7 @@ impl Feed {
         match self {
             Self::Body(body, ending) => send_body(cx, (body, *ending), stream, account),
             Self::Socket(io, _) => send_socket(cx, io, stream, account),
+            Self::Over => Poll::Ready(Ok((None, false))),
         }
     }
 }

@@ -174,7 +174,7 @@ impl Connection {
                     }
                     match exchanged {
                         Exchanged::Whole(go_on) => go_on,
-                        Exchanged::SoFar(answer) => self.send_endless(answer).await,
+                        Exchanged::SoFar(answer, go_on) => self.send_endless(answer).await && go_on,
                     }
                 }
                 Next::SendFile(answer) => Box::pin(self.send_file(*answer)).await,
