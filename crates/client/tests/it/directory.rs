@@ -85,6 +85,26 @@ async fn of_caches_that_want_the_same_one_asks() {
     assert_eq!(site.asked(), 1);
 }
 
+#[tokio::test]
+async fn what_was_fetched_later_than_now_is_confirmed() {
+    let folder = Folder::new();
+    let site = Site::says(&[("cache-control", "max-age=600"), ("etag", "\"a\"")]);
+    let ahead = folder.cache().await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_hours(365 * 24)).await;
+    tokio::time::resume();
+    let got = Client::of(&ahead, &site).get("/", &[]).await;
+    assert_eq!(got.outcome(), Outcome::Miss);
+    ahead.settled().await;
+    // Its clock has been set right since.
+    for outcome in [Outcome::Validated, Outcome::Hit] {
+        let cache = folder.cache().await;
+        let got = Client::of(&cache, &site).get("/", &[]).await;
+        assert_eq!((got.outcome(), got.body()), (outcome, "1"));
+        cache.settled().await;
+    }
+}
+
 #[test]
 fn one_that_does_not_answer_is_named() {
     let runtime = tokio::runtime::Builder::new_current_thread()

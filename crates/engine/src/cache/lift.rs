@@ -14,6 +14,9 @@ use super::rules::{Covered, Since};
 /// How long what a key varies on in a tier is believed, after it was written.
 const OTHERS_COUNT: Millis = 86_400_000;
 
+/// The clocks of machines that share a tier differ by less.
+const AHEAD: Millis = 600_000;
+
 /// Where to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Where {
@@ -160,7 +163,8 @@ impl Cache {
         FoundBehind { found, is_purged }
     }
 
-    /// Holds what a tier has against all purges, by its age. What was purged softly is stale since then.
+    /// Holds what a tier has against all purges, by its age. What was purged softly is stale since then, and so is what
+    /// was fetched later than now: the clock was set back, and nobody knows how old it is.
     fn is_purged_behind(&self, key: &[u8], stored: &mut Stored) -> bool {
         let newest = self.rules.newest();
         let (at, purges_known) = (stored.began, stored.purges_known);
@@ -168,6 +172,10 @@ impl Cache {
         stored.note_purges_checked(newest);
         if let Some(Covered::Soft(at)) = covered {
             stored.lifetime.expire(at);
+        }
+        let now = self.clock.now();
+        if at.since(now) > AHEAD {
+            stored.lifetime.expire(now);
         }
         covered == Some(Covered::Hard)
     }

@@ -9,7 +9,7 @@ use std::error::Error as StdError;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use http::header::{HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LOCATION};
+use http::header::{HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LOCATION, RANGE};
 use http::{Method, StatusCode};
 use microcache_client::{CacheInfo, Error, Outcome};
 use reqwest::Response;
@@ -163,8 +163,13 @@ async fn transfer(fetch: &Fetch, cached: &Cached) -> Result<(), Ended> {
             "{error}; --no-fail prints what it says"
         )));
     }
+    if let Some(what) = unasked(fetch, status) {
+        let url = response.url();
+        return Err(Ended::NoAnswer(format!("{url} answered {what}")));
+    }
+    // What the one who asks has is what there is. It stays where it is.
     if status == StatusCode::NOT_MODIFIED && fetch.shown == Shown::Body {
-        return unmodified(fetch, &response);
+        return Ok(());
     }
     let mut output = Output::open(fetch.output.as_deref()).await?;
     if fetch.shown != Shown::Body {
@@ -211,18 +216,18 @@ fn error_of(response: &Response) -> Option<String> {
     ))
 }
 
-/// What the one who asks has is what there is. It stays where it is.
-fn unmodified(fetch: &Fetch, response: &Response) -> Result<(), Ended> {
-    let has_condition = CONDITIONS
-        .iter()
-        .any(|name| fetch.headers.contains_key(name));
-    if has_condition {
-        return Ok(());
+/// What nobody has asked for, if that is what is answered.
+fn unasked(fetch: &Fetch, status: StatusCode) -> Option<&'static str> {
+    let says = |names: &[HeaderName]| names.iter().any(|name| fetch.headers.contains_key(name));
+    match status {
+        StatusCode::NOT_MODIFIED if !says(&CONDITIONS) => {
+            Some("304 Not Modified, and nobody asked whether it was")
+        }
+        StatusCode::PARTIAL_CONTENT if !says(&[RANGE]) => {
+            Some("206 Partial Content, and nobody asked for a part")
+        }
+        _ => None,
     }
-    let url = response.url();
-    Err(Ended::NoAnswer(format!(
-        "{url} answered 304 Not Modified, and nobody asked whether it was"
-    )))
 }
 
 fn not_stored(fetch: &Fetch) -> Ended {

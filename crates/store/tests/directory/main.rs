@@ -7,6 +7,8 @@ mod processes;
 mod room;
 #[path = "../shared/log.rs"]
 mod shared_log;
+#[path = "../shared/records.rs"]
+mod shared_records;
 
 use microcache_store::{Put, SharedTier, Tier};
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use microcache_store::{
-    Claim, Content, Directory, DirectorySettings, Entry, EntryId, Got, TierError, Token,
-};
+use microcache_store::{Claim, Directory, DirectorySettings, EntryId, Got, TierError};
 use tokio::runtime::Handle;
+
+use crate::shared_records::Looked;
+pub(crate) use crate::shared_records::{entry, id, mine};
 
 pub(crate) const LONG: Duration = Duration::from_mins(10);
 pub(crate) const HOLD: Duration = Duration::from_secs(5);
@@ -98,51 +98,9 @@ pub(crate) fn open_with(settings: DirectorySettings) -> Arc<Directory> {
     Directory::open(settings, &Handle::current()).expect("a directory")
 }
 
-pub(crate) fn id(number: usize) -> EntryId {
-    EntryId::of(format!("key {number}").as_bytes())
-}
-
-pub(crate) fn entry(head: &[u8], body: &[u8]) -> Entry {
-    Entry {
-        head: Bytes::copy_from_slice(head),
-        body: Content::Bytes(Bytes::copy_from_slice(body)),
-    }
-}
-
-/// What a look came to.
-pub(crate) trait Looked {
-    fn entry(&self) -> Option<&Entry>;
-}
-
-impl Looked for Option<Entry> {
-    fn entry(&self) -> Option<&Entry> {
-        self.as_ref()
-    }
-}
-
-impl Looked for Got {
-    fn entry(&self) -> Option<&Entry> {
-        match self {
-            Self::Entry(entry) => Some(entry),
-            Self::Missing(_) => None,
-        }
-    }
-}
-
 /// Head and body of what was found.
 pub(crate) fn found(got: Result<impl Looked, TierError>) -> Option<(Vec<u8>, Vec<u8>)> {
-    let got = got.expect("a directory that works");
-    let entry = got.entry()?;
-    let body = entry.body.bytes().expect("in memory");
-    Some((entry.head.to_vec(), body.to_vec()))
-}
-
-/// The claim of whoever found nothing and is to bring it.
-pub(crate) fn mine(got: Result<Got, TierError>) -> Token {
-    match got {
-        Ok(Got::Missing(Claim::Mine(token))) => token,
-        other => panic!("not mine: {other:?}"),
-    }
+    got.expect("a directory that works").parts()
 }
 
 pub(crate) fn is_theirs(got: &Result<Got, TierError>) -> bool {

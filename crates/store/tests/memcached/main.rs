@@ -11,4 +11,6 @@ mod renew;
 mod ring;
 #[path = "../shared/log.rs"]
 mod shared_log;
+#[path = "../shared/records.rs"]
+mod shared_records;
 mod strangers;

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use microcache_store::memcached::ServerAddress;
-use microcache_store::{
-    Claim, Content, Entry, EntryId, Got, Memcached, MemcachedSettings, TierError, Token,
-};
+use microcache_store::{Memcached, MemcachedSettings, TierError};
 use tokio::sync::oneshot;
 
 use crate::node::Node;
+use crate::shared_records::Looked;
+pub(crate) use crate::shared_records::{entry, id, mine};
 
 pub(crate) const LONG: Duration = Duration::from_mins(10);
 pub(crate) const HOLD: Duration = Duration::from_secs(30);
@@ -89,51 +88,9 @@ impl Drop for Pool {
     }
 }
 
-pub(crate) fn id(number: usize) -> EntryId {
-    EntryId::of(format!("key {number}").as_bytes())
-}
-
-pub(crate) fn entry(head: &[u8], body: &[u8]) -> Entry {
-    Entry {
-        head: Bytes::copy_from_slice(head),
-        body: Content::Bytes(Bytes::copy_from_slice(body)),
-    }
-}
-
-/// What a look came to, of whoever would bring what is missing or not.
-pub(crate) trait Looked {
-    fn entry(&self) -> Option<&Entry>;
-}
-
-impl Looked for Option<Entry> {
-    fn entry(&self) -> Option<&Entry> {
-        self.as_ref()
-    }
-}
-
-impl Looked for Got {
-    fn entry(&self) -> Option<&Entry> {
-        match self {
-            Self::Entry(entry) => Some(entry),
-            Self::Missing(_) => None,
-        }
-    }
-}
-
-/// Head and body of what was found.
+/// Head and body of what was found. Where no server can be asked, nothing is.
 pub(crate) fn found(got: Result<impl Looked, TierError>) -> Option<(Vec<u8>, Vec<u8>)> {
-    let got = got.ok()?;
-    let entry = got.entry()?;
-    let body = entry.body.bytes().expect("in memory");
-    Some((entry.head.to_vec(), body.to_vec()))
-}
-
-/// The claim of whoever found nothing and is to bring it.
-pub(crate) fn mine(got: Result<Got, TierError>) -> Token {
-    match got {
-        Ok(Got::Missing(Claim::Mine(token))) => token,
-        other => panic!("not mine: {other:?}"),
-    }
+    got.ok()?.parts()
 }
 
 pub(crate) fn is_missing(got: &Result<impl Looked, TierError>) -> bool {

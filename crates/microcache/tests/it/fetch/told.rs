@@ -187,7 +187,7 @@ fn a_redirection_that_leads_nowhere_is_an_error() {
 }
 
 #[test]
-fn what_is_not_modified_stays_as_it_is() {
+fn what_is_not_modified_or_a_part_that_nobody_wanted_replaces_nothing() {
     let origin = Origin::start();
     origin
         .on("/page")
@@ -204,6 +204,11 @@ fn what_is_not_modified_stays_as_it_is() {
         assert_eq!(run.code, 1, "{}", run.err);
         assert!(run.err.contains("304"), "{}", run.err);
     }
+    let part = Reply::new(206).with("Content-Range: bytes 0-3/8");
+    origin.on("/part").reply(part.body("half"));
+    let part = place.run(&["-o", "file", &format!("{}/part", origin.url())]);
+    assert_eq!(part.code, 1, "{}", part.err);
+    assert!(part.err.contains("206"), "{}", part.err);
     assert_eq!(fs::read_to_string(&file).expect("it is there"), "before");
     let head = place.run(&["-i", "-H", "If-None-Match: \"a\"", &url]);
     assert!(head.out.starts_with("HTTP/1.1 304"), "{}", head.out);
