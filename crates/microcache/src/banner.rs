@@ -51,7 +51,11 @@ pub(crate) fn started(
         } else {
             ""
         };
-        let _ = writeln!(out, "  mercure a hub at /.well-known/mercure{who}");
+        let kept = match &config.push.mercure.kept {
+            Some((directory, _)) => format!("; its history is kept in {}", directory.display()),
+            None => String::new(),
+        };
+        let _ = writeln!(out, "  mercure a hub at /.well-known/mercure{who}{kept}");
     }
     if let Some((last, others)) = config.routes.split_last() {
         if !others.is_empty() {

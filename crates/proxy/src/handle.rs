@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use microcache_engine::Engine;
-use microcache_push::{FleetStats, MercureStats, Push, PushStats};
+use microcache_push::{FleetStats, Hub, MercureStats, Push, PushStats};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Config;
@@ -55,6 +55,11 @@ impl Handle {
         self.in_force().shared.push.clone()
     }
 
+    /// The Mercure hub, where there is one.
+    pub(crate) fn mercure(&self) -> Option<Arc<Hub>> {
+        self.in_force().shared.mercure.clone()
+    }
+
     /// How documents do, where there are any.
     pub fn push_stats(&self) -> Option<PushStats> {
         self.push().map(|push| push.stats())
@@ -67,11 +72,7 @@ impl Handle {
 
     /// How the Mercure hub does, where there is one.
     pub fn mercure_stats(&self) -> Option<MercureStats> {
-        self.in_force()
-            .shared
-            .mercure
-            .as_ref()
-            .map(|hub| hub.stats())
+        self.mercure().map(|hub| hub.stats())
     }
 
     /// What it was told to do, last.

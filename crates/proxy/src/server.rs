@@ -26,7 +26,7 @@ use crate::listener::{Listening, accept, bind, is_taken};
 use crate::notices::{Kind, Notices};
 use crate::reload::{MAX_WAITING, OnStage, Reloader, Stage};
 use crate::session::{Finished, OnFinished};
-use crate::shared::{Shared, start_push};
+use crate::shared::{Shared, keep_updates, start_push};
 use crate::signals::{OnReopen, Signals};
 use crate::tiers::{self, TierStartError};
 use crate::traces::Traces;
@@ -279,9 +279,9 @@ impl Server {
             .map_err(ServerError::Thread)?;
         let _tasks_go_there = runtime.enter();
         let signals = Signals::listen(self.on_reopen.take()).map_err(ServerError::Thread)?;
-        let keeps_documents =
-            self.config.push.is_on() && self.config.push.settings.directory.is_some();
-        if self.config.tiers.disk.is_some() || keeps_documents {
+        let push = &self.config.push;
+        let keeps_documents = push.is_on() && push.settings.directory.is_some();
+        if self.config.tiers.disk.is_some() || keeps_documents || push.mercure.kept.is_some() {
             let asked = self.inherited.ask_for_disk();
             asked.map_err(TierStartError::Handover)?;
         }
@@ -291,6 +291,8 @@ impl Server {
         let push = start_push(&self.config);
         let push = push.inspect_err(|error| self.inherited.failed(&error.to_string()))?;
         let (mut shared, groups) = InForce::start(&self.config, tiers, push, self.notices);
+        let kept = keep_updates(&shared, &self.config);
+        kept.inspect_err(|error| self.inherited.failed(&error.to_string()))?;
         shared.on_finished = self.on_finished;
         if let Some(traces) = self.traces {
             shared.figures.trace(traces);

@@ -443,6 +443,15 @@ fn start_mercure(known: Option<&Arc<Hub>>, config: &Config) -> Option<Arc<Hub>> 
     })
 }
 
+/// Has the Mercure hub take up what was published before, and write down what will be, where it is to. Before anybody asks.
+pub(crate) fn keep_updates(shared: &Shared, config: &Config) -> Result<(), KeepError> {
+    let hub = shared.mercure.as_ref();
+    match hub.zip(config.push.mercure.kept.as_ref()) {
+        Some((hub, (directory, sync))) => Ok(hub.keep_in(directory, *sync)?),
+        None => Ok(()),
+    }
+}
+
 /// Takes up the documents that were kept, and those who watch them or pages, if there is something to watch. Where a
 /// reload is the first to allow that there are no documents: they need another start.
 pub(crate) fn start_push(config: &Config) -> Result<Option<Arc<Push>>, KeepError> {

@@ -136,12 +136,18 @@ async fn give_up_disk(handle: &Handle) -> Result<(), TierError> {
     if let Some(push) = handle.push() {
         push.give_up().await;
     }
+    if let Some(hub) = handle.mercure() {
+        hub.give_up().await;
+    }
     engine.cache.give_up_local().await
 }
 
 async fn take_back_disk(handle: &Handle) {
     if let Some(push) = handle.push() {
         push.take_back().await;
+    }
+    if let Some(hub) = handle.mercure() {
+        hub.take_back().await;
     }
     if let Err(error) = handle.engine().cache.take_back_local() {
         let line =

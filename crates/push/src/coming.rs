@@ -16,6 +16,7 @@ const MAX_COMING: u64 = 16;
 pub(crate) struct Arrivals(Arc<AtomicU64>);
 
 /// What one request has brought so far. It counts until this is dropped.
+#[derive(Default)]
 pub(crate) struct Coming {
     all: Arrivals,
     bytes: u64,

@@ -1,4 +1,4 @@
-//! The log of all changes, which outlives the process.
+//! The log of all changes, which outlives the process. What is published to the Mercure hub is written in the same way.
 //!
 //! Changes are added at the end; when what is there is mostly out of date, it is written anew beside itself
 //! and takes its own place. The last record may be torn, if the process was killed or the power failed while
@@ -17,21 +17,45 @@ use crate::change::Change;
 use crate::records::{self, MAGIC, Read};
 use crate::settings::Sync;
 
-const LOG: &str = "documents.log";
-const NEW: &str = "documents.new";
-const DAMAGED: &str = "documents.damaged";
-const LOCK: &str = "documents.lock";
 /// What the log begins with: the magic bytes, and three numbers.
 const HEADER: usize = MAGIC.len() + 3 * 8;
 /// A log that is shorter is never written anew.
 const SMALL: u64 = 1024 * 1024;
 
-/// Why documents cannot be kept in a directory.
+/// What a log is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogOf {
+    Documents,
+    /// What is published to the Mercure hub.
+    Updates,
+}
+
+impl LogOf {
+    const fn what(self) -> &'static str {
+        match self {
+            Self::Documents => "documents",
+            Self::Updates => "updates of the Mercure hub",
+        }
+    }
+
+    /// The file of the log, or one beside it.
+    fn file(self, directory: &Path, kind: &str) -> PathBuf {
+        let name = match self {
+            Self::Documents => "documents",
+            Self::Updates => "mercure",
+        };
+        directory.join(format!("{name}.{kind}"))
+    }
+}
+
+/// Why documents cannot be kept in a directory, or what is published to the Mercure hub.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The system says so.
-    #[error("cannot keep documents in push_directory {}: {error}", path.display())]
+    #[error("cannot keep {what} in push_directory {}: {error}", path.display())]
     Unusable {
+        /// What was to be kept.
+        what: &'static str,
         /// The directory.
         path: PathBuf,
         /// What the system says.
@@ -41,14 +65,18 @@ pub enum JournalError {
     #[error("the thread that writes documents down cannot be started: {0}")]
     NoThread(io::Error),
     /// Another process has it.
-    #[error("another process keeps its documents in push_directory {}: choose another one, or stop it", path.display())]
+    #[error("another process keeps its {what} in push_directory {}: choose another one, or stop it", path.display())]
     Taken {
+        /// What was to be kept.
+        what: &'static str,
         /// The directory.
         path: PathBuf,
     },
     /// A later version has written it.
-    #[error("{} was written by another version, or is no log of documents: move it away, or choose another push_directory", path.display())]
+    #[error("{} was written by another version, or is no log of {what}: move it away, or choose another push_directory", path.display())]
     Foreign {
+        /// What was to be kept.
+        what: &'static str,
         /// The file.
         path: PathBuf,
     },
@@ -76,6 +104,7 @@ pub(crate) struct Loaded {
 
 /// The log of a directory, and the right to write to it.
 pub(crate) struct Journal {
+    of: LogOf,
     directory: PathBuf,
     sync: Sync,
     /// `None` after a failure: what is on the disk then is not known, and it has to be written anew.
@@ -91,22 +120,26 @@ struct Log {
 impl Journal {
     /// Opens the log of a directory, or begins one.
     pub(crate) fn open(
+        of: LogOf,
         directory: &Path,
         sync: Sync,
         epoch: u64,
     ) -> Result<(Self, Loaded), JournalError> {
+        let what = of.what();
         let unusable = |error| JournalError::Unusable {
+            what,
             path: directory.to_owned(),
             error,
         };
         let mut make = DirBuilder::new();
         make.recursive(true).mode(0o700);
         make.create(directory).map_err(unusable)?;
-        let lock = open(&directory.join(LOCK)).map_err(unusable)?;
+        let lock = open(&of.file(directory, "lock")).map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(JournalError::Taken {
+                    what,
                     path: directory.to_owned(),
                 });
             }
@@ -114,12 +147,13 @@ impl Journal {
         }
         let may_have_lost_some = lost_power(&lock, sync).map_err(unusable)?;
         let mut journal = Self {
+            of,
             directory: directory.to_owned(),
             sync,
             log: None,
             lock,
         };
-        let path = directory.join(LOG);
+        let path = of.file(directory, "log");
         let bytes = match fs::read(&path) {
             Ok(bytes) => Bytes::from(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Bytes::new(),
@@ -139,10 +173,14 @@ impl Journal {
             };
             return Ok((journal, loaded));
         }
-        let (mut loaded, end) =
-            load(bytes.clone()).ok_or(JournalError::Foreign { path: path.clone() })?;
+        let (mut loaded, end) = load(bytes.clone()).ok_or_else(|| JournalError::Foreign {
+            what,
+            path: path.clone(),
+        })?;
         if loaded.is_damaged {
-            fs::copy(&path, directory.join(DAMAGED)).map_err(unusable)?;
+            fs::copy(&path, of.file(directory, "damaged")).map_err(unusable)?;
+        } else if end < bytes.len() as u64 {
+            say_what_is_torn(&path, bytes.len() as u64 - end);
         }
         if loaded.is_damaged || may_have_lost_some {
             // What is lost has had numbers, which are given away once more: they must not mean the same.
@@ -199,13 +237,17 @@ impl Journal {
 
     /// Whether most of it is out of date, if so much of it is not.
     pub(crate) fn is_mostly_old(&self, live: u64) -> bool {
-        let end = self.log.as_ref().map_or(0, |log| log.end);
-        end > SMALL && end / 2 > live
+        self.length() > SMALL && self.length() / 2 > live
+    }
+
+    /// How long it is, in bytes.
+    pub(crate) fn length(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.end)
     }
 
     /// Writes it anew, with these changes only.
     pub(crate) fn rewrite(&mut self, header: Header, changes: &[Arc<Change>]) -> io::Result<()> {
-        let path = self.directory.join(NEW);
+        let path = self.of.file(&self.directory, "new");
         let directory = File::open(&self.directory)?;
         let log = Log::write(&path, header, changes).inspect_err(|_| {
             // The disk may be full, of this.
@@ -213,7 +255,7 @@ impl Journal {
         })?;
         // From here on what was the log may have no name any more.
         self.log = None;
-        fs::rename(&path, self.directory.join(LOG))?;
+        fs::rename(&path, self.of.file(&self.directory, "log"))?;
         directory.sync_all()?;
         self.log = Some(log);
         Ok(())
@@ -293,6 +335,14 @@ fn load(mut bytes: Bytes) -> Option<(Loaded, u64)> {
         is_damaged,
     };
     Some((loaded, (length - bytes.len()) as u64))
+}
+
+fn say_what_is_torn(path: &Path, bytes: u64) {
+    tracing::warn!(
+        target: "microcache",
+        "the last record of {} is not all there, for the process was killed or the power failed while it was written: {bytes} bytes are cut off",
+        path.display()
+    );
 }
 
 /// Whether what is left is the beginning of one record, and not something with others behind it.

@@ -20,7 +20,7 @@ use crate::change::{Change, Content};
 use crate::client::Client;
 use crate::coming::{Arrivals, NotPublished};
 use crate::fleet::FleetStats;
-use crate::journal::{Journal, Loaded};
+use crate::journal::{Journal, Loaded, LogOf};
 use crate::json::{check, essence};
 use crate::keeper::{KeepError, Keeper};
 use crate::name::{Name, Pattern, name};
@@ -144,7 +144,8 @@ impl Push {
         books.is_shared = settings.fleet.is_some();
         let mut journal = None;
         if let Some(directory) = settings.directory.as_ref().filter(|_| !books.is_shared) {
-            let (opened, loaded) = Journal::open(directory, settings.sync, epoch)?;
+            let (opened, loaded) =
+                Journal::open(LogOf::Documents, directory, settings.sync, epoch)?;
             if loaded.is_damaged {
                 tracing::error!(
                     target: "microcache",

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use microcache_policy::Rules;
-use microcache_push::{Key, MERCURE_PATH, MercureSettings, PushSettings, SUBSCRIPTIONS_PATH};
+use microcache_push::{Key, MERCURE_PATH, MercureSettings, PushSettings, SUBSCRIPTIONS_PATH, Sync};
 
 use super::mistake::{Mistake, Mistakes, Place};
 use super::options::{MERCURE, abouts};
@@ -25,6 +25,8 @@ pub struct MercureConfig {
     pub subscriptions: bool,
     /// What updates may take that are remembered, in bytes.
     pub history: u64,
+    /// Where they are written down, if they are, and when they count as written.
+    pub kept: Option<(PathBuf, Sync)>,
     pub(super) publisher_key_file: Option<(PathBuf, Place)>,
     pub(super) subscriber_key_file: Option<(PathBuf, Place)>,
 }

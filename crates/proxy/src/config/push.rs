@@ -43,6 +43,9 @@ pub struct PushConfig {
     pub(super) redis_ca: Option<(PathBuf, Place)>,
 }
 
+/// Options of documents that the Mercure hub heeds, where there are none.
+const OF_THE_HUB: &[&str] = &["push_max_document", "push_directory", "push_sync"];
+
 /// What was said of where documents are written down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Chosen {
@@ -83,7 +86,7 @@ impl PushConfig {
             "push_max_subscribers",
             "watch_max_pages",
         ];
-        let is_hub_s = |name| self.mercure.is_on() && name == "push_max_document";
+        let is_hub_s = |name| self.mercure.is_on() && OF_THE_HUB.contains(&name);
         let of_documents = |name| !of_all.contains(&name) && !is_hub_s(name);
         for about in abouts(PUSH)
             .into_iter()
@@ -116,7 +119,8 @@ impl PushConfig {
             )
         };
         let word = if is_shared { "with" } else { "without" };
-        for name in without_meaning {
+        let is_hub_s = |name| is_shared && self.mercure.is_on() && OF_THE_HUB.contains(name);
+        for name in without_meaning.iter().filter(|name| !is_hub_s(name)) {
             if let Some(value) = table.get(name) {
                 let what = format!("`{name}` has no effect {word} `push_redis`");
                 mistakes.note(Mistake::new(&value.place, what).remedy(remedy));
@@ -139,9 +143,20 @@ impl PushConfig {
         self.settings.fleet = Some(self.redis.clone());
     }
 
-    /// Finds the place for documents, and reads the secret.
+    /// Finds the place for documents and the hub's updates, and reads the secrets.
     pub(super) fn read_files(&mut self, mistakes: &mut Mistakes) {
         self.mercure.read_files(mistakes);
+        self.read_files_of_documents(mistakes);
+        let directory = match &self.chosen_directory {
+            Some(Chosen::There(directory)) => Some(directory),
+            // Two hubs of one user would be in each other's way where nobody has named a place.
+            _ => self.settings.directory.as_ref(),
+        };
+        let directory = directory.filter(|_| self.mercure.is_on());
+        self.mercure.kept = directory.map(|it| (it.clone(), self.settings.sync));
+    }
+
+    fn read_files_of_documents(&mut self, mistakes: &mut Mistakes) {
         let Some(place) = self.place.clone().filter(|_| self.is_on()) else {
             return;
         };

@@ -213,7 +213,7 @@ impl Config {
         } else {
             &["tls_listen", "acme"]
         };
-        let fixed: [(bool, Vec<&str>); 8] = [
+        let fixed: [(bool, Vec<&str>); 9] = [
             (self.listen != new.listen, [&["listen"], follows].concat()),
             (
                 self.tls.listen != new.tls.listen,
@@ -227,6 +227,16 @@ impl Config {
             (
                 self.push.needs_restart_for(&new.push),
                 super::push::PushConfig::fixed(),
+            ),
+            (
+                self.push.mercure.kept != new.push.mercure.kept,
+                vec![
+                    "mercure_publisher_key_file",
+                    "push",
+                    "push_directory",
+                    "push_redis",
+                    "push_sync",
+                ],
             ),
         ];
         let named = |name: &str| {

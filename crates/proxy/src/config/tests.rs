@@ -5,7 +5,9 @@ use std::time::Duration;
 use http::Method;
 use microcache_policy::rules::Query;
 use microcache_policy::{Coding, Separator};
+use microcache_push::Sync;
 
+use super::mistake::Mistakes;
 use super::*;
 
 const FILE: &str = "microcache.toml";
@@ -932,6 +934,52 @@ fn documents_have_one_keeper() {
         told.contains("`push_redis_cluster` has no effect without `push_redis`"),
         "{told}"
     );
+}
+
+#[test]
+fn a_hub_keeps_its_history_where_a_directory_is_named_or_documents_are() {
+    let key = std::env::temp_dir().join(format!("microcache-hub-key-{}", std::process::id()));
+    std::fs::write(&key, "a secret of thirty-two characters").expect("written");
+    let hub = format!("origin = \"http://a\"\nmercure_publisher_key_file = {key:?}\n");
+    let of = |more: &str| {
+        let text = format!("{hub}{more}");
+        let (mut config, mut mistakes) = (read(&text), Mistakes::default());
+        config.push.read_files(&mut mistakes);
+        config
+    };
+    let kept = |more: &str| of(more).push.mercure.kept;
+    let there = |sync| Some((PathBuf::from("/a"), sync));
+    assert_eq!(kept(""), None);
+    assert_eq!(kept("push_directory = \"none\""), None);
+    assert_eq!(kept("push_directory = \"/a\""), there(Sync::Always));
+    assert_eq!(
+        kept("push_directory = \"/a\"\npush_sync = \"never\""),
+        there(Sync::Never)
+    );
+    assert_eq!(
+        kept("push = \"/live/\"\npush_directory = \"/a\""),
+        there(Sync::Always)
+    );
+    assert_eq!(kept("push = \"/live/\"\npush_directory = \"none\""), None);
+    let shared = "push = \"/live/\"\npush_redis = \"redis://a\"\n";
+    assert_eq!(kept(shared), None);
+    assert_eq!(
+        kept(&format!("{shared}push_directory = \"/a\"")),
+        there(Sync::Always)
+    );
+    let told = mistakes(&format!("{hub}{shared}push_history = 2"));
+    assert!(told.contains("`push_history` has no effect"), "{told}");
+    // A hub begins to keep it, and ends, with the process.
+    let (without, with) = (of(""), of("push_directory = \"/a\""));
+    for (before, after) in [(&without, &with), (&with, &without)] {
+        let report = before.needs_restart_for(after).expect("it does");
+        assert!(report.to_string().contains("`push_directory`"), "{report}");
+    }
+    assert!(
+        with.needs_restart_for(&of("push_directory = \"/a\"\nmercure_anonymous = true"))
+            .is_none()
+    );
+    std::fs::remove_file(key).expect("removed");
 }
 
 #[test]

@@ -266,6 +266,11 @@ impl Log {
         }
     }
 
+    /// All that is remembered, the oldest first.
+    pub(crate) fn all(&self) -> Vec<Arc<Update>> {
+        self.updates.iter().map(Arc::clone).collect()
+    }
+
     /// The update with this number, if it is remembered.
     pub(crate) fn get(&self, number: u64) -> Option<&Arc<Update>> {
         let place = number.checked_sub(self.forgotten() + 1)?;

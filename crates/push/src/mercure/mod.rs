@@ -8,6 +8,7 @@
 //! Where the operator says so, the hub tells who subscribes: those who may know it are sent what it says itself of each who
 //! comes and goes, and can ask who is there.
 
+mod kept;
 mod log;
 mod member;
 mod members;
@@ -20,7 +21,7 @@ mod tests;
 mod token;
 mod update;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::Method;
@@ -31,6 +32,7 @@ use microcache_store::random;
 use parking_lot::{Mutex, RwLock};
 use url::Url;
 
+use self::kept::Kept;
 pub use self::member::SUBSCRIPTIONS_PATH;
 use self::member::{Member, Spelling};
 use self::remembered::Remembered;
@@ -94,6 +96,8 @@ pub struct Hub {
     settings: RwLock<Arc<MercureSettings>>,
     counters: Counters,
     arrivals: Arrivals,
+    /// Where what is published is written down, if it is.
+    kept: OnceLock<Kept>,
 }
 
 /// What is counted.
@@ -143,6 +147,7 @@ impl Hub {
             settings: RwLock::new(Arc::new(settings)),
             counters: Counters::default(),
             arrivals: Arrivals::default(),
+            kept: OnceLock::new(),
         }
     }
 
@@ -287,7 +292,17 @@ impl Hub {
         Ok(wanted)
     }
 
-    async fn publish(&self, request: &mut OriginRequest) -> Result<OriginResponse, NotPublished> {
+    /// An update counts from now on, and who waits for it is woken.
+    fn note(&self, update: Update) {
+        let woken = self.remembered.lock().note(update);
+        self.counters.updates.add_one();
+        woken.into_iter().for_each(Woken::wake);
+    }
+
+    async fn publish(
+        self: &Arc<Self>,
+        request: &mut OriginRequest,
+    ) -> Result<OriginResponse, NotPublished> {
         let settings = self.settings();
         let hub = hub_url(request)?;
         let presented = Presented::of(request.fields.fields(), &request.target, COOKIES);
@@ -310,7 +325,7 @@ impl Hub {
         if essence(kind) != FORM {
             return Err(answer::problem(415, format!("an update is sent as {FORM}")).into());
         }
-        let (form, _coming) = self
+        let (form, coming) = self
             .arrivals
             .receive(request, "a publication", settings.max_update)
             .await?;
@@ -328,9 +343,12 @@ impl Hub {
             return Err(answer::problem(413, why).into());
         }
         let id = Arc::clone(&update.id);
-        let woken = self.remembered.lock().note(update);
-        self.counters.updates.add_one();
-        woken.into_iter().for_each(Woken::wake);
+        if let Some(kept) = self.kept.get() {
+            let published = self.keep(kept, update, coming).await;
+            published.map_err(|why| answer::later(answer::problem(503, why)))?;
+        } else {
+            self.note(update);
+        }
         let id = Bytes::copy_from_slice(id.as_bytes());
         let mut answer = answer::whole(200, "text/plain; charset=utf-8", id);
         answer.fields.push("Cache-Control", "no-store");

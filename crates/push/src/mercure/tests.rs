@@ -16,7 +16,7 @@ use crate::stream::Events;
 
 const KEY: &[u8] = b"a secret of thirty-two characters";
 
-fn hub(history: u64) -> Arc<Hub> {
+pub(super) fn hub(history: u64) -> Arc<Hub> {
     let key = Key::of(KEY).expect("a key");
     Arc::new(Hub::new(MercureSettings {
         publishers: key.clone(),
@@ -49,7 +49,7 @@ fn selectors(hub: &Hub, all: &[&str]) -> Box<[Selector]> {
     all.collect::<Result<_, _>>().expect("selectors")
 }
 
-fn subscribe(
+pub(super) fn subscribe(
     hub: &Arc<Hub>,
     to: &[&str],
     seen: Option<&str>,
@@ -60,7 +60,7 @@ fn subscribe(
 }
 
 /// The ids of all that it is sent by now, and whether it is let go.
-fn take(subscriber: &mut Subscriber) -> (Vec<String>, bool) {
+pub(super) fn take(subscriber: &mut Subscriber) -> (Vec<String>, bool) {
     let mut cx = Context::from_waker(Waker::noop());
     let mut ids = Vec::new();
     // It passes over what is not for it, and says that it wants another turn.

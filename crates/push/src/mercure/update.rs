@@ -6,6 +6,7 @@ use bytes::Bytes;
 use url::Url;
 
 use super::selector::MAX_TOPIC;
+use crate::change::{Change, Content};
 use crate::events::write_data;
 use crate::form::pairs;
 
@@ -17,6 +18,11 @@ const MAX_WORD: usize = 1024;
 const OVERHEAD: usize = 256;
 /// Asks for all that is remembered. No update is called so.
 pub(crate) const EARLIEST: &str = "earliest";
+/// What is said of an update where it is written down, beside its topics and its event.
+const PUBLIC: &str = "text/event-stream";
+const PRIVATE: &str = "text/event-stream; private";
+/// What an event begins with.
+const ID: &str = "id: ";
 
 /// An update, as it is remembered and sent.
 #[derive(Debug)]
@@ -122,6 +128,40 @@ impl Update {
             beside: 0,
             event: event(id, kind, None, data).into(),
         }
+    }
+
+    /// As it is written down: its topics, which have no line breaks, are a name, and its event is the content.
+    pub(crate) fn change(&self) -> Change {
+        let media_type = if self.is_private { PRIVATE } else { PUBLIC };
+        Change {
+            number: 0,
+            name: self.topics.join("\n").into(),
+            content: Some(Content {
+                media_type: media_type.into(),
+                body: self.event.clone(),
+            }),
+            expires: None,
+            delta: None,
+        }
+    }
+
+    /// What was written down so; `None` if it is none of that.
+    pub(crate) fn of_change(change: &Change) -> Option<Self> {
+        let content = change.content.as_ref()?;
+        let event = std::str::from_utf8(&content.body).ok()?;
+        let (id, _) = event.strip_prefix(ID)?.split_once('\n')?;
+        let is_private = match &*content.media_type {
+            PUBLIC => false,
+            PRIVATE => true,
+            _ => return None,
+        };
+        Some(Self {
+            topics: change.name.split('\n').map(Arc::from).collect(),
+            id: id.into(),
+            is_private,
+            beside: 0,
+            event: content.body.clone(),
+        })
     }
 
     /// What it takes in memory, together with what it is found by.
@@ -235,6 +275,26 @@ mod tests {
         assert!(!read("topic=b").expect("an update").is_private);
         assert!(read("topic=b&private=").expect("an update").is_private);
         assert!(read("topic=b&private=off").expect("an update").is_private);
+    }
+
+    #[test]
+    fn what_is_written_down_is_read_as_it_was() {
+        for form in [
+            "topic=a&data=x",
+            "topic=a&topic=b",
+            "topic=%C3%A9+b&topic=/c&id=%22x%22&private&type=t&retry=1&data=1%0A2",
+        ] {
+            let update = read(form).expect("an update");
+            let again = Update::of_change(&update.change()).expect("an update");
+            assert_eq!(again.topics, update.topics);
+            assert_eq!(
+                (&again.id, again.is_private, &again.event),
+                (&update.id, update.is_private, &update.event)
+            );
+        }
+        let mut other = read("topic=a").expect("an update").change();
+        other.content = None;
+        assert!(Update::of_change(&other).is_none());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod active;
 mod clients;
 mod hostile;
+mod kept;
 mod resumed;
 
 use std::fs;

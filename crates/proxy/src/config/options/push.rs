@@ -103,10 +103,11 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
             form: Form::Text("DIRECTORY"),
             unset: Unset::Says("where services keep their state"),
             example: r#""/var/lib/microcache/push""#,
-            help: "Where documents are written down, or `none`",
+            help: "Where documents are written down, and what is published to a Mercure hub, or `none`",
             more: "What was answered with success is there after a restart, and after the process was killed. The directory is made if it \
                    is missing; one process uses it at a time. It is `push` in systemd's `STATE_DIRECTORY`, in `XDG_STATE_HOME/microcache` or in \
-                   `~/.local/state/microcache`. With `none`, documents end with the process.",
+                   `~/.local/state/microcache`. With `none`, documents end with the process. A hub without documents keeps what is published \
+                   in memory unless a directory is named.",
         },
         set: |push, v, m| {
             if let Some(path) = m.ok(v.text()) {

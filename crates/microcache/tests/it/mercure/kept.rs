@@ -1,0 +1,274 @@
+//! What was published outlives a restart, a kill and damaged files.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::thread;
+
+use super::*;
+
+/// A directory in which hubs keep what is published, one after the other.
+struct Kept(PathBuf);
+
+impl Kept {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("microcache-hub-kept-{}-{number}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    fn hub(&self, flags: &[&str]) -> Hub {
+        let directory = self.0.display().to_string();
+        Hub::open(&[&["--push-directory", &directory], flags].concat())
+    }
+
+    fn log(&self) -> PathBuf {
+        self.0.join("mercure.log")
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Hub {
+    fn end(mut self, signal: &str) {
+        self.proxy.signal(signal);
+        self.proxy.wait();
+    }
+
+    /// The ids of all that is remembered, as somebody is sent them who may read everything.
+    fn remembered(&self) -> Vec<String> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let end = format!("end-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        self.published(&format!("topic=the-end&id={end}&private"));
+        let may = bearer(&json!({"subscribe": ["*"]}));
+        let mut all = self.subscribe("topic=*&lastEventID=earliest", &[&may]);
+        let ids = std::iter::from_fn(|| Some(all.event().0));
+        let ids = ids.take_while(|id| *id != end);
+        ids.filter(|id| !id.starts_with("end-")).collect()
+    }
+}
+
+#[test]
+fn who_comes_back_after_a_restart_is_sent_what_came_since() {
+    let kept = Kept::new();
+    let hub = kept.hub(&[]);
+    for id in 1..=4 {
+        let private = if id == 3 { "&private" } else { "" };
+        hub.published(&format!("topic=/a/{id}&id={id}&type=t&data=1%0A2{private}"));
+    }
+    hub.end("TERM");
+    let hub = kept.hub(&[]);
+    let may = bearer(&json!({"subscribe": ["/a/3"]}));
+    for (fields, expected) in [(&[][..], &["2", "4"][..]), (&[&*may], &["2", "3", "4"])] {
+        let target = format!("{HUB}?topic=/a/%7Bx%7D&lastEventID=1");
+        let (head, mut events) = Events::with_head(hub.proxy.ask_with(&target, fields));
+        assert_eq!(head.field("last-event-id"), Some("1"));
+        for id in expected {
+            let event = format!("id: {id}\nevent: t\ndata: 1\ndata: 2");
+            assert_eq!(events.next(), event);
+        }
+        hub.published("topic=/a/new&id=new");
+        assert_eq!(events.event().0, "new");
+    }
+    assert_eq!(hub.stats()["history"], 6);
+    let mode = fs::metadata(kept.log())
+        .expect("a log")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+/// Several publish while the process is killed, again and again.
+#[test]
+fn what_was_answered_is_there_after_a_kill_in_its_order() {
+    const ROUNDS: u64 = 6;
+    const PUBLISHERS: usize = 3;
+    let kept = Kept::new();
+    let mut answered: Vec<Vec<String>> = vec![Vec::new(); PUBLISHERS];
+    for round in 0..ROUNDS {
+        let mut hub = kept.hub(&[]);
+        let is_over = AtomicBool::new(false);
+        let (told, first) = mpsc::channel();
+        thread::scope(|scope| {
+            for (number, answered) in answered.iter_mut().enumerate() {
+                let (address, is_over, told) = (hub.proxy.address(), &is_over, told.clone());
+                scope.spawn(move || {
+                    let by = bearer(&json!({"publish": ["*"]}));
+                    let mut client = crate::support::Client::connect(address);
+                    for count in 0.. {
+                        let id = format!("{number}-{round}-{count}");
+                        let form = format!("topic=a&id={id}&data={}&private", "x".repeat(2000));
+                        let length = format!("Content-Length: {}", form.len());
+                        let is_sent =
+                            client.try_send(request("POST", HUB, &[FORM, &by, &length]) + &form);
+                        match client.try_response() {
+                            Ok(answer) if is_sent => assert_eq!(answer.status, 200),
+                            _ if is_over.load(Ordering::SeqCst) => return,
+                            other => panic!("{:?}", other.map(|it| it.status)),
+                        }
+                        answered.push(id);
+                        let _ = told.send(());
+                    }
+                });
+            }
+            for _ in 0..10 * (round + 1) {
+                first.recv().expect("somebody publishes");
+            }
+            is_over.store(true, Ordering::SeqCst);
+            hub.proxy.signal("KILL");
+            hub.proxy.wait();
+        });
+        let hub = kept.hub(&[]);
+        let there = hub.remembered();
+        for (number, answered) in answered.iter().enumerate() {
+            let begins = format!("{number}-");
+            let mut mine = there.iter().filter(|id| id.starts_with(&begins));
+            for id in answered {
+                assert!(
+                    mine.any(|it| it == id),
+                    "{id} was answered, and is not there"
+                );
+            }
+        }
+        // Of each, one may be there in each round that was written and not answered.
+        let all: usize = answered.iter().map(Vec::len).sum();
+        let most = all + PUBLISHERS * (round as usize + 1);
+        assert!((all..=most).contains(&there.len()), "{all} {there:?}");
+        hub.end("KILL");
+    }
+}
+
+#[test]
+fn a_torn_end_is_cut_off_and_a_damage_set_aside() {
+    let kept = Kept::new();
+    let hub = kept.hub(&[]);
+    for id in 1..=4 {
+        hub.published(&format!("topic=a&id={id}"));
+    }
+    hub.end("KILL");
+    let whole = fs::read(kept.log()).expect("a log");
+    fs::write(kept.log(), &whole[..whole.len() - 3]).expect("written");
+    let hub = kept.hub(&[]);
+    hub.proxy.output_with("mercure.log is not all there");
+    assert_eq!(hub.remembered(), ["1", "2", "3"]);
+    hub.end("KILL");
+    let mut damaged = fs::read(kept.log()).expect("a log");
+    let second = damaged.windows(5).position(|it| it == b"id: 2");
+    damaged[second.expect("it is there")] ^= 1;
+    fs::write(kept.log(), &damaged).expect("written");
+    let hub = kept.hub(&[]);
+    hub.proxy.output_with("mercure.damaged");
+    assert_eq!(
+        fs::read(kept.0.join("mercure.damaged")).expect("a copy"),
+        damaged
+    );
+    // Who has seen what is lost is told that something is missing.
+    let target = format!("{HUB}?topic=a&lastEventID=2");
+    let (head, mut events) = Events::with_head(hub.proxy.ask_with(&target, &[]));
+    assert_eq!(head.field("last-event-id"), Some("earliest"));
+    assert_eq!(events.event().0, "1");
+    hub.published("topic=a&id=new");
+    assert_eq!(events.event().0, "new");
+    hub.end("KILL");
+    assert_eq!(kept.hub(&[]).remembered(), ["1", "new"]);
+}
+
+#[test]
+fn the_log_is_written_anew_as_soon_as_there_is_room_for_that() {
+    let kept = Kept::new();
+    let hub = kept.hub(&["--mercure-history", "64KiB"]);
+    let mut events = hub.subscribe("topic=a", &[]);
+    // The log is written anew when it is more than a megabyte, and there is no place for that.
+    fs::create_dir(kept.0.join("mercure.new")).expect("a directory");
+    let data = "x".repeat(16 * 1024);
+    for id in 0..100 {
+        hub.published(&format!("topic=a&id={id}&data={data}"));
+        assert_eq!(events.event().0, id.to_string());
+    }
+    hub.proxy.output_with("cannot be written anew");
+    fs::remove_dir(kept.0.join("mercure.new")).expect("it is empty");
+    // That is tried again when there is another megabyte.
+    for id in 100..200 {
+        hub.published(&format!("topic=a&id={id}&data={data}"));
+    }
+    eventually("a shorter log", || {
+        let length = fs::metadata(kept.log()).expect("a log").len();
+        (length < 3 << 19).then_some(())
+    });
+    let output = hub.proxy.output();
+    assert_eq!(output.matches("cannot be written anew").count(), 1);
+    // Nobody else has the directory meanwhile.
+    let key = hub.directory.join("key").display().to_string();
+    let directory = kept.0.display().to_string();
+    let flags = [
+        "--mercure-publisher-key-file",
+        &key,
+        "--push-directory",
+        &directory,
+    ];
+    let (code, told) = Proxy::refusal(&[&["http://localhost:1"][..], &flags].concat());
+    assert_eq!(code, Some(1), "{told}");
+    assert!(
+        told.contains("another process keeps its updates of the Mercure hub"),
+        "{told}"
+    );
+}
+
+#[test]
+fn where_nobody_names_a_directory_nothing_is_written() {
+    let kept = Kept::new();
+    for flags in [&["--push-directory", "none"][..], &[]] {
+        let hub = Hub::open(flags);
+        hub.published("topic=a&id=1");
+        assert!(hub.remembered().contains(&"1".to_owned()));
+    }
+    assert!(!kept.0.exists());
+    // Documents that Redis keeps are not in it, and what is published to the hub is.
+    let hub = kept.hub(&["--push", "/live/", "--push-redis", "redis://127.0.0.1:9"]);
+    hub.published("topic=a&id=1");
+    hub.end("KILL");
+    let hub = kept.hub(&["--push", "/live/", "--push-redis", "redis://127.0.0.1:9"]);
+    assert_eq!(hub.remembered(), ["1"]);
+    assert!(!kept.0.join("documents.log").exists());
+    // Beside documents it is where they are.
+    hub.end("KILL");
+    let hub = kept.hub(&["--push", "/live/"]);
+    assert!(hub.remembered().starts_with(&["1".to_owned()]));
+    assert!(kept.0.join("documents.log").exists());
+}
+
+/// The history goes along when the process is replaced, and who publishes meanwhile tries again.
+#[test]
+fn it_goes_along_with_an_upgrade() {
+    let kept = Kept::new();
+    let mut hub = kept.hub(&[]);
+    hub.published("topic=a&id=1");
+    let mut client = crate::support::Client::connect(hub.admin);
+    let host = format!("Host: {}", hub.admin);
+    client.send(format!(
+        "POST /v1/upgrade HTTP/1.1\r\n{host}\r\nContent-Length: 0\r\n\r\n"
+    ));
+    let told: Value = serde_json::from_str(&client.response().text()).expect("JSON");
+    let next = told["pid"].as_u64().expect("a number").to_string();
+    eventually("a publication", || {
+        let answer = hub.publish("topic=a&id=2");
+        if answer.status == 503 {
+            assert_eq!(answer.field("retry-after"), Some("1"));
+            return None;
+        }
+        assert_eq!(answer.status, 200);
+        Some(())
+    });
+    let mut back = hub.subscribe("topic=a&lastEventID=1", &[]);
+    assert_eq!(back.event().0, "2");
+    drop(back);
+    assert!(hub.proxy.wait().success());
+    let _ = std::process::Command::new("kill")
+        .args(["-s", "KILL", &next])
+        .status();
+}

@@ -1,0 +1,516 @@
+//! What is published, written down: it outlives the process.
+//!
+//! An update is written as a change of a document would be, in a log of its own beside that of documents: its topics are
+//! the name, and its event is the content. Whoever publishes while nobody writes has all written that waits, until nothing
+//! does; what comes meanwhile is written together. An update is sent to those who subscribe when it is on the disk.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use microcache_store::random;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+
+use super::Hub;
+use super::update::Update;
+use crate::coming::Coming;
+use crate::journal::{Header, Journal, JournalError, LogOf};
+use crate::records;
+use crate::settings::Sync;
+
+/// Updates that wait to be written.
+const MAX_WAITING: usize = 1024;
+/// So many are written together at most.
+const MAX_TOGETHER: usize = 256;
+/// Where the log cannot be written anew, that is tried again when so much more is in it.
+const PAUSE: u64 = 1 << 20;
+/// What the log and what is told of the server's own doings are filed under.
+const TARGET: &str = "microcache";
+
+/// The log, and what is to be written to it.
+pub(crate) struct Kept {
+    waiting: Mutex<Waiting>,
+    /// Held while it is written to.
+    journal: Mutex<Journal>,
+    /// It is not written anew before it is so long: the last time that could not be done.
+    tried_until: AtomicU64,
+    /// Another process has taken the log up.
+    is_given_up: AtomicBool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    jobs: VecDeque<Job>,
+    /// Somebody writes, and takes these too.
+    is_written: bool,
+}
+
+/// An update that is published when it is written.
+struct Job {
+    update: Update,
+    /// It counts until then, whether or not anybody waits for that.
+    _coming: Coming,
+    done: oneshot::Sender<Result<(), NotKept>>,
+}
+
+/// Why an update was not published.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum NotKept {
+    #[error("too many updates are being published, or another process takes over")]
+    Busy,
+    #[error("the update cannot be written down: {0}")]
+    Unwritten(String),
+}
+
+impl Hub {
+    /// Takes up what was published before, and writes down what will be. To be called once, before anybody asks.
+    pub fn keep_in(&self, directory: &Path, sync: Sync) -> Result<(), JournalError> {
+        let (journal, loaded) = Journal::open(LogOf::Updates, directory, sync, random::number())?;
+        if loaded.is_damaged {
+            tracing::error!(
+                target: TARGET,
+                "the log of the Mercure hub in {} is damaged: what comes after the damage is lost, and lies in mercure.damaged",
+                directory.display()
+            );
+        }
+        let mut remembered = self.remembered.lock();
+        for update in loaded.changes.iter().filter_map(|it| Update::of_change(it)) {
+            // Nobody waits yet.
+            drop(remembered.note(update));
+        }
+        drop(remembered);
+        let kept = Kept {
+            waiting: Mutex::default(),
+            journal: Mutex::new(journal),
+            tried_until: AtomicU64::new(0),
+            is_given_up: AtomicBool::new(false),
+        };
+        let is_first = self.kept.set(kept).is_ok();
+        debug_assert!(is_first, "a hub keeps what is published in one place");
+        Ok(())
+    }
+
+    /// Publishes an update when it is written down.
+    pub(super) async fn keep(
+        self: &Arc<Self>,
+        kept: &Kept,
+        update: Update,
+        coming: Coming,
+    ) -> Result<(), NotKept> {
+        let (done, result) = oneshot::channel();
+        let job = Job {
+            update,
+            _coming: coming,
+            done,
+        };
+        if kept.add(job)? {
+            let hub = Arc::clone(self);
+            spawn_blocking(move || hub.write_all());
+        }
+        result.await.unwrap_or(Err(NotKept::Busy))
+    }
+
+    /// Writes until nothing waits any more.
+    fn write_all(&self) {
+        let Some(kept) = self.kept.get() else { return };
+        let _end = AtAPanic(kept);
+        while let Some(jobs) = kept.next() {
+            let mut journal = kept.journal.lock();
+            if kept.is_given_up() {
+                // Who is told nothing tries again, and finds the other process.
+                continue;
+            }
+            let written = self.write_down(&mut journal, &jobs);
+            for Job { update, done, .. } in jobs {
+                if written.is_ok() {
+                    self.note(update);
+                }
+                // Nobody may be waiting any more.
+                let _ = done.send(written.clone());
+            }
+            self.clear_up(kept, &mut journal);
+        }
+    }
+
+    fn write_down(&self, journal: &mut Journal, jobs: &[Job]) -> Result<(), NotKept> {
+        let mut bytes = Vec::new();
+        for job in jobs {
+            records::write(&[Arc::new(job.update.change())], &mut bytes);
+        }
+        let mended = if journal.is_broken() {
+            self.rewrite(journal)
+        } else {
+            Ok(())
+        };
+        mended.and_then(|()| journal.append(&bytes)).map_err(|error| {
+            tracing::error!(target: TARGET, "publications to the Mercure hub are refused: they cannot be written to push_directory: {error}");
+            NotKept::Unwritten(error.to_string())
+        })
+    }
+
+    /// Writes the log anew when most of it is not remembered any more.
+    fn clear_up(&self, kept: &Kept, journal: &mut Journal) {
+        let live = self.remembered.lock().published.bytes();
+        let is_long_enough = journal.length() >= kept.tried_until.load(Ordering::Relaxed);
+        if !is_long_enough || !journal.is_mostly_old(live) {
+            return;
+        }
+        let next = journal.length() + PAUSE;
+        let written = self.rewrite(journal);
+        let next = if written.is_ok() { 0 } else { next };
+        kept.tried_until.store(next, Ordering::Relaxed);
+        if let Err(error) = written {
+            tracing::warn!(target: TARGET, "the log of the Mercure hub grows: it cannot be written anew: {error}");
+        }
+    }
+
+    /// Writes it with what is remembered.
+    fn rewrite(&self, journal: &mut Journal) -> std::io::Result<()> {
+        let updates = self.remembered.lock().published.all();
+        let changes: Vec<_> = updates.iter().map(|it| Arc::new(it.change())).collect();
+        // Subscribers begin at ids: to them neither numbers nor an epoch mean anything.
+        let header = Header {
+            epoch: random::number(),
+            newest: 0,
+            forgotten_through: 0,
+        };
+        journal.rewrite(header, &changes)
+    }
+
+    /// Lets another process take up what was published. When this returns, nothing is published here any more.
+    pub async fn give_up(self: &Arc<Self>) {
+        let hub = Arc::clone(self);
+        // Whoever writes has come to an end then.
+        let given_up = spawn_blocking(move || {
+            if let Some(kept) = hub.kept.get() {
+                let journal = kept.journal.lock();
+                kept.is_given_up.store(true, Ordering::Release);
+                journal.let_go();
+            }
+        });
+        let _ = given_up.await;
+    }
+
+    /// Goes on, if it has not.
+    pub async fn take_back(self: &Arc<Self>) {
+        let hub = Arc::clone(self);
+        let taken_back = spawn_blocking(move || {
+            let Some(kept) = hub.kept.get() else { return };
+            let is_ours = kept.journal.lock().take_back();
+            kept.is_given_up.store(!is_ours, Ordering::Release);
+            if !is_ours {
+                tracing::error!(target: TARGET, "push_directory cannot be taken back: nothing is published to the Mercure hub until a restart");
+            }
+        });
+        let _ = taken_back.await;
+    }
+}
+
+/// Whoever writes does so no more: nobody waits for him then.
+struct AtAPanic<'a>(&'a Kept);
+
+impl Drop for AtAPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            *self.0.waiting.lock() = Waiting::default();
+        }
+    }
+}
+
+impl Kept {
+    /// Has this one wait. Gives whether somebody has to be found who writes.
+    fn add(&self, job: Job) -> Result<bool, NotKept> {
+        let mut waiting = self.waiting.lock();
+        if self.is_given_up() || waiting.jobs.len() >= MAX_WAITING {
+            return Err(NotKept::Busy);
+        }
+        waiting.jobs.push_back(job);
+        Ok(!std::mem::replace(&mut waiting.is_written, true))
+    }
+
+    /// What is written next; `None`, and nobody writes any more, if nothing waits.
+    fn next(&self) -> Option<Vec<Job>> {
+        let mut waiting = self.waiting.lock();
+        let count = waiting.jobs.len().min(MAX_TOGETHER);
+        waiting.is_written = count > 0;
+        (count > 0).then(|| waiting.jobs.drain(..count).collect())
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicU32, AtomicUsize};
+
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::task::{JoinSet, yield_now};
+    use url::Url;
+
+    use super::super::tests::{hub, subscribe, take};
+    use super::super::update::EARLIEST;
+    use super::*;
+
+    /// Where a log begins, behind what is said of all of it.
+    const HEADER: usize = 32;
+
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new() -> Self {
+            static NUMBER: AtomicU32 = AtomicU32::new(0);
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("microcache-hub-{}-{number}", std::process::id());
+            Self(std::env::temp_dir().join(name))
+        }
+
+        fn log(&self) -> PathBuf {
+            self.0.join("mercure.log")
+        }
+
+        /// A hub that keeps what is published here.
+        fn hub(&self, history: u64) -> Arc<Hub> {
+            let hub = hub(history);
+            hub.keep_in(&self.0, Sync::Never).expect("it is kept");
+            hub
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn runtime() -> Runtime {
+        Builder::new_current_thread().build().expect("a runtime")
+    }
+
+    fn update(form: &str) -> Update {
+        let url = Url::parse("http://hub.example/.well-known/mercure").expect("a url");
+        Update::read(form.as_bytes(), &url, String::new).expect("an update")
+    }
+
+    async fn keep(hub: Arc<Hub>, form: String) -> Result<(), NotKept> {
+        let kept = hub.kept.get().expect("it is kept");
+        hub.keep(kept, update(&form), Coming::default()).await
+    }
+
+    fn publish(hub: &Arc<Hub>, form: &str) -> Result<(), NotKept> {
+        runtime().block_on(keep(Arc::clone(hub), form.to_owned()))
+    }
+
+    /// The ids of all that is remembered, as somebody is sent them who may read this.
+    fn ids(hub: &Arc<Hub>, may_read: &[&str]) -> Vec<String> {
+        let (mut all, _) = subscribe(hub, &["*"], Some(EARLIEST), may_read).expect("a subscriber");
+        take(&mut all).0
+    }
+
+    #[test]
+    fn what_was_published_is_there_again_as_it_was() {
+        let directory = Directory::new();
+        let before = directory.hub(1 << 20);
+        for number in 0..20 {
+            let private = if number % 2 == 0 { "&private" } else { "" };
+            let form = format!("topic=/a/{number}&topic=b&id={number}&type=t&data=1%0A2{private}");
+            publish(&before, &form).expect("published");
+        }
+        let events = |hub: &Hub| {
+            let all = hub.remembered.lock().published.all();
+            all.iter().map(|it| it.event.clone()).collect::<Vec<_>>()
+        };
+        let (all, mine, public) = (
+            ids(&before, &["*"]),
+            ids(&before, &["/a/4"]),
+            ids(&before, &[]),
+        );
+        assert_eq!((all.len(), mine.len(), public.len()), (20, 11, 10));
+        let told = events(&before);
+        drop(before);
+        let after = directory.hub(1 << 20);
+        assert_eq!(events(&after), told);
+        assert_eq!(ids(&after, &["*"]), all);
+        assert_eq!(ids(&after, &["/a/4"]), mine);
+        assert_eq!(ids(&after, &[]), public);
+        assert_eq!(&*after.remembered.lock().last(), "19");
+        let (mut back, seen) =
+            subscribe(&after, &["/a/{x}"], Some("16"), &[]).expect("a subscriber");
+        assert_eq!(seen.as_deref(), Some("16"));
+        publish(&after, "topic=/a/new&id=new").expect("published");
+        assert_eq!(take(&mut back).0, ["17", "19", "new"]);
+        // What is private is for nobody else who has an account here.
+        for file in ["mercure.log", "mercure.lock"] {
+            let mode = fs::metadata(directory.0.join(file)).expect("a file");
+            assert_eq!(mode.permissions().mode() & 0o777, 0o600, "{file}");
+        }
+    }
+
+    #[test]
+    fn the_log_is_bounded_by_what_is_remembered() {
+        let directory = Directory::new();
+        let before = directory.hub(256 * 1024);
+        let data = "x".repeat(8 * 1024);
+        let mut longest = 0;
+        for number in 0..600 {
+            publish(&before, &format!("topic=a&id={number}&data={data}")).expect("published");
+            longest = longest.max(fs::metadata(directory.log()).expect("a log").len());
+        }
+        assert!((1 << 19..=1 << 20).contains(&longest), "{longest}");
+        let all = ids(&before, &[]);
+        assert!((20..40).contains(&all.len()), "{}", all.len());
+        drop(before);
+        assert_eq!(ids(&directory.hub(256 * 1024), &[]), all);
+        // Where less is to be remembered than was written, it is the latest.
+        let less = ids(&directory.hub(64 * 1024), &[]);
+        assert!(!less.is_empty() && all.ends_with(&less), "{less:?}");
+    }
+
+    #[test]
+    fn what_is_cut_or_damaged_costs_nothing_that_stands_before_it() {
+        let directory = Directory::new();
+        let before = directory.hub(1 << 20);
+        let mut ends = vec![HEADER];
+        for number in 0..6 {
+            publish(
+                &before,
+                &format!("topic=a&id={number}&data={number}&private"),
+            )
+            .expect("published");
+            ends.push(fs::read(directory.log()).expect("a log").len());
+        }
+        drop(before);
+        let whole = fs::read(directory.log()).expect("a log");
+        assert_eq!(ends.last(), Some(&whole.len()));
+        let whole_records = |length: usize| ends.iter().filter(|end| **end <= length).count() - 1;
+        let check = |bytes: &[u8], records: usize, what: &str| {
+            fs::write(directory.log(), bytes).expect("written");
+            let again = directory.hub(1 << 20);
+            let mut expected: Vec<_> = (0..records).map(|it| it.to_string()).collect();
+            assert_eq!(ids(&again, &["*"]), expected, "{what}");
+            assert!(ids(&again, &[]).is_empty(), "{what}: it is private");
+            publish(&again, "topic=a&id=new&private").expect("published");
+            drop(again);
+            expected.push("new".to_owned());
+            assert_eq!(ids(&directory.hub(1 << 20), &["*"]), expected, "{what}");
+        };
+        for cut in (HEADER..whole.len()).step_by(3) {
+            check(&whole[..cut], whole_records(cut), &format!("cut at {cut}"));
+        }
+        for place in (HEADER..whole.len()).step_by(5) {
+            let mut flipped = whole.clone();
+            flipped[place] ^= 1 << (place % 8);
+            check(
+                &flipped,
+                whole_records(place),
+                &format!("flipped at {place}"),
+            );
+        }
+        let zeros = [&whole[..], &[0; 100]].concat();
+        check(&zeros, 6, "zeros at the end");
+        assert!(directory.0.join("mercure.damaged").exists());
+        fs::write(directory.log(), "something else, and long enough for a log").expect("written");
+        let refused = hub(1 << 20).keep_in(&directory.0, Sync::Never);
+        let why = refused.expect_err("no log").to_string();
+        assert!(
+            why.contains("no log of updates of the Mercure hub"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn many_are_written_together_in_their_order_and_too_many_are_refused() {
+        let directory = Directory::new();
+        let before = directory.hub(1 << 20);
+        let runtime = runtime();
+        let mut all = JoinSet::new();
+        let kept = before.kept.get().expect("it is kept");
+        let nobody_writes = kept.journal.lock();
+        let come = Arc::new(AtomicUsize::new(0));
+        runtime.block_on(async {
+            for number in 0..2 * MAX_WAITING {
+                let (hub, come) = (Arc::clone(&before), Arc::clone(&come));
+                all.spawn(async move {
+                    come.fetch_add(1, Ordering::Relaxed);
+                    keep(hub, format!("topic=a&id={number}")).await
+                });
+            }
+            while come.load(Ordering::Relaxed) < 2 * MAX_WAITING {
+                yield_now().await;
+            }
+        });
+        drop(nobody_writes);
+        let results = runtime.block_on(all.join_all());
+        let written = results.iter().filter(|it| it.is_ok()).count();
+        assert!(
+            (MAX_WAITING..=MAX_WAITING + MAX_TOGETHER).contains(&written),
+            "{written}"
+        );
+        let there = ids(&before, &[]);
+        assert_eq!(there.len(), written);
+        drop(before);
+        assert_eq!(ids(&directory.hub(1 << 20), &[]), there);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_not_published() {
+        let directory = Directory::new();
+        let hub = directory.hub(1 << 20);
+        publish(&hub, "topic=a&id=1").expect("published");
+        // Whoever takes a log back writes it anew, and there is no place for that.
+        runtime().block_on(hub.take_back());
+        fs::remove_dir_all(&directory.0).expect("removed");
+        let (mut waiting, _) = subscribe(&hub, &["a"], None, &[]).expect("a subscriber");
+        let refused = publish(&hub, "topic=a&id=lost");
+        assert!(matches!(refused, Err(NotKept::Unwritten(_))));
+        assert_eq!(
+            (ids(&hub, &[]), take(&mut waiting).0),
+            (vec!["1".to_owned()], vec![])
+        );
+        fs::create_dir(&directory.0).expect("a directory");
+        publish(&hub, "topic=a&id=2").expect("published");
+        assert_eq!(take(&mut waiting).0, ["2"]);
+        drop((hub, waiting));
+        assert_eq!(ids(&directory.hub(1 << 20), &[]), ["1", "2"]);
+    }
+
+    #[test]
+    fn one_process_at_a_time_has_it() {
+        let directory = Directory::new();
+        let runtime = runtime();
+        let first = directory.hub(1 << 20);
+        publish(&first, "topic=a&id=1").expect("published");
+        let second = hub(1 << 20);
+        let refused = second.keep_in(&directory.0, Sync::Never);
+        let why = refused.expect_err("it is taken").to_string();
+        assert!(
+            why.starts_with("another process keeps its updates"),
+            "{why}"
+        );
+        runtime.block_on(first.give_up());
+        let second = directory.hub(1 << 20);
+        assert!(matches!(
+            publish(&first, "topic=a&id=lost"),
+            Err(NotKept::Busy)
+        ));
+        publish(&second, "topic=a&id=2").expect("published");
+        runtime.block_on(first.take_back());
+        assert!(matches!(
+            publish(&first, "topic=a&id=lost"),
+            Err(NotKept::Busy)
+        ));
+        drop(second);
+        runtime.block_on(first.take_back());
+        publish(&first, "topic=a&id=3").expect("published");
+        assert_eq!(ids(&first, &[]), ["1", "3"]);
+        drop(first);
+        assert_eq!(ids(&directory.hub(1 << 20), &[]), ["1", "3"]);
+    }
+}
