@@ -36,17 +36,6 @@ pub(crate) struct Fetch {
     pub(crate) cacert: Option<PathBuf>,
 }
 
-impl Fetch {
-    /// The url as it is told: without a password, and without what servers do not see.
-    pub(crate) fn told(&self) -> Url {
-        let mut url = self.url.clone();
-        // They fail where there can be none.
-        let _ = url.set_username("").and_then(|()| url.set_password(None));
-        url.set_fragment(None);
-        url
-    }
-}
-
 /// How the cache is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Usage {

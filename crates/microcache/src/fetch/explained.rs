@@ -6,6 +6,7 @@ use microcache_client::{CacheInfo, Outcome};
 use microcache_policy::Detail;
 use reqwest::Response;
 
+use super::told;
 use crate::cli::{Fetch, Shown, Usage};
 
 /// One line.
@@ -16,16 +17,17 @@ pub(super) fn line(
     took: Duration,
 ) -> String {
     let status = response.status().as_u16();
-    let told = match info {
+    let done = match info {
         None => format!("bypass: the server answered {status}"),
         Some(info) => format!("{}: {}", info.outcome.as_str(), what(fetch, info, status)),
     };
-    let elsewhere = if *response.url() == fetch.told() {
+    let url = told(response.url());
+    let elsewhere = if url == told(&fetch.url) {
         String::new()
     } else {
-        format!(" (redirected to {})", response.url())
+        format!(" (redirected to {url})")
     };
-    format!("{told}, in {}{elsewhere}", short(took))
+    format!("{done}, in {}{elsewhere}", short(took))
 }
 
 fn what(fetch: &Fetch, info: CacheInfo, status: u16) -> String {

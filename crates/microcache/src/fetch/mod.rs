@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use http::header::{HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LOCATION, RANGE};
 use http::{Method, StatusCode};
 use microcache_client::{CacheInfo, Error, Outcome};
-use reqwest::Response;
+use reqwest::{Response, Url};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
@@ -117,7 +117,7 @@ async fn work(fetch: &Fetch) -> Result<(), Ended> {
         Ok(done) => done,
         Err(_) => Err(Ended::NoAnswer(format!(
             "{} took longer than --timeout allows",
-            fetch.told()
+            told(&fetch.url)
         ))),
     };
     // What was given up is not waited for: it ends with the process, and so does its claim.
@@ -164,7 +164,7 @@ async fn transfer(fetch: &Fetch, cached: &Cached) -> Result<(), Ended> {
         )));
     }
     if let Some(what) = unasked(fetch, status) {
-        let url = response.url();
+        let url = told(response.url());
         return Err(Ended::NoAnswer(format!("{url} answered {what}")));
     }
     // What the one who asks has is what there is. It stays where it is.
@@ -185,7 +185,7 @@ async fn transfer(fetch: &Fetch, cached: &Cached) -> Result<(), Ended> {
 async fn next(fetch: &Fetch, response: &mut Response) -> Result<Option<bytes::Bytes>, Ended> {
     response.chunk().await.map_err(|error| {
         let why = deepest(&error);
-        let url = fetch.told();
+        let url = told(&fetch.url);
         Ended::NoAnswer(format!("the answer of {url} broke off: {why}"))
     })
 }
@@ -203,8 +203,8 @@ async fn drain(response: &mut Response) {
 
 /// What an answer says that is no good, if that is what it says.
 fn error_of(response: &Response) -> Option<String> {
-    let (url, status) = (response.url(), response.status());
-    if status.is_client_error() || status.is_server_error() {
+    let (url, status) = (told(response.url()), response.status());
+    if status.as_u16() >= 400 {
         let reason = status.canonical_reason().unwrap_or("an error");
         return Some(format!("{url} answered {} {reason}", status.as_u16()));
     }
@@ -212,7 +212,7 @@ fn error_of(response: &Response) -> Option<String> {
     let leads_on = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
     let location = response.headers().get(LOCATION).filter(|_| leads_on)?;
     Some(format!(
-        "{url} redirects to {location:?}, which is not followed: it is no url, or there were twenty before it"
+        "{url} redirects to {location:?}, which is not followed: nothing is fetched from there, or there were twenty before it"
     ))
 }
 
@@ -220,6 +220,9 @@ fn error_of(response: &Response) -> Option<String> {
 fn unasked(fetch: &Fetch, status: StatusCode) -> Option<&'static str> {
     let says = |names: &[HeaderName]| names.iter().any(|name| fetch.headers.contains_key(name));
     match status {
+        StatusCode::SWITCHING_PROTOCOLS => {
+            Some("101 Switching Protocols, and there is no other to speak")
+        }
         StatusCode::NOT_MODIFIED if !says(&CONDITIONS) => {
             Some("304 Not Modified, and nobody asked whether it was")
         }
@@ -233,7 +236,7 @@ fn unasked(fetch: &Fetch, status: StatusCode) -> Option<&'static str> {
 fn not_stored(fetch: &Fetch) -> Ended {
     Ended::NotStored(format!(
         "nothing that may be used is stored of {}; leave --offline out to fetch it",
-        fetch.told()
+        told(&fetch.url)
     ))
 }
 
@@ -241,7 +244,7 @@ fn not_stored(fetch: &Fetch) -> Ended {
 fn unreached(fetch: &Fetch, error: &Error) -> String {
     let asked = error.inner::<reqwest::Error>();
     let url = asked.and_then(reqwest::Error::url);
-    let url = url.map_or_else(|| fetch.told(), Clone::clone);
+    let url = told(url.unwrap_or(&fetch.url));
     let why = deepest(error);
     let remedy = if why.contains("certificate") {
         "; name its authority with --cacert FILE"
@@ -279,6 +282,15 @@ async fn interrupted() {
         // Then it ends as the system has it.
         Err(_) => std::future::pending().await,
     }
+}
+
+/// A url as it is told: without a password, and without what servers do not see.
+fn told(url: &Url) -> Url {
+    let mut url = url.clone();
+    // They fail where there can be none.
+    let _ = url.set_username("").and_then(|()| url.set_password(None));
+    url.set_fragment(None);
+    url
 }
 
 fn say(what: &str) {

@@ -15,6 +15,8 @@ fn errors_are_exit_codes() {
         .on("/none")
         .reply(Reply::new(404).body("no such page"));
     origin.on("/fails").reply(Reply::new(503).body("not now"));
+    let strange = Reply::raw("HTTP/1.1 600 Strange\r\nContent-Length: 7\r\n\r\nstrange");
+    origin.on("/strange").reply(strange);
     origin.on("/breaks").reply(
         Reply::new(200)
             .with_all(&["Cache-Control: max-age=600", "Content-Length: 100"])
@@ -34,6 +36,7 @@ fn errors_are_exit_codes() {
             "answered 404 Not Found; --no-fail prints what it says",
         ),
         ("/fails", 4, "answered 503"),
+        ("/strange", 4, "answered 600"),
         ("/breaks", 1, "broke off"),
     ] {
         let run = place.run(&["-o", name, &url(target)]);
@@ -204,6 +207,11 @@ fn what_is_not_modified_or_a_part_that_nobody_wanted_replaces_nothing() {
         assert_eq!(run.code, 1, "{}", run.err);
         assert!(run.err.contains("304"), "{}", run.err);
     }
+    let other =
+        Reply::raw("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
+    origin.on("/other").reply(other);
+    let other = place.run(&["-o", "file", &format!("{}/other", origin.url())]);
+    assert_eq!(other.code, 1, "{}", other.err);
     let part = Reply::new(206).with("Content-Range: bytes 0-3/8");
     origin.on("/part").reply(part.body("half"));
     let part = place.run(&["-o", "file", &format!("{}/part", origin.url())]);
@@ -324,6 +332,12 @@ fn a_password_in_a_url_is_used_and_not_told() {
             .close(),
     );
     origin.on("/silent").reply(Reply::silence());
+    let there = format!(
+        "Location: {}/there",
+        origin.url().replace("//", "//other:hush@")
+    );
+    origin.on("/away").reply(Reply::new(302).with(&there));
+    origin.on("/there").reply(Reply::new(200).body("there"));
     let place = Place::new();
     let site = origin.url().replace("http://", "http://user:hush@");
     let url = |target: &str| format!("{site}{target}#part");
@@ -333,6 +347,9 @@ fn a_password_in_a_url_is_used_and_not_told() {
         assert!(run.err.contains(outcome), "{}", run.err);
         assert!(!run.err.contains("redirected"), "{}", run.err);
     }
+    let away = place.run(&["--explain", &url("/away")]);
+    assert!(away.err.contains("/there"), "{}", away.err);
+    assert!(!away.err.contains("hush"), "{}", away.err);
     for (flags, target) in [
         (&["--offline"][..], "/never"),
         (&["--timeout", "100ms"], "/silent"),
