@@ -77,8 +77,10 @@ impl Refusal {
             ErrorKind::Parse => Self::Rejected("it does not speak Redis's protocol".to_owned()),
             ErrorKind::Io if is_tls(error) => Self::Rejected(format!("TLS: {}", one_line(error))),
             ErrorKind::Io => Self::Unreachable(one_line(error)),
-            // It is starting, or it has lost the others of its cluster.
-            _ if error.code().is_some_and(|code| TRANSIENT.contains(&code)) => {
+            // It is starting, or it has lost the others of its cluster, or has too many clients.
+            _ if error.code().is_some_and(|code| TRANSIENT.contains(&code))
+                || one_line(error).contains("max number of clients") =>
+            {
                 Self::Unreachable(one_line(error))
             }
             _ if error.code() == Some("NOAUTH") => Self::Rejected("it wants a password".to_owned()),

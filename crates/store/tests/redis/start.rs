@@ -7,7 +7,7 @@ use microcache_store::redis::{ClientCertificate, Redis, RedisSettings};
 use microcache_store::{Put, SharedTier, Tier};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 
 use crate::server::{Folder, Server, free_port};
@@ -117,6 +117,33 @@ async fn a_server_that_is_not_there_yet() {
         "{degraded:?}"
     );
     let _server = Server::start_at(port, &[]).expect("the port is still free");
+    in_service(&redis).await;
+    assert_eq!(put(&redis, id(1), "body", None).await, Put::Stored);
+}
+
+/// They may go, or somebody may allow more of them.
+#[tokio::test]
+async fn a_server_that_has_too_many_clients() {
+    let server = Server::start(&["--maxclients", "3"]);
+    let at = ("127.0.0.1", server.port);
+    let mut others = Vec::new();
+    while others.len() < 3 {
+        let mut other = TcpStream::connect(at).await.unwrap();
+        other.write_all(b"PING\r\n").await.unwrap();
+        let mut answer = [0; 5];
+        let _ = other.read_exact(&mut answer).await;
+        // Whoever asked whether the server is there may not be gone yet.
+        if &answer == b"+PONG" {
+            others.push(other);
+        }
+    }
+    let redis = start(settings(&server.url())).await;
+    let degraded = redis.stats().degraded;
+    assert!(
+        degraded[0].contains("max number of clients"),
+        "{degraded:?}"
+    );
+    drop(others);
     in_service(&redis).await;
     assert_eq!(put(&redis, id(1), "body", None).await, Put::Stored);
 }
