@@ -12,6 +12,7 @@ mod record;
 mod scripts;
 mod snapshot;
 mod state;
+mod written;
 
 use std::fmt;
 use std::sync::Arc;
@@ -200,6 +201,8 @@ impl Fleet {
                     newest,
                     done,
                 } => {
+                    let number = newest;
+                    self.state.written.note(Version { epoch, number });
                     self.until_seen(epoch, newest).await;
                     return fault.map_or_else(|| self::done(epoch, &done), Err);
                 }

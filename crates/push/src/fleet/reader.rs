@@ -66,6 +66,10 @@ impl Reader {
             return self.load().await;
         };
         let page = self.page(at).await?;
+        self.state.compare(Version {
+            epoch: page.epoch,
+            number: page.newest,
+        });
         let What::Changes(entries) = &page.what else {
             // The next step takes up everything.
             self.at = None;

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::TARGET;
+use super::written::Written;
 use crate::stats::Counter;
 use crate::version::Version;
 
@@ -21,6 +22,9 @@ pub(super) struct State {
     has_documents: Mutex<bool>,
     has_them: Condvar,
     refusal: Mutex<Option<Refusal>>,
+    pub(super) written: Written,
+    /// When it was told last that what was taken is missing.
+    astray: Mutex<Option<Instant>>,
     is_too_small: AtomicBool,
     has_foreign: AtomicBool,
     outages: Counter,
@@ -49,6 +53,9 @@ struct Refusal {
 
 /// What some changes are refused for, and others are not, is told this often at most.
 const TOLD_EVERY: Duration = Duration::from_mins(1);
+
+/// What is said of changes that were taken and are missing.
+const ASTRAY: &str = "push_redis has taken changes that are missing where this node reads them: it has lost them, or connections to it lead to several servers; let it be one, and no load balancer of several";
 
 /// How a node of several does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,6 +91,8 @@ impl State {
             has_documents: Mutex::new(false),
             has_them: Condvar::new(),
             refusal: Mutex::default(),
+            written: Written::default(),
+            astray: Mutex::default(),
             is_too_small: AtomicBool::new(false),
             has_foreign: AtomicBool::new(false),
             outages: Counter::default(),
@@ -106,6 +115,7 @@ impl State {
     /// All documents were taken up.
     pub(super) fn loaded(&self) {
         self.loads.add_one();
+        self.written.forget();
         *self.has_documents.lock() = true;
         self.has_them.notify_all();
     }
@@ -183,6 +193,17 @@ impl State {
         });
     }
 
+    /// Where this node reads, this is the last change.
+    pub(super) fn compare(&self, newest: Version) {
+        if !self.written.misses(newest) {
+            return;
+        }
+        let told = self.astray.lock().replace(Instant::now());
+        if told.is_none_or(|told| told.elapsed() > TOLD_EVERY) {
+            tracing::error!(target: TARGET, "{ASTRAY}");
+        }
+    }
+
     /// Whether documents take more than this node was to have for them.
     pub(super) fn note_size(&self, size: u64, memory: u64) {
         let is_too_small = size > memory;
@@ -219,6 +240,10 @@ impl State {
             && refusal.stands
         {
             warnings.push(format!("push_redis refuses changes: {}", refusal.why));
+        }
+        let astray = *self.astray.lock();
+        if astray.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
+            warnings.push(ASTRAY.to_owned());
         }
         if self.is_too_small.load(Ordering::Relaxed) {
             warnings.push(

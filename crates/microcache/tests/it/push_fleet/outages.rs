@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
+use super::relay::Relay;
 use super::{Nodes, put, told, until_is};
+use crate::push::Live;
 use crate::support::{Client, Proxy, eventually};
 use crate::tiers::Folder;
 use crate::tiers::servers::{Kind, Server, free_port};
@@ -187,6 +189,28 @@ fn a_redis_that_refuses_changes_is_read_and_told_of() {
     assert!(!health().contains("push_redis refuses changes"));
     let told = late.0.output();
     assert_eq!(told.matches("push_redis refuses changes").count(), 1);
+}
+
+/// Somebody has put a load balancer before two that know nothing of each other.
+#[test]
+fn who_writes_elsewhere_than_he_reads_is_told_so() {
+    let (nodes, other) = (Nodes::start(0), Server::start(Kind::Redis));
+    let relay = Relay::between(vec![nodes.redis.port(), other.port()]);
+    let flags = ["--push", "/live/", "--push-redis", &relay.address()];
+    let token = nodes.kept.token();
+    let (node, admin) = Proxy::operated(
+        &nodes.origin,
+        &[&flags[..], &["--push-token-file", &token]].concat(),
+    );
+    let node = Live(node);
+    assert_eq!(node.put("/live/x", "1").status, 201);
+    assert_eq!(node.0.get("/live/x").status, 404);
+    node.0.output_with("missing where this node reads them");
+    let health = Client::connect(admin).get("/v1/health").text();
+    assert!(
+        health.contains("missing where this node reads them"),
+        "{health}"
+    );
 }
 
 /// Its time is over although nobody can be told yet.

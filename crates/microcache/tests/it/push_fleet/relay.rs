@@ -19,13 +19,19 @@ struct Way {
 
 impl Relay {
     pub(super) fn start(to: u16) -> Self {
+        Self::between(vec![to])
+    }
+
+    /// To one after the other.
+    pub(super) fn between(servers: Vec<u16>) -> Self {
+        let mut servers = servers.into_iter().cycle();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let way = Arc::<Mutex<Way>>::default();
         let known = Arc::clone(&way);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                pass_on(stream, to, &known);
+                pass_on(stream, servers.next().expect("a server"), &known);
             }
         });
         Self { port, way }

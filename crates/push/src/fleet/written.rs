@@ -1,0 +1,73 @@
+//! Whether what Redis has taken is there where this node reads.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::version::Version;
+
+/// So long it may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A change that was taken, and was not found yet: the first one, and when that was.
+#[derive(Default)]
+pub(super) struct Written(Mutex<Option<(Version, Instant)>>);
+
+impl Written {
+    /// Redis has this now, it says.
+    pub(super) fn note(&self, version: Version) {
+        let mut first = self.0.lock();
+        first.get_or_insert_with(|| (version, Instant::now()));
+    }
+
+    /// Where this node reads, that is the last change. Says whether it should have been another one by now.
+    pub(super) fn misses(&self, newest: Version) -> bool {
+        let mut first = self.0.lock();
+        let Some((version, at)) = &*first else {
+            return false;
+        };
+        let is_there = newest.epoch == version.epoch && newest.number >= version.number;
+        let is_late = !is_there && at.elapsed() > PATIENCE;
+        if is_there || is_late {
+            *first = None;
+        }
+        is_late
+    }
+
+    /// Everything was taken up as it is.
+    pub(super) fn forget(&self) {
+        *self.0.lock() = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_taken_is_missed_after_a_while() {
+        let version = |epoch, number| Version { epoch, number };
+        let written = Written::default();
+        assert!(!written.misses(version(1, 1)));
+        for (there, is_late) in [
+            (version(1, 4), true),
+            (version(1, 5), false),
+            (version(1, 9), false),
+            (version(2, 9), true),
+        ] {
+            written.note(version(1, 5));
+            written.note(version(1, 7));
+            assert!(!written.misses(version(1, 4)), "it may come");
+            advance(PATIENCE + Duration::from_millis(1)).await;
+            assert_eq!(written.misses(there), is_late, "{there}");
+            assert!(!written.misses(version(1, 4)), "it is said once");
+        }
+        written.note(version(1, 5));
+        written.forget();
+        advance(2 * PATIENCE).await;
+        assert!(!written.misses(version(1, 4)));
+    }
+}
