@@ -1,9 +1,8 @@
 //! What subscribers are sent, held against a plain list of all that was published.
 
-use std::task::{Context, Poll, Waker};
-
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Wake;
+use std::task::{Context, Poll, Wake, Waker};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -274,6 +273,57 @@ fn members(hub: &Hub) -> usize {
     let remembered = hub.remembered.lock();
     let newest = remembered.members.newest();
     remembered.members.some(0, newest, usize::MAX).len()
+}
+
+/// Who subscribes, by their ids.
+fn who_is_there(hub: &Hub) -> BTreeSet<String> {
+    let remembered = hub.remembered.lock();
+    let newest = remembered.members.newest();
+    let all = remembered.members.some(0, newest, usize::MAX);
+    all.iter()
+        .map(|(_, member)| member.id.to_string())
+        .collect()
+}
+
+/// What is known of who is there by somebody who is told this as well.
+fn follow(subscriber: &mut Subscriber, known: &mut BTreeSet<String>) {
+    let mut cx = Context::from_waker(Waker::noop());
+    while let Poll::Ready(Some(event)) = subscriber.poll_event(&mut cx) {
+        let event = String::from_utf8(event.to_vec()).expect("text");
+        let data = event.lines().find_map(|line| line.strip_prefix("data: "));
+        let told: serde_json::Value = serde_json::from_str(data.expect("data")).expect("JSON");
+        let id = told["subscriber"].as_str().expect("an id").to_owned();
+        if told["active"] == true {
+            known.insert(id);
+        } else {
+            known.remove(&id);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn who_follows_from_a_list_on_knows_who_is_there(before in vec((0..4_u8, 0..8_usize), 0..30), after in vec((0..4_u8, 0..8_usize), 0..30)) {
+        let hub = hub(1 << 20);
+        let mut there: Vec<Subscriber> = Vec::new();
+        let mut happen = |(what, number): (u8, usize)| match what {
+            0 => publish(&hub, "c", &["c"], number % 2 == 0),
+            1 | 2 => there.push(shown(&hub, &["a", "b", "c"][..=number % 3], &[])),
+            _ => {
+                if number < there.len() {
+                    there.swap_remove(number);
+                }
+            }
+        };
+        before.into_iter().for_each(&mut happen);
+        let (mut known, last) = (who_is_there(&hub), hub.remembered.lock().last());
+        after.into_iter().for_each(&mut happen);
+        let (mut watcher, from) = subscribe(&hub, &[OWN], Some(&last), &[OWN]).expect("a subscriber");
+        // An id that was used before stands for the earliest: then there is more than is missing.
+        prop_assert_eq!(from.as_deref(), Some(&*last));
+        follow(&mut watcher, &mut known);
+        prop_assert_eq!(&known, &who_is_there(&hub));
+    }
 }
 
 #[test]
