@@ -222,7 +222,8 @@ fn headers(typed: &[String]) -> Result<HeaderMap, String> {
         };
         let (name, value) = line.split_once(':').ok_or_else(unfit)?;
         let name: HeaderName = name.trim().parse().map_err(|_| unfit())?;
-        let value = HeaderValue::from_str(value.trim()).map_err(|_| unfit())?;
+        // Letters beyond ASCII are sent as they were typed.
+        let value = HeaderValue::from_bytes(value.trim().as_bytes()).map_err(|_| unfit())?;
         headers.append(name, value);
     }
     Ok(headers)
@@ -255,11 +256,12 @@ mod tests {
         assert_eq!((plain.usage, plain.shown), (Usage::Usual, Shown::Body));
         assert_eq!(plain.cache_size, CACHE_SIZE);
         let all = typed(
-            "fetch --offline -I -H A:b -H A:c --max-age 1h --cache d --cache-size 5MiB --timeout 3s http://a",
+            "fetch --offline -I -H A:b -H A:ë --max-age 1h --cache d --cache-size 5MiB --timeout 3s http://a",
         );
         let all = all.expect("it is fine");
         assert_eq!((all.usage, all.shown), (Usage::Offline, Shown::Head));
-        assert_eq!(all.headers.get_all("a").iter().count(), 2);
+        let values: Vec<_> = all.headers.get_all("a").iter().collect();
+        assert_eq!(values, ["b".as_bytes(), "ë".as_bytes()]);
         assert_eq!(all.max_age, Some(Duration::from_hours(1)));
         assert_eq!((all.cache_size, all.cache), (5 << 20, Some("d".into())));
     }
