@@ -2,7 +2,7 @@
 //!
 //! Changes are added at the end; when what is there is mostly out of date, it is written anew beside itself
 //! and takes its own place. The last record may be torn, if the process was killed or the power failed while
-//! it was written: then nobody was told that it is there, and it is left out. If anything else is damaged,
+//! it was written: then nobody was told that it is there, and it is cut off. If anything else is damaged,
 //! the file is set aside, and what came before the damage is kept.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -180,7 +180,7 @@ impl Journal {
         if loaded.is_damaged {
             fs::copy(&path, of.file(directory, "damaged")).map_err(unusable)?;
         } else if end < bytes.len() as u64 {
-            say_what_is_torn(&path, bytes.len() as u64 - end);
+            journal.set_tail_aside(&bytes[end as usize..]);
         }
         if loaded.is_damaged || may_have_lost_some {
             // What is lost has had numbers, which are given away once more: they must not mean the same.
@@ -193,6 +193,29 @@ impl Journal {
             journal.log = Some(Log { file, end });
         }
         Ok((journal, loaded))
+    }
+
+    /// Keeps what is cut off: if it is no torn record but one of a length that is wrong, others lie behind that.
+    fn set_tail_aside(&self, tail: &[u8]) {
+        let path = self.of.file(&self.directory, "torn");
+        let kept = open(&path).and_then(|file| {
+            file.set_len(0)?;
+            file.write_all_at(tail, 0)
+        });
+        // It may be torn because the disk is full.
+        let place = match kept {
+            Ok(()) => format!("lie in {}", path.display()),
+            Err(error) => format!(
+                "are lost, for {} cannot be written: {error}",
+                path.display()
+            ),
+        };
+        tracing::warn!(
+            target: "microcache",
+            "the last record of {} is not all there, for the process was killed or the power failed while it was written: {} bytes are cut off, and {place}",
+            self.of.file(&self.directory, "log").display(),
+            tail.len(),
+        );
     }
 
     /// Lets another process take it up.
@@ -335,14 +358,6 @@ fn load(mut bytes: Bytes) -> Option<(Loaded, u64)> {
         is_damaged,
     };
     Some((loaded, (length - bytes.len()) as u64))
-}
-
-fn say_what_is_torn(path: &Path, bytes: u64) {
-    tracing::warn!(
-        target: "microcache",
-        "the last record of {} is not all there, for the process was killed or the power failed while it was written: {bytes} bytes are cut off",
-        path.display()
-    );
 }
 
 /// Whether what is left is the beginning of one record, and not something with others behind it.

@@ -566,6 +566,9 @@ fn a_torn_log_is_good_up_to_there() {
     fs::write(&log, &whole[..whole.len() - 3]).expect("a torn log");
     {
         let mut live = kept.start(&origin, &[]);
+        live.0.output_with("documents.torn");
+        let tail = fs::read(kept.0.join("documents/documents.torn")).expect("what was cut off");
+        assert!(whole[..whole.len() - 3].ends_with(&tail) && !tail.is_empty());
         live.0.get("/live/x").assert_is(200, "1");
         assert_eq!(live.0.get("/live/y").status, 404);
         assert_eq!(live.put("/live/z", "3").status, 201);
