@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
+use super::origin_with_page;
 use super::place::{Place, told};
 use crate::support::{Origin, Reply, left_out};
 
@@ -11,9 +12,7 @@ use crate::support::{Origin, Reply, left_out};
 const OTHER: u32 = 65_534;
 
 fn origin() -> Origin {
-    let origin = Origin::start();
-    let page = Reply::new(200).with("Cache-Control: max-age=600");
-    origin.on("/page").reply(page.body("the page"));
+    let origin = origin_with_page();
     origin
 }
 

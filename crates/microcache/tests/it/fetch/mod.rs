@@ -11,11 +11,17 @@ use place::{Place, told};
 
 use crate::support::{CertificateFile, Origin, Proxy, Reply};
 
-#[test]
-fn a_second_run_is_a_hit_and_asks_nobody() {
+/// One with a page that may be kept.
+fn origin_with_page() -> Origin {
     let origin = Origin::start();
     let page = Reply::new(200).with("Cache-Control: max-age=600");
     origin.on("/page").reply(page.body("the page"));
+    origin
+}
+
+#[test]
+fn a_second_run_is_a_hit_and_asks_nobody() {
+    let origin = origin_with_page();
     let place = Place::new();
     let url = format!("{}/page", origin.url());
     let first = place.run(&["--explain", &url]);
@@ -53,9 +59,7 @@ fn a_second_run_is_a_hit_and_asks_nobody() {
 
 #[test]
 fn the_directory_is_where_caches_are() {
-    let origin = Origin::start();
-    let page = Reply::new(200).with("Cache-Control: max-age=600");
-    origin.on("/page").reply(page.body("the page"));
+    let origin = origin_with_page();
     let url = format!("{}/page", origin.url());
     let place = Place::new();
     for (name, below) in [
@@ -238,9 +242,7 @@ fn each_redirection_has_its_own_time() {
 
 #[test]
 fn servers_are_believed_whose_authority_is_named() {
-    let origin = Origin::start();
-    let page = Reply::new(200).with("Cache-Control: max-age=600");
-    origin.on("/page").reply(page.body("the page"));
+    let origin = origin_with_page();
     let certificate = CertificateFile::new(&["localhost"]);
     let tls = ["--tls", certificate.name(), "--tls-listen", "127.0.0.1:0"];
     let proxy = Proxy::start(&origin, &tls);

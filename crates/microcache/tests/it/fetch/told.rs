@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::process::Command;
 
+use super::origin_with_page;
 use super::place::{Place, told};
 use crate::support::{Origin, Reply, eventually};
 
@@ -84,9 +85,7 @@ fn errors_are_exit_codes() {
 
 #[test]
 fn a_file_is_replaced_when_it_is_complete_and_what_is_none_is_written_to() {
-    let origin = Origin::start();
-    let page = Reply::new(200).with("Cache-Control: max-age=600");
-    origin.on("/page").reply(page.body("the page"));
+    let origin = origin_with_page();
     let place = Place::new();
     let url = format!("{}/page", origin.url());
     let (file, link) = (place.path("file"), place.path("link"));
@@ -104,9 +103,7 @@ fn a_file_is_replaced_when_it_is_complete_and_what_is_none_is_written_to() {
 
 #[test]
 fn a_file_is_its_readers_as_before_and_a_circle_of_links_is_left_alone() {
-    let origin = Origin::start();
-    let page = Reply::new(200).with("Cache-Control: max-age=600");
-    origin.on("/page").reply(page.body("the page"));
+    let origin = origin_with_page();
     let place = Place::new();
     let url = format!("{}/page", origin.url());
     let long = "x".repeat(255);

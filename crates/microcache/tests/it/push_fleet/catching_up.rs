@@ -1,7 +1,7 @@
 //! Nodes that were away, and subscribers that come back to another one.
 
 use super::relay::Relay;
-use super::{Nodes, key, lasting, put, told, until_is};
+use super::{Nodes, key, lasting, put, redis_directory, told, until_is};
 use crate::push::{Live, tag};
 use crate::support::{Events, eventually};
 use crate::tiers::Folder;
@@ -225,10 +225,8 @@ fn a_redis_that_begins_anew_has_all_begin_anew() {
 #[test]
 fn changes_that_redis_has_lost_are_not_taken_for_others() {
     let folder = Folder::new();
-    let directory = folder.disk();
-    let directory = directory.split(',').next().expect("a path");
-    std::fs::create_dir_all(directory).expect("a directory");
-    let keeping = ["--dir", directory, "--dbfilename", "dump.rdb"];
+    let directory = redis_directory(&folder);
+    let keeping = ["--dir", &directory, "--dbfilename", "dump.rdb"];
     let mut nodes = Nodes::beside(Server::start_with(Kind::Redis, &keeping), 2);
     nodes[0].put("/live/x", "1");
     nodes.redis.say("SAVE");
@@ -254,10 +252,8 @@ fn changes_that_redis_has_lost_are_not_taken_for_others() {
 #[test]
 fn who_was_told_of_what_is_lost_begins_anew_on_a_node_that_never_had_it() {
     let folder = Folder::new();
-    let directory = folder.disk();
-    let directory = directory.split(',').next().expect("a path");
-    std::fs::create_dir_all(directory).expect("a directory");
-    let keeping = ["--dir", directory, "--dbfilename", "dump.rdb"];
+    let directory = redis_directory(&folder);
+    let keeping = ["--dir", &directory, "--dbfilename", "dump.rdb"];
     let mut nodes = Nodes::beside(Server::start_with(Kind::Redis, &keeping), 1);
     nodes[0].put("/live/x", "1");
     let mut events = nodes[0].subscribe("/live/x", &[]);
@@ -294,10 +290,8 @@ fn who_was_told_of_what_is_lost_begins_anew_on_a_node_that_never_had_it() {
 #[test]
 fn a_number_that_redis_has_lost_is_not_given_again() {
     let folder = Folder::new();
-    let directory = folder.disk();
-    let directory = directory.split(',').next().expect("a path");
-    std::fs::create_dir_all(directory).expect("a directory");
-    let keeping = ["--dir", directory, "--dbfilename", "dump.rdb"];
+    let directory = redis_directory(&folder);
+    let keeping = ["--dir", &directory, "--dbfilename", "dump.rdb"];
     let mut nodes = Nodes::beside(Server::start_with(Kind::Redis, &keeping), 2);
     nodes[0].put("/live/x", "1");
     let ahead = 4_000_000_000_000_000_u64;

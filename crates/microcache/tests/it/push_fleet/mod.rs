@@ -73,19 +73,25 @@ impl std::ops::Index<usize> for Nodes {
 
 /// A Redis that loses nothing when it is killed, and what it is started with.
 fn lasting(folder: &Folder) -> (Server, Vec<String>) {
-    let disk = folder.disk();
-    let directory = disk.split(',').next().expect("a path");
-    fs::create_dir_all(directory).expect("a directory");
+    let directory = redis_directory(folder);
     let flags = [
         "--appendonly",
         "yes",
         "--appendfsync",
         "always",
         "--dir",
-        directory,
+        &directory,
     ];
     let redis = Server::start_with(Kind::Redis, &flags);
     (redis, flags.map(str::to_owned).to_vec())
+}
+
+/// Where Redis keeps what it has.
+fn redis_directory(folder: &Folder) -> String {
+    let disk = folder.disk();
+    let directory = disk.split(',').next().expect("a path");
+    fs::create_dir_all(directory).expect("a directory");
+    directory.to_owned()
 }
 
 /// One of the two keys of documents, which has the id of "documents that are pushed" in it.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::relay::Relay;
-use super::{Nodes, put, told, until_is};
+use super::{Nodes, put, redis_directory, told, until_is};
 use crate::push::Live;
 use crate::support::{Client, Proxy, eventually};
 use crate::tiers::Folder;
@@ -157,10 +157,8 @@ fn all_that_has_had_its_time_is_not_answered_while_redis_is_away() {
 #[test]
 fn a_redis_that_refuses_changes_is_read_and_told_of() {
     let folder = Folder::new();
-    let disk = folder.disk();
-    let directory = disk.split(',').next().expect("a path");
-    std::fs::create_dir_all(directory).expect("a directory");
-    let saving = ["--dir", directory, "--save", "3600 1"];
+    let directory = redis_directory(&folder);
+    let saving = ["--dir", &directory, "--save", "3600 1"];
     let nodes = Nodes::beside(Server::start_with(Kind::Redis, &saving), 1);
     nodes[0].put("/live/x", "1");
     // Where the file belongs.

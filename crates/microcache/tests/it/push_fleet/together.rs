@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use super::{Nodes, key, put, told, until_is};
+use super::{Nodes, key, put, redis_directory, told, until_is};
 use crate::push::tag;
 use crate::support::{Origin, Proxy, eventually};
 use crate::tiers::Folder;
@@ -336,10 +336,8 @@ fn a_redis_that_is_full_changes_nothing() {
 #[test]
 fn documents_lie_on_one_server_of_a_cluster() {
     let folder = Folder::new();
-    let directory = folder.disk();
-    let directory = directory.split(',').next().expect("a path");
-    std::fs::create_dir_all(directory).expect("a directory");
-    let clustered = ["--cluster-enabled", "yes", "--dir", directory];
+    let directory = redis_directory(&folder);
+    let clustered = ["--cluster-enabled", "yes", "--dir", &directory];
     let redis = Server::start_with(Kind::Redis, &clustered);
     redis.say("CLUSTER ADDSLOTSRANGE 0 16383");
     eventually("the cluster", || {
