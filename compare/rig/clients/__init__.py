@@ -16,12 +16,19 @@ class Client:
     has_memcached: bool
     words: tuple = ()  # that it alone is told
     stale_seconds: int = 0
+    object_bytes: int = 0  # of those that bound bytes: what an object of the data set takes by the client's own count, which is not the same for all
+
+    def room_for(self, objects):
+        """The words that bound its memory to so many objects."""
+        bound = {"entries": objects, "bytes": objects * self.object_bytes}
+        return {name: value for name, value in bound.items() if value}
 
 
 CLIENTS = {
-    "microcache": Client("microcache", is_java=False, has_memcached=True),
-    "microcache-stale": Client("microcache", is_java=False, has_memcached=True, words=(f"stale-seconds={STALE_SECONDS}",), stale_seconds=STALE_SECONDS),
-    "http-cache": Client("http-cache", is_java=False, has_memcached=False),
+    "microcache": Client("microcache", is_java=False, has_memcached=True, object_bytes=5702),
+    "microcache-stale": Client("microcache", is_java=False, has_memcached=True, words=(f"stale-seconds={STALE_SECONDS}",), stale_seconds=STALE_SECONDS,
+                               object_bytes=5702),
+    "http-cache": Client("http-cache", is_java=False, has_memcached=False, object_bytes=5608),
     "HttpClient": Client("classic", is_java=True, has_memcached=True),
     "HttpClient-async": Client("async", is_java=True, has_memcached=True),
 }
@@ -36,6 +43,6 @@ def described(versions):
     return f"""- **microcache**: `microcache-client` as a layer on hyper-util's client, a shared cache like the others, and as strict as they are; **microcache-stale** may give what is up to
   {STALE_SECONDS} s too old while it is refreshed.
 - **http-cache** {versions["http-cache"]} with http-cache-reqwest {versions["http-cache-reqwest"]} and moka {versions["moka"]}, which bounds bytes. It has no memcached.
-- **HttpClient** {versions["httpclient5-cache"]} of Apache, classic with a thread for each user, and async; its bound of 1,000 entries is raised, or set to half of the objects. With spymemcached
+- **HttpClient** {versions["httpclient5-cache"]} of Apache, classic with a thread for each user, and async; its bound of 1,000 entries is raised, or set to half of the objects, as those of the others are by their own count. With spymemcached
   {versions["spymemcached"]}: ketama, and the same deadline as Microcache's.
 """
