@@ -90,9 +90,11 @@ lint: tools deny
 	for script in packaging/install packaging/debian/build packaging/image/build packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm; do sh -n $$script || exit 1; done
 	for script in packaging/test compare/hit compare/tls compare/idle compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges; do python3 $$script --help >/dev/null || exit 1; done
 
-# What of it goes to crates.io: the caching client and what it stands on, packed and built from the packages.
+# What of it goes to crates.io: the caching client and what it stands on, packed and built from the packages. Cargo takes a package of
+# the same version for the same one, so that nothing may be left of the last time.
 crates:
-	cargo package --locked -p microcache-policy -p microcache-store -p microcache-engine -p microcache-client
+	rm -rf target/crates "$${CARGO_HOME:-$$HOME/.cargo}"/registry/src/-*/microcache-*
+	cargo package --locked --target-dir target/crates -p microcache-policy -p microcache-store -p microcache-engine -p microcache-client
 
 # Licences, sources and duplicates of the dependencies, after deny.toml. Installing cargo-deny takes minutes, so it is not installed here.
 deny:
