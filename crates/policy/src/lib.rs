@@ -22,6 +22,7 @@ pub mod max_forwards;
 pub mod network;
 pub mod origin_view;
 pub mod patterns;
+pub mod percent;
 pub mod precondition;
 pub mod query;
 pub mod range;

@@ -3,7 +3,7 @@
 //! What they have is in the url, so that nothing is missed between a request and a subscription: who watches is told at
 //! once if it is something else by then.
 
-use std::fmt::Write;
+use microcache_policy::percent;
 
 use crate::name::MAX_NAME;
 use crate::watch::WATCH_PATH;
@@ -47,14 +47,7 @@ pub fn monitor_link(target: &[u8], has: Has<'_>) -> Option<String> {
 
 /// As it stands in a query.
 fn write(link: &mut String, text: &[u8]) {
-    for &byte in text {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            link.push(byte.into());
-        } else {
-            // Nothing can fail.
-            let _ = write!(link, "%{byte:02X}");
-        }
-    }
+    percent::encode(text, b"/", link);
 }
 
 #[cfg(test)]

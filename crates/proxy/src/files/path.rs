@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use microcache_policy::key::split_query;
+use microcache_policy::percent;
 
 /// What a target names, below the directory.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,20 +48,8 @@ pub(super) fn named(target: &[u8]) -> Option<Named> {
 }
 
 fn decoded(segment: &[u8]) -> Option<Vec<u8>> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let mut out = Vec::with_capacity(segment.len());
-    let mut rest = segment;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        out.push(if byte == b'%' {
-            let ([high, low], after) = rest.split_first_chunk()?;
-            rest = after;
-            (digit(high)? << 4 | digit(low)?) as u8
-        } else {
-            byte
-        });
-    }
-    (!out.contains(&b'/') && !out.contains(&0)).then_some(out)
+    let decoded = percent::decoded(segment)?;
+    (!decoded.contains(&b'/') && !decoded.contains(&0)).then_some(decoded)
 }
 
 #[cfg(test)]

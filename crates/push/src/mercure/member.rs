@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use microcache_policy::percent;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -201,19 +202,7 @@ pub(crate) fn path<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut path = SUBSCRIPTIONS_PATH.to_owned();
     for name in names {
         path.push('/');
-        for byte in name.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                    path.push(byte.into());
-                }
-                _ => {
-                    path.push('%');
-                    for digit in [byte >> 4, byte & 15] {
-                        path.push(b"0123456789ABCDEF"[usize::from(digit)].into());
-                    }
-                }
-            }
-        }
+        percent::encode(name.as_bytes(), b"", &mut path);
     }
     path
 }
@@ -225,24 +214,8 @@ pub(crate) fn names(path: &[u8]) -> Option<Vec<String>> {
         return Some(Vec::new());
     }
     let names = rest.strip_prefix(b"/")?.split(|&byte| byte == b'/');
-    names.map(decoded).collect()
-}
-
-fn decoded(name: &[u8]) -> Option<String> {
-    let mut bytes = Vec::with_capacity(name.len());
-    let mut rest = name;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte == b'%' {
-            let (code, after) = rest.split_at_checked(2)?;
-            let digit = |byte: u8| char::from(byte).to_digit(16);
-            bytes.push((digit(code[0])? * 16 + digit(code[1])?) as u8);
-            rest = after;
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
+    let text = |name| String::from_utf8(percent::decoded(name)?).ok();
+    names.map(text).collect()
 }
 
 fn json(what: &impl Serialize) -> String {

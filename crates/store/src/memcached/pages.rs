@@ -4,6 +4,8 @@
 use std::fmt::Write as _;
 use std::str::FromStr;
 
+use microcache_policy::percent;
+
 /// What memcached allows.
 const MAX_KEY: usize = 250;
 
@@ -168,26 +170,7 @@ fn split(target: &[u8]) -> (&[u8], &[u8]) {
 
 /// A path without percent signs, as `$uri` has it.
 fn decoded(path: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let (digits, after) = rest.split_first_chunk::<2>()?;
-        rest = after;
-        if !digits.iter().all(u8::is_ascii_hexdigit) {
-            return None;
-        }
-        let digits = str::from_utf8(digits).ok()?;
-        match u8::from_str_radix(digits, 16).ok()? {
-            0 => return None,
-            byte => out.push(byte),
-        }
-    }
-    Some(out)
+    percent::decoded(path).filter(|decoded| !decoded.contains(&0))
 }
 
 /// Whether nginx would take something out of this path.

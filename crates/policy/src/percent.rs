@@ -1,0 +1,59 @@
+//! Percent-encoding (RFC 3986 §2.1), as paths have it: a plus is a plus.
+
+use std::fmt::Write;
+
+/// The bytes that `%XX` stands for, and all others; `None` if a `%` begins no such code.
+pub fn decoded(text: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        out.push(if byte == b'%' {
+            let ([high, low], after) = rest.split_first_chunk()?;
+            rest = after;
+            (digit(*high)? << 4 | digit(*low)?) as u8
+        } else {
+            byte
+        });
+    }
+    Some(out)
+}
+
+/// Adds `text` to `out`. What is unreserved (§2.3) stays as it is, and so does what `stays`.
+pub fn encode(text: &[u8], stays: &[u8], out: &mut String) {
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || stays.contains(&byte) {
+            out.push(byte.into());
+        } else {
+            // Nothing can fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_decoded_again() {
+        let all: Vec<u8> = (0..=255).collect();
+        for stays in [&b""[..], b"/", b"+:"] {
+            let mut text = String::new();
+            encode(&all, stays, &mut text);
+            assert_eq!(decoded(text.as_bytes()).as_ref(), Some(&all));
+        }
+        let mut text = String::new();
+        encode("a/b é~".as_bytes(), b"/", &mut text);
+        assert_eq!(text, "a/b%20%C3%A9~");
+    }
+
+    #[test]
+    fn what_is_no_code_is_nothing() {
+        assert_eq!(decoded(b"a+b%2f%2F").as_deref(), Some(&b"a+b//"[..]));
+        for wrong in ["%", "%4", "a%4x", "%+4", "%%41"] {
+            assert_eq!(decoded(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+}
