@@ -6,19 +6,14 @@ use std::process::Command;
 
 use super::origin_with_page;
 use super::place::{Place, told};
-use crate::support::{Origin, Reply, left_out};
+use crate::support::{Reply, left_out};
 
 /// Somebody who is not root.
 const OTHER: u32 = 65_534;
 
-fn origin() -> Origin {
-    let origin = origin_with_page();
-    origin
-}
-
 #[test]
 fn a_file_in_its_place_or_none_that_can_be_made_is_said_and_does_not_matter() {
-    let (origin, place) = (origin(), Place::new());
+    let (origin, place) = (origin_with_page(), Place::new());
     let url = format!("{}/page", origin.url());
     let file = place.path("file");
     fs::write(&file, "a file").expect("written");
@@ -50,7 +45,7 @@ fn a_file_in_its_place_or_none_that_can_be_made_is_said_and_does_not_matter() {
 
 #[test]
 fn what_is_stored_is_damaged_or_removed_is_fetched_again() {
-    let (origin, place) = (origin(), Place::new());
+    let (origin, place) = (origin_with_page(), Place::new());
     let url = format!("{}/page", origin.url());
     let home = place.cache().join("microcache-shared-v1");
     let record = || {
@@ -82,7 +77,7 @@ fn what_is_stored_is_damaged_or_removed_is_fetched_again() {
 
 #[test]
 fn a_directory_that_is_read_only_gives_what_it_has() {
-    let (origin, place) = (origin(), Place::new());
+    let (origin, place) = (origin_with_page(), Place::new());
     let other = Reply::new(200).with("Cache-Control: max-age=600");
     origin.on("/other").reply(other.body("other"));
     if chown(place.folder(), Some(OTHER), Some(OTHER)).is_err() {
