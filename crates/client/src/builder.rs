@@ -10,6 +10,7 @@ use microcache_store::{MemoryLimits, Tiers};
 use tokio::runtime::Handle;
 
 use crate::cache::{Cache, Shared, only_route};
+use crate::clock::{self, Missing};
 use crate::request::{KEY_FIELD, millis};
 #[cfg(any(feature = "disk", feature = "memcached", feature = "redis"))]
 use crate::tier::{self, Tier};
@@ -66,6 +67,11 @@ pub enum BuildError {
     /// There is no runtime to keep the tiers going.
     #[error("a cache is built inside a tokio runtime: await `build` there")]
     NoRuntime,
+    /// The runtime has no timers, and nobody can wait for a time there.
+    #[error(
+        "the tokio runtime has no timers: call `enable_time` or `enable_all` on the `Builder` that makes it"
+    )]
+    NoTimers,
     /// A tier cannot be used.
     #[error("{tier}: {source}")]
     Tier {
@@ -183,7 +189,11 @@ impl Builder {
     /// Opens the tiers and makes the cache.
     pub async fn build(self) -> Result<Cache, BuildError> {
         let is_private = self.rules.kind == microcache_policy::CacheKind::Private;
-        let handle = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+        clock::is_here().map_err(|missing| match missing {
+            Missing::Runtime => BuildError::NoRuntime,
+            Missing::Timers => BuildError::NoTimers,
+        })?;
+        let handle = Handle::current();
         if self.memory < LEAST_MEMORY {
             return Err(BuildError::Memory { given: self.memory });
         }

@@ -57,6 +57,12 @@ pub(crate) struct Shared {
     rules: Rules,
     pub(crate) counts: Counts,
     tasks: [JoinHandle<()>; 2],
+    /// Where it was built.
+    #[cfg_attr(
+        not(any(feature = "disk", feature = "memcached", feature = "redis")),
+        expect(dead_code, reason = "only tiers are waited for")
+    )]
+    pub(crate) runtime: Handle,
 }
 
 impl Shared {
@@ -78,6 +84,7 @@ impl Shared {
             settings,
             rules,
             counts: Counts::default(),
+            runtime: handle.clone(),
         }
     }
 

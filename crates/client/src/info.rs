@@ -5,6 +5,8 @@ use std::time::Duration;
 use microcache_engine::{Outcome as EngineOutcome, Response};
 use microcache_policy::{CacheStatus, Detail, Forward, is_origin_failure};
 
+use crate::clock::Missing;
+
 /// What the cache did for a response: in the extensions of each one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -17,7 +19,9 @@ pub struct CacheInfo {
     pub age: Option<Duration>,
     /// The tier behind memory where it was found: `disk`, `directory`, `memcached` or `redis`.
     pub tier: Option<&'static str>,
-    /// A word on why the request was not simply a hit or a miss: those of `Cache-Status` (docs/caching-rules.md).
+    /// A word on why the request was not simply a hit or a miss: those of `Cache-Status` (docs/caching-rules.md), and
+    /// `no-timers` or `no-runtime` of one that passes by the cache because its tokio runtime has no timers, or there
+    /// is none.
     pub why: Option<&'static str>,
 }
 
@@ -80,6 +84,14 @@ impl CacheInfo {
             age: None,
             tier: None,
             why: None,
+        }
+    }
+
+    /// The same, because this is missing where it came from.
+    pub(crate) const fn without(missing: Missing) -> Self {
+        Self {
+            why: Some(missing.why()),
+            ..Self::bypass()
         }
     }
 

@@ -8,12 +8,12 @@ use http::{Method, Request, Response, Uri};
 use http_body::Body;
 use microcache_engine::{Engine, Failure, NoResponse, RouteFound, Served};
 use microcache_policy::{FieldsBuf, invalidates};
-use tokio::runtime::Handle;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::CacheBody;
 use crate::cache::{Cache, Shared};
+use crate::clock::{self, Missing};
 use crate::fields::from_map;
 use crate::future::ResponseFuture;
 use crate::info::CacheInfo;
@@ -88,7 +88,7 @@ where
         let (parts, body) = request.into_parts();
         let has_body = !body.is_end_stream() && body.size_hint().exact() != Some(0);
         if !has_body && Asked::is_for_the_cache(&parts) {
-            return through(&self.shared, engine, Asked::new(parts));
+            return through(&self.shared, engine, &self.inner, Asked::new(parts));
         }
         let passes = Passing {
             engine: Arc::clone(engine),
@@ -100,11 +100,20 @@ where
 }
 
 /// A request that the cache may answer.
-fn through<R: Send + 'static>(
+fn through<S, B, R>(
     shared: &Arc<Shared>,
     engine: &Arc<Engine>,
+    inner: &S,
     mut asked: Asked,
-) -> ResponseFuture<R> {
+) -> ResponseFuture<R>
+where
+    S: Service<Request<B>, Response = Response<R>, Future: Send, Error: Into<BoxError>>
+        + Clone
+        + Send
+        + 'static,
+    B: Default + Send + 'static,
+    R: Send + 'static,
+{
     let mode = asked.mode();
     let found = RouteFound {
         route: 0,
@@ -114,8 +123,8 @@ fn through<R: Send + 'static>(
     let question = match served {
         Served::Now(answer) => return ResponseFuture::now(shared.tell(Ok(answer))),
         Served::NowAndRefresh(answer, refresh) => {
-            // Whoever is outside of a runtime when it is called is given what there is.
-            if Handle::try_current().is_ok() {
+            // Where nobody can wait for a refresh, this is what there is.
+            if clock::is_here().is_ok() {
                 engine.refresh(refresh, asked.into_incoming());
             }
             return ResponseFuture::now(shared.tell(Ok(answer)));
@@ -123,9 +132,15 @@ fn through<R: Send + 'static>(
         Served::Failed(failed) => Err(failed),
         Served::Ask(question) => Ok(asked.question(question)),
     };
-    let (shared, engine) = (Arc::clone(shared), Arc::clone(engine));
-    let beside = asked.beside();
+    let (shared, engine, inner) = (Arc::clone(shared), Arc::clone(engine), inner.clone());
     ResponseFuture::later(async move {
+        if let Err(missing) = clock::is_here() {
+            return match question {
+                Ok(_) => shared.tell_without(inner, asked, missing).await,
+                Err(failed) => shared.tell(Err(failed)),
+            };
+        }
+        let beside = asked.beside();
         // Who asks nobody, or by himself, is not led behind memory by the way of the others.
         let looks_there = question.is_err() || asked.wants_less() && mode != CacheMode::NoStore;
         let found = if looks_there {
@@ -158,6 +173,23 @@ impl Shared {
         told
     }
 
+    /// The inner service's response to a request for which the cache can do nothing, counted.
+    async fn tell_without<S, B, R>(
+        &self,
+        inner: S,
+        asked: Asked,
+        missing: Missing,
+    ) -> Result<Response<CacheBody<R>>, Error>
+    where
+        S: Service<Request<B>, Response = Response<R>, Error: Into<BoxError>>,
+        B: Default,
+    {
+        let answer = call(inner, asked.into_request()).await;
+        let told = passed_by(answer, CacheInfo::without(missing));
+        self.note(&told);
+        told
+    }
+
     fn note<R>(&self, answer: &Result<Response<R>, Error>) {
         let response = answer.as_ref().ok();
         let info = response.and_then(|response| response.extensions().get::<CacheInfo>());
@@ -185,20 +217,29 @@ impl<S> Passing<S> {
         S: Service<Request<B>, Response = Response<R>, Error: Into<BoxError>>,
     {
         let changed = Changed::by(&request);
-        let answer = call(self.inner, request).await.map_err(Error::from_inner);
+        let answer = call(self.inner, request).await;
         if let Some(changed) = changed
             && let Some((status, fields)) = answer.as_ref().ok().map(status_and_fields)
         {
             changed.invalidate(&self.engine, status, &fields).await;
         }
-        let answer = answer.map(|response| {
-            let mut response = response.map(CacheBody::inner);
-            response.extensions_mut().insert(CacheInfo::bypass());
-            response
-        });
+        let answer = passed_by(answer, CacheInfo::bypass());
         self.shared.note(&answer);
         answer
     }
+}
+
+/// The caller's response, which is the inner service's own.
+fn passed_by<R>(
+    answer: Result<Response<R>, BoxError>,
+    info: CacheInfo,
+) -> Result<Response<CacheBody<R>>, Error> {
+    let answer = answer.map_err(Error::from_inner);
+    answer.map(|response| {
+        let mut response = response.map(CacheBody::inner);
+        response.extensions_mut().insert(info);
+        response
+    })
 }
 
 fn status_and_fields<R>(response: &Response<R>) -> (u16, FieldsBuf) {
@@ -245,13 +286,20 @@ impl Changed {
             ..microcache_engine::Request::of_url(place.scheme, place.host, place.target)
         };
         let response = response.fields();
-        let nobodys = async {
-            if let Some(fields) = &self.nobodys {
-                let fields = fields.fields();
-                let nobodys = microcache_engine::Request { fields, ..own };
-                engine.invalidate_after(&nobodys, status, response).await;
-            }
-        };
-        tokio::join!(engine.invalidate_after(&own, status, response), nobodys);
+        let nobodys = self.nobodys.as_ref().map(|fields| {
+            let fields = fields.fields();
+            let nobodys = microcache_engine::Request { fields, ..own };
+            engine.invalidate_after(&nobodys, status, response)
+        });
+        let told = engine.invalidate_after(&own, status, response);
+        // It counts from here on. Where nobody can wait for a time, nobody waits until tiers have done so too.
+        if clock::is_here().is_ok() {
+            let nobodys = async {
+                if let Some(nobodys) = nobodys {
+                    nobodys.await;
+                }
+            };
+            tokio::join!(told, nobodys);
+        }
     }
 }

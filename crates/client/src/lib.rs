@@ -32,13 +32,15 @@
 //! - What an inner service says when it fails is the source of the [`Error`], for each of those who waited.
 //! - What is stored is bounded in bytes.
 //!
-//! It needs a tokio runtime, of either kind, with its timers (`enable_all` or `enable_time`). A [`Cache`] is a handle:
-//! clones of it, and all their layers, share what is stored.
+//! It needs a tokio runtime, of either kind, with its timers (`enable_all` or `enable_time`): without them it is not
+//! built, and requests from another runtime that has none, or from no runtime at all, pass by the cache. A [`Cache`] is
+//! a handle: clones of it, and all their layers, share what is stored.
 
 mod beside;
 mod body;
 mod builder;
 mod cache;
+mod clock;
 mod counts;
 mod error;
 mod events;

@@ -5,6 +5,7 @@ use http::Uri;
 use microcache_engine::cache::{Scope, Strength};
 
 use crate::cache::Cache;
+use crate::clock;
 use crate::request::Place;
 
 /// Why a purge does not count everywhere.
@@ -49,7 +50,15 @@ impl Cache {
 
     async fn forget(&self, scope: Scope) -> Result<(), PurgeError> {
         let cache = &self.shared.engine.cache;
-        let purged = cache.purge([(scope, Strength::Hard)]).await;
+        let purged = cache.purge([(scope, Strength::Hard)]);
+        // It counts here already. Tiers are told where they can be waited for.
+        if let Err(missing) = clock::is_here()
+            && !cache.has_no_tiers()
+        {
+            let why = format!("they cannot be waited for ({})", missing.why());
+            return Err(PurgeError::HereOnly(why));
+        }
+        let purged = purged.await;
         let elsewhere = |error: microcache_engine::cache::NotWritten| error.to_string();
         purged
             .written

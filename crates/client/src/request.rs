@@ -116,8 +116,8 @@ impl Asked {
         }
     }
 
-    /// The same, and what it takes to ask the server.
-    pub(crate) fn into_incoming(mut self) -> Incoming {
+    /// Says to caches on the way what its mode says to this one.
+    fn say_on_the_way(&mut self) {
         if !self.headers.contains_key(CACHE_CONTROL)
             && let Some(words) = words_on_the_way(self.options.mode)
         {
@@ -126,6 +126,25 @@ impl Asked {
                 self.headers.insert(PRAGMA, NO_CACHE);
             }
         }
+    }
+
+    /// The request as the inner service gets it without the cache.
+    pub(crate) fn into_request<B: Default>(mut self) -> http::Request<B> {
+        self.say_on_the_way();
+        let mut request = http::Request::new(B::default());
+        if let Some(Spoken(version)) = self.extensions.remove() {
+            *request.version_mut() = version;
+        }
+        *request.method_mut() = self.method;
+        *request.uri_mut() = self.uri;
+        *request.headers_mut() = self.headers;
+        *request.extensions_mut() = self.extensions;
+        request
+    }
+
+    /// The same, and what it takes to ask the server.
+    pub(crate) fn into_incoming(mut self) -> Incoming {
+        self.say_on_the_way();
         let place = self.place();
         Incoming {
             scheme: place.scheme,

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use microcache_store::FileBody;
 use microcache_store::content::BLOCK;
+use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 /// Read at a time where the system has it in memory: what is sealed for TLS next is still near the processor then.
@@ -83,13 +84,9 @@ impl FileReader {
             return Poll::Ready(Some(Ok(bytes)));
         }
         let number = self.at / BLOCK;
-        let body = Arc::clone(&self.body);
-        let reading = self
-            .reading
-            .get_or_insert_with(|| spawn_blocking(move || body.read_block(number)));
-        let read = ready!(Pin::new(reading).poll(cx));
+        let read = ready!(self.poll_block(number, cx));
         self.reading = None;
-        let mut block = match read.map_err(io::Error::other).flatten() {
+        let mut block = match read {
             Ok(block) => block,
             Err(error) => {
                 self.body.mark_damaged();
@@ -104,5 +101,18 @@ impl FileReader {
             self.body.mark_verified();
         }
         Poll::Ready(Some(Ok(part)))
+    }
+
+    fn poll_block(&mut self, number: u64, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        // Outside of a runtime nobody waits for this thread, and no other is to be had.
+        if self.reading.is_none() && Handle::try_current().is_err() {
+            return Poll::Ready(self.body.read_block(number));
+        }
+        let body = Arc::clone(&self.body);
+        let reading = self
+            .reading
+            .get_or_insert_with(|| spawn_blocking(move || body.read_block(number)));
+        let read = ready!(Pin::new(reading).poll(cx));
+        Poll::Ready(read.map_err(io::Error::other).flatten())
     }
 }

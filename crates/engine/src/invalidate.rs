@@ -13,29 +13,35 @@ impl Engine {
     /// RFC 9111 §4.4: a successful unsafe request makes what is stored for its target, and for
     /// the `Location` and `Content-Location` of the same origin, invalid; and what is in the groups that
     /// its response names (RFC 9875 §3).
-    pub async fn invalidate_after(&self, request: &Request<'_>, status: u16, response: Fields<'_>) {
-        if !invalidate::invalidates(request.method, status) {
-            return;
+    ///
+    /// It counts when this returns. What is to be waited for is the tiers, for a moment.
+    pub fn invalidate_after(
+        &self,
+        request: &Request<'_>,
+        status: u16,
+        response: Fields<'_>,
+    ) -> impl Future<Output = ()> + Send + use<'_> {
+        let (mut keys, mut scopes) = (Vec::new(), Vec::new());
+        if invalidate::invalidates(request.method, status) {
+            keys = self.keys_changed(request, response);
+            scopes = groups_changed(request, status, response);
         }
+        let (keys, groups) = (
+            self.cache.invalidate(keys),
+            self.cache.invalidate_all(scopes),
+        );
+        async {
+            tokio::join!(keys, groups);
+        }
+    }
+
+    fn keys_changed(&self, request: &Request<'_>, response: Fields<'_>) -> Vec<KeyBuf> {
         let mut keys = Vec::from_iter(self.key_of_get(request, request.target));
         for target in invalidate::locations(response, request.scheme, request.host, request.target)
         {
             keys.extend(self.key_of_get(request, &target));
         }
-        let groups = tags::invalidated_groups(request.method, status, response);
-        let host = Bytes::from(normal_host(request.scheme, request.host));
-        let groups = groups.into_iter().map(|name| Scope::Group {
-            scheme: request.scheme,
-            host: host.clone(),
-            name: name.into(),
-        });
-        let scopes: Vec<_> = groups.collect();
-        // Both count from here on, even if nobody waits for the rest.
-        let (keys, groups) = (
-            self.cache.invalidate(keys),
-            self.cache.invalidate_all(scopes),
-        );
-        tokio::join!(keys, groups);
+        keys
     }
 
     /// A GET of the target may take another route than the request that invalidates it, and
@@ -49,4 +55,15 @@ impl Engine {
         let route = self.route(&get);
         (!route.answers_at_once).then(|| key_of(&get, &route.rules))
     }
+}
+
+fn groups_changed(request: &Request<'_>, status: u16, response: Fields<'_>) -> Vec<Scope> {
+    let groups = tags::invalidated_groups(request.method, status, response);
+    let host = Bytes::from(normal_host(request.scheme, request.host));
+    let groups = groups.into_iter().map(|name| Scope::Group {
+        scheme: request.scheme,
+        host: host.clone(),
+        name: name.into(),
+    });
+    groups.collect()
 }

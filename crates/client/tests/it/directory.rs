@@ -9,10 +9,11 @@ use microcache_client::{BuildError, Cache, CacheMode, Outcome, Tier};
 
 use crate::support::{Client, Site, page};
 
-struct Folder(PathBuf);
+/// A directory that is gone at the end.
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("directory-{}-{number}", std::process::id());

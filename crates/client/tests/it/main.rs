@@ -1,5 +1,6 @@
 //! The caching layer as its users have it.
 
+mod clocks;
 mod directory;
 mod elsewhere;
 mod laws;

@@ -63,7 +63,7 @@ impl FoundBehind {
 
 impl Cache {
     /// Whether there is nothing behind memory.
-    pub(crate) fn has_no_tiers(&self) -> bool {
+    pub fn has_no_tiers(&self) -> bool {
         self.tiers.is_empty()
     }
 
