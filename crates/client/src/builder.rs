@@ -35,6 +35,7 @@ pub struct Builder {
     max_object: Option<u64>,
     fill_timeout: Millis,
     wait_timeout: Millis,
+    slow_reader_timeout: Millis,
     #[cfg(any(feature = "disk", feature = "memcached", feature = "redis"))]
     tiers: Vec<Tier>,
 }
@@ -104,6 +105,7 @@ impl Builder {
             max_object: None,
             fill_timeout: 60_000,
             wait_timeout: 10_000,
+            slow_reader_timeout: 30_000,
             #[cfg(any(feature = "disk", feature = "memcached", feature = "redis"))]
             tiers: Vec::new(),
         }
@@ -186,6 +188,16 @@ impl Builder {
         self
     }
 
+    /// How long one who reads slowly may hold up others who share a body that is too large to be kept. They all read
+    /// what one fetch brings, and it can be no more than 1 MiB ahead of the slowest: when others have had to wait for
+    /// so long, and one of them has taken less than 128 KiB meanwhile, his body ends with an error and theirs goes on.
+    /// 30 s unless said; [`Duration::MAX`] is never. Who reads a body alone is never hurried.
+    #[must_use]
+    pub fn slow_reader_timeout(mut self, most: Duration) -> Self {
+        self.slow_reader_timeout = millis(most);
+        self
+    }
+
     /// Opens the tiers and makes the cache.
     pub async fn build(self) -> Result<Cache, BuildError> {
         let is_private = self.rules.kind == microcache_policy::CacheKind::Private;
@@ -220,7 +232,7 @@ impl Builder {
                 variants: VARIANTS,
             },
             fill_memory: (self.memory / 4).clamp(LEAST_FILLING, MOST_FILLING),
-            slow_reader_timeout: 30_000,
+            slow_reader_timeout: self.slow_reader_timeout,
             fill_timeout: self.fill_timeout,
             flights: FlightLimits {
                 fetches: FETCHES,

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use http::Response;
 use http_body_util::BodyExt;
-use microcache_client::{Cache, Error, Outcome};
+use microcache_client::{Builder, Cache, CacheBody, CacheInfo, Error, Outcome};
 use tokio::time::advance;
 
-use crate::support::{Client, Site, page, piecemeal, request, settle};
+use crate::support::{Client, Site, SiteBody, page, piecemeal, request, settle};
 
 const MINUTE: (&str, &str) = ("cache-control", "max-age=60");
 
@@ -249,12 +250,15 @@ async fn a_body_that_stalls_holds_nobody_for_long() {
     assert_eq!(client.get("/", &[]).await.body(), "2");
 }
 
-/// Who reads slowly what is too large to be kept gets all of it, however long he takes.
-#[tokio::test(start_paused = true)]
-async fn a_slow_reader_alone_is_waited_for() {
-    let site = Site::new(|_, _| {
+/// How long the body of [`large`] is.
+const LARGE: usize = 50_000_000;
+
+/// Has a body that [`little`] does not keep.
+fn large() -> Site {
+    Site::new(|_, _| {
         use futures_util::StreamExt;
-        let pieces = futures_util::stream::iter(0..5_000).map(|_| {
+        let pieces = futures_util::stream::iter(0..LARGE / 10_000).then(async |_| {
+            tokio::task::yield_now().await;
             Ok(http_body::Frame::data(bytes::Bytes::from_static(
                 &[b'x'; 10_000],
             )))
@@ -262,9 +266,70 @@ async fn a_slow_reader_alone_is_waited_for() {
         let mut response = page("", &[MINUTE]);
         *response.body_mut() = http_body_util::StreamBody::new(pieces).boxed_unsync();
         response
-    });
-    let builder = Cache::private().memory(64 << 20).max_object(40 << 20);
-    let client = Client::with(builder, &site).await;
+    })
+}
+
+fn little() -> Builder {
+    Cache::private().memory(64 << 20).max_object(40 << 20)
+}
+
+/// Two who share a body, of which the second one reads.
+async fn two_of_whom_one_reads(builder: Builder) -> [Result<usize, Error>; 2] {
+    let client = Client::with(builder, &large()).await;
+    let (unread, read) = tokio::join!(
+        client.send(request("/", &[])),
+        client.send(request("/", &[]))
+    );
+    let (unread, read) = (unread.unwrap(), read.unwrap());
+    let outcome =
+        |response: &Response<_>| response.extensions().get::<CacheInfo>().unwrap().outcome;
+    assert_eq!(
+        (outcome(&unread), outcome(&read)),
+        (Outcome::Miss, Outcome::Collapsed)
+    );
+    let length = async |body: CacheBody<SiteBody>| {
+        let whole = body.collect().await;
+        whole.map(|whole| whole.to_bytes().len())
+    };
+    let mut reading = pin!(length(read.into_body()));
+    let day = Duration::from_hours(24);
+    match tokio::time::timeout(day, &mut reading).await {
+        Ok(read) => [length(unread.into_body()).await, read],
+        Err(_) => tokio::join!(length(unread.into_body()), reading).into(),
+    }
+}
+
+/// One who does not read holds up others for a while, and then no longer.
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_is_let_go_when_others_have_waited() {
+    let began = tokio::time::Instant::now();
+    let [unread, read] = two_of_whom_one_reads(little()).await;
+    assert_eq!(read.unwrap(), LARGE);
+    let error = unread.unwrap_err();
+    assert!(matches!(error, Error::Body(_)), "{error:?}");
+    assert!(error.to_string().contains("too slowly"), "{error}");
+    assert_eq!(began.elapsed().as_secs(), 30);
+
+    let builder = little().slow_reader_timeout(Duration::from_mins(5));
+    let began = tokio::time::Instant::now();
+    let [unread, read] = two_of_whom_one_reads(builder).await;
+    assert!(unread.is_err() && read.is_ok());
+    assert_eq!(began.elapsed().as_secs(), 300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_is_waited_for_by_others_who_want_that() {
+    let builder = little().slow_reader_timeout(Duration::MAX);
+    let began = tokio::time::Instant::now();
+    let both = two_of_whom_one_reads(builder).await;
+    assert!(began.elapsed() >= Duration::from_hours(24));
+    assert_eq!(both.map(Result::unwrap), [LARGE; 2]);
+}
+
+/// Who reads slowly what is too large to be kept gets all of it, however long he takes.
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_alone_is_waited_for() {
+    let client = Client::with(little(), &large()).await;
     let mut waiting = Vec::new();
     for number in 0..3 {
         let path = format!("/{number}");
@@ -281,7 +346,7 @@ async fn a_slow_reader_alone_is_waited_for() {
             .collect()
             .await
             .expect("it has its end");
-        assert_eq!(body.to_bytes().len(), 50_000_000);
+        assert_eq!(body.to_bytes().len(), LARGE);
     }
 }
 
