@@ -1,8 +1,10 @@
 //! `microcache fetch`: a url, or what a cache has of it that commands share.
 
 mod client;
+mod draft;
 mod explained;
 mod output;
+mod signals;
 mod trust;
 
 use std::error::Error as StdError;
@@ -14,13 +16,12 @@ use http::{Method, StatusCode};
 use microcache_client::{CacheInfo, Error, Outcome};
 use reqwest::{Response, Url};
 use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
 use self::client::Cached;
 use self::output::Output;
 use crate::cli::{Fetch, Shown};
-use crate::{BAD_USAGE, INTERRUPTED, tell};
+use crate::{BAD_USAGE, tell};
 
 /// There is no answer, or not all of it.
 const NO_ANSWER: u8 = 1;
@@ -33,6 +34,8 @@ const NO_OUTPUT: u8 = 5;
 
 /// How long a command waits, once it has printed everything, until all of it is stored too.
 const SETTLING: Duration = Duration::from_secs(10);
+/// How long a command that ends early waits for a file that is just being opened.
+const OPENING: Duration = Duration::from_millis(200);
 /// So much of an error's body is read, which is not printed, but may be stored.
 const LONGEST_ERROR: u64 = 1 << 20;
 
@@ -49,7 +52,8 @@ enum Ended {
     NoOutput(String),
     /// Whoever reads has had enough.
     NobodyReads,
-    Interrupted,
+    /// By this signal.
+    Interrupted(u8),
 }
 
 impl Ended {
@@ -60,7 +64,8 @@ impl Ended {
             Self::NotStored(_) => NOT_STORED,
             Self::HttpError(_) => HTTP_ERROR,
             Self::NoOutput(_) | Self::NobodyReads => NO_OUTPUT,
-            Self::Interrupted => INTERRUPTED,
+            // As shells say it.
+            Self::Interrupted(signal) => 128 + *signal,
         }
     }
 
@@ -71,7 +76,7 @@ impl Ended {
             | Self::NotStored(what)
             | Self::HttpError(what)
             | Self::NoOutput(what) => Some(what),
-            Self::NobodyReads | Self::Interrupted => None,
+            Self::NobodyReads | Self::Interrupted(_) => None,
         }
     }
 }
@@ -88,11 +93,15 @@ pub(crate) fn run(fetch: &Fetch) -> ExitCode {
     let ended = runtime.block_on(async {
         tokio::select! {
             done = work(fetch) => done,
-            () = interrupted() => Err(Ended::Interrupted),
+            signal = signals::caught() => Err(Ended::Interrupted(signal)),
         }
     });
-    // What a disk or a reader still holds up ends with the process.
-    runtime.shutdown_background();
+    // What a disk or a reader still holds up ends with the process; but a file that is being opened is removed first.
+    runtime.shutdown_timeout(if ended.is_ok() {
+        Duration::ZERO
+    } else {
+        OPENING
+    });
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(ended) => {
@@ -264,24 +273,6 @@ fn deepest(error: &dyn StdError) -> String {
         last = source;
     }
     last.to_string()
-}
-
-/// Ready when somebody wants it to end.
-async fn interrupted() {
-    let signals = signal(SignalKind::interrupt()).and_then(|interrupt| {
-        let terminate = signal(SignalKind::terminate())?;
-        Ok((interrupt, terminate))
-    });
-    match signals {
-        Ok((mut interrupt, mut terminate)) => {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        }
-        // Then it ends as the system has it.
-        Err(_) => std::future::pending().await,
-    }
 }
 
 /// A url as it is told: without a password, and without what servers do not see.

@@ -1,12 +1,8 @@
 //! Where the response goes: to standard output as it arrives, or into a file, which has its name once it is complete.
 
-use std::ffi::OsStr;
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, ErrorKind, Write};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Stdout, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -18,11 +14,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
 use super::Ended;
+use super::draft::Draft;
 
 /// Pieces that wait to be written. Whoever reads slowly has the server wait.
 const WAITING: usize = 8;
-/// So much of a file's name, in bytes, is in the name of its draft: that must not be too long for a name.
-const NAME: usize = 200;
 
 /// Where it goes. Dropped before it is finished, it leaves no file behind.
 pub(super) struct Output {
@@ -35,14 +30,15 @@ pub(super) struct Output {
 impl Output {
     pub(super) async fn open(path: Option<&Path>) -> Result<Self, Ended> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
-            return Ok(Self::to(io::stdout(), "standard output".to_owned(), None));
+            let printed = Sink::Printed(io::stdout());
+            return Ok(Self::to(printed, "standard output".to_owned(), None));
         };
         let (name, path) = (path.display().to_string(), path.to_owned());
         // A pipe may have no reader yet. Whoever waits for one can be interrupted.
         let opened = spawn_blocking(move || open(path)).await;
         let opened = opened.map_err(io::Error::other).flatten();
-        let (file, draft) = opened.map_err(|error| unwritten(&name, &error))?;
-        Ok(Self::to(file, name, draft))
+        let (sink, draft) = opened.map_err(|error| unwritten(&name, &error))?;
+        Ok(Self::to(sink, name, draft))
     }
 
     pub(super) async fn write(&mut self, piece: Bytes) -> Result<(), Ended> {
@@ -65,12 +61,12 @@ impl Output {
         published.map_err(|error| unwritten(&self.name, &error))
     }
 
-    fn to(to: impl Write + Send + 'static, name: String, draft: Option<Draft>) -> Self {
+    fn to(sink: Sink, name: String, draft: Option<Draft>) -> Self {
         let (pieces, waiting) = mpsc::channel(WAITING);
         let (done, written) = oneshot::channel();
         // A thread of its own: whoever reads may take his time.
         thread::spawn(move || {
-            let _ = done.send(write_all(to, waiting));
+            let _ = done.send(write_all(sink, waiting));
         });
         Self {
             name,
@@ -89,14 +85,48 @@ impl Output {
     }
 }
 
-fn write_all(mut to: impl Write, mut pieces: mpsc::Receiver<Bytes>) -> io::Result<()> {
-    while let Some(piece) = pieces.blocking_recv() {
-        to.write_all(&piece)?;
-        if pieces.is_empty() {
-            to.flush()?;
+/// What is written to.
+enum Sink {
+    Printed(Stdout),
+    /// A pipe or a device.
+    Open(File),
+    /// A file that is given its name when it is complete.
+    Draft(File),
+}
+
+impl Sink {
+    fn write(&mut self, piece: &[u8], is_last_for_now: bool) -> io::Result<()> {
+        match self {
+            Self::Printed(printed) => {
+                printed.write_all(piece)?;
+                if is_last_for_now {
+                    printed.flush()?;
+                }
+                Ok(())
+            }
+            Self::Open(file) | Self::Draft(file) => file.write_all(piece),
         }
     }
-    to.flush()
+
+    /// All is written. A file has to be on its disk before it takes the place of another one: else there may be
+    /// neither when the power fails. Where that cannot be asked for, it is as good as it gets.
+    fn end(self) -> io::Result<()> {
+        match self {
+            Self::Printed(mut printed) => printed.flush(),
+            Self::Open(_) => Ok(()),
+            Self::Draft(file) => match file.sync_all() {
+                Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
+                synced => synced,
+            },
+        }
+    }
+}
+
+fn write_all(mut sink: Sink, mut pieces: mpsc::Receiver<Bytes>) -> io::Result<()> {
+    while let Some(piece) = pieces.blocking_recv() {
+        sink.write(&piece, pieces.is_empty())?;
+    }
+    sink.end()
 }
 
 fn unwritten(name: &str, error: &io::Error) -> Ended {
@@ -107,62 +137,26 @@ fn unwritten(name: &str, error: &io::Error) -> Ended {
 }
 
 /// The file to write to. A link stays, and what it leads to is replaced. A device or a pipe is written to as it is.
-fn open(path: PathBuf) -> io::Result<(File, Option<Draft>)> {
+fn open(path: PathBuf) -> io::Result<(Sink, Option<Draft>)> {
     // What the path leads to is looked up once, by the system: it does not follow the link that somebody else has put
     // into a folder of everybody's.
     let there = match rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
         Ok(there) => File::from(there),
-        Err(Errno::NOENT) => return Draft::begin(path, None),
+        Err(Errno::NOENT) => return begin(path, None),
         Err(error) => return Err(error.into()),
     };
     let about = there.metadata()?;
     if !about.is_file() {
-        return Ok((OpenOptions::new().write(true).open(path)?, None));
+        let device = OpenOptions::new().write(true).open(path)?;
+        return Ok((Sink::Open(device), None));
     }
     let path = fs::read_link(format!("/proc/self/fd/{}", there.as_raw_fd()))?;
-    Draft::begin(path, Some(&about))
+    begin(path, Some(&about))
 }
 
-/// A file beside the one that it will be.
-struct Draft {
-    path: PathBuf,
-    becomes: PathBuf,
-}
-
-impl Draft {
-    /// Whoever may read the file that it replaces may read it, and nobody else.
-    fn begin(becomes: PathBuf, replaced: Option<&Metadata>) -> io::Result<(File, Option<Self>)> {
-        let name = becomes.file_name().unwrap_or_default().as_bytes();
-        // The number of a process comes again, and a draft of one that was killed may still be there.
-        let unique = RandomState::new().build_hasher().finish();
-        let ending = format!(".{unique:016x}.part");
-        let name = [&name[..name.len().min(NAME)], ending.as_bytes()].concat();
-        let path = becomes.with_file_name(OsStr::from_bytes(&name));
-        let mode = if replaced.is_some() { 0o600 } else { 0o666 };
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&path)?;
-        let draft = Self { path, becomes };
-        if let Some(replaced) = replaced {
-            let is_owned_alike = fchown(&file, Some(replaced.uid()), Some(replaced.gid())).is_ok();
-            let kept = if is_owned_alike { 0o777 } else { 0o707 };
-            file.set_permissions(Permissions::from_mode(replaced.mode() & kept))?;
-        }
-        Ok((file, Some(draft)))
-    }
-
-    fn publish(self) -> io::Result<()> {
-        fs::rename(&self.path, &self.becomes)
-    }
-}
-
-/// What was published is not there any more.
-impl Drop for Draft {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
+fn begin(path: PathBuf, replaced: Option<&Metadata>) -> io::Result<(Sink, Option<Draft>)> {
+    let (file, draft) = Draft::begin(path, replaced)?;
+    Ok((Sink::Draft(file), Some(draft)))
 }
 
 /// Status and header, as HTTP/1.1 writes them.

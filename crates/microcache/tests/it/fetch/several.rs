@@ -77,7 +77,7 @@ fn what_several_fetch_is_all_stored() {
 
 #[test]
 fn a_body_is_printed_as_it_arrives_and_none_is_stored_that_did_not_arrive() {
-    for signal in [Signal::KILL, Signal::INT, Signal::TERM] {
+    for signal in [Signal::KILL, Signal::HUP, Signal::INT, Signal::TERM] {
         let origin = Origin::start();
         let half = "x".repeat(50_000);
         let page =
@@ -103,11 +103,17 @@ fn a_body_is_printed_as_it_arrives_and_none_is_stored_that_did_not_arrive() {
         for child in [&mut printed, &mut written] {
             signalled(child, signal);
             let code = child.wait().expect("it ends").code();
-            assert_eq!(code, (signal != Signal::KILL).then_some(130), "{signal:?}");
+            let told = (signal != Signal::KILL).then_some(128 + signal.as_raw());
+            assert_eq!(code, told, "{signal:?}");
         }
         assert!(!file.exists());
-        // Who is killed cannot clean up; what is left has another name.
+        // Who is killed cannot clean up; what is left has another name, and goes when the file is written again.
         assert_eq!(drafts().count(), usize::from(signal == Signal::KILL));
+        let other = format!("{}/other", origin.url());
+        origin.on("/other").reply(Reply::new(200).body("other"));
+        let again = place.run(&["-o", file.to_str().expect("a path"), &other]);
+        assert_eq!((again.code, drafts().count()), (0, 0), "{}", again.err);
+        assert_eq!(std::fs::read_to_string(&file).expect("written"), "other");
         let none = place.run(&["--offline", &url]);
         assert_eq!((none.code, none.out.as_str()), (3, ""), "{}", none.err);
         assert!(
@@ -116,6 +122,65 @@ fn a_body_is_printed_as_it_arrives_and_none_is_stored_that_did_not_arrive() {
             place.files()
         );
     }
+}
+
+/// Two write the same file: neither takes the other's draft for one that was left behind.
+#[test]
+fn what_another_command_is_writing_stays() {
+    let (origin, gate) = (Origin::start(), Gate::default());
+    let page = Reply::new(200).with("Content-Length: 8");
+    origin
+        .on("/slow")
+        .reply(page.send("slow").pause(&gate).send("slow"));
+    origin.on("/fast").reply(Reply::new(200).body("fast"));
+    let place = Place::new();
+    let file = place.path("page");
+    let name = file.to_str().expect("a path");
+    let slow = place.start(&["-o", name, &format!("{}/slow", origin.url())]);
+    let _ = eventually("a draft", || {
+        let mut entries = std::fs::read_dir(place.folder()).expect("it is there");
+        entries.find(|entry| {
+            let name = entry.as_ref().expect("an entry").file_name();
+            name.to_string_lossy().contains(".part")
+        })
+    });
+    let fast = place.run(&["-o", name, &format!("{}/fast", origin.url())]);
+    assert_eq!(fast.code, 0, "{}", fast.err);
+    assert_eq!(std::fs::read_to_string(&file).expect("written"), "fast");
+    gate.open();
+    let slow = told(slow.wait_with_output().expect("it ends"));
+    assert_eq!(slow.code, 0, "{}", slow.err);
+    assert_eq!(std::fs::read_to_string(&file).expect("written"), "slowslow");
+}
+
+/// As `nohup` has it.
+#[test]
+fn a_signal_that_is_to_be_ignored_is_ignored() {
+    let (origin, gate) = (Origin::start(), Gate::default());
+    origin
+        .on("/page")
+        .reply(Reply::new(200).body("the page").after(&gate));
+    let place = Place::new();
+    let fetch = place.command(&[&format!("{}/page", origin.url())]);
+    let child = Command::new("sh")
+        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\""])
+        .arg(fetch.get_program())
+        .args(fetch.get_args())
+        .env("no_proxy", "*")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    origin.wait_for("/page", 1);
+    signalled(&child, Signal::HUP);
+    gate.open();
+    let told = told(child.wait_with_output().expect("it ends"));
+    assert_eq!(
+        (told.code, told.out.as_str()),
+        (0, "the page"),
+        "{}",
+        told.err
+    );
 }
 
 #[test]

@@ -1,0 +1,54 @@
+//! Being told to end.
+
+use std::fs;
+use std::future::poll_fn;
+use std::task::Poll;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Ready when somebody wants it to end: a terminal that closes, Ctrl-C, or `kill`. Gives the signal's number. What
+/// whoever started it has it ignore, as `nohup` does, is ignored.
+pub(super) async fn caught() -> u8 {
+    let kinds = [
+        (1, SignalKind::hangup()),
+        (2, SignalKind::interrupt()),
+        (15, SignalKind::terminate()),
+    ];
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = ignored(&status);
+    let caught = kinds
+        .into_iter()
+        .filter(|(number, _)| ignored >> (number - 1) & 1 == 0);
+    // Where one cannot be waited for, it ends the process as the system has it.
+    let mut caught: Vec<(u8, Signal)> = caught
+        .filter_map(|(number, kind)| Some((number, signal(kind).ok()?)))
+        .collect();
+    poll_fn(|cx| {
+        let mut come = caught.iter_mut();
+        let come =
+            come.find_map(|(number, signal)| signal.poll_recv(cx).is_ready().then_some(*number));
+        come.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+/// The signals that a process ignores, each a bit, as the system tells.
+fn ignored(status: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_is_known() {
+        assert_eq!(
+            ignored("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0\n"),
+            0x1001
+        );
+        assert_eq!(ignored(""), 0);
+    }
+}
