@@ -72,7 +72,7 @@ pub(crate) struct TakenOver {
 pub(crate) struct Document {
     /// The newest is the last.
     changes: VecDeque<Arc<Change>>,
-    /// Changes up to this number are not remembered any more.
+    /// Of the changes up to this number, some are not remembered any more, or never came here.
     pub(crate) forgotten_through: u64,
 }
 
@@ -90,6 +90,11 @@ impl Document {
         {
             self.forgotten_through = self.forgotten_through.max(first.number - 1);
         }
+    }
+
+    /// The last change of it did not come here yet.
+    fn is_behind(&self) -> bool {
+        self.forgotten_through > self.now().map_or(0, |now| now.number)
     }
 
     /// The first change after this one.
@@ -143,8 +148,8 @@ impl Books {
     /// there any more.
     ///
     /// In the same life, changes were missed: who has read less than what is remembered begins anew when it has
-    /// something to read.
-    pub(crate) fn take_over(&mut self, loaded: Loaded) -> TakenOver {
+    /// something to read. Of these documents, the change with the number is not there any more, though later ones are.
+    pub(crate) fn take_over(&mut self, loaded: Loaded, missing: &HashMap<Name, u64>) -> TakenOver {
         let Header {
             epoch,
             newest,
@@ -173,6 +178,11 @@ impl Books {
             if now.is_none_or(|now| now.number < change.number) {
                 taken.woken.extend(self.note(&change));
                 taken.changed.push(change);
+            }
+        }
+        for (name, number) in missing {
+            if self.documents.contains_key(name) {
+                taken.woken.extend(self.note_missing(name, *number));
             }
         }
         self.newest = self.newest.max(newest);
@@ -237,14 +247,24 @@ impl Books {
             }
         }
         self.size += change.size();
-        document.changes.push_back(Arc::clone(change));
-        // Nobody is given what was before something was gone.
-        let most = if change.is_gone() { 1 } else { self.history };
+        let is_behind = document.is_behind();
+        // Nobody is given what was before something was gone, nor what was before something that did not come here.
+        let most = if change.is_gone() || is_behind {
+            1
+        } else {
+            self.history
+        };
         let mut forgotten = SmallVec::<[u64; 2]>::new();
+        if is_behind {
+            // Meanwhile it was told as it had been before what is missing, as if there was nothing else.
+            document.forgotten_through = change.number;
+            forgotten.push(change.number);
+        }
+        document.changes.push_back(Arc::clone(change));
         while document.changes.len() > most {
             if let Some(old) = document.changes.pop_front() {
                 self.size -= old.size();
-                document.forgotten_through = old.number;
+                document.forgotten_through = document.forgotten_through.max(old.number);
                 forgotten.push(old.number);
             }
         }
@@ -259,6 +279,17 @@ impl Books {
         let woken = self.topics.note(change, &forgotten);
         self.forget_long_gone();
         woken
+    }
+
+    /// A change of a document has happened and did not come here; a later one will. Gives those who wait for it.
+    pub(crate) fn note_missing(&mut self, name: &Name, number: u64) -> SmallVec<[Woken; 2]> {
+        if !self.has_history() {
+            return SmallVec::new();
+        }
+        self.names.insert(Arc::clone(name));
+        let document = self.documents.entry(Arc::clone(name)).or_default();
+        document.forgotten_through = document.forgotten_through.max(number);
+        self.topics.note_missing(name, number)
     }
 
     fn forget_long_gone(&mut self) {
@@ -288,7 +319,14 @@ impl Books {
 
     /// Somebody subscribes to a pattern. What there is of it has to be found, with [`Self::look_on`].
     pub(crate) fn join(&mut self, pattern: &Pattern, client: Client) -> Result<TopicId, NoTopic> {
-        self.topics.join(pattern, client)
+        let topic = self.topics.join(pattern, client)?;
+        if let Pattern::Exact(name) = pattern
+            && let Some(document) = self.document(name)
+        {
+            let forgotten = document.forgotten_through;
+            self.topics.found(topic, (Vec::new(), forgotten), None);
+        }
+        Ok(topic)
     }
 
     /// Looks at some more documents for a topic. Says whether those were all. What changes meanwhile is noted.
@@ -296,7 +334,7 @@ impl Books {
         let Some((pattern, unseen)) = self.topics.unseen(topic) else {
             return true;
         };
-        let mut found = Vec::new();
+        let (mut found, mut forgotten) = (Vec::new(), 0);
         let mut next = None;
         let names = self
             .names
@@ -308,13 +346,15 @@ impl Books {
                 break;
             }
             if pattern.matches(name) {
-                let document = self.documents.get(name);
-                let changes = document.into_iter().flat_map(|it| &it.changes);
-                found.extend(changes.map(Arc::clone));
+                let Some(document) = self.documents.get(name) else {
+                    continue;
+                };
+                found.extend(document.changes.iter().map(Arc::clone));
+                forgotten = forgotten.max(document.forgotten_through);
             }
         }
         let are_all = next.is_none();
-        self.topics.found(topic, found, next);
+        self.topics.found(topic, (found, forgotten), next);
         are_all
     }
 
@@ -443,7 +483,7 @@ mod tests {
         assert!(books.look_on(topic));
         let same = [change(3, "/live/c", true), change(9, "/live/b", true)];
         for (epoch, differ, vanished) in [(1, 1, 1), (1, 0, 0), (2, 2, 2)] {
-            let taken = books.take_over(snapshot(epoch, 9, &same));
+            let taken = books.take_over(snapshot(epoch, 9, &same), &HashMap::new());
             assert_eq!(
                 (taken.changed.len(), taken.vanished.len()),
                 (differ, vanished)
@@ -468,7 +508,7 @@ mod tests {
         for (epoch, forgotten, expected) in [(1, 0, 2), (2, 0, 2), (2, 4, 4), (3, 0, 2)] {
             let mut loaded = snapshot(epoch, 9, &gone);
             loaded.header.forgotten_through = forgotten;
-            let _ = books.take_over(loaded);
+            let _ = books.take_over(loaded, &HashMap::new());
             assert_eq!(books.forgotten_through, expected, "{epoch}, {forgotten}");
         }
     }

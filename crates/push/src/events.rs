@@ -53,7 +53,7 @@ struct Told<'a> {
 pub(crate) enum Word {
     /// Nothing can be said about the time since what was seen last: everything follows anew.
     Reset,
-    /// Some changes of the document that follows are not remembered any more.
+    /// Some changes of the time since what was told last are not remembered any more.
     Gap,
 }
 

@@ -45,7 +45,7 @@ impl Subscription {
     /// Adds a pattern, which is neither there nor is another one that is not told yet. If it does not stay, what
     /// there is is told, and no change.
     pub(crate) fn add(&mut self, pattern: &Pattern, stays: bool) -> Result<(), NoSubscription> {
-        debug_assert!(self.joining.is_none() && !self.is_in_gap);
+        debug_assert!(self.joining.is_none());
         let documents = Arc::clone(&self.documents);
         let mut books = documents.books.lock();
         if self.is_quiet(&books) {
@@ -58,7 +58,6 @@ impl Subscription {
         look_for_all(&mut books, topic);
         if stays {
             // That it knew all there was is not said of what is added.
-            self.resumed_at = self.resumed_at.max(self.caught_up);
             self.caught_up = 0;
             self.forget_told(pattern, &books);
         }

@@ -23,6 +23,8 @@ enum Step {
     Put(usize),
     Patch(usize),
     Delete(usize),
+    /// It is put on another node, and does not come here.
+    Lose(usize),
     /// So many events are read.
     Read(usize),
     /// It comes back, and says what it has seen as an event stream does, or as who asks again and again does.
@@ -42,6 +44,7 @@ fn steps_of_sockets() -> impl Strategy<Value = Vec<Step>> {
         4 => name().prop_map(Step::Put),
         3 => name().prop_map(Step::Patch),
         1 => name().prop_map(Step::Delete),
+        1 => name().prop_map(Step::Lose),
         4 => (1..5usize).prop_map(Step::Read),
         2 => (0..ADDED.len()).prop_map(Step::Add),
         1 => (0..ADDED.len()).prop_map(Step::Remove),
@@ -56,6 +59,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => name().prop_map(Step::Put),
         3 => name().prop_map(Step::Patch),
         1 => name().prop_map(Step::Delete),
+        1 => name().prop_map(Step::Lose),
         3 => (1..5usize).prop_map(Step::Read),
         1 => any::<bool>().prop_map(Step::ComeBack),
     ];
@@ -66,6 +70,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct World {
     push: Push,
     changes: Vec<Arc<Change>>,
+    /// The last change of these did not come here.
+    lost: BTreeSet<usize>,
 }
 
 impl World {
@@ -79,6 +85,23 @@ impl World {
         Self {
             push: Push::start(settings, PushKeys::default()).expect("documents are kept in memory"),
             changes: Vec::new(),
+            lost: BTreeSet::new(),
+        }
+    }
+
+    /// There is something later than what did not come.
+    fn lose(&mut self, name: usize) {
+        let number = self.changes.len() as u64 + 1;
+        let change = change(number, NAMES[name], true, None);
+        let documents = self.push.documents();
+        documents.note_missing(&change.name, number);
+        self.changes.push(Arc::new(change));
+        self.lost.insert(name);
+    }
+
+    fn find_again(&mut self) {
+        for name in std::mem::take(&mut self.lost) {
+            self.publish(NAMES[name], true, false);
         }
     }
 
@@ -89,25 +112,33 @@ impl World {
 
     fn publish(&mut self, name: &str, content: bool, is_patch: bool) {
         let before = self.last(name).map(|change| change.number);
+        let is_lost = NAMES.iter().position(|it| *it == name);
+        let is_lost = is_lost.is_some_and(|at| self.lost.remove(&at));
         if before.is_none() && (is_patch || !content) {
             return;
         }
         let number = self.changes.len() as u64 + 1;
-        let change = Arc::new(Change {
-            number,
-            name: name.into(),
-            content: content.then(|| Content {
-                media_type: "application/json".into(),
-                body: format!("{{\"n\":{number}}}").into(),
-            }),
-            expires: None,
-            delta: before.filter(|_| is_patch).map(|from| Delta {
-                from,
-                patch: "{}".into(),
-            }),
-        });
+        // What is different from what is not here is nothing to be told.
+        let from = before.filter(|_| is_patch && !is_lost);
+        let change = Arc::new(change(number, name, content, from));
         self.push.documents().note(&change);
         self.changes.push(change);
+    }
+}
+
+fn change(number: u64, name: &str, is_there: bool, from: Option<u64>) -> Change {
+    Change {
+        number,
+        name: name.into(),
+        content: is_there.then(|| Content {
+            media_type: "application/json".into(),
+            body: format!("{{\"n\":{number}}}").into(),
+        }),
+        expires: None,
+        delta: from.map(|from| Delta {
+            from,
+            patch: "{}".into(),
+        }),
     }
 }
 
@@ -122,16 +153,12 @@ struct Reader {
     /// The version of each document.
     has: BTreeMap<String, u64>,
     last_id: Option<String>,
-    after_gap: bool,
-    /// It has not come back since it was told of these. Who comes back and asks for several may have been behind
-    /// with some, and is not told of what is missing of those.
-    told_since: BTreeSet<String>,
+    /// What it was told of since it was told of a gap.
+    told_since_gap: BTreeSet<String>,
     /// It was told of these without an id, so that who comes back may be told once more.
     without_id: BTreeSet<String>,
     /// It has come back since.
     again: BTreeSet<String>,
-    /// It asked for several things when it came back.
-    came_with_several: bool,
 }
 
 impl Reader {
@@ -157,11 +184,9 @@ impl Reader {
             history,
             has: BTreeMap::new(),
             last_id: None,
-            after_gap: false,
-            told_since: BTreeSet::new(),
+            told_since_gap: BTreeSet::new(),
             without_id: BTreeSet::new(),
             again: BTreeSet::new(),
-            came_with_several: false,
         }
     }
 
@@ -182,8 +207,6 @@ impl Reader {
         self.has
             .retain(|name, _| wanted.iter().any(|it| it.matches(name)));
         self.again.clone_from(&self.without_id);
-        self.told_since.clear();
-        self.came_with_several = !self.is_single();
         let asked = Asked {
             documents: self.wanted.clone(),
             seen: place,
@@ -217,8 +240,7 @@ impl Reader {
     }
 
     fn settle(&mut self, world: &World) {
-        let is_busy = |it: &Subscription| it.is_joining() || it.is_in_gap;
-        while is_busy(&self.subscription) && self.read(world) {}
+        while self.subscription.is_joining() && self.read(world) {}
     }
 
     /// What nothing else is about it does not know any more.
@@ -231,10 +253,6 @@ impl Reader {
         let wanted = &self.wanted;
         self.has
             .retain(|name, _| wanted.iter().any(|it| it.matches(name)));
-    }
-
-    fn is_single(&self) -> bool {
-        matches!(&self.wanted[..], [Pattern::Exact(_)])
     }
 
     /// Reads one event. False if there is none.
@@ -253,7 +271,7 @@ impl Reader {
         let event: Value = serde_json::from_slice(&event).expect("JSON");
         match event["event"].as_str().expect("a kind") {
             "reset" => self.has.clear(),
-            "gap" => self.after_gap = true,
+            "gap" => self.told_since_gap.clear(),
             kind => self.take(world, kind, &event),
         }
         true
@@ -286,8 +304,7 @@ impl Reader {
         if let Some(before) = before
             && !is_again
             && self.history > 1
-            && !self.after_gap
-            && (self.told_since.contains(&name) || self.is_single() && !self.came_with_several)
+            && self.told_since_gap.contains(&name)
         {
             let between = |one: &&Arc<Change>| {
                 *one.name == *name && one.number > before && one.number < number
@@ -295,8 +312,7 @@ impl Reader {
             let missing = world.changes.iter().filter(between).count();
             assert_eq!(missing, 0, "changes of {name} were left out without a word");
         }
-        self.after_gap = false;
-        self.told_since.insert(name.clone());
+        self.told_since_gap.insert(name.clone());
         if change.is_gone() {
             self.has.remove(&name);
         } else {
@@ -313,6 +329,7 @@ fn check(steps: &[Step], wanted: &[&str], history: usize) {
             Step::Put(name) => world.publish(NAMES[name], true, false),
             Step::Patch(name) => world.publish(NAMES[name], true, true),
             Step::Delete(name) => world.publish(NAMES[name], false, false),
+            Step::Lose(name) => world.lose(name),
             Step::Read(events) => {
                 for _ in 0..events {
                     reader.read(&world);
@@ -323,6 +340,7 @@ fn check(steps: &[Step], wanted: &[&str], history: usize) {
             Step::Remove(url) => reader.remove(&world, ADDED[url]),
         }
     }
+    world.find_again();
     while reader.read(&world) {}
     let is_wanted = |name: &str| reader.wanted.iter().any(|it| it.matches(name));
     let there: BTreeMap<_, _> = NAMES

@@ -1,6 +1,6 @@
 //! Documents, as the cache in front of them sees them: an origin.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -75,11 +75,17 @@ impl Documents {
         woken.into_iter().for_each(Woken::wake);
     }
 
+    /// A change of a document did not come here.
+    pub(crate) fn note_missing(&self, name: &Name, number: u64) {
+        let woken = self.books.lock().note_missing(name, number);
+        woken.into_iter().for_each(Woken::wake);
+    }
+
     /// Everything is as this says from now on.
-    pub(crate) fn take_over(&self, loaded: Loaded) -> TakenOver {
+    pub(crate) fn take_over(&self, loaded: Loaded, missing: &HashMap<Name, u64>) -> TakenOver {
         let now = self.clock.now();
         let mut books = self.books.lock();
-        let mut taken = books.take_over(loaded);
+        let mut taken = books.take_over(loaded, missing);
         // What is there again is answered meanwhile as it was.
         let again: HashSet<_> = taken.changed.iter().map(|it| &it.name).collect();
         for name in taken.vanished.iter().filter(|it| !again.contains(it)) {

@@ -41,17 +41,12 @@ pub(crate) struct Subscription {
     told_whole_through: u64,
     /// It knew all there was when this was the last change.
     pub(crate) caught_up: u64,
-    /// What it said that it had seen. What was missing of the time before is not told again.
-    pub(crate) resumed_at: u64,
     /// What it was told since.
     pub(crate) told: Told,
     /// It has to be told that it begins anew.
     begins_anew: bool,
-    /// It was told of a gap, and not of what is behind that. Nothing is added before it is.
-    pub(crate) is_in_gap: bool,
-    /// The number of the change before which it was told of one. That may be told of once: what was told of each
-    /// document is not remembered of all of them.
-    gap_before: u64,
+    /// It was told of a gap when this was the last change that it had seen.
+    gap_at: u64,
     wants: Wants,
     /// What it may be told of what is private.
     pub(crate) reader: Reader,
@@ -94,6 +89,8 @@ pub(crate) struct Wanted {
     pub(crate) seat: Option<Seat>,
     /// What there was of it by then was told when it was added.
     pub(crate) since: u64,
+    /// What is missing had become more so often when it was told of that.
+    pub(crate) told_missing: u64,
 }
 
 impl Wanted {
@@ -102,6 +99,7 @@ impl Wanted {
             topic,
             seat: None,
             since: 0,
+            told_missing: 0,
         }
     }
 }
@@ -113,10 +111,11 @@ pub(crate) struct Told(Option<Box<HashMap<Name, u64, RandomState>>>);
 
 /// So far the clock of who numbers the changes of several nodes may be ahead of ours, in milliseconds.
 const MOST_AHEAD: u64 = 60_000;
+/// It was told of no gap.
+const NOWHERE: u64 = u64::MAX;
 /// So many changes that are out of date are passed over at a time.
 const MAX_SKIPPED: usize = 1024;
-/// Of so many it is remembered. Of others less is known than could be: they are told whole, or of a gap that
-/// may be none.
+/// Of so many it is remembered. Of others less is known than could be: they are told whole.
 const MAX_TOLD: usize = 4096;
 
 impl Told {
@@ -220,11 +219,9 @@ impl Subscription {
             seen: 0,
             told_whole_through: books.newest,
             caught_up: 0,
-            resumed_at: 0,
             told: Told::default(),
             begins_anew: false,
-            is_in_gap: false,
-            gap_before: 0,
+            gap_at: NOWHERE,
             wants: asked.wants,
             reader: asked.reader,
             client: asked.client,
@@ -264,7 +261,6 @@ impl Subscription {
             Some(place) => {
                 self.seen = place.version.number;
                 self.told_whole_through = place.told_whole_through.min(books.newest);
-                self.resumed_at = place.version.number;
             }
             None => self.begins_anew = true,
         }
@@ -344,13 +340,11 @@ impl Subscription {
             // Nothing has happened to it since it had seen everything.
             self.has_seen_all(&books);
         }
-        let is_in_gap = std::mem::take(&mut self.is_in_gap);
         let step = self.join_on(&mut books);
         let next = match step.unwrap_or_else(|| self.next(&books)) {
             Step::Next(next) => next,
             Step::Joined => return Poll::Ready(Bytes::new()),
             Step::Later => {
-                self.is_in_gap = is_in_gap;
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -367,10 +361,7 @@ impl Subscription {
         let counters = &documents.counters;
         match next {
             Next::Word(Word::Reset) => counters.resets.add_one(),
-            Next::Word(Word::Gap) => {
-                self.is_in_gap = true;
-                counters.gaps.add_one();
-            }
+            Next::Word(Word::Gap) => counters.gaps.add_one(),
             Next::Change(_, is_delta) => {
                 counters.events.add_one();
                 if is_delta == Delta::Yes {
@@ -438,12 +429,15 @@ impl Subscription {
             self.seen = 0;
             self.told_whole_through = books.newest;
             self.caught_up = 0;
-            self.resumed_at = 0;
+            self.gap_at = NOWHERE;
             self.told = Told::default();
             for wanted in &mut self.topics {
                 wanted.since = 0;
             }
             return Step::Next(Next::Word(Word::Reset));
+        }
+        if self.comes_to_a_gap(books) {
+            return Step::Next(Next::Word(Word::Gap));
         }
         for _ in 0..MAX_SKIPPED {
             let nearest = |it: &Wanted| books.after(it.topic, self.seen.max(it.since));
@@ -460,9 +454,28 @@ impl Subscription {
                 self.seen = change.number;
                 continue;
             }
-            return Step::Next(self.tell(change, knows_nothing, books));
+            return Step::Next(self.tell(change, knows_nothing));
         }
         Step::Later
+    }
+
+    /// Whether something is missing of what it has not seen yet, and it was not told so. This comes before everything
+    /// that has a later number: who has that and comes back cannot have passed over it.
+    fn comes_to_a_gap(&mut self, books: &Books) -> bool {
+        if !books.has_history() {
+            return false;
+        }
+        let known = self.seen.max(self.told_whole_through);
+        let mut is_missing = false;
+        for wanted in &mut self.topics {
+            let missing = books.topics.get(wanted.topic).missing;
+            if missing.times > wanted.told_missing && missing.through > known.max(wanted.since) {
+                wanted.told_missing = missing.times;
+                is_missing = true;
+            }
+        }
+        // One says it of all that comes next.
+        is_missing && std::mem::replace(&mut self.gap_at, self.seen) != self.seen
     }
 
     /// Whether it may not be told of this.
@@ -470,22 +483,15 @@ impl Subscription {
         self.documents.is_private(name) && !self.reader.may_read(name)
     }
 
-    /// It was told of this change.
+    /// It was told of this change, outside of the order.
     pub(crate) fn note_told(&mut self, change: &Change) {
+        self.gap_at = NOWHERE;
         self.told.note(&change.name, change.number);
     }
 
-    /// This change comes next, unless something has to be said before it.
-    fn tell(&mut self, change: Arc<Change>, knows_nothing: bool, books: &Books) -> Next {
+    /// This change comes next.
+    fn tell(&mut self, change: Arc<Change>, knows_nothing: bool) -> Next {
         let last = self.told.of(&change.name).max(self.caught_up);
-        let document = books.document(&change.name);
-        let forgotten = document.map_or(0, |document| document.forgotten_through);
-        let known = last.max(self.told_whole_through).max(self.resumed_at);
-        let is_missing = books.has_history() && !knows_nothing && forgotten > known;
-        if is_missing && self.gap_before != change.number {
-            self.gap_before = change.number;
-            return Next::Word(Word::Gap);
-        }
         let has_before = change.delta.as_ref().is_some_and(|delta| {
             let told = self.told.of(&change.name);
             delta.from == told || !knows_nothing && delta.from <= last

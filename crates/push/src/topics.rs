@@ -48,6 +48,23 @@ pub(crate) struct Topic {
     client: Client,
     subscribers: usize,
     waiting: Waiting,
+    pub(crate) missing: Missing,
+}
+
+/// What is not known any more of what a topic matches, or never came here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Missing {
+    /// The last change that is missing.
+    pub(crate) through: u64,
+    /// How often that has become more. It begins with one, so that who was told of nothing was told less often.
+    pub(crate) times: u64,
+}
+
+impl Missing {
+    fn note(&mut self, number: u64) {
+        self.through = self.through.max(number);
+        self.times += 1;
+    }
 }
 
 /// Why there is no topic for a pattern.
@@ -85,6 +102,10 @@ impl Topics {
             client,
             subscribers: 1,
             waiting: Waiting::default(),
+            missing: Missing {
+                through: 0,
+                times: 1,
+            },
         });
         self.by_pattern.insert(pattern.clone(), id);
         if pattern.is_like() {
@@ -103,10 +124,11 @@ impl Topics {
     pub(crate) fn found(
         &mut self,
         id: TopicId,
-        changes: Vec<Arc<Change>>,
+        (changes, missing_through): (Vec<Arc<Change>>, u64),
         unseen: Option<Bound<Name>>,
     ) {
         let topic = &mut self.all[id];
+        topic.missing.through = topic.missing.through.max(missing_through);
         let changes = changes.into_iter().map(|change| (change.number, change));
         topic.changes.extend(changes);
         topic.unseen = unseen;
@@ -165,15 +187,32 @@ impl Topics {
         let mut woken = SmallVec::new();
         let exact = Pattern::Exact(Arc::clone(&change.name));
         if let Some(&id) = self.by_pattern.get(&exact) {
-            woken.push(self.all[id].waiting.happen());
+            let topic = &mut self.all[id];
+            for number in forgotten {
+                topic.missing.note(*number);
+            }
+            woken.push(topic.waiting.happen());
         }
         for &id in &self.patterns {
             let topic = &mut self.all[id];
             if topic.pattern.matches(&change.name) {
                 for number in forgotten {
                     topic.changes.remove(number);
+                    topic.missing.note(*number);
                 }
                 topic.changes.insert(change.number, Arc::clone(change));
+                woken.push(topic.waiting.happen());
+            }
+        }
+        woken
+    }
+
+    /// A change of a document did not come here. Gives those who wait for it: they are to know.
+    pub(crate) fn note_missing(&mut self, name: &Name, number: u64) -> SmallVec<[Woken; 2]> {
+        let mut woken = SmallVec::new();
+        for (_, topic) in &mut self.all {
+            if topic.pattern.matches(name) {
+                topic.missing.note(number);
                 woken.push(topic.waiting.happen());
             }
         }
@@ -200,6 +239,7 @@ impl Topics {
         all.map(|topic| {
             topic.changes.clear();
             topic.unseen = None;
+            topic.missing.through = 0;
             topic.waiting.happen()
         })
         .collect()

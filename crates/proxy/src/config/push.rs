@@ -43,6 +43,8 @@ pub struct PushConfig {
     pub(super) redis_ca: Option<(PathBuf, Place)>,
 }
 
+/// So many versions of a document several nodes may keep.
+const MAX_SHARED_HISTORY: usize = 1000;
 /// Options of documents that the Mercure hub heeds, where there are none.
 const OF_THE_HUB: &[&str] = &["push_max_document", "push_directory", "push_sync"];
 
@@ -104,14 +106,11 @@ impl PushConfig {
 
     /// Documents are kept by this process, or in Redis for several.
     fn check_keeper(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
-        const OF_THIS_PROCESS: &[&str] = &["push_directory", "push_sync", "push_history"];
+        const OF_THIS_PROCESS: &[&str] = &["push_directory", "push_sync"];
         const OF_REDIS: &[&str] = &["push_redis_cluster", "push_redis_ca"];
         let is_shared = !self.redis.urls.is_empty();
         let (without_meaning, remedy) = if is_shared {
-            (
-                OF_THIS_PROCESS,
-                "leave it out: Redis keeps the documents, the latest version of each",
-            )
+            (OF_THIS_PROCESS, "leave it out: Redis keeps the documents")
         } else {
             (
                 OF_REDIS,
@@ -125,6 +124,13 @@ impl PushConfig {
                 let what = format!("`{name}` has no effect {word} `push_redis`");
                 mistakes.note(Mistake::new(&value.place, what).remedy(remedy));
             }
+        }
+        if let Some(value) = table.get("push_history").filter(|_| is_shared)
+            && self.settings.history > MAX_SHARED_HISTORY
+        {
+            let what = format!("`push_history` is {MAX_SHARED_HISTORY} at most with `push_redis`");
+            let remedy = "Redis takes them all away in one go when a document goes";
+            mistakes.note(Mistake::new(&value.place, what).remedy(remedy));
         }
     }
 

@@ -1,10 +1,10 @@
--- What all scripts begin with. KEYS: the documents, by name, and the stream of their changes. ARGV[1]: the name of a new life
+-- What all scripts begin with. KEYS: the documents, by name, the stream of their changes, and versions before (`past.lua`). ARGV[1]: the name of a new life
 -- of them, if one begins.
 --
 -- A document is `NUMBER EXPIRES SIZE FROM LENGTH`, a new line, a patch of that length, which makes it of the version FROM, and
 -- what it is: its type, a new line, its bytes. Beside the documents, under names that none has: `epoch`, `newest`, `size`.
 -- The stream says which document has changed, and not to what; its ids are the numbers of the changes.
-local documents, changes = KEYS[1], KEYS[2]
+local documents, changes, history = KEYS[1], KEYS[2], KEYS[3]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -27,8 +27,10 @@ local function begin_anew()
   epoch = ARGV[1]
   local number = take_number()
   -- This comes first, since whoever takes away is not refused what comes then if there is no memory left.
-  redis.call('DEL', changes)
+  redis.call('DEL', changes, history)
   redis.call('HSET', documents, 'epoch', epoch, 'newest', number, 'size', text(size))
+  -- All keys are there from then on: a cluster that moves them refuses who names one that is not.
+  redis.call('HSET', history, 'size', 0)
   redis.call('XADD', changes, number .. '-0', 'begins', '')
 end
 

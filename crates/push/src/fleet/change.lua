@@ -1,9 +1,9 @@
--- Changes documents, all that are named or none. ARGV[2]: what they may take, in bytes; ARGV[3]: the changes that the stream keeps; then
--- nine for each: name, `put`, `patch`, `check` or `delete`, the version that a patch was made of, If-Match, If-None-Match, how many
+-- Changes documents, all that are named or none. ARGV[2]: what they may take, in bytes; ARGV[3]: the changes that the stream keeps; ARGV[4]: how
+-- many versions before the latest are kept of each; then nine for each: name, `put`, `patch`, `check` or `delete`, the version that a patch was made of, If-Match, If-None-Match, how many
 -- milliseconds it lives (`0`: for ever, `keep`: as long as it would have), what it takes, what it is, and the patch with the
 -- number of the version that it makes it of before it. A condition is empty, `*`, or versions with a space before and behind each.
 -- Gives `done`, the epoch, the last number, and for each what was done and the number of its version; or why nothing was.
-local before = size
+local before, versions_before = size + past, tonumber(ARGV[4])
 local planned, entries, done = {}, {}, { 'done' }
 
 local function names(versions, version)
@@ -35,7 +35,9 @@ local function plan(name, kind, base, only, never, lives, room, content, patch)
   size = size - (there and there.size or 0)
   if gone then
     planned[name] = false
+    shorten(name, 0)
   else
+    if there then keep(name, there, number, versions_before) end
     size = size + room
     local from, difference = string.match(patch, '^(%d+) ()')
     difference = from and string.sub(patch, difference) or ''
@@ -46,16 +48,16 @@ local function plan(name, kind, base, only, never, lives, room, content, patch)
   done[#done + 1], done[#done + 2] = gone and 'deleted' or live and 'changed' or 'created', number
 end
 
-for i = 4, #ARGV, 9 do
+for i = 5, #ARGV, 9 do
   local refused = plan(unpack(ARGV, i, i + 8))
   if refused then return refused end
 end
-if size > tonumber(ARGV[2]) and size > before then return { 'full' } end
+if size + past > tonumber(ARGV[2]) and size + past > before then return { 'full' } end
 table.insert(done, 2, epoch)
 table.insert(done, 3, text(newest))
 if #entries == 0 then return done end
 -- What takes less is done where Redis has no memory left, too: it refuses nothing to who has begun by taking away.
-if size < before then
+if size + past < before then
   for name in pairs(planned) do redis.call('HDEL', documents, name) end
 end
 redis.call('HSET', documents, 'newest', text(newest), 'size', text(size))
@@ -66,6 +68,7 @@ for name, document in pairs(planned) do
     redis.call('HDEL', documents, name)
   end
 end
+write_past()
 for _, entry in ipairs(entries) do
   redis.call('XADD', changes, 'MAXLEN', '~', ARGV[3], entry[1], entry[2], entry[3])
 end

@@ -10,6 +10,7 @@ for i = 3, #ARGV, 2 do
       count = count + 1
       local number = take_number()
       size = size - there.size
+      shorten(name, 0)
       redis.call('HDEL', documents, name)
       redis.call('HSET', documents, 'newest', number, 'size', text(size))
       redis.call('XADD', changes, 'MAXLEN', '~', ARGV[2], number .. '-0', 'gone', name)
@@ -17,5 +18,6 @@ for i = 3, #ARGV, 2 do
   end
   told[#told + 1] = text(left)
 end
+write_past()
 told[2] = text(count)
 return told

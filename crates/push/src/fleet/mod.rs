@@ -99,6 +99,8 @@ struct Wire {
     line: Line,
     documents: String,
     changes: String,
+    /// Versions that came before.
+    history: String,
 }
 
 impl Wire {
@@ -107,12 +109,14 @@ impl Wire {
         Ok(Self {
             documents: line.key("mcd1"),
             changes: line.key("mcd1c"),
+            history: line.key("mcd1h"),
             line,
         })
     }
 
-    fn keys(&self) -> [String; 2] {
-        [self.documents.clone(), self.changes.clone()]
+    fn keys(&self) -> [String; 3] {
+        let keys = [&self.documents, &self.changes, &self.history];
+        keys.map(String::clone)
     }
 }
 
@@ -224,10 +228,12 @@ impl Fleet {
     }
 
     fn beginning(&self) -> Vec<Argument> {
+        let settings = &self.documents.settings;
         vec![
             epoch(microcache_store::random::number()).into_bytes(),
-            self.documents.settings.memory.to_string().into_bytes(),
+            settings.memory.to_string().into_bytes(),
             KEPT.to_string().into_bytes(),
+            (settings.history.max(1) - 1).to_string().into_bytes(),
         ]
     }
 

@@ -13,7 +13,7 @@ use super::state::State;
 use super::{TARGET, Wire, while_sent};
 use crate::change::Change;
 use crate::fleet::record;
-use crate::name::name;
+use crate::name::{Name, name};
 use crate::origin::Documents;
 use crate::version::Version;
 
@@ -26,6 +26,12 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// So many changes are read at a time, and of so many bytes, about.
 const PAGE: usize = 512;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The document and the number of a change whose content is not there any more.
+pub(super) fn missing(entry: &Entry) -> Option<(Name, u64)> {
+    let name = name(entry.name.as_bytes()).ok()?;
+    (entry.kind == Kind::Overtaken).then_some((name, entry.number))
+}
 
 /// The one who follows.
 pub(super) struct Reader {
@@ -80,6 +86,10 @@ impl Reader {
             last = entry.number;
             if let Some(change) = self.change(entry, page.now) {
                 self.note(change);
+            } else if let Some((name, number)) = missing(entry)
+                && self.known(&name) < number
+            {
+                self.documents.note_missing(&name, number);
             }
         }
         self.note_numbers(entries, page.through(last));
@@ -98,6 +108,7 @@ impl Reader {
             at.number.to_string(),
             PAGE.to_string(),
             PAGE_BYTES.to_string(),
+            if self.has_history() { "all" } else { "" }.to_owned(),
         ];
         let (line, keys) = (&self.wire.line, self.wire.keys());
         let patience = PATIENCE + while_sent(self.documents.settings.max_document);
@@ -107,7 +118,7 @@ impl Reader {
     /// A change as the stream tells it, if it is one of a document. Somebody else may have put something there.
     pub(super) fn change(&self, entry: &Entry, server_now: u64) -> Option<Change> {
         let change = match (entry.kind, name(entry.name.as_bytes())) {
-            (Kind::Nothing, _) => return None,
+            (Kind::Nothing | Kind::Overtaken, _) => return None,
             (Kind::Gone, Ok(name)) => Some(Change {
                 number: entry.number,
                 name,
@@ -132,11 +143,19 @@ impl Reader {
         change
     }
 
-    fn note(&self, mut change: Change) {
+    pub(super) fn has_history(&self) -> bool {
+        self.documents.books.lock().has_history()
+    }
+
+    /// The number of the version of a document that is known; zero if there is none.
+    fn known(&self, name: &str) -> u64 {
         let books = self.documents.books.lock();
-        let known = books.document(&change.name).and_then(|it| it.now());
-        let known = known.map_or(0, |it| it.number);
-        drop(books);
+        let known = books.document(name).and_then(|it| it.now());
+        known.map_or(0, |it| it.number)
+    }
+
+    fn note(&self, mut change: Change) {
+        let known = self.known(&change.name);
         if known >= change.number {
             return;
         }
@@ -182,9 +201,10 @@ impl Reader {
             return Ok(());
         };
         let at = snapshot.at;
-        let count = snapshot.changes.len();
+        let count = snapshot.documents.len();
         let numbers = std::mem::take(&mut snapshot.numbers);
-        let was = self.documents.take_over(snapshot.loaded());
+        let missing = std::mem::take(&mut snapshot.missing);
+        let was = self.documents.take_over(snapshot.loaded(), &missing);
         self.documents.books.lock().numbers = numbers;
         self.state.loaded();
         if was.is_another_life && was.documents > 0 {

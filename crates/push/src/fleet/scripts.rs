@@ -7,18 +7,22 @@ use microcache_store::redis::{FromRedisValue, NoReply, Script, Value, from_redis
 
 const BEGIN: &str = include_str!("begin.lua");
 
+const PAST: &str = include_str!("past.lua");
+
 /// Changes documents.
-pub(super) static CHANGE: LazyLock<Script> = LazyLock::new(|| script(include_str!("change.lua")));
+pub(super) static CHANGE: LazyLock<Script> =
+    LazyLock::new(|| script(&[PAST, include_str!("change.lua")]));
 /// Takes away what has had its time.
-pub(super) static EXPIRE: LazyLock<Script> = LazyLock::new(|| script(include_str!("expire.lua")));
+pub(super) static EXPIRE: LazyLock<Script> =
+    LazyLock::new(|| script(&[PAST, include_str!("expire.lua")]));
 /// Says what has changed.
-pub(super) static READ: LazyLock<Script> = LazyLock::new(|| script(include_str!("read.lua")));
+pub(super) static READ: LazyLock<Script> = LazyLock::new(|| script(&[include_str!("read.lua")]));
 
 /// The changes that the stream keeps, about: a node that has missed more takes up everything anew.
 pub(super) const KEPT: u64 = 64 * 1024;
 
-fn script(text: &str) -> Script {
-    Script::new(format!("{BEGIN}\n{text}"))
+fn script(parts: &[&str]) -> Script {
+    Script::new(format!("{BEGIN}\n{}", parts.join("\n")))
 }
 
 /// A life of the documents, as it is written.
@@ -124,7 +128,9 @@ pub(super) struct Entry {
 pub(super) enum Kind {
     Put,
     Gone,
-    /// It is something else by now, which is told later; or it is no change of a document.
+    /// It is something else by now, which is told later.
+    Overtaken,
+    /// It is no change of a document.
     Nothing,
 }
 
@@ -133,6 +139,7 @@ impl Kind {
         match word {
             b"put" => Self::Put,
             b"gone" => Self::Gone,
+            b"overtaken" => Self::Overtaken,
             _ => Self::Nothing,
         }
     }

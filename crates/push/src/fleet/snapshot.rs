@@ -1,18 +1,17 @@
 //! All documents as they are, and what is remembered of those that are gone.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use microcache_store::redis::{NoReply, Value, cmd, from_redis_value};
 
-use super::reader::{PATIENCE, Reader};
+use super::reader::{PATIENCE, Reader, missing};
 use super::scripts::{self, Kind, What, number, shown};
 use super::while_sent;
 use crate::change::Change;
 use crate::journal::{Header, Loaded};
-use crate::name::Name;
+use crate::name::{Name, name};
 use crate::numbers::Numbers;
 use crate::version::Version;
 
@@ -27,7 +26,10 @@ const ENTRIES: usize = 2000;
 /// What there is after a change.
 pub(super) struct Snapshot {
     pub(super) at: Version,
-    pub(super) changes: HashMap<Name, Change>,
+    /// What is remembered of each, in order: the latest change, and those before where there is a history.
+    pub(super) documents: HashMap<Name, Vec<Change>>,
+    /// The last change of a document that is remembered by its name alone.
+    pub(super) missing: HashMap<Name, u64>,
     pub(super) numbers: Numbers,
     /// What was gone before this change is not known.
     forgotten_through: u64,
@@ -49,13 +51,19 @@ impl Snapshot {
                 epoch: begin.epoch,
                 number: begin.newest,
             },
-            changes: HashMap::new(),
+            documents: HashMap::new(),
+            missing: HashMap::new(),
             numbers: Numbers::default(),
             forgotten_through: 0,
         };
         snapshot.read_documents(reader, begin.now).await?;
-        snapshot.read_gone(reader).await?;
-        let newest = snapshot.changes.values().map(|it| it.number).max();
+        if reader.has_history() {
+            // After the documents: what was overtaken since is here.
+            snapshot.read_history(reader, begin.now).await?;
+        }
+        snapshot.read_stream(reader).await?;
+        let each = snapshot.documents.values();
+        let newest = each.filter_map(|it| it.last()).map(|it| it.number).max();
         let newest = newest.unwrap_or_default();
         loop {
             let page = reader.page(snapshot.at).await?;
@@ -65,68 +73,65 @@ impl Snapshot {
             for entry in entries {
                 snapshot.at.number = entry.number;
                 snapshot.numbers.note(entry.number);
-                snapshot.add(reader.change(entry, page.now));
+                snapshot.add(reader.change(entry, page.now), reader);
+                snapshot.missing.extend(missing(entry));
             }
             snapshot.numbers.come_to(page.through(snapshot.at.number));
             let is_over = entries.is_empty();
             if is_over || snapshot.at.number >= newest {
+                snapshot.forget_before_missing();
                 return Ok(Some(snapshot));
             }
         }
     }
 
-    fn add(&mut self, change: Option<Change>) {
+    fn add(&mut self, change: Option<Change>, reader: &Reader) {
         let Some(change) = change else {
             return;
         };
-        match self.changes.entry(Arc::clone(&change.name)) {
-            Entry::Occupied(mut known) if known.get().number < change.number => {
-                known.insert(change);
-            }
-            Entry::Occupied(_) => {}
-            Entry::Vacant(place) => {
-                place.insert(change);
-            }
+        let name = Arc::clone(&change.name);
+        let known = self.documents.entry(name).or_default();
+        if let Err(at) = known.binary_search_by_key(&change.number, |it| it.number) {
+            known.insert(at, change);
+        }
+        if !reader.has_history() {
+            known.drain(..known.len() - 1);
         }
     }
 
     async fn read_documents(&mut self, reader: &Reader, server_now: u64) -> Result<(), NoReply> {
-        let (mut cursor, mut count) = (0_u64, FEW);
-        loop {
-            let mut scan = cmd("HSCAN");
-            scan.arg(&reader.wire.documents).arg(cursor);
-            scan.arg("COUNT").arg(count);
-            let patience = PATIENCE + while_sent(reader.documents.settings.max_document);
-            let reply = reader.wire.line.ask(&scan, patience).await?;
-            let (next, fields): (u64, Vec<Vec<u8>>) =
-                from_redis_value(reply).map_err(|_| NoReply::Unreadable)?;
-            let (mut bytes, mut found) = (0, 0);
-            let mut fields = fields.into_iter();
-            while let (Some(name), Some(record)) = (fields.next(), fields.next()) {
-                found += 1;
-                bytes += record.len();
-                // Others are no documents.
-                if name.starts_with(b"/") {
-                    let entry = scripts::Entry {
-                        number: 0,
-                        kind: Kind::Put,
-                        name: shown(&name),
-                        record: record.into(),
-                    };
-                    self.add(reader.change(&entry, server_now));
-                }
+        let add = |name: &[u8], record| self.add_record(reader, (name, record), server_now);
+        scan(reader, &reader.wire.documents, add).await
+    }
+
+    /// Versions that came before; `past.lua` says how they lie there.
+    async fn read_history(&mut self, reader: &Reader, server_now: u64) -> Result<(), NoReply> {
+        let add = |place: &[u8], record: Bytes| {
+            let name = place.iter().position(|&byte| byte == b' ');
+            let behind = record.iter().position(|&byte| byte == b'\n');
+            if let (Some(name), Some(behind)) = (name, behind) {
+                let record = record.slice(behind + 1..);
+                self.add_record(reader, (&place[name + 1..], record), server_now);
             }
-            if next == 0 {
-                return Ok(());
-            }
-            cursor = next;
-            let each = (bytes / found.max(1)).max(1);
-            count = (PAGE_BYTES / each).clamp(1, MANY);
+        };
+        scan(reader, &reader.wire.history, add).await
+    }
+
+    fn add_record(&mut self, reader: &Reader, (name, record): (&[u8], Bytes), server_now: u64) {
+        // Others are no documents.
+        if name.starts_with(b"/") {
+            let entry = scripts::Entry {
+                number: 0,
+                kind: Kind::Put,
+                name: shown(name),
+                record,
+            };
+            self.add(reader.change(&entry, server_now), reader);
         }
     }
 
-    /// What the stream remembers of documents that are gone.
-    async fn read_gone(&mut self, reader: &Reader) -> Result<(), NoReply> {
+    /// What the stream remembers: which documents are gone, and which versions there were.
+    async fn read_stream(&mut self, reader: &Reader) -> Result<(), NoReply> {
         let mut from = "-".to_owned();
         loop {
             let mut range = cmd("XRANGE");
@@ -156,8 +161,10 @@ impl Snapshot {
                     continue;
                 }
                 self.numbers.note(at);
-                if entry.kind == Kind::Gone {
-                    self.add(reader.change(&entry, 0));
+                match entry.kind {
+                    Kind::Gone => self.add(reader.change(&entry, 0), reader),
+                    Kind::Put if reader.has_history() => self.note_unless_there(&entry),
+                    Kind::Put | Kind::Overtaken | Kind::Nothing => {}
                 }
             }
             if is_last {
@@ -167,9 +174,31 @@ impl Snapshot {
         }
     }
 
+    fn note_unless_there(&mut self, entry: &scripts::Entry) {
+        let Ok(name) = name(entry.name.as_bytes()) else {
+            return;
+        };
+        let known = self.documents.get(&name).map_or(&[][..], Vec::as_slice);
+        let place = known.binary_search_by_key(&entry.number, |it| it.number);
+        if place.is_err() {
+            self.missing.insert(name, entry.number);
+        }
+    }
+
+    /// What is remembered of each has nothing missing in between.
+    fn forget_before_missing(&mut self) {
+        for (name, number) in &self.missing {
+            if let Some(known) = self.documents.get_mut(name) {
+                let later = known.partition_point(|it| it.number < *number);
+                known.drain(..later.min(known.len() - 1));
+            }
+        }
+    }
+
     /// As a log would have it.
     pub(super) fn loaded(self) -> Loaded {
-        let mut changes: Vec<_> = self.changes.into_values().map(Arc::new).collect();
+        let changes = self.documents.into_values().flatten();
+        let mut changes: Vec<_> = changes.map(Arc::new).collect();
         changes.sort_unstable_by_key(|change| change.number);
         Loaded {
             header: Header {
@@ -180,5 +209,36 @@ impl Snapshot {
             changes,
             is_damaged: false,
         }
+    }
+}
+
+/// Has each member of a hash looked at.
+async fn scan(
+    reader: &Reader,
+    key: &str,
+    mut add: impl FnMut(&[u8], Bytes),
+) -> Result<(), NoReply> {
+    let (mut cursor, mut count) = (0_u64, FEW);
+    loop {
+        let mut scan = cmd("HSCAN");
+        scan.arg(key).arg(cursor);
+        scan.arg("COUNT").arg(count);
+        let patience = PATIENCE + while_sent(reader.documents.settings.max_document);
+        let reply = reader.wire.line.ask(&scan, patience).await?;
+        let (next, fields): (u64, Vec<Vec<u8>>) =
+            from_redis_value(reply).map_err(|_| NoReply::Unreadable)?;
+        let (mut bytes, mut found) = (0, 0);
+        let mut fields = fields.into_iter();
+        while let (Some(name), Some(record)) = (fields.next(), fields.next()) {
+            found += 1;
+            bytes += record.len();
+            add(&name, record.into());
+        }
+        if next == 0 {
+            return Ok(());
+        }
+        cursor = next;
+        let each = (bytes / found.max(1)).max(1);
+        count = (PAGE_BYTES / each).clamp(1, MANY);
     }
 }

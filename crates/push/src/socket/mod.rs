@@ -303,10 +303,8 @@ impl Session {
     /// The answer to the next order, if there is one and its time has come, and what goes before that. Nothing is to be
     /// sent of what is empty.
     fn answer(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
-        // What a gap is said of comes right behind it.
         let has_begun = std::mem::replace(&mut self.has_begun, true);
-        if (self.subscription.is_in_gap || !has_begun)
-            && let Poll::Ready(told) = self.language.poll_told(&mut self.subscription, cx)
+        if !has_begun && let Poll::Ready(told) = self.language.poll_told(&mut self.subscription, cx)
         {
             return Poll::Ready(told);
         }
@@ -321,7 +319,6 @@ impl Session {
         }
         if !self.orders.waiting.is_empty()
             && !self.subscription.is_joining()
-            && !self.subscription.is_in_gap
             && self.pace.poll(cx).is_ready()
             && let Some(order) = self.orders.take()
         {

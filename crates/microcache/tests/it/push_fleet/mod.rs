@@ -1,6 +1,7 @@
 //! Documents that several processes share by a real Redis.
 
 mod catching_up;
+mod history;
 mod model;
 mod outages;
 mod relay;

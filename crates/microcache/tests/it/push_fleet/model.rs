@@ -1,10 +1,10 @@
 //! Several nodes that are killed and stand still, and Redis too, held against what has to be true: every subscriber,
 //! wherever it comes back to, ends with the last version of each document, and has been told all in their
-//! order, and none twice.
+//! order, and none twice. Where nodes remember versions, it has been told each of them, or of a gap.
 //!
 //! `PUSH_FLEET_SEED` and `PUSH_FLEET_ROUNDS` search elsewhere and for longer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -56,12 +56,20 @@ fn version(text: &str) -> Version {
 /// What a client knows of a document: its last version, and whether it is there.
 type Known = BTreeMap<String, (Version, bool)>;
 
+/// What somebody was told.
+#[derive(Default)]
+struct Told {
+    known: Known,
+    /// All versions of each document, and a zero for each gap.
+    versions: BTreeMap<String, Vec<u64>>,
+}
+
 /// What those who publish, subscribe and disturb have in common.
 struct World {
     addresses: Mutex<Vec<SocketAddr>>,
     is_over: AtomicBool,
-    /// The newest version of each document that somebody was answered with.
-    answered: Mutex<BTreeMap<String, u64>>,
+    /// The versions of each document that somebody was answered with.
+    answered: Mutex<BTreeMap<String, BTreeSet<u64>>>,
     values: AtomicU64,
     /// What was done, to know that something was.
     changes: AtomicU64,
@@ -148,19 +156,18 @@ impl World {
         };
         if let Some((_, number)) = answer.tag {
             let mut answered = self.answered.lock().unwrap();
-            let known = answered.entry(name).or_default();
-            *known = number.max(*known);
+            answered.entry(name).or_default().insert(number);
         }
     }
 
     /// Subscribes here and there until it is told of the end.
-    fn subscribe(&self, mut dice: Dice) -> Known {
-        let (mut known, mut last) = (Known::new(), None);
+    fn subscribe(&self, mut dice: Dice) -> Told {
+        let (mut told, mut last) = (Told::default(), None);
         loop {
             let events = dice.below(60) + 1;
-            let told = self.read(dice.below(NODES), events, &mut known, &mut last);
-            match told {
-                Ok(true) => return known,
+            let read = self.read(dice.below(NODES), events, &mut told, &mut last);
+            match read {
+                Ok(true) => return told,
                 Ok(false) => {
                     self.returns.fetch_add(1, Ordering::Relaxed);
                 }
@@ -175,7 +182,7 @@ impl World {
         &self,
         node: u64,
         events: u64,
-        known: &mut Known,
+        all: &mut Told,
         last: &mut Option<Version>,
     ) -> io::Result<bool> {
         let seen = last.as_ref().map_or_else(String::new, |(epoch, number)| {
@@ -199,6 +206,10 @@ impl World {
                 told += 1;
                 self.events.fetch_add(1, Ordering::Relaxed);
                 assert_ne!(kind, "reset", "nothing was forgotten");
+                if kind == "gap" {
+                    all.versions.values_mut().for_each(|it| it.push(0));
+                    continue;
+                }
                 let id = id.take().expect("an id");
                 if let Some(last) = last {
                     assert_eq!(id.0, last.0, "it is one life");
@@ -207,7 +218,9 @@ impl World {
                 let data: Value = serde_json::from_str(data).expect("JSON");
                 let url = data["url"].as_str().expect("a url").to_owned();
                 let is_end = url == END;
-                known.insert(url, (id.clone(), kind != "delete"));
+                let versions = all.versions.entry(url.clone()).or_default();
+                versions.push(id.1);
+                all.known.insert(url, (id.clone(), kind != "delete"));
                 *last = Some(id);
                 if is_end {
                     return Ok(true);
@@ -218,7 +231,7 @@ impl World {
     }
 
     /// All nodes have the same of a document, and all who subscribed know that.
-    fn check(&self, name: &str, told: &[Known]) {
+    fn check(&self, name: &str, told: &[Told]) {
         let there = (0..NODES).map(|node| {
             let found = self
                 .ask(node, &format!("GET {name}"), "", "")
@@ -227,23 +240,47 @@ impl World {
         });
         let there: Vec<_> = there.collect();
         assert!(there.iter().all(|it| *it == there[0]), "{name}: {there:?}");
-        let answered = self.answered.lock().unwrap().get(name).copied();
-        for known in told {
-            let known = known.get(name);
+        let answered = self.answered.lock().unwrap();
+        let answered = answered.get(name).and_then(BTreeSet::last);
+        for told in told {
+            let known = told.known.get(name);
             let now = known.and_then(|(last, is_there)| is_there.then(|| last.clone()));
             assert_eq!(now, there[0], "{name}");
             if let (Some(((_, last), _)), Some(answered)) = (known, answered) {
                 assert!(
-                    *last >= answered,
+                    last >= answered,
                     "{name}: somebody was answered with {answered}"
                 );
             }
         }
     }
+
+    /// Between two versions that somebody was told is no other one, unless he was told of a gap. Says how many those are.
+    fn check_each(&self, told: &[Told]) -> usize {
+        let all = self.answered.lock().unwrap();
+        let mut pairs = 0;
+        for (name, versions) in told.iter().flat_map(|it| &it.versions) {
+            let Some(answered) = all.get(name) else {
+                continue;
+            };
+            for pair in versions.windows(2).filter(|pair| !pair.contains(&0)) {
+                let between = answered.range(pair[0] + 1..pair[1]).next();
+                assert_eq!(between, None, "{name}: {pair:?}");
+                pairs += 1;
+            }
+        }
+        pairs
+    }
 }
 
 /// Has nodes and Redis stand still, and killed and started again.
-fn disturb(nodes: &mut Nodes, world: &World, mut dice: Dice, rounds: u64, redis: &[&str]) {
+fn disturb(
+    nodes: &mut Nodes,
+    world: &World,
+    mut dice: Dice,
+    rounds: u64,
+    (redis, flags): (&[&str], &[&str]),
+) {
     let pause = |dice: &mut Dice, from: u64, to: u64| {
         thread::sleep(Duration::from_millis(from + dice.below(to - from)));
     };
@@ -258,7 +295,7 @@ fn disturb(nodes: &mut Nodes, world: &World, mut dice: Dice, rounds: u64, redis:
             1 | 4 => {
                 nodes[node].0.signal("KILL");
                 nodes.all[node].0.wait();
-                nodes.all[node] = nodes.another(&[]);
+                nodes.all[node] = nodes.another(flags);
                 world.addresses.lock().unwrap()[node] = nodes[node].0.address();
             }
             2 => {
@@ -284,14 +321,29 @@ fn disturb(nodes: &mut Nodes, world: &World, mut dice: Dice, rounds: u64, redis:
 
 #[test]
 fn everybody_ends_with_the_last_version_and_is_told_none_twice() {
+    run(&[]);
+}
+
+#[test]
+fn everybody_is_told_each_version_that_is_remembered_or_of_a_gap() {
+    let (world, told) = run(&["--push-history", "8"]);
+    let pairs = world.check_each(&told);
+    let gaps = told.iter().flat_map(|it| it.versions.values().flatten());
+    let gaps = gaps.filter(|it| **it == 0).count();
+    eprintln!("{pairs} versions one behind the other, {gaps} gaps");
+    assert!(pairs > 200);
+}
+
+fn run(of_nodes: &[&str]) -> (World, Vec<Told>) {
     let (seed, rounds) = (said("PUSH_FLEET_SEED", 1), said("PUSH_FLEET_ROUNDS", 14));
     let folder = Folder::new();
     let (redis, flags) = lasting(&folder);
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
-    let mut nodes = Nodes::beside(redis, NODES as usize);
+    let mut nodes = Nodes::beside(redis, 0);
+    nodes.all = (0..NODES).map(|_| nodes.another(of_nodes)).collect();
     let world = World::of(&nodes);
     let dice = |of: u64| Dice(seed.wrapping_mul(1000) + of);
-    let told: Vec<Known> = thread::scope(|scope| {
+    let told: Vec<Told> = thread::scope(|scope| {
         let world = &world;
         let publishers: Vec<_> = (0..NODES)
             .map(|at| scope.spawn(move || world.publish_all(dice(at))))
@@ -299,7 +351,7 @@ fn everybody_ends_with_the_last_version_and_is_told_none_twice() {
         let subscribers: Vec<_> = (0..SUBSCRIBERS)
             .map(|at| scope.spawn(move || world.subscribe(dice(100 + at))))
             .collect();
-        disturb(&mut nodes, world, dice(200), rounds, &flags);
+        disturb(&mut nodes, world, dice(200), rounds, (&flags, of_nodes));
         world.is_over.store(true, Ordering::Release);
         for publisher in publishers {
             publisher.join().expect("it publishes");
@@ -326,4 +378,5 @@ fn everybody_ends_with_the_last_version_and_is_told_none_twice() {
     for number in 0..DOCUMENTS {
         world.check(&format!("/live/{number}"), &told);
     }
+    (world, told)
 }

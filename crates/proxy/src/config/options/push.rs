@@ -203,7 +203,7 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
             example: "100",
             help: "How many versions of each document are remembered for subscribers who come back",
             more: "With 1, who was away gets the latest version. With more, every change that is remembered, and an event `gap` \
-                   where some are not any more.",
+                   where some are not any more. With `push_redis` 1000 at most: say the same on all nodes.",
         },
         set: |push, v, m| m.put(&mut push.settings.history, v.count(1..=100_000)),
     },

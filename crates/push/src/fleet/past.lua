@@ -1,0 +1,53 @@
+-- Versions that came before, as many of each document as nodes want. One of them lies under its number, a space and the name: the number
+-- of the one behind it, a new line, and the document as it was. Under the name: the number of the oldest, and how many there are. Under
+-- `size`: what all of them take. What is said of them here is written by `write_past`.
+local past = tonumber(redis.call('HGET', history, 'size') or 0)
+local rows, kept, dropped = {}, {}, {}
+
+local function row_of(name)
+  if not rows[name] then
+    local oldest, count = string.match(redis.call('HGET', history, name) or '', '^(%d+) (%d+)$')
+    rows[name] = { oldest = oldest, count = tonumber(count or 0) }
+  end
+  return rows[name]
+end
+
+-- Has so many versions of a document stay at most.
+local function shorten(name, most)
+  local row = row_of(name)
+  while row.count > most do
+    local place = row.oldest .. ' ' .. name
+    local oldest = kept[place] or redis.call('HGET', history, place) or ''
+    local behind, room = string.match(oldest, '^(%d+)\n%d+ %d+ (%d+) ')
+    past = past - (room or 0)
+    kept[place], dropped[#dropped + 1] = nil, place
+    -- Somebody may have taken it away: the others cannot be found then.
+    row.oldest, row.count = behind, behind and row.count - 1 or 0
+  end
+end
+
+-- A document comes before what has this number.
+local function keep(name, document, number, most)
+  local row = row_of(name)
+  if most > 0 then
+    kept[document.number .. ' ' .. name] = number .. '\n' .. document.record
+    past = past + document.size
+    if row.count == 0 then row.oldest = document.number end
+    row.count = row.count + 1
+  end
+  shorten(name, most)
+end
+
+local function write_past()
+  if not next(rows) then return end
+  for _, place in ipairs(dropped) do redis.call('HDEL', history, place) end
+  for place, record in pairs(kept) do redis.call('HSET', history, place, record) end
+  for name, row in pairs(rows) do
+    if row.count > 0 then
+      redis.call('HSET', history, name, row.oldest .. ' ' .. row.count)
+    else
+      redis.call('HDEL', history, name)
+    end
+  end
+  redis.call('HSET', history, 'size', text(past))
+end
