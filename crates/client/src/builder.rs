@@ -223,12 +223,16 @@ impl Builder {
         Ok(Cache::new(Arc::new(shared)))
     }
 
+    fn object(&self) -> u64 {
+        self.max_object.unwrap_or(self.memory / 8)
+    }
+
     fn settings(&self) -> Settings {
         Settings {
             clients: Clients::Program,
             memory: MemoryLimits {
                 capacity: self.memory,
-                object: self.max_object.unwrap_or(self.memory / 8),
+                object: self.object(),
                 variants: VARIANTS,
             },
             fill_memory: (self.memory / 4).clamp(LEAST_FILLING, MOST_FILLING),
@@ -253,7 +257,7 @@ impl Builder {
         if is_private && has_shared && self.rules.key.partition.is_empty() {
             return Err(BuildError::NoPartition);
         }
-        tier::open(&self.tiers, handle).await
+        tier::open(&self.tiers, self.object(), handle).await
     }
 
     #[cfg(not(any(feature = "disk", feature = "memcached", feature = "redis")))]

@@ -59,8 +59,8 @@ impl Tier {
     /// is missing. A private cache may use it without a [`partition`](crate::Builder::partition): nobody but its
     /// user can read it, and one that belongs to another user is refused.
     ///
-    /// A response lies in one file and is in memory while it is read and written, up to 64 MiB, or a quarter of
-    /// the directory if that is less. What is stale stays as long as there is room, up to 30 days: it may be
+    /// A response lies in one file. A body larger than memory takes ([`Builder::max_object`](crate::Builder::max_object))
+    /// is written there while it arrives, and read from there: up to a quarter of the directory, and 1 GiB. What is stale stays as long as there is room, up to 30 days: it may be
     /// confirmed by the server, or be all there is for who is offline. A process should await
     /// [`Cache::settled`] before it ends.
     #[cfg(feature = "disk")]
@@ -144,7 +144,7 @@ impl Tier {
         not(any(feature = "redis", feature = "disk")),
         expect(clippy::unused_async, reason = "the others open at once")
     )]
-    async fn open(&self, handle: &Handle) -> Result<AnyTier, crate::BoxError> {
+    async fn open(&self, object: u64, handle: &Handle) -> Result<AnyTier, crate::BoxError> {
         Ok(match &self.place {
             #[cfg(feature = "disk")]
             Place::Disk {
@@ -164,6 +164,8 @@ impl Tier {
             } => {
                 let settings = DirectorySettings {
                     read_deadline: self.timeout,
+                    // What memory keeps is read into it.
+                    in_memory: object,
                     ..DirectorySettings::new(directory, *capacity)
                 };
                 // It may lie on a disk that hangs.
@@ -243,15 +245,29 @@ impl Cache {
     }
 }
 
-/// Opens them, the nearest first.
-pub(crate) async fn open(tiers: &[Tier], handle: &Handle) -> Result<Tiers, BuildError> {
+/// Opens them, the nearest first, behind a memory that keeps objects of this size.
+pub(crate) async fn open(
+    tiers: &[Tier],
+    object: u64,
+    handle: &Handle,
+) -> Result<Tiers, BuildError> {
     let mut opened = Vec::with_capacity(tiers.len());
     for tier in tiers {
-        let one = tier.open(handle).await.map_err(|source| BuildError::Tier {
-            tier: tier.name(),
-            source,
-        })?;
+        let one = tier
+            .open(object, handle)
+            .await
+            .map_err(|source| BuildError::Tier {
+                tier: tier.name(),
+                source,
+            })?;
         opened.push(one);
     }
-    Ok(Tiers::new(opened, TierLimits::default(), handle))
+    let limits = TierLimits::default();
+    // What memory has of a body when it turns out too large for it goes there at once.
+    let spool_queue = limits.spool_queue.max(object.saturating_mul(4));
+    let limits = TierLimits {
+        spool_queue,
+        ..limits
+    };
+    Ok(Tiers::new(opened, limits, handle))
 }

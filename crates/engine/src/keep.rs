@@ -27,7 +27,10 @@ use crate::message::{Incoming, Response};
 use crate::origin::OriginResponse;
 use crate::outcome::Outcome;
 use crate::respond::Reusable;
-use crate::serve::{Engine, Route};
+use crate::serve::{Clients, Engine, Route};
+
+/// So long a program waits for a tier that takes nothing of a large body, before it goes on without.
+const STALLED_TIER: Duration = Duration::from_secs(2);
 
 /// A response that may be kept, as the one gets it who led the fetch. Others do not see the fields
 /// that must not be replayed.
@@ -137,6 +140,13 @@ impl Engine {
                     break Err(BodyError::Disconnected);
                 };
                 spool.ready().await;
+            } else if let Keeping::Spool(spool) = &keeping
+                && self.settings.clients == Clients::Program
+            {
+                // A program would rather have it stored than a moment earlier.
+                if !spool.goes_on(STALLED_TIER).await {
+                    keeping = Keeping::Nothing;
+                }
             }
             match waiting.for_frame(&mut body, &leader).await {
                 None => break Ok(None),
@@ -150,13 +160,16 @@ impl Engine {
                         self.cache.note_too_large(leader.key(), &request, until);
                     }
                     let pushed = fill.push(chunk.clone(), if in_time { limit } else { 0 });
-                    if let Pushed::Outgrown(_) = pushed {
+                    let is_outgrown = matches!(pushed, Pushed::Outgrown(_));
+                    if is_outgrown {
                         leader.close();
-                        // It will lie in no tier that others share.
-                        drop(claimed.take());
                     }
                     let fits = in_time && received <= largest;
-                    keeping = keeping.go_on(&self.cache, pushed, chunk, fits);
+                    keeping = keeping.go_on(&self.cache, pushed, chunk, fits, &mut claimed);
+                    if is_outgrown {
+                        // It will lie in no other tier that is shared.
+                        drop(claimed.take());
+                    }
                 }
                 Some(Ok(Frame::Trailers(trailers))) => break Ok(Some(trailers)),
                 Some(Err(error)) => break Err(error),
@@ -277,10 +290,17 @@ enum Keeping {
 }
 
 impl Keeping {
-    fn go_on(self, cache: &Cache, pushed: Pushed, chunk: Bytes, fits: bool) -> Self {
+    fn go_on(
+        self,
+        cache: &Cache,
+        pushed: Pushed,
+        chunk: Bytes,
+        fits: bool,
+        claimed: &mut Option<Claimed>,
+    ) -> Self {
         let (spool, chunks) = match (self, pushed) {
             (Self::InMemory, Pushed::Kept) => return Self::InMemory,
-            (Self::InMemory, Pushed::Outgrown(chunks)) if fits => (cache.spool(), chunks),
+            (Self::InMemory, Pushed::Outgrown(chunks)) if fits => (cache.spool(claimed), chunks),
             (Self::Spool(spool), _) if fits => (Some(spool), vec![chunk]),
             _ => return Self::Nothing,
         };

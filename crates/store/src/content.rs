@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -119,6 +120,8 @@ pub struct FileBody {
     damaged: AtomicBool,
     /// Somebody used it since whoever keeps it last looked.
     used: AtomicBool,
+    /// Whoever has found it damaged empties it.
+    is_emptied: bool,
 }
 
 impl FileBody {
@@ -135,7 +138,16 @@ impl FileBody {
             verified: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
             used: AtomicBool::new(true),
+            is_emptied: false,
         })
+    }
+
+    /// The same; when it turns out damaged, the file is emptied, and nobody meets the damage again. Else whoever keeps
+    /// it has to see to that.
+    #[must_use]
+    pub const fn emptied_when_damaged(mut self) -> Self {
+        self.is_emptied = true;
+        self
     }
 
     /// Its length in bytes.
@@ -198,6 +210,12 @@ impl FileBody {
     /// Notes that a block could not be read, or was not what was written.
     pub fn mark_damaged(&self) {
         self.damaged.store(true, Ordering::Release);
+        if self.is_emptied {
+            // It was opened to be read. Where it may not be written to, the next one has the same to say of it.
+            let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let opened = File::options().write(true).open(path);
+            let _ = opened.and_then(|file| file.set_len(0));
+        }
     }
 
     /// Whether a block could not be read, or was not what was written.

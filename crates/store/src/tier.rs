@@ -194,6 +194,14 @@ pub enum AnyTier {
 }
 
 impl AnyTier {
+    /// The largest body that it takes while it arrives; 0 if it takes none so.
+    pub fn largest(&self) -> u64 {
+        match self {
+            Self::Local(local) => local.largest(),
+            Self::Shared(shared) => shared.largest(),
+        }
+    }
+
     /// What every tier does.
     pub fn tier(&self) -> &dyn Tier {
         match self {
@@ -255,6 +263,17 @@ pub trait SharedTier: Tier {
         expires: Duration,
         token: Token,
     ) -> BoxFuture<'_, Result<Put, TierError>>;
+
+    /// The largest body that it takes while it arrives; 0 if it takes none so.
+    fn largest(&self) -> u64 {
+        0
+    }
+
+    /// Begins to write a body that is too large to be held in memory, and is brought with this claim: it is kept if
+    /// the claim still stands then, and ends it. `None` if there are too many such now.
+    fn spool(&self, _id: EntryId, _token: Token) -> Option<Box<dyn Spool>> {
+        None
+    }
 
     /// The page that an application keeps there itself for what a request asks. `None` if such are
     /// not looked for.

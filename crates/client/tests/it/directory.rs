@@ -148,3 +148,107 @@ async fn one_that_cannot_be_used_says_where_and_why() {
     );
     fs::remove_file(&folder.0).expect("removed");
 }
+
+/// A body that memory does not take goes into the directory while it arrives, is read from there by others, and stays
+/// there when its server confirms it.
+#[tokio::test]
+async fn what_is_too_large_for_memory_lies_in_the_directory() {
+    let folder = Folder::new();
+    let cache = async || {
+        let tier = Tier::directory(&folder.0, 64 << 20).timeout(Duration::from_secs(20));
+        let built = Cache::private().memory(2 << 20).tier(tier).build().await;
+        built.expect("a cache")
+    };
+    let body = "0123456789".repeat(1_000_000);
+    let whole = body.clone();
+    let site = Site::new(move |_, request| {
+        let confirms = request.headers().contains_key("if-none-match");
+        let lines = &[("cache-control", "max-age=600"), ("etag", "\"a\"")];
+        let mut response = page(
+            if confirms {
+                String::new()
+            } else {
+                whole.clone()
+            },
+            lines,
+        );
+        if confirms {
+            *response.status_mut() = http::StatusCode::NOT_MODIFIED;
+        }
+        response
+    });
+    let first = cache().await;
+    let one = Client::of(&first, &site);
+    let miss = one.get("/", &[]).await;
+    assert_eq!((miss.outcome(), miss.body() == body), (Outcome::Miss, true));
+    first.settled().await;
+    assert_eq!(first.stats().tiers[0].written, 1);
+    let second = cache().await;
+    let other = Client::of(&second, &site);
+    // The one who has stored it finds it there too.
+    for client in [&one, &other, &other] {
+        let hit = client.get("/", &[]).await;
+        assert_eq!((hit.outcome(), hit.body() == body), (Outcome::Hit, true));
+    }
+    let part = other.get("/", &[("range", "bytes=5000000-5000003")]).await;
+    assert_eq!((part.status, part.body()), (206, "0123"));
+    assert_eq!(site.asked(), 1);
+
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(700)).await;
+    tokio::time::resume();
+    let validated = other.get("/", &[]).await;
+    assert_eq!(
+        (validated.outcome(), validated.body() == body),
+        (Outcome::Validated, true)
+    );
+    second.settled().await;
+    let third = cache().await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_mins(5)).await;
+    tokio::time::resume();
+    let hit = Client::of(&third, &site).get("/", &[]).await;
+    assert_eq!((hit.outcome(), hit.body() == body), (Outcome::Hit, true));
+    assert_eq!(site.asked(), 2);
+    for cache in [first, second, third] {
+        assert_eq!(cache.troubles(), Vec::<String>::new());
+        assert!(cache.stats().bytes < 2 << 20);
+    }
+}
+
+/// A purge that comes while it arrives.
+#[tokio::test]
+async fn what_is_purged_while_it_arrives_does_not_lie_there() {
+    let folder = Folder::new();
+    let tier = Tier::directory(&folder.0, 64 << 20).timeout(Duration::from_secs(20));
+    let cache = Cache::private().memory(2 << 20).tier(tier).build().await;
+    let cache = cache.expect("a cache");
+    let (more, body) = crate::support::piecemeal();
+    let body = std::sync::Mutex::new(Some(body));
+    let site = Site::new(move |number, _| {
+        let mut response = page(number.to_string(), &[("cache-control", "max-age=600")]);
+        if let Some(body) = body.lock().unwrap().take() {
+            *response.body_mut() = body;
+        }
+        response
+    });
+    let client = Client::of(&cache, &site);
+    let piece: &'static str = "x".repeat(1_000_000).leak();
+    let response = client
+        .send(crate::support::request("/", &[]))
+        .await
+        .unwrap();
+    let reading = tokio::spawn(crate::support::whole(response));
+    for _ in 0..5 {
+        more.send(Ok(piece)).await.unwrap();
+    }
+    let url = "http://site.example/".parse().expect("a url");
+    cache.purge(&url).await.expect("purged");
+    more.send(Ok(piece)).await.unwrap();
+    drop(more);
+    assert_eq!(reading.await.unwrap().body().len(), 6_000_000);
+    cache.settled().await;
+    let offline = client.get_by(CacheMode::OnlyIfCached, "/").await;
+    assert_eq!(offline.outcome(), Outcome::Module);
+    assert_eq!(client.get("/", &[]).await.body(), "2");
+}

@@ -64,8 +64,8 @@ impl Cache {
     }
 
     /// A place for a body that is too large for memory, if a tier takes such.
-    pub(crate) fn spool(&self) -> Option<Spooling> {
-        self.tiers.spool()
+    pub(crate) fn spool(&self, claimed: &mut Option<Claimed>) -> Option<Spooling> {
+        self.tiers.spool(claimed)
     }
 
     /// Notes what a leader's answer tells about its key before all of it is there, so that those who

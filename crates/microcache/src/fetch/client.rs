@@ -16,9 +16,9 @@ use super::{Ended, say, trust};
 use crate::cli::{Fetch, Usage};
 
 /// What memory takes at most: the response, while it arrives and is written to the directory. Larger ones than
-/// [`LARGEST`] are not stored.
-const MEMORY: u64 = 512 << 20;
-const LARGEST: u64 = 64 << 20;
+/// [`LARGEST`] are written while they arrive.
+const MEMORY: u64 = 64 << 20;
+const LARGEST: u64 = 8 << 20;
 /// A body that takes longer to arrive is not stored.
 const LONGEST: Duration = Duration::from_hours(2);
 /// A server that says nothing for so long is given up.

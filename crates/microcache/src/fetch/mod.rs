@@ -130,14 +130,17 @@ async fn work(fetch: &Fetch) -> Result<(), Ended> {
         ))),
     };
     // What was given up is not waited for: it ends with the process, and so does its claim.
-    if matches!(done, Ok(()) | Err(Ended::HttpError(_))) {
-        settle(&cached, left().min(SETTLING)).await;
+    if matches!(done, Ok(_) | Err(Ended::HttpError(_))) {
+        let is_settled = settle(&cached, left().min(SETTLING)).await;
+        if is_settled && fetch.explain && matches!(done, Ok(true)) {
+            tell_if_dropped(&cached);
+        }
     }
-    done
+    done.map(drop)
 }
 
-/// Waits until what came is stored, and what was stale is renewed.
-async fn settle(cached: &Cached, most: Duration) {
+/// Waits until what came is stored, and what was stale is renewed. Says whether it is.
+async fn settle(cached: &Cached, most: Duration) -> bool {
     let settled = timeout(most, cached.cache.settled()).await;
     for trouble in cached.cache.troubles() {
         say(&format!("the cache: {trouble}"));
@@ -147,9 +150,23 @@ async fn settle(cached: &Cached, most: Duration) {
     if settled.is_err() && was_fetched {
         say("the cache takes too long to store what came; it is not stored");
     }
+    settled.is_ok()
 }
 
-async fn transfer(fetch: &Fetch, cached: &Cached) -> Result<(), Ended> {
+/// Says so if what was going to be stored is not: how long a body is may be known at its end only.
+fn tell_if_dropped(cached: &Cached) {
+    let stats = cached.cache.stats();
+    let was_fetched = stats.requests(Outcome::Miss) > 0;
+    if was_fetched && stats.tiers.iter().all(|tier| tier.written == 0) {
+        say(
+            "it is not stored after all: no directory takes it, it is larger than a quarter of that (--cache-size), \
+             or it came faster than it could be written",
+        );
+    }
+}
+
+/// Says whether it has come, and was going to be stored.
+async fn transfer(fetch: &Fetch, cached: &Cached) -> Result<bool, Ended> {
     let is_head = fetch.shown == Shown::Head;
     let method = if is_head { Method::HEAD } else { Method::GET };
     let began = Instant::now();
@@ -178,7 +195,7 @@ async fn transfer(fetch: &Fetch, cached: &Cached) -> Result<(), Ended> {
     }
     // What the one who asks has is what there is. It stays where it is.
     if status == StatusCode::NOT_MODIFIED && fetch.shown == Shown::Body {
-        return Ok(());
+        return Ok(false);
     }
     let mut output = Output::open(fetch.output.as_deref()).await?;
     if fetch.shown != Shown::Body {
@@ -187,7 +204,8 @@ async fn transfer(fetch: &Fetch, cached: &Cached) -> Result<(), Ended> {
     while let Some(piece) = next(fetch, &mut response).await? {
         output.write(piece).await?;
     }
-    output.finish().await
+    output.finish().await?;
+    Ok(info.is_some_and(|info| info.stored))
 }
 
 /// The next piece of the body.

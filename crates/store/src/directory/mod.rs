@@ -8,6 +8,7 @@
 //! - Whoever asks the origin holds the lock of a file beside the record ([`claims`]). The system lets go of it when
 //!   the process ends, however it ends.
 //! - How much there is stands in a small file; when it is too much, what was used least recently goes ([`room`]).
+//! - A body too large for memory is written while it arrives ([`spool`]), and read from its file.
 //! - Purges of more than one url are told in another one ([`log`]).
 //!
 //! A directory that is full, read-only, or gone costs requests nothing but what would have been found there.
@@ -18,9 +19,11 @@ mod log;
 mod place;
 mod record;
 mod room;
+mod spool;
 
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,20 +31,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 use self::claims::{Claims, Held};
-use self::folder::Folder;
+use self::folder::{Folder, Locked};
 pub use self::place::DirectoryError;
 use self::place::Place;
-use self::record::Draft;
+use self::record::{Bounds, Draft, Growing};
 use self::room::Room;
-use crate::content::{Content, FileBody};
+use self::spool::DirectorySpool;
+use crate::content::Content;
 use crate::disk::DiskFailure;
 use crate::disk::crew::Crew;
 use crate::disk::expiry;
 use crate::disk::health::Health;
 use crate::tier::{
-    BoxFuture, Claim, Entry, EntryId, Got, LogPage, Page, Put, SharedTier, Tier, TierError,
+    BoxFuture, Claim, Entry, EntryId, Got, LogPage, Page, Put, SharedTier, Spool, Tier, TierError,
     TierStats, Token,
 };
 
@@ -56,8 +61,12 @@ pub struct DirectorySettings {
     pub directory: PathBuf,
     /// What all records take together, in bytes, counted in blocks of 4 KiB.
     pub capacity: u64,
-    /// The largest body that is kept. It is in memory while it is read and written.
+    /// The largest body that is kept.
     pub max_object: u64,
+    /// Bodies up to this size are read into memory; larger ones stay in their files.
+    pub in_memory: u64,
+    /// How many bodies may be written at a time while they arrive.
+    pub spools: usize,
     /// Records are kept for so much longer than whoever puts them needs them, while there is room: who is offline
     /// may take what is stale, and who is not may have it confirmed.
     pub keep_longer: Duration,
@@ -75,7 +84,9 @@ impl DirectorySettings {
         Self {
             directory: directory.into(),
             capacity,
-            max_object: (capacity / 4).min(64 * 1024 * 1024),
+            max_object: capacity / 4,
+            in_memory: 8 * 1024 * 1024,
+            spools: 16,
             keep_longer: Duration::from_hours(30 * 24),
             read_deadline: Duration::from_secs(2),
             write_deadline: Duration::from_secs(30),
@@ -87,9 +98,10 @@ impl DirectorySettings {
 /// The tier.
 pub struct Directory {
     shared: Arc<Shared>,
-    claims: Claims,
+    claims: Arc<Claims>,
     reading: Crew,
-    writing: Crew,
+    writing: Arc<Crew>,
+    spools: Arc<Semaphore>,
     /// It is read all the time, which says nothing of how it stands with the records.
     logging: Crew,
     refused: AtomicU64,
@@ -126,9 +138,10 @@ impl Directory {
             Crew::new(handle, places, deadline, Health::new(work, settings.pause))
         };
         Ok(Arc::new(Self {
-            claims: Claims::default(),
+            claims: Arc::default(),
             reading: crew("reading", READS, settings.read_deadline),
-            writing: crew("writing", WRITES, settings.write_deadline),
+            writing: Arc::new(crew("writing", WRITES, settings.write_deadline)),
+            spools: Arc::new(Semaphore::new(settings.spools)),
             logging: crew("the log of purges", 1, settings.write_deadline),
             refused: AtomicU64::new(0),
             shared: Arc::new(Shared {
@@ -181,7 +194,7 @@ impl Directory {
         };
         let shared = Arc::clone(&self.shared);
         let expires = self.shared.kept_until(expires);
-        let job = move || shared.renew(id, &from, &head, expires, claim);
+        let job = move || shared.renew(id, &from, &head, expires, claim.as_deref());
         let put = self.writing.run(job).await;
         if let (Ok(Put::Stored), Some(token)) = (&put, token) {
             self.claims.take(id, token);
@@ -196,6 +209,13 @@ impl Directory {
 }
 
 impl Shared {
+    const fn bounds(&self) -> Bounds {
+        Bounds {
+            object: self.settings.max_object,
+            in_memory: self.settings.in_memory,
+        }
+    }
+
     fn kept_until(&self, expires: Duration) -> u64 {
         expiry::after(expires.saturating_add(self.settings.keep_longer))
     }
@@ -209,13 +229,13 @@ impl Shared {
     }
 
     fn read_in(&self, folder: &Folder, id: EntryId) -> Result<Option<Entry>, DiskFailure> {
-        match record::read(folder, id, self.settings.max_object) {
+        match record::read(folder, id, self.bounds()) {
             Ok(found) => Ok(found.map(|found| found.entry)),
             Err(DiskFailure::Flaw(_)) => {
                 self.corrupt.fetch_add(1, Ordering::Relaxed);
                 // Where it cannot be removed, the next one has the same to say of it.
                 let _ = folder.lock().and_then(|locked| {
-                    let is_flawed = record::read(folder, id, self.settings.max_object);
+                    let is_flawed = record::read(folder, id, self.bounds());
                     match is_flawed {
                         Err(DiskFailure::Flaw(_)) => locked.remove(&record::name(id)),
                         _ => Ok(()),
@@ -237,7 +257,7 @@ impl Shared {
             return Ok(Looked::Theirs);
         };
         // Whoever had it before may have stored something since the look.
-        match record::read(&folder, id, self.settings.max_object) {
+        match record::read(&folder, id, self.bounds()) {
             Ok(Some(found)) => {
                 claim.end(&locked)?;
                 Ok(Looked::Entry(found.entry))
@@ -259,24 +279,42 @@ impl Shared {
         if wanted.claim.as_ref().is_some_and(is_gone) {
             return Ok(Put::Superseded);
         }
-        let body = in_memory(&wanted.entry.body)?;
-        let bytes = record::encode(wanted.id, &wanted.entry.head, &body, wanted.expires)?;
-        if !self.room.take(&home, record::length(&bytes))? {
+        let Some(draft) = self.draft(&home, &folder, wanted.id, &wanted.entry, wanted.expires)?
+        else {
             return Ok(Put::Refused);
-        }
-        let draft = Draft::write(&folder, wanted.id, &bytes)?;
-        let locked = folder.lock()?;
-        let Some(claim) = &wanted.claim else {
-            draft.publish(&locked)?;
-            return Ok(Put::Stored);
         };
-        // A removal takes away the claim, and has the lock meanwhile: what it means does not come back.
-        if !claim.stands(&folder) {
-            return Ok(Put::Superseded);
+        publish(draft, &folder.lock()?, wanted.id, wanted.claim.as_deref())
+    }
+
+    /// A record that has not got its name yet, if there is room for it.
+    fn draft(
+        &self,
+        home: &OwnedFd,
+        folder: &Folder,
+        id: EntryId,
+        entry: &Entry,
+        expires: u64,
+    ) -> Result<Option<Draft>, DiskFailure> {
+        let has_room = |length| self.room.take(home, length);
+        if let Content::Bytes(body) = &entry.body {
+            let parts = record::encode(id, &entry.head, body, expires)?;
+            if !has_room(record::length(&parts))? {
+                return Ok(None);
+            }
+            return Draft::write(folder, &parts).map(Some);
         }
-        draft.publish(&locked)?;
-        claim.end(&locked)?;
-        Ok(Put::Stored)
+        let gone = || DiskFailure::Source(io::ErrorKind::NotFound.into());
+        let body = entry.body.file().ok_or_else(gone)?;
+        if !has_room(record::HEAD_ROOM + body.len())? {
+            return Ok(None);
+        }
+        let mut growing = Growing::begin(folder)?;
+        for number in 0..body.blocks() {
+            let block = body.read_block(number).inspect_err(|_| body.mark_damaged());
+            growing.append(&block.map_err(DiskFailure::Source)?)?;
+        }
+        let (draft, _) = growing.complete(id, &entry.head, expires)?;
+        Ok(Some(draft))
     }
 
     /// The body is written once more, with the other head: a file is never changed.
@@ -286,34 +324,30 @@ impl Shared {
         from: &Bytes,
         head: &Bytes,
         expires: u64,
-        claim: Option<Arc<Held>>,
+        claim: Option<&Held>,
     ) -> Result<Put, DiskFailure> {
         let home = self.place.home()?;
         let Some(folder) = Folder::open(&home, id)? else {
             return Ok(Put::Superseded);
         };
-        let Ok(Some(found)) = record::read(&folder, id, self.settings.max_object) else {
+        let Ok(Some(found)) = record::read(&folder, id, self.bounds()) else {
             return Ok(Put::Superseded);
         };
         if found.entry.head != *from {
             return Ok(Put::Superseded);
         }
-        let body = in_memory(&found.entry.body)?;
-        let bytes = record::encode(id, head, &body, expires)?;
-        if !self.room.take(&home, record::length(&bytes))? {
+        let entry = Entry {
+            head: head.clone(),
+            body: found.entry.body.clone(),
+        };
+        let Some(draft) = self.draft(&home, &folder, id, &entry, expires)? else {
             return Ok(Put::Refused);
-        }
-        let draft = Draft::write(&folder, id, &bytes)?;
+        };
         let locked = folder.lock()?;
-        let stands = claim.as_ref().is_none_or(|claim| claim.stands(&folder));
-        if !stands || !found.is_still_there(&folder, id) {
+        if !found.is_still_there(&folder, id) {
             return Ok(Put::Superseded);
         }
-        draft.publish(&locked)?;
-        if let Some(claim) = claim {
-            claim.end(&locked)?;
-        }
-        Ok(Put::Stored)
+        publish(draft, &locked, id, claim)
     }
 
     fn remove(&self, id: EntryId) -> Result<(), DiskFailure> {
@@ -420,6 +454,17 @@ impl SharedTier for Directory {
         })
     }
 
+    fn largest(&self) -> u64 {
+        self.shared.settings.max_object
+    }
+
+    fn spool(&self, id: EntryId, token: Token) -> Option<Box<dyn Spool>> {
+        let place = Arc::clone(&self.spools).try_acquire_owned().ok()?;
+        let claim = (Arc::clone(&self.claims), id, token);
+        let (shared, writing) = (Arc::clone(&self.shared), Arc::clone(&self.writing));
+        Some(Box::new(DirectorySpool::new(shared, writing, claim, place)))
+    }
+
     fn put_claimed(
         &self,
         id: EntryId,
@@ -474,18 +519,20 @@ impl fmt::Debug for Directory {
     }
 }
 
-fn in_memory(body: &Content) -> Result<Bytes, DiskFailure> {
-    match (body, body.file()) {
-        (Content::Bytes(bytes), _) => Ok(bytes.clone()),
-        (_, Some(file)) => read_file(&file).map_err(DiskFailure::Source),
-        (_, None) => Err(DiskFailure::Source(io::ErrorKind::NotFound.into())),
+/// Gives a draft its name, if the claim with which it was brought still stands, and ends that. A removal takes away the
+/// claim, and has the lock meanwhile: what it means does not come back.
+fn publish(
+    draft: Draft,
+    locked: &Locked<'_>,
+    id: EntryId,
+    claim: Option<&Held>,
+) -> Result<Put, DiskFailure> {
+    if claim.is_some_and(|claim| !claim.stands(locked.folder)) {
+        return Ok(Put::Superseded);
     }
-}
-
-fn read_file(file: &FileBody) -> io::Result<Bytes> {
-    let mut bytes = Vec::with_capacity(file.len() as usize);
-    for number in 0..file.blocks() {
-        bytes.extend_from_slice(&file.read_block(number)?);
+    draft.publish(locked, id)?;
+    if let Some(claim) = claim {
+        claim.end(locked)?;
     }
-    Ok(bytes.into())
+    Ok(Put::Stored)
 }

@@ -72,13 +72,13 @@ impl Room {
 
     /// Counts everything, and removes what is too much, down to nine tenths. Gives what is left.
     fn make_room(&self, home: &OwnedFd, needed: u64) -> Result<u64, DiskFailure> {
-        let mut files = Vec::new();
+        let (mut files, mut unfinished) = (Vec::new(), 0);
         for number in 0..FOLDERS {
             if let Some(folder) = Folder::numbered(home, number)? {
-                self.count(&folder, number, &mut files)?;
+                unfinished += self.count(&folder, number, &mut files)?;
             }
         }
-        let mut total = files.iter().map(|file| file.cost).sum::<u64>();
+        let mut total = files.iter().map(|file| file.cost).sum::<u64>() + unfinished;
         if total + needed <= self.capacity {
             return Ok(total);
         }
@@ -97,13 +97,15 @@ impl Room {
         Ok(total)
     }
 
-    /// Counts the records of a folder. What was left behind unfinished is removed; names that are not ours stay.
+    /// Counts the records of a folder, and gives what those take that are being written. What was left behind
+    /// unfinished is removed; names that are not ours stay.
     fn count(
         &self,
         folder: &Folder,
         number: u32,
         files: &mut Vec<Counted>,
-    ) -> Result<(), DiskFailure> {
+    ) -> Result<u64, DiskFailure> {
+        let mut unfinished = 0;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.unwrap_or_default().as_secs();
         for entry in Dir::read_from(folder.fd()).map_err(failed)? {
@@ -121,6 +123,8 @@ impl Room {
                 || name.ends_with(claims::ENDING) && used < now;
             if is_file && is_left_behind {
                 remove(folder.fd(), name)?;
+            } else if is_file && name.ends_with(record::UNFINISHED) {
+                unfinished += self.cost(stat.st_size.cast_unsigned());
             } else if is_file && let Some(id) = id_of(name) {
                 files.push(Counted {
                     used,
@@ -130,7 +134,7 @@ impl Room {
                 });
             }
         }
-        Ok(())
+        Ok(unfinished)
     }
 
     fn cost(&self, length: u64) -> u64 {

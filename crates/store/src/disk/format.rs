@@ -184,7 +184,7 @@ impl Sums {
     }
 
     /// How much there was so far.
-    pub(super) const fn len(&self) -> u64 {
+    pub(crate) const fn len(&self) -> u64 {
         self.len
     }
 

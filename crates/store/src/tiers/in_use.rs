@@ -70,6 +70,11 @@ impl TierInUse {
         self.tier.shared().is_some()
     }
 
+    /// Whether large bodies stay in its files.
+    pub(super) fn has_files(&self) -> bool {
+        self.tier.largest() > 0 || !self.is_shared()
+    }
+
     /// Charges so many bytes to the queue if it may hold them, else counts that they were dropped.
     pub(super) fn has_room(&self, charged: u64, limit: u64) -> bool {
         let fits = self.queued.fetch_add(charged, Ordering::Relaxed) + charged <= limit;

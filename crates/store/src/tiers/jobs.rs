@@ -230,6 +230,10 @@ impl TierInUse {
                 let entry = local.get(id).await?;
                 entry.map(|entry| (entry.head, entry.body.file()))
             }
+            AnyTier::Shared(shared) if response.file().is_some() => {
+                let entry = shared.get(id).await?;
+                entry.map(|entry| (entry.head, entry.body.file()))
+            }
             AnyTier::Shared(shared) => shared.head(id).await?.map(|head| (head, None)),
         }
         .unzip();

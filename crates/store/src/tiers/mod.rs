@@ -219,9 +219,9 @@ impl Tiers {
             let claimed = claimed
                 .as_mut()
                 .filter(|claimed| Arc::ptr_eq(&claimed.tier, in_use));
-            // What lies in a file is on disk already, and gets another head there.
+            // What lies in a file is in the tier already, and gets another head there.
             let has_body =
-                response.body.bytes().is_some() || !in_use.is_shared() && response.file().is_some();
+                response.body.bytes().is_some() || in_use.has_files() && response.file().is_some();
             let wanted = expires > 0 && has_body && (claimed.is_some() || !in_use.is_shared());
             if !wanted || !in_use.has_room(charged, self.limits.queue) {
                 continue;
@@ -262,11 +262,21 @@ impl Tiers {
         }
     }
 
-    /// A place for a body that is too large for memory, if a tier takes such.
-    pub fn spool(&self) -> Option<Spooling> {
+    /// A place for a body that is too large for memory, if a tier takes such. One that is shared takes it with its
+    /// claim only.
+    pub fn spool(&self, claimed: &mut Option<Claimed>) -> Option<Spooling> {
         self.tiers.iter().find_map(|in_use| {
-            let spool = in_use.tier.local()?.spool()?;
-            Some(Spooling::begin(in_use, spool, self.limits.spool_queue))
+            let is_its = |claimed: &mut Claimed| Arc::ptr_eq(&claimed.tier, in_use);
+            let (spool, claimed) = match &in_use.tier {
+                AnyTier::Local(local) => (local.spool()?, None),
+                AnyTier::Shared(shared) => {
+                    let claimed = claimed.take_if(is_its)?;
+                    let (id, token) = claimed.known()?;
+                    (shared.spool(id, token)?, Some(claimed))
+                }
+            };
+            let limit = self.limits.spool_queue;
+            Some(Spooling::begin(in_use, spool, limit, claimed))
         })
     }
 
@@ -282,7 +292,8 @@ impl Tiers {
 
     /// The largest body that goes to a tier while it arrives; 0 if there is no tier for such.
     pub fn largest(&self) -> u64 {
-        self.local().map_or(0, |local| local.largest())
+        let largest = self.tiers.iter().map(|in_use| in_use.tier.largest());
+        largest.max().unwrap_or(0)
     }
 
     /// Whether other processes use one of them too.
@@ -312,6 +323,11 @@ impl Removal {
 }
 
 impl Claimed {
+    /// The claim, which stays.
+    fn known(&self) -> Option<(EntryId, Token)> {
+        self.token.map(|token| (self.id, token))
+    }
+
     /// The claim, for the job that ends it.
     fn spend(&mut self) -> Option<(EntryId, Token)> {
         self.token.take().map(|token| (self.id, token))

@@ -17,6 +17,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::Claimed;
 use super::in_use::TierInUse;
 use crate::encoding::encode;
 use crate::stored::Stored;
@@ -32,6 +33,8 @@ pub struct Spooling {
     waiting: Arc<Waiting>,
     writing: AbortHandle,
     has_ended: bool,
+    /// The right to bring it, where the tier is shared.
+    claimed: Option<Claimed>,
 }
 
 /// What is to be done, in this order.
@@ -45,12 +48,18 @@ struct End {
     response: Stored,
     expires: Duration,
     kept: oneshot::Sender<Stored>,
+    claimed: Option<Claimed>,
     _ending: Ending,
 }
 
 impl Spooling {
     /// `limit` bounds what waits to be written of all bodies on their way into the tier.
-    pub(super) fn begin(tier: &Arc<TierInUse>, spool: Box<dyn Spool>, limit: u64) -> Self {
+    pub(super) fn begin(
+        tier: &Arc<TierInUse>,
+        spool: Box<dyn Spool>,
+        limit: u64,
+        claimed: Option<Claimed>,
+    ) -> Self {
         let (steps, coming) = unbounded_channel();
         let task = tier
             .background
@@ -66,6 +75,7 @@ impl Spooling {
             waiting: Arc::new(waiting),
             writing: task.abort_handle(),
             has_ended: false,
+            claimed,
         }
     }
 
@@ -84,6 +94,21 @@ impl Spooling {
         }
     }
 
+    /// The same, for who can wait for a tier as long as it goes on. Says whether it does: one that has taken nothing
+    /// for `patience` is too slow for this body.
+    pub async fn goes_on(&self, patience: Duration) -> bool {
+        while self.waiting.bytes.load(Ordering::Acquire) > self.waiting.limit / 4 {
+            if timeout(patience, self.waiting.fewer.notified())
+                .await
+                .is_err()
+            {
+                self.waiting.tier.note_dropped();
+                return false;
+            }
+        }
+        true
+    }
+
     /// Has what was pushed kept as the body of `response`, which has none yet. From now on who looks
     /// for the key waits a little for that. Resolves to the response with its body where it is then,
     /// or to nothing if it is not kept.
@@ -99,6 +124,7 @@ impl Spooling {
             expires: Duration::from_millis(response.lifetime.usable_until().since(now)),
             response,
             kept,
+            claimed: self.claimed.take(),
             _ending: Endings::note(&self.waiting.tier.endings, EntryId::of(key)),
         };
         // Where the tier has failed before, nobody is there to take it.
@@ -144,19 +170,22 @@ async fn write(
 
 impl End {
     async fn keep(
-        self,
+        mut self,
         tier: &TierInUse,
         spool: Box<dyn Spool>,
         length: u64,
         sum: u64,
     ) -> Result<(), TierError> {
         let (key, response) = (&*self.key, self.response);
-        let id = tier.id_for(key, &response, self.expires, None).await?;
+        let claim = self.claimed.as_ref().and_then(Claimed::known);
+        let id = tier.id_for(key, &response, self.expires, claim).await?;
         let Some((id, _)) = id else {
             return Err(TierError::Failed("purged meanwhile".into()));
         };
         let head = encode(key, &response, length, sum);
         let body = spool.finish(id, head, self.expires).await?;
+        // The tier has ended it.
+        self.claimed.as_mut().and_then(Claimed::spend);
         tier.note_written();
         // Nobody may be there to hear it. It is kept all the same.
         let _ = self.kept.send(response.with_body(body));
@@ -287,7 +316,7 @@ mod tests {
     }
 
     fn begin(tiers: &Tiers) -> Spooling {
-        tiers.spool().expect("the tier takes such")
+        tiers.spool(&mut None).expect("the tier takes such")
     }
 
     fn piece(length: usize) -> Bytes {

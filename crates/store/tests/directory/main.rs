@@ -2,6 +2,7 @@
 
 mod claims;
 mod damage;
+mod large;
 mod place;
 mod processes;
 mod room;

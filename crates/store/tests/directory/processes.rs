@@ -48,6 +48,23 @@ async fn another_process() {
             std::future::pending::<()>().await;
             drop(tier);
         }
+        "spool" => {
+            let tier = open_with(large(&place));
+            println!("writing");
+            let body = whole(0, 16 << 20);
+            for round in 0.. {
+                let number = round % 4;
+                if let Ok(Claim::Mine(token)) = tier.claim(id(number), HOLD).await {
+                    let mut spool = tier.spool(id(number), token).expect("a place");
+                    for piece in body.chunks(100_000) {
+                        let piece = bytes::Bytes::copy_from_slice(piece);
+                        spool.write(piece).await.expect("written");
+                    }
+                    let kept = spool.finish(id(number), "head".into(), LONG).await;
+                    kept.expect("it is kept");
+                }
+            }
+        }
         // Until it is killed.
         _ => {
             let tier = open_with(large(&place));
@@ -59,6 +76,40 @@ async fn another_process() {
             }
         }
     }
+}
+
+/// The same with bodies that are written while they arrive, by two at a time.
+#[tokio::test]
+async fn a_process_that_is_killed_while_a_body_arrives_leaves_it_whole_or_not() {
+    let place = Place::new();
+    let tier = open_with(DirectorySettings {
+        in_memory: 64 << 20,
+        ..large(&place)
+    });
+    let mut seen = 0;
+    for round in 0..12_u64 {
+        let mut children = [(); 2].map(|()| start("spool", &place));
+        for child in &mut children {
+            wait_for(child, "writing");
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5 + 17 * round)).await;
+        for child in &mut children {
+            child.kill().expect("killed");
+            child.wait().expect("it has ended");
+        }
+        for key in 0..4 {
+            if let Some((head, body)) = found(tier.get(id(key)).await) {
+                assert_eq!((&head[..], body), (&b"head"[..], whole(0, 16 << 20)));
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 0, "some came to their end");
+    assert_eq!(tier.stats().corrupt, 0);
+    tier.put(id(5), entry(b"head", b"body"), LONG)
+        .await
+        .expect("it is put");
+    mine(tier.get_or_claim(id(6), HOLD).await);
 }
 
 fn large(place: &Place) -> DirectorySettings {

@@ -1,6 +1,7 @@
 //! `microcache fetch`: what it prints, how it ends, and what its cache is good for.
 
 mod broken;
+mod large;
 mod place;
 mod several;
 mod told;
