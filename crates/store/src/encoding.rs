@@ -11,10 +11,15 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::content::Content;
 use crate::stored::Stored;
 use crate::tags::TagNumbers;
+use crate::tier::{LOG_COPIES, LogPositions};
 
 const MAGIC: [u8; 4] = *b"MCS\x03";
+/// The same with one number more: a position in the second copy of the log of purges.
+const MAGIC_OF_TWO: [u8; 4] = *b"MCS\x04";
+const NUMBERS: usize = 5;
 const PARTS: usize = 5;
-const FIXED: usize = 4 + 2 + 8 + 8 + 8 + 8 + Lifetime::ENCODED_LEN + PARTS * 4 + 8;
+/// The fixed part, but for its numbers.
+const FIXED: usize = 4 + 2 + Lifetime::ENCODED_LEN + PARTS * 4 + 8;
 /// Stands where a status would, in the record that says what a key varies on.
 const VARIES: u16 = 0;
 
@@ -80,8 +85,8 @@ pub struct Head {
     pub(crate) body_sum: u64,
     /// By what it may be purged together with others.
     pub tags: TagNumbers,
-    /// A response's: see [`Stored::purges_known`]. That of what a key varies on: its generation.
-    number: u64,
+    /// A response's: see [`Stored::purges_known`]. The first of what a key varies on: its generation.
+    numbers: LogPositions,
 }
 
 /// The head of a response whose body has this length and [`checksum`].
@@ -96,7 +101,8 @@ pub fn encode(key: &[u8], stored: &Stored, body_len: u64, body_sum: u64) -> Byte
         &tags,
     ];
     let began = stored.began.as_millis();
-    let numbers = [body_len, body_sum, began, stored.purges_known];
+    let [first, second] = stored.purges_known();
+    let numbers = [body_len, body_sum, began, first, second];
     assemble(stored.status, numbers, lifetime, parts)
 }
 
@@ -107,6 +113,7 @@ pub fn encode_varies(key: &[u8], varies: &Varies) -> Bytes {
         checksum(&[]),
         varies.began.as_millis(),
         varies.generation,
+        0,
     ];
     // It has no selection of its own.
     let until = varies.until.as_millis().to_le_bytes();
@@ -121,12 +128,18 @@ pub fn checksum(body: &[u8]) -> u64 {
 
 fn assemble(
     status: u16,
-    numbers: [u64; 4],
+    numbers: [u64; NUMBERS],
     lifetime: [u8; Lifetime::ENCODED_LEN],
     parts: [&[u8]; PARTS],
 ) -> Bytes {
-    let mut out = Vec::with_capacity(FIXED + parts.iter().map(|part| part.len()).sum::<usize>());
-    out.extend_from_slice(&MAGIC);
+    let room = FIXED + NUMBERS * 8 + parts.iter().map(|part| part.len()).sum::<usize>();
+    let mut out = Vec::with_capacity(room);
+    // Most tiers keep one copy of the log, and processes from before know no other form.
+    let (magic, numbers) = match numbers.split_last() {
+        Some((0, numbers)) => (MAGIC, numbers),
+        _ => (MAGIC_OF_TWO, &numbers[..]),
+    };
+    out.extend_from_slice(&magic);
     out.extend_from_slice(&status.to_le_bytes());
     for number in numbers {
         out.extend_from_slice(&number.to_le_bytes());
@@ -149,15 +162,17 @@ impl Head {
     /// Reads a head.
     pub fn decode(bytes: &Bytes) -> Result<Self, Corrupt> {
         let mut rest = &bytes[..];
-        if take::<4>(&mut rest)? != MAGIC {
-            return Err(Corrupt::Version);
-        }
+        let count = match take(&mut rest)? {
+            MAGIC => NUMBERS - 1,
+            MAGIC_OF_TWO => NUMBERS,
+            _ => return Err(Corrupt::Version),
+        };
         let status = u16::from_le_bytes(take(&mut rest)?);
-        let mut numbers = [0; 4];
-        for number in &mut numbers {
+        let mut numbers = [0; NUMBERS];
+        for number in &mut numbers[..count] {
             *number = u64::from_le_bytes(take(&mut rest)?);
         }
-        let [body_len, body_sum, began, number] = numbers;
+        let [body_len, body_sum, began, first, second] = numbers;
         let lifetime: [u8; Lifetime::ENCODED_LEN] = take(&mut rest)?;
         let mut lengths = [0usize; PARTS];
         for length in &mut lengths {
@@ -171,7 +186,7 @@ impl Head {
         if head_checksum(&bytes[..checksum_at], rest) != sum {
             return Err(Corrupt::Checksum);
         }
-        let mut parts = bytes.slice(FIXED..);
+        let mut parts = bytes.slice(FIXED + count * 8..);
         let [key, vary, selection, fields, tags] = lengths.map(|length| parts.split_to(length));
         // A checksum is no proof of origin: a shared tier may hold what somebody else wrote.
         if status != VARIES && !(200..=599).contains(&status) {
@@ -187,14 +202,18 @@ impl Head {
             selection,
             fields: FieldBlock::of_stored(fields).ok_or(Corrupt::Value)?,
             tags: TagNumbers::from_bytes(&tags).ok_or(Corrupt::Value)?,
-            number,
+            numbers: [first, second],
             began: Time::from_millis(began),
         })
     }
 
     /// Of the log of purges that processes share: see [`Stored::purges_known`].
-    pub const fn purges_known(&self) -> u64 {
-        if self.is_response() { self.number } else { 0 }
+    pub const fn purges_known(&self) -> LogPositions {
+        if self.is_response() {
+            self.numbers
+        } else {
+            [0; LOG_COPIES]
+        }
     }
 
     /// Whether it is a response's.
@@ -227,7 +246,7 @@ impl Head {
         if self.status == VARIES {
             return Ok(Record::Varies(Varies {
                 names: self.vary,
-                generation: self.number,
+                generation: self.numbers[0],
                 began: self.began,
                 until: self
                     .selection

@@ -26,7 +26,7 @@ pub use memory::{Hit, Key, Memory, MemoryLimits, MemoryStats, Object, Revision, 
 pub use stored::Stored;
 pub use tags::TagNumbers;
 pub use tier::{
-    AnyTier, Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, LogPage, Page,
-    Put, SharedTier, Tier, TierError, TierStats, Token,
+    AnyTier, Claim, Entry, EntryId, Got, JournalRecords, LOG_COPIES, Listed, Listing, LocalTier,
+    LogPage, LogPositions, Page, Put, SharedTier, Tier, TierError, TierStats, Token,
 };
 pub use tiers::{Claimed, Found, Lookup, Removal, Spooling, TierLimits, TierReport, Tiers, Turn};

@@ -10,6 +10,7 @@ use crate::content::Content;
 use crate::encodings::{Decided, Encoded, Place};
 use crate::key_notes::Learnt;
 use crate::tags::TagNumbers;
+use crate::tier::{LOG_COPIES, LogPositions};
 
 /// A complete response, ready to be sent.
 #[derive(Debug)]
@@ -27,9 +28,8 @@ pub struct Stored {
     pub began: Time,
     /// By what it may be purged together with others.
     pub tags: TagNumbers,
-    /// Which purges of the log that processes share were known to whoever brought it, before it was asked
-    /// for: those up to this position. A later one means this response, whatever the clocks say.
-    pub purges_known: u64,
+    /// See [`Stored::purges_known`]. In a box, because in memory nobody needs it and each byte counts.
+    purges_known: Option<Box<LogPositions>>,
     /// Every purge up to the one of this number has been held against it.
     purges_checked: AtomicU64,
     /// How often it was the answer, about: two that count at the same moment count one.
@@ -99,7 +99,7 @@ impl Stored {
             varies: (!varies.names.is_empty()).then(|| Arc::new(varies)),
             began,
             tags: TagNumbers::default(),
-            purges_known: 0,
+            purges_known: None,
             purges_checked: AtomicU64::new(0),
             uses: AtomicU32::new(0),
             refresh: OnceLock::new(),
@@ -115,13 +115,21 @@ impl Stored {
         Self { tags, ..self }
     }
 
-    /// The same, brought by somebody who knew of the purges up to this position.
+    /// The same, brought by somebody who knew of the purges up to these positions.
     #[must_use]
-    pub fn with_purges_known(self, purges_known: u64) -> Self {
+    pub fn with_purges_known(self, purges_known: LogPositions) -> Self {
+        let is_any = purges_known.iter().any(|position| *position > 0);
         Self {
-            purges_known,
+            purges_known: is_any.then(|| Box::new(purges_known)),
             ..self
         }
+    }
+
+    /// Which purges of the log that processes share were known to whoever brought it, before it was asked
+    /// for: those up to this position in each copy. A later one means this response, whatever the clocks say.
+    pub fn purges_known(&self) -> LogPositions {
+        let known = self.purges_known.as_deref();
+        known.copied().unwrap_or([0; LOG_COPIES])
     }
 
     /// Every purge up to the one of this number has been held against it.
@@ -176,7 +184,8 @@ impl Stored {
         }
     }
 
-    /// The same response with another lifetime: revalidated, or expired by a purge.
+    /// The same response with another lifetime, for memory: revalidated, or expired by a purge. Up to where its
+    /// bringer had read the log of purges does not come along: in memory it is held against each that comes.
     #[must_use]
     pub fn with_lifetime(&self, lifetime: Lifetime) -> Self {
         Self {
@@ -187,7 +196,7 @@ impl Stored {
             varies: self.varies.clone(),
             began: self.began,
             tags: self.tags.clone(),
-            purges_known: self.purges_known,
+            purges_known: None,
             purges_checked: AtomicU64::new(self.purges_checked()),
             uses: AtomicU32::new(self.uses()),
             refresh: OnceLock::new(),

@@ -283,18 +283,36 @@ pub trait SharedTier: Tier {
         target: &[u8],
     ) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>>;
 
-    /// Adds records to the log that all processes share, after all that is in it. Where there is none,
+    /// In how many copies the log lies that all processes share: 1 to [`LOG_COPIES`]. Each is a log by itself,
+    /// with positions of its own, and may be lost without the others.
+    fn log_copies(&self) -> usize {
+        1
+    }
+
+    /// Adds records to a copy of that log, after all that is in it. Where there is none,
     /// or none any more, `beginning` comes first. What fails may have been added nevertheless.
     fn append_to_log(
         &self,
+        copy: usize,
         records: Vec<Bytes>,
         beginning: Bytes,
     ) -> BoxFuture<'_, Result<(), TierError>>;
 
-    /// What came into that log after a position; 0 is before all. The log is bounded: what is read may
+    /// What came into a copy of it after a position; 0 is before all. The log is bounded: what is read may
     /// begin later than was asked for. Where there is none, one with this `beginning` is begun.
-    fn read_log(&self, after: u64, beginning: Bytes) -> BoxFuture<'_, Result<LogPage, TierError>>;
+    fn read_log(
+        &self,
+        copy: usize,
+        after: u64,
+        beginning: Bytes,
+    ) -> BoxFuture<'_, Result<LogPage, TierError>>;
 }
+
+/// The copies that a log lies in at most.
+pub const LOG_COPIES: usize = 2;
+
+/// A position in each copy of the log; 0 is before all, and stands for a copy that there is not.
+pub type LogPositions = [u64; LOG_COPIES];
 
 /// A part of the log that processes share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -305,6 +323,8 @@ pub struct LogPage {
     pub is_gapless: bool,
     /// Whether there may be more after the last of them.
     pub has_more: bool,
+    /// Whether more comes after one that is not there yet.
+    pub is_held_up: bool,
 }
 
 /// A tier that is this process's alone and has what it keeps at home: a disk.

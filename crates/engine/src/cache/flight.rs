@@ -14,7 +14,7 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{Detail, FieldBlock, Fields, Lifetime, Rules, Time};
-use microcache_store::{Hit, Key, Learnt, TagNumbers};
+use microcache_store::{Hit, Key, Learnt, LogPositions, TagNumbers};
 use tokio::time::Instant;
 
 use super::rule::Held;
@@ -477,9 +477,9 @@ impl Leader {
         self.flight.known.number
     }
 
-    /// Up to which position the log of purges that processes share was known when the fetch began.
-    pub(crate) fn purges_known(&self) -> u64 {
-        self.flight.known.position
+    /// Up to which positions the log of purges that processes share was known when the fetch began.
+    pub(crate) fn purges_known(&self) -> LogPositions {
+        self.flight.known.positions
     }
 
     /// Tells everyone who waits. Who comes later joins only if there is an answer to be had, until the

@@ -5,6 +5,7 @@ use microcache_store::TierError;
 
 use super::Cache;
 use super::rule::Rule;
+use super::rules::Places;
 
 /// What the journal had at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,8 +24,7 @@ impl Cache {
     pub async fn load_rules(&self) -> Result<LoadedRules, TierError> {
         let loaded = self.load_journal().await;
         if self.tiers.log().is_some() {
-            self.rules.wait_for_log();
-            while let Ok(true) = self.catch_up().await {}
+            self.catch_up_with_all().await;
         }
         loaded
     }
@@ -47,7 +47,8 @@ impl Cache {
                 Some(rule) => {
                     let at = rule.at;
                     self.owe(&rule);
-                    loaded.rules += usize::from(self.rules.add(rule, at, None).is_some());
+                    loaded.rules +=
+                        usize::from(self.rules.add(rule, at, Places::default()).is_some());
                 }
                 None => loaded.is_damaged = true,
             }

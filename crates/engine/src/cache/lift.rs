@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use microcache_policy::{Detail, Millis, OriginView, Time};
 use microcache_store::encoding::Head;
-use microcache_store::{Found, Hit, Lookup, Memory, Page, Stored, Turn, Varies};
+use microcache_store::{Found, Hit, LogPositions, Lookup, Memory, Page, Stored, Turn, Varies};
 
 use super::Cache;
 use super::flight::Leader;
@@ -167,7 +167,7 @@ impl Cache {
     /// was fetched later than now: the clock was set back, and nobody knows how old it is.
     fn is_purged_behind(&self, key: &[u8], stored: &mut Stored) -> bool {
         let newest = self.rules.newest();
-        let (at, purges_known) = (stored.began, stored.purges_known);
+        let (at, purges_known) = (stored.began, stored.purges_known());
         let covered = self.covered_in_tier(Held::stored(key, stored), key, at, purges_known);
         stored.note_purges_checked(newest);
         if let Some(Covered::Soft(at)) = covered {
@@ -193,7 +193,7 @@ impl Cache {
         held: Held<'_>,
         key: &[u8],
         at: Time,
-        purges_known: u64,
+        purges_known: LogPositions,
     ) -> Option<Covered> {
         let entry = Named::new(held);
         let by_rule = self.rules.covers(&entry, Since::Fetch { at, purges_known });

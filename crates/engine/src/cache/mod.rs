@@ -157,13 +157,18 @@ impl Cache {
     /// What the tiers have done and say of themselves, the log of purges in one of them included.
     pub fn tier_reports(&self) -> Vec<TierReport> {
         let mut reports = self.tiers.reports();
-        let trouble = self.fleet().and_then(|fleet| fleet.trouble);
+        let fleet = self.fleet().unwrap_or_default();
         let has_log = self.tiers.log().map(|log| log.name());
         let report = reports
             .iter_mut()
             .find(|report| Some(report.name) == has_log);
-        if let (Some(report), Some(trouble)) = (report, trouble) {
-            let line = format!("the log of purges cannot be reached: {trouble}");
+        if let (Some(report), Some(trouble)) = (report, fleet.trouble) {
+            let what = if fleet.is_reached {
+                "one of the two copies of the log of purges"
+            } else {
+                "the log of purges"
+            };
+            let line = format!("{what} cannot be reached: {trouble}");
             report.stats.degraded.push(line);
         }
         reports

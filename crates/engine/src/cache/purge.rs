@@ -12,7 +12,7 @@ use super::Cache;
 use super::changes::ChangeKind;
 use super::flight::Leader;
 use super::rule::{Held, Rule, Scope, Strength};
-use super::rules::Covered;
+use super::rules::{Covered, Places};
 
 /// How long an unsafe request waits for what it made invalid to leave the tiers: once its answer is
 /// out, neither another process nor a restart brings that back, and what is fetched next is not
@@ -50,6 +50,12 @@ pub enum NotWritten {
     /// as this process lives, or has written it down.
     #[error("other processes do not know of it yet, and will be told: {0}")]
     NotTold(TierError),
+    /// They are told by one of two copies of the log alone. If that is lost before the other one has it, who has not
+    /// read it by then does not know of it.
+    #[error(
+        "one of the two servers that tell other processes does not know of it yet, and will be told: {0}"
+    )]
+    HalfTold(TierError),
 }
 
 impl Cache {
@@ -88,13 +94,12 @@ impl Cache {
         if self.tiers.log().is_none() {
             return self.write_down(rules).await.map_err(NotWritten::Journal);
         }
-        let Err(error) = self.tell().await else {
-            self.learn_places(rules).await;
-            return Ok(());
-        };
-        // What is not told is more than what is not written.
-        let _ = self.write_down(rules).await;
-        Err(NotWritten::NotTold(error))
+        let told = self.tell_all(rules).await;
+        if told.is_err() {
+            // What is not told is more than what is not written.
+            let _ = self.write_down(rules).await;
+        }
+        told
     }
 
     /// A purge that counts from now on.
@@ -105,16 +110,16 @@ impl Cache {
             strength,
             at: self.clock.now(),
         };
-        self.begin(&rule, None);
+        self.begin(&rule, Places::default());
         self.owe(&rule);
         rule
     }
 
-    /// Has a purge count, which has this place in the log that processes share, if that is known. In memory
+    /// Has a purge count, which has these places in the log that processes share, as far as they are known. In memory
     /// it means what was asked for before this moment: what is purged too much costs a fetch.
-    pub(super) fn begin(&self, rule: &Rule, position: Option<u64>) {
+    pub(super) fn begin(&self, rule: &Rule, places: Places) {
         let now = self.clock.now();
-        if self.rules.add(rule.clone(), now, position).is_some() {
+        if self.rules.add(rule.clone(), now, places).is_some() {
             self.changes.tell_rule(rule);
             self.unswept.notify_one();
         }

@@ -6,7 +6,13 @@
 //! a sweep has removed what they cover ([`Rules::drop_through`]).
 //!
 //! Numbers are this process's own. What lies behind memory is older than it, or another's: it is held
-//! against rules by their position in the log that processes share, and where they have none, by the time.
+//! against rules by their place in the log that processes share, and where they have none, by the time.
+//!
+//! The log may lie in two copies, which know nothing of each other. A rule has a place in each; whoever had read up to that in
+//! one of them, before it asked for something, asked after the rule was decided, and the rule does not mean it.
+//! One that stands in one copy and not in the other has no place there: that copy speaks for nobody then, until
+//! it has been read once more. Whoever comes to read it from there on is later, so the end of what was read is the place
+//! ([`Rules::settle`]).
 //!
 //! There is a bound on how many are remembered one by one ([`MAX_RULES`]). Beyond it the oldest is
 //! remembered by a part of what can be named: of hosts, urls and tags 1 in [`PARTS`], of a prefix or a glob
@@ -17,6 +23,7 @@ use std::sync::atomic::Ordering;
 
 use foldhash::fast::RandomState;
 use microcache_policy::Time;
+use microcache_store::{LOG_COPIES, LogPositions};
 
 use super::rule::{Held, Named, Rule, Scope, Strength};
 use crate::sync::{AtomicBool, AtomicU64, RwLock};
@@ -33,8 +40,8 @@ const PARTS: usize = 256 * 1024;
 pub(super) struct Rules {
     /// The number of the newest; 0 before the first.
     newest: AtomicU64,
-    /// Up to which position the log that processes share was read.
-    read_through: AtomicU64,
+    /// Up to which position each copy of the log that processes share was read.
+    read_through: [AtomicU64; LOG_COPIES],
     /// It has not been read yet: what lies behind memory may be purged.
     waits_for_log: AtomicBool,
     books: RwLock<Books>,
@@ -50,15 +57,19 @@ struct Books {
     soft: Index,
     /// The newest one that is not remembered any more.
     dropped_through: u64,
+    /// How many rules stand in another copy of the log, and have no place in this one yet.
+    missing: [usize; LOG_COPIES],
 }
+
+/// Where a rule stands in each copy of the log, as far as it does.
+pub(super) type Places = [Option<u64>; LOG_COPIES];
 
 #[derive(Debug)]
 struct Live {
     rule: Rule,
     /// Since when it counts here.
     since: Time,
-    /// Its place in the log that processes share, once it is known.
-    position: Option<u64>,
+    places: Places,
     /// The entries in memory that it has hit.
     hits: AtomicU64,
 }
@@ -82,8 +93,10 @@ struct Index {
 struct Mark {
     number: u64,
     at: Time,
-    /// The last position of one of them in the log that processes share; 0 if there is none.
-    position: u64,
+    /// The last place of one of them in each copy of the log that processes share; 0 if there is none.
+    places: LogPositions,
+    /// How many of those that stand in the log have no place in this copy.
+    missing: [u32; LOG_COPIES],
     /// Since when the newest counts that has no position yet; 0 if there is none.
     unplaced_since: Time,
 }
@@ -93,8 +106,8 @@ struct Mark {
 pub(super) struct PurgesKnown {
     /// Those up to this number.
     pub(super) number: u64,
-    /// Of other processes, those up to this position in their log.
-    pub(super) position: u64,
+    /// Of other processes, those up to this position in each copy of their log.
+    pub(super) positions: LogPositions,
 }
 
 /// How old an entry is, for a rule that may cover it.
@@ -103,7 +116,10 @@ pub(super) enum Since {
     /// The rules up to this number came before it, or have been held against it.
     Rule(u64),
     /// It was asked for at that moment, by somebody who had read the log up to there.
-    Fetch { at: Time, purges_known: u64 },
+    Fetch {
+        at: Time,
+        purges_known: LogPositions,
+    },
 }
 
 /// What becomes of an entry that a rule covers.
@@ -124,29 +140,36 @@ impl Rules {
     /// What whoever begins now knows of.
     pub(super) fn known(&self) -> PurgesKnown {
         // In this order: a rule that comes between the two is one that is known, whatever its position.
-        let position = self.read_through();
+        let positions = self.read_through();
         let number = self.newest();
-        PurgesKnown { number, position }
+        PurgesKnown { number, positions }
     }
 
-    /// Up to which position the log was read.
-    pub(super) fn read_through(&self) -> u64 {
-        self.read_through.load(Ordering::Acquire)
+    /// Up to which positions the log was read.
+    pub(super) fn read_through(&self) -> LogPositions {
+        std::array::from_fn(|copy| self.read_through[copy].load(Ordering::Acquire))
     }
 
-    /// Notes that all rules up to this position have been added; and whether those are all.
-    pub(super) fn note_read_through(&self, position: u64, is_all: bool) {
-        self.read_through.store(position, Ordering::Release);
-        if is_all {
-            self.waits_for_log.store(false, Ordering::Release);
+    /// Notes that all rules up to this position of a copy have been added.
+    pub(super) fn note_read_through(&self, copy: usize, position: u64) {
+        self.read_through[copy].store(position, Ordering::Release);
+    }
+
+    /// A copy was read to its end: what stands in another one and is missing there has its place after that,
+    /// if it was known when the reading began. `newest` is the number of the newest rule at that moment.
+    pub(super) fn settle(&self, copy: usize, newest: u64) {
+        let mut books = self.books.write();
+        if books.missing[copy] > 0 && newest == self.newest() {
+            books.settle(copy, self.read_through()[copy] + 1);
         }
     }
 
-    /// Whether the rule of this id has its place in the log, or needs none because it is not remembered.
-    pub(super) fn is_placed(&self, id: u64) -> bool {
+    /// Whether the rule of this id has its place in this copy of the log, or needs none because it is not
+    /// remembered.
+    pub(super) fn is_placed(&self, id: u64, copy: usize) -> bool {
         let books = self.books.read();
         let live = books.numbers.get(&id).and_then(|it| books.live.get(it));
-        live.is_none_or(|live| live.position.is_some())
+        live.is_none_or(|live| live.places[copy].is_some())
     }
 
     /// Nothing that lies behind memory is good for anything until the log has been read.
@@ -154,41 +177,39 @@ impl Rules {
         self.waits_for_log.store(true, Ordering::Release);
     }
 
+    /// It has been read.
+    pub(super) fn note_log_read(&self) {
+        self.waits_for_log.store(false, Ordering::Release);
+    }
+
     pub(super) fn waits_for_log(&self) -> bool {
         self.waits_for_log.load(Ordering::Acquire)
     }
 
-    /// Adds a rule, which counts from `now` on and has this position in the log, if that is known. Gives
+    /// Adds a rule, which counts from `now` on and has these places in the log, as far as they are known. Gives
     /// its number; `None` if the rule is known already.
-    pub(super) fn add(&self, rule: Rule, now: Time, position: Option<u64>) -> Option<u64> {
+    pub(super) fn add(&self, rule: Rule, now: Time, places: Places) -> Option<u64> {
         let mut books = self.books.write();
         if let Some(&known) = books.numbers.get(&rule.id) {
-            if let Some(position) = position {
-                books.place(known, position);
+            for (copy, place) in places.into_iter().enumerate() {
+                if let Some(place) = place {
+                    books.place(known, copy, place);
+                }
             }
             return None;
         }
         let number = self.newest.load(Ordering::Relaxed) + 1;
         books.numbers.insert(rule.id, number);
-        let mark = Mark {
-            number,
-            at: now,
-            position: position.unwrap_or(0),
-            unplaced_since: if position.is_none() {
-                now
-            } else {
-                Time::default()
-            },
-        };
+        let mark = Mark::new(number, now, places);
+        books.note_missing(places);
         books.index(rule.strength).note(&rule.scope, mark);
         if rule.scope == Scope::Everything && rule.strength == Strength::Hard {
-            // It says all that the others say.
-            books.forget(number - 1);
+            books.forget_before(number, places);
         }
         let live = Live {
             rule,
             since: now,
-            position,
+            places,
             hits: AtomicU64::new(0),
         };
         books.live.insert(number, live);
@@ -241,10 +262,10 @@ impl Rules {
         books.dropped_through = books.dropped_through.max(number);
     }
 
-    /// The rules that are remembered one by one and have no position in the log, the oldest first.
+    /// The rules that are remembered one by one and have no place in the log, the oldest first.
     pub(super) fn unplaced(&self) -> Vec<Rule> {
         let books = self.books.read();
-        let unplaced = books.live.values().filter(|live| live.position.is_none());
+        let unplaced = books.live.values().filter(|live| is_unplaced(live.places));
         unplaced.map(|live| live.rule.clone()).collect()
     }
 
@@ -316,17 +337,49 @@ impl Books {
         }
     }
 
-    fn place(&mut self, number: u64, position: u64) {
+    /// Of two places in one copy the first counts: who had read up to there came later already.
+    fn place(&mut self, number: u64, copy: usize, place: u64) {
         let Some(live) = self.live.get_mut(&number) else {
             return;
         };
-        live.position = Some(position);
+        if live.places[copy].is_some() {
+            return;
+        }
+        let was_unplaced = is_unplaced(live.places);
+        live.places[copy] = Some(place);
+        let (places, scope) = (live.places, live.rule.scope.clone());
         let index = match live.rule.strength {
             Strength::Hard => &mut self.hard,
             Strength::Soft => &mut self.soft,
         };
-        if let Some(mark) = index.mark(&live.rule.scope) {
-            mark.place(number, position);
+        if let Some(mark) = index.mark(&scope) {
+            mark.place(number, copy, place, was_unplaced);
+        }
+        if was_unplaced {
+            self.note_missing(places);
+        } else {
+            self.missing[copy] = self.missing[copy].saturating_sub(1);
+        }
+    }
+
+    fn note_missing(&mut self, places: Places) {
+        for copy in missing_in(places) {
+            self.missing[copy] += 1;
+        }
+    }
+
+    /// All that is missing in a copy has this place there.
+    fn settle(&mut self, copy: usize, place: u64) {
+        self.missing[copy] = 0;
+        for live in self.live.values_mut() {
+            if live.places[copy].is_none() && !is_unplaced(live.places) {
+                live.places[copy] = Some(place);
+            }
+        }
+        let marks = self.hard.marks_mut().chain(self.soft.marks_mut());
+        for mark in marks.filter(|mark| mark.missing[copy] > 0) {
+            mark.missing[copy] = 0;
+            mark.places[copy] = mark.places[copy].max(place);
         }
     }
 
@@ -334,6 +387,15 @@ impl Books {
         if let Some((number, Live { rule, .. })) = self.live.pop_first() {
             self.numbers.remove(&rule.id);
             self.index(rule.strength).widen(&rule.scope, number);
+        }
+    }
+
+    /// There is a hard rule for everything, which says all that the others say. In a log it may stand before some
+    /// that came here earlier.
+    fn forget_before(&mut self, number: u64, places: Places) {
+        let mut all = self.live.values().map(|live| live.places);
+        if is_unplaced(places) && all.all(is_unplaced) {
+            self.forget(number - 1);
         }
     }
 
@@ -402,10 +464,21 @@ impl Index {
         }
     }
 
+    fn marks_mut(&mut self) -> impl Iterator<Item = &mut Mark> {
+        let prefixes = self.prefixes.values_mut().flat_map(HashMap::values_mut);
+        let globs = self.globs.iter_mut().map(|(.., mark)| mark);
+        [&mut self.everything]
+            .into_iter()
+            .chain(self.named.values_mut())
+            .chain(&mut self.parts)
+            .chain(prefixes)
+            .chain(globs)
+    }
+
     /// From now on the rule of this number is remembered by a part of what can be named.
     fn widen(&mut self, scope: &Scope, number: u64) {
         let (mark, name) = match scope {
-            // There is one at most.
+            // It has a mark of its own.
             Scope::Everything => return,
             Scope::Prefix { host, .. } => {
                 let prefix = scope.pattern();
@@ -500,6 +573,22 @@ impl Index {
 }
 
 impl Mark {
+    fn new(number: u64, now: Time, places: Places) -> Self {
+        let mut mark = Self {
+            number,
+            at: now,
+            places: places.map(Option::unwrap_or_default),
+            ..Self::default()
+        };
+        if is_unplaced(places) {
+            mark.unplaced_since = now;
+        }
+        for copy in missing_in(places) {
+            mark.missing[copy] = 1;
+        }
+        mark
+    }
+
     /// There is another rule of the same name, mostly a newer one.
     fn renew(&mut self, other: Self) {
         let newer = if self.number < other.number {
@@ -508,18 +597,34 @@ impl Mark {
             *self
         };
         *self = Self {
-            position: self.position.max(other.position),
+            places: std::array::from_fn(|copy| self.places[copy].max(other.places[copy])),
+            missing: std::array::from_fn(|copy| {
+                self.missing[copy].saturating_add(other.missing[copy])
+            }),
             unplaced_since: self.unplaced_since.max(other.unplaced_since),
             ..newer
         };
     }
 
-    /// The rule of this number has a position now.
-    fn place(&mut self, number: u64, position: u64) {
-        self.position = self.position.max(position);
+    /// The rule of this number has a place now, perhaps its first.
+    fn place(&mut self, number: u64, copy: usize, place: u64, was_unplaced: bool) {
+        self.places[copy] = self.places[copy].max(place);
+        if !was_unplaced {
+            self.missing[copy] = self.missing[copy].saturating_sub(1);
+            return;
+        }
+        for other in (0..LOG_COPIES).filter(|other| *other != copy) {
+            self.missing[other] += 1;
+        }
         if self.number == number {
             self.unplaced_since = Time::default();
         }
+    }
+
+    /// Whether who had read the log up to there came after each of the rules that stand in it.
+    fn was_known(&self, positions: LogPositions) -> bool {
+        let says_so = |copy: usize| self.missing[copy] == 0 && positions[copy] >= self.places[copy];
+        (0..LOG_COPIES).any(says_so)
     }
 
     fn covers(&self, since: Since) -> bool {
@@ -528,10 +633,21 @@ impl Mark {
                 Since::Rule(number) => number < self.number,
                 Since::Fetch { at, purges_known } => {
                     let is_unplaced = self.unplaced_since > Time::default();
-                    purges_known < self.position || is_unplaced && at <= self.unplaced_since
+                    !self.was_known(purges_known) || is_unplaced && at <= self.unplaced_since
                 }
             }
     }
+}
+
+/// Whether nobody can have read it in the log.
+fn is_unplaced(places: Places) -> bool {
+    places.iter().all(Option::is_none)
+}
+
+/// The copies that do not have what stands in the log.
+fn missing_in(places: Places) -> impl Iterator<Item = usize> {
+    let is_missing = move |copy: &usize| !is_unplaced(places) && places[*copy].is_none();
+    (0..LOG_COPIES).filter(is_missing)
 }
 
 const fn part_of(number: u64) -> usize {

@@ -93,6 +93,7 @@ pub(super) fn read(home: &OwnedFd, after: u64, beginning: &Bytes) -> Result<LogP
         },
         is_gapless,
         has_more: false,
+        is_held_up: false,
     })
 }
 

@@ -496,6 +496,7 @@ impl SharedTier for Directory {
 
     fn append_to_log(
         &self,
+        _copy: usize,
         records: Vec<Bytes>,
         beginning: Bytes,
     ) -> BoxFuture<'_, Result<(), TierError>> {
@@ -504,7 +505,12 @@ impl SharedTier for Directory {
         Box::pin(self.logging.run(job))
     }
 
-    fn read_log(&self, after: u64, beginning: Bytes) -> BoxFuture<'_, Result<LogPage, TierError>> {
+    fn read_log(
+        &self,
+        _copy: usize,
+        after: u64,
+        beginning: Bytes,
+    ) -> BoxFuture<'_, Result<LogPage, TierError>> {
         let shared = Arc::clone(&self.shared);
         let job = move || log::read(&*shared.place.home()?, after, &beginning);
         Box::pin(self.logging.run(job))

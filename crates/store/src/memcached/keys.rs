@@ -1,7 +1,7 @@
 //! What things are called on a server.
 
 use super::protocol::Request;
-use crate::tier::EntryId;
+use crate::tier::{EntryId, LOG_COPIES};
 
 /// Another way of keeping records needs another beginning.
 const VERSION: &str = "mc1";
@@ -21,12 +21,13 @@ pub(super) fn piece(id: EntryId, generation: u128, number: usize) -> String {
     format!("{VERSION}:{id}:{generation:032x}:{number}")
 }
 
-/// The newest position of the log that processes share.
-pub(super) const LOG: &str = "mcl1";
+/// The newest position of each copy of the log that processes share. They have names of their own: in a pool
+/// that becomes another one, a server's first copy must not be taken for its second.
+pub(super) const LOGS: [&str; LOG_COPIES] = ["mcl1", "mcl1b"];
 
-/// The record at a position of the log.
-pub(super) fn log_record(position: u64) -> String {
-    format!("{LOG}:{position}")
+/// The record at a position of a copy of the log.
+pub(super) fn log_record(log: &str, position: u64) -> String {
+    format!("{log}:{position}")
 }
 
 /// Removes a record and every claim on it. The pieces of a large body remain until they expire

@@ -7,17 +7,22 @@
 //! the two can add it, so that all see the same. A counter that is gone begins anew with the time in
 //! microseconds, which is more than it ever was.
 //!
-//! All of it lies on the one server that the ring names for it, in service or not: if processes did not
-//! agree on where it is, they would miss each other's records.
+//! There are two copies, on the first two servers that the ring names for it, in service or not: if processes did not
+//! agree on where they are, they would miss each other's records. They know nothing of each other: each is
+//! a log by itself, and what one of them has lost, the other may have (`crates/engine/src/cache/fleet.rs`).
+//! In a pool of one server there is one.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Memcached;
-use super::keys::{LOG, log_record};
+use super::keys::{LOGS, log_record};
 use super::protocol::{MetaResponse, Request, Storing};
+use super::ring::Ring;
 use super::server::{Lane, Server};
 use crate::tier::{LogPage, TierError};
 
@@ -34,33 +39,80 @@ const LANE: Lane = Lane(0);
 /// What many items together may take, in deadlines of one.
 const DEADLINES: u32 = 4;
 
+/// A copy of the log.
+#[derive(Debug)]
+pub(super) struct LogCopy {
+    /// The server that has it.
+    server: usize,
+    name: &'static str,
+    hole: Mutex<Option<Hole>>,
+    /// The newest position that was seen. If the copy is lost, the next one begins after it, whatever the
+    /// clock says.
+    newest: AtomicU64,
+}
+
 /// A record that has been counted and is not there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hole {
+struct Hole {
     position: u64,
     since: Instant,
 }
 
+/// The same with its server at hand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogAt<'a> {
+    copy: &'a LogCopy,
+    server: &'a Server,
+}
+
+/// Where the copies are: on the first servers after the log's place on the ring, one on each.
+pub(super) fn copies(ring: &Ring) -> Vec<LogCopy> {
+    let place = LOGS[0].as_bytes();
+    let mut copies: Vec<LogCopy> = Vec::new();
+    for name in LOGS {
+        let is_new = |server| copies.iter().all(|copy| copy.server != server);
+        if let Some(server) = ring.find(place, is_new) {
+            copies.push(LogCopy {
+                server,
+                name,
+                hole: Mutex::default(),
+                newest: AtomicU64::new(0),
+            });
+        }
+    }
+    copies
+}
+
 impl Memcached {
-    pub(super) async fn append_to_shared_log(
-        &self,
+    pub(super) fn log_copy(&self, copy: usize) -> Result<LogAt<'_>, TierError> {
+        let copy = self.log.get(copy).ok_or(TierError::Down)?;
+        Ok(LogAt {
+            copy,
+            server: &self.servers[copy.server],
+        })
+    }
+}
+
+impl LogAt<'_> {
+    pub(super) async fn append(
+        self,
         records: Vec<Bytes>,
         beginning: Bytes,
     ) -> Result<(), TierError> {
-        let server = self.log_server()?;
         let by = records.len() as u64;
         let last = loop {
-            let count = Request::default().count(LOG, by, None);
-            match number_of(&server.ask(LANE, count).await?)? {
+            let count = Request::default().count(self.copy.name, by, None);
+            let counted = self.server.ask(LANE, count).await?;
+            match self.newest_in(&counted)? {
                 Some(last) => break last,
-                None => begin_log(server, &beginning).await?,
+                None => self.begin(&beginning).await?,
             }
         };
         let mut request = Request::default();
         for (position, record) in (last - by + 1..).zip(records) {
-            request = add(request, position, record);
+            request = self.add(request, position, record);
         }
-        let answers = server.send(LANE, request, DEADLINES)?.await?;
+        let answers = self.server.send(LANE, request, DEADLINES)?.await?;
         let is_there = |answer: &MetaResponse| matches!(answer, MetaResponse::Done(_));
         match answers.iter().find(|answer| !is_there(answer)) {
             None => Ok(()),
@@ -71,56 +123,46 @@ impl Memcached {
         }
     }
 
-    pub(super) async fn read_shared_log(
-        &self,
-        after: u64,
-        beginning: Bytes,
-    ) -> Result<LogPage, TierError> {
-        let server = self.log_server()?;
+    pub(super) async fn read(self, after: u64, beginning: Bytes) -> Result<LogPage, TierError> {
         let (newest, is_there) = loop {
             // What was read last stays there for as long as somebody reads on from it.
-            let look = Request::default().get(LOG, None);
-            let look = look.touch(&log_record(after), KEPT);
-            let answers = server.send(LANE, look, 1)?.await?;
+            let look = Request::default().get(self.copy.name, None);
+            let look = look.touch(&log_record(self.copy.name, after), KEPT);
+            let answers = self.server.send(LANE, look, 1)?.await?;
             let [newest, last] = &answers[..] else {
                 return Err(TierError::Down);
             };
-            match number_of(newest)? {
+            match self.newest_in(newest)? {
                 Some(newest) => break (newest, matches!(last, MetaResponse::Done(_))),
-                None => begin_log(server, &beginning).await?,
+                None => self.begin(&beginning).await?,
             }
         };
         let is_gapless = is_there && after <= newest && newest - after <= LENGTH;
         let first = if is_gapless {
             after + 1
         } else {
-            oldest(server, newest).await?
+            self.oldest(newest).await?
         };
         let last = newest.min(first.saturating_add(PAGE - 1));
-        let mut records = read(server, first, last).await?;
+        let mut records = self.records(first, last).await?;
         let whole = records.iter().position(Option::is_none);
         if let Some(hole) = whole {
             records.truncate(hole);
-            self.mend_hole(server, first + hole as u64, beginning)
-                .await?;
+            self.mend_hole(first + hole as u64, beginning).await?;
         }
         Ok(LogPage {
             has_more: whole.is_none() && last < newest,
+            is_held_up: whole.is_some(),
             records: (first..).zip(records.into_iter().flatten()).collect(),
             is_gapless,
         })
     }
 
     /// Puts a beginning where a record should be, if it has not come for long enough.
-    async fn mend_hole(
-        &self,
-        server: &Server,
-        position: u64,
-        beginning: Bytes,
-    ) -> Result<(), TierError> {
+    async fn mend_hole(self, position: u64, beginning: Bytes) -> Result<(), TierError> {
         let now = Instant::now();
         let is_old = {
-            let mut hole = self.hole.lock();
+            let mut hole = self.copy.hole.lock();
             let known = hole.filter(|known| known.position == position);
             let known = known.unwrap_or(Hole {
                 position,
@@ -130,79 +172,81 @@ impl Memcached {
             now.duration_since(known.since) >= PATIENCE
         };
         if is_old {
-            let request = add(Request::default(), position, beginning);
-            server.ask(LANE, request).await?;
+            let request = self.add(Request::default(), position, beginning);
+            self.server.ask(LANE, request).await?;
         }
         Ok(())
     }
 
-    fn log_server(&self) -> Result<&Server, TierError> {
-        let index = self.ring.find(LOG.as_bytes(), |_| true);
-        Ok(&self.servers[index.ok_or(TierError::Down)?])
+    /// Begins a log where there is none.
+    async fn begin(self, beginning: &Bytes) -> Result<(), TierError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default().as_micros() as u64;
+        // So far that nobody can take it for what comes next.
+        let newest = self.copy.newest.load(Ordering::Relaxed);
+        let first = now.max(newest.saturating_add(2 * LENGTH));
+        let count = Request::default().count(self.copy.name, 1, Some(first));
+        let counted = self.server.ask(LANE, count).await?;
+        let position = self.newest_in(&counted)?.ok_or(TierError::Down)?;
+        let request = self.add(Request::default(), position, beginning.clone());
+        self.server.ask(LANE, request).await.map(drop)
     }
-}
 
-/// Begins a log where there is none.
-async fn begin_log(server: &Server, beginning: &Bytes) -> Result<(), TierError> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.unwrap_or_default().as_micros() as u64;
-    let count = Request::default().count(LOG, 1, Some(now));
-    let position = number_of(&server.ask(LANE, count).await?)?;
-    let position = position.ok_or(TierError::Down)?;
-    let request = add(Request::default(), position, beginning.clone());
-    server.ask(LANE, request).await.map(drop)
-}
+    fn add(self, request: Request, position: u64, record: Bytes) -> Request {
+        let how = Storing {
+            expires: KEPT,
+            only_new: true,
+            ..Storing::default()
+        };
+        request.set(&log_record(self.copy.name, position), [record], how)
+    }
 
-fn add(request: Request, position: u64, record: Bytes) -> Request {
-    let how = Storing {
-        expires: KEPT,
-        only_new: true,
-        ..Storing::default()
-    };
-    request.set(&log_record(position), [record], how)
-}
-
-/// Where to begin to read: after the last record that is missing, of so many.
-async fn oldest(server: &Server, newest: u64) -> Result<u64, TierError> {
-    let mut first = newest;
-    while first > newest.saturating_sub(LENGTH) {
-        let from = first.saturating_sub(PAGE).max(1);
-        let records = read(server, from, first - 1).await?;
-        if let Some(missing) = records.iter().rposition(Option::is_none) {
-            return Ok(from + missing as u64 + 1);
+    /// Where to begin to read: after the last record that is missing, of so many.
+    async fn oldest(self, newest: u64) -> Result<u64, TierError> {
+        let mut first = newest;
+        while first > newest.saturating_sub(LENGTH) {
+            let from = first.saturating_sub(PAGE).max(1);
+            let records = self.records(from, first - 1).await?;
+            if let Some(missing) = records.iter().rposition(Option::is_none) {
+                return Ok(from + missing as u64 + 1);
+            }
+            first = from;
         }
-        first = from;
+        Ok(first)
     }
-    Ok(first)
-}
 
-/// The records at these positions, as far as they are there.
-async fn read(server: &Server, first: u64, last: u64) -> Result<Vec<Option<Bytes>>, TierError> {
-    if last < first {
-        return Ok(Vec::new());
-    }
-    let mut request = Request::default();
-    for position in first..=last {
-        request = request.get(&log_record(position), None);
-    }
-    let answers = server.send(LANE, request, DEADLINES)?.await?;
-    let value = |answer: MetaResponse| match answer {
-        MetaResponse::Done(item) => Ok(Some(item.value)),
-        MetaResponse::Missing => Ok(None),
-        other => Err(other.is_unexpected()),
-    };
-    answers.into_iter().map(value).collect()
-}
-
-fn number_of(answer: &MetaResponse) -> Result<Option<u64>, TierError> {
-    match answer {
-        MetaResponse::Done(item) => {
-            let text = str::from_utf8(&item.value).ok();
-            let number = text.and_then(|text| text.trim_end().parse().ok());
-            let foreign = || TierError::Failed("the log of purges is something else".to_owned());
-            number.map(Some).ok_or_else(foreign)
+    /// The records at these positions, as far as they are there.
+    async fn records(self, first: u64, last: u64) -> Result<Vec<Option<Bytes>>, TierError> {
+        if last < first {
+            return Ok(Vec::new());
         }
-        MetaResponse::Missing => Ok(None),
-        other => Err(other.is_unexpected()),
+        let mut request = Request::default();
+        for position in first..=last {
+            request = request.get(&log_record(self.copy.name, position), None);
+        }
+        let answers = self.server.send(LANE, request, DEADLINES)?.await?;
+        let value = |answer: MetaResponse| match answer {
+            MetaResponse::Done(item) => Ok(Some(item.value)),
+            MetaResponse::Missing => Ok(None),
+            other => Err(other.is_unexpected()),
+        };
+        answers.into_iter().map(value).collect()
+    }
+
+    /// What the counter says; `None` if there is none.
+    fn newest_in(self, answer: &MetaResponse) -> Result<Option<u64>, TierError> {
+        match answer {
+            MetaResponse::Done(item) => {
+                let text = str::from_utf8(&item.value).ok();
+                let number = text.and_then(|text| text.trim_end().parse().ok());
+                let foreign =
+                    || TierError::Failed("the log of purges is something else".to_owned());
+                let number = number.ok_or_else(foreign)?;
+                self.copy.newest.fetch_max(number, Ordering::Relaxed);
+                Ok(Some(number))
+            }
+            MetaResponse::Missing => Ok(None),
+            other => Err(other.is_unexpected()),
+        }
     }
 }

@@ -29,7 +29,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::content::{Content, FileBody};
@@ -38,7 +37,7 @@ use crate::tier::{
     TierStats, Token,
 };
 use claims::Grant;
-use log::Hole;
+use log::LogCopy;
 pub use pages::{InvalidPageKey, PageKey, Pages};
 use protocol::{MetaResponse, Request};
 use record::Record;
@@ -63,7 +62,7 @@ pub struct Memcached {
     handle: Handle,
     refused: AtomicU64,
     corrupt: AtomicU64,
-    hole: Mutex<Option<Hole>>,
+    log: Vec<LogCopy>,
 }
 
 impl Memcached {
@@ -77,9 +76,11 @@ impl Memcached {
         let max_value = settings.max_item.max(USUAL_MAX_ITEM);
         let start =
             |address: &ServerAddress| Server::start(address.clone(), max_value, &settings, handle);
+        let ring = Ring::new(&settings.servers);
         Ok(Arc::new(Self {
             servers: settings.servers.iter().map(start).collect(),
-            ring: Ring::new(&settings.servers),
+            log: log::copies(&ring),
+            ring,
             when_lost: settings.when_lost,
             max_item: settings.max_item,
             max_object: settings.max_object,
@@ -87,7 +88,6 @@ impl Memcached {
             handle: handle.clone(),
             refused: AtomicU64::new(0),
             corrupt: AtomicU64::new(0),
-            hole: Mutex::default(),
         }))
     }
 
@@ -311,16 +311,26 @@ impl SharedTier for Memcached {
         }))
     }
 
+    fn log_copies(&self) -> usize {
+        self.log.len()
+    }
+
     fn append_to_log(
         &self,
+        copy: usize,
         records: Vec<Bytes>,
         beginning: Bytes,
     ) -> BoxFuture<'_, Result<(), TierError>> {
-        Box::pin(self.append_to_shared_log(records, beginning))
+        Box::pin(async move { self.log_copy(copy)?.append(records, beginning).await })
     }
 
-    fn read_log(&self, after: u64, beginning: Bytes) -> BoxFuture<'_, Result<LogPage, TierError>> {
-        Box::pin(self.read_shared_log(after, beginning))
+    fn read_log(
+        &self,
+        copy: usize,
+        after: u64,
+        beginning: Bytes,
+    ) -> BoxFuture<'_, Result<LogPage, TierError>> {
+        Box::pin(async move { self.log_copy(copy)?.read(after, beginning).await })
     }
 }
 

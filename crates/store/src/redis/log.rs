@@ -69,6 +69,7 @@ impl Connected {
                     records,
                     is_gapless: true,
                     has_more,
+                    is_held_up: false,
                 });
             }
         }
@@ -82,6 +83,7 @@ impl Connected {
             records,
             is_gapless: false,
             has_more,
+            is_held_up: false,
         })
     }
 

@@ -206,13 +206,19 @@ impl SharedTier for Redis {
 
     fn append_to_log(
         &self,
+        _copy: usize,
         records: Vec<Bytes>,
         beginning: Bytes,
     ) -> BoxFuture<'_, Result<(), TierError>> {
         Box::pin(async move { self.shared.append_to_log(&records, &beginning).await })
     }
 
-    fn read_log(&self, after: u64, beginning: Bytes) -> BoxFuture<'_, Result<LogPage, TierError>> {
+    fn read_log(
+        &self,
+        _copy: usize,
+        after: u64,
+        beginning: Bytes,
+    ) -> BoxFuture<'_, Result<LogPage, TierError>> {
         Box::pin(async move { self.shared.read_log(after, &beginning).await })
     }
 }

@@ -209,6 +209,7 @@ impl SharedTier for ScriptedTier {
 
     fn append_to_log(
         &self,
+        _copy: usize,
         records: Vec<Bytes>,
         beginning: Bytes,
     ) -> BoxFuture<'_, Result<(), TierError>> {
@@ -220,15 +221,21 @@ impl SharedTier for ScriptedTier {
         Box::pin(async { Ok(()) })
     }
 
-    fn read_log(&self, after: u64, beginning: Bytes) -> BoxFuture<'_, Result<LogPage, TierError>> {
+    fn read_log(
+        &self,
+        copy: usize,
+        after: u64,
+        beginning: Bytes,
+    ) -> BoxFuture<'_, Result<LogPage, TierError>> {
         Box::pin(async move {
-            self.append_to_log(Vec::new(), beginning).await?;
+            self.append_to_log(copy, Vec::new(), beginning).await?;
             let log = self.log.lock();
             let all = (1..).zip(log.iter().cloned());
             Ok(LogPage {
                 records: all.skip(after as usize).collect(),
                 is_gapless: after > 0,
                 has_more: false,
+                is_held_up: false,
             })
         })
     }

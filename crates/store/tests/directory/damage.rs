@@ -80,7 +80,7 @@ async fn everything_is_its_user_s_alone() {
     tier.put(id(1), entry(b"head", b"body"), LONG)
         .await
         .unwrap();
-    tier.append_to_log(vec![], b"beginning"[..].into())
+    tier.append_to_log(0, vec![], b"beginning"[..].into())
         .await
         .unwrap();
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -166,7 +166,7 @@ async fn a_directory_that_is_read_only_is_read() {
     tier.put(id(1), entry(b"head", b"body"), LONG)
         .await
         .unwrap();
-    tier.append_to_log(vec![], b"beginning"[..].into())
+    tier.append_to_log(0, vec![], b"beginning"[..].into())
         .await
         .unwrap();
     let set = |mode: u32| {
@@ -177,7 +177,7 @@ async fn a_directory_that_is_read_only_is_read() {
     set(0o500);
     assert!(found(tier.get_or_claim(id(1), HOLD).await).is_some());
     let page = tier
-        .read_log(0, b"beginning"[..].into())
+        .read_log(0, 0, b"beginning"[..].into())
         .await
         .expect("it is there");
     assert_eq!(page.records.len(), 1);

@@ -2,13 +2,27 @@
 
 use std::time::Duration;
 
-use microcache_store::{SharedTier, TierError};
+use bytes::Bytes;
+use microcache_store::{LogPage, SharedTier, TierError};
 
 use crate::node::Node;
 use crate::pool::{Pool, patient, quick};
 use crate::shared_log::{
     BEGINNING, append, is_read_in_order, is_read_page_by_page, last, read, texts,
 };
+
+async fn append_at(pool: &Pool, copy: usize, records: &[&'static str]) {
+    let records = records
+        .iter()
+        .map(|text| Bytes::from_static(text.as_bytes()));
+    let appended = pool.append_to_log(copy, records.collect(), BEGINNING).await;
+    appended.expect("a copy that works");
+}
+
+async fn read_at(pool: &Pool, copy: usize, after: u64) -> LogPage {
+    let page = pool.read_log(copy, after, BEGINNING).await;
+    page.expect("a copy that works")
+}
 
 #[tokio::test]
 async fn what_one_appends_the_other_reads_in_order() {
@@ -33,7 +47,7 @@ async fn a_log_that_was_lost_says_so() {
     node.kill();
     node.restart();
     let anew = loop {
-        match pool.read_log(before, BEGINNING).await {
+        match pool.read_log(0, before, BEGINNING).await {
             Ok(page) if !page.records.is_empty() => break page,
             // It is not in service again yet.
             _ => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -70,6 +84,7 @@ async fn a_writer_that_dies_before_it_has_written_keeps_nobody_from_reading() {
         if !page.records.is_empty() {
             break page;
         }
+        assert!(page.is_held_up && !page.has_more);
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     assert_eq!(
@@ -77,7 +92,71 @@ async fn a_writer_that_dies_before_it_has_written_keeps_nobody_from_reading() {
         ["beginning", "b"],
         "nobody knows what is missing"
     );
-    assert!(page.is_gapless);
+    assert!(page.is_gapless && !page.is_held_up);
+}
+
+#[tokio::test]
+async fn a_log_that_begins_anew_goes_on_after_the_old_one_whatever_the_clock_says() {
+    let node = Node::start();
+    let pool = Pool::new([&node], patient());
+    let far_ahead = u64::MAX / 2;
+    node.set("mcl1", far_ahead.to_string().as_bytes());
+    append(&*pool, &["a"]).await;
+    node.command("md mcl1\r\n");
+    let page = read(&*pool, far_ahead + 1).await;
+    assert_eq!(texts(&page), ["beginning"]);
+    assert!(!page.is_gapless);
+    assert!(last(&page) > far_ahead);
+}
+
+#[tokio::test]
+async fn there_are_two_copies_on_two_servers_wherever_those_stand_in_the_list() {
+    let nodes = [(); 4].map(|()| Node::start());
+    let pool = Pool::new(&nodes, patient());
+    assert_eq!(pool.log_copies(), 2);
+    append(&*pool, &["a"]).await;
+    append_at(&pool, 1, &["b"]).await;
+    let holders = |name: &str| {
+        let have = nodes.iter().filter(|node| node.has(name));
+        have.map(Node::port).collect::<Vec<_>>()
+    };
+    let [first, second] = ["mcl1", "mcl1b"].map(holders);
+    assert_eq!((first.len(), second.len()), (1, 1));
+    assert_ne!(first, second);
+    let reversed = Pool::new(nodes.iter().rev(), patient());
+    assert_eq!(texts(&read(&*reversed, 0).await), ["beginning", "a"]);
+    assert_eq!(texts(&read_at(&reversed, 1, 0).await), ["beginning", "b"]);
+    let alone = Pool::new([&nodes[0]], patient());
+    assert_eq!(alone.log_copies(), 1);
+    assert_eq!(alone.read_log(1, 0, BEGINNING).await, Err(TierError::Down));
+}
+
+#[tokio::test]
+async fn a_copy_does_not_miss_what_happens_to_the_other() {
+    for lost in [0, 1] {
+        let mut nodes = [(); 3].map(|()| Node::start());
+        let pool = Pool::new(&nodes, quick());
+        for copy in [0, 1] {
+            append_at(&pool, copy, &["a"]).await;
+        }
+        let other = 1 - lost;
+        let before = last(&read_at(&pool, other, 0).await);
+        let name = ["mcl1", "mcl1b"][lost];
+        let holder = nodes.iter().position(|node| node.has(name));
+        nodes[holder.expect("one has it")].kill();
+        let down = async || pool.read_log(lost, 0, BEGINNING).await == Err(TierError::Down);
+        while !down().await {}
+        append_at(&pool, other, &["b"]).await;
+        let page = read_at(&pool, other, before).await;
+        assert_eq!(texts(&page), ["b"]);
+        assert!(page.is_gapless);
+        nodes[holder.expect("one has it")].restart();
+        while down().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let anew = read_at(&pool, lost, 0).await;
+        assert_eq!(texts(&anew), ["beginning"]);
+    }
 }
 
 #[tokio::test]
@@ -89,7 +168,7 @@ async fn all_look_in_the_same_place_even_if_it_is_lost() {
     nodes[holder.expect("one has it")].kill();
     let mut refused = 0;
     while refused < 3 {
-        let read = pool.read_log(0, BEGINNING).await;
+        let read = pool.read_log(0, 0, BEGINNING).await;
         refused += u32::from(read == Err(TierError::Down));
     }
     let mut others = (0..).zip(&nodes).filter(|(at, _)| Some(*at) != holder);

@@ -64,9 +64,9 @@ async fn what_is_no_log_is_an_error() {
     let key = key(&server);
     let () = server.say(&format!("DEL {key}"));
     let () = server.say(&format!("SET {key} text"));
-    assert!(redis.read_log(0, BEGINNING).await.is_err());
-    assert!(redis.append_to_log(vec![], BEGINNING).await.is_err());
+    assert!(redis.read_log(0, 0, BEGINNING).await.is_err());
+    assert!(redis.append_to_log(0, vec![], BEGINNING).await.is_err());
     let () = server.say(&format!("DEL {key}"));
     let () = server.say(&format!("XADD {key} 5-5 field value"));
-    assert!(redis.read_log(0, BEGINNING).await.is_err());
+    assert!(redis.read_log(0, 0, BEGINNING).await.is_err());
 }

@@ -49,9 +49,9 @@ async fn a_user_of_the_servers_own_list() {
     }
     redis.remove(id(1)).await.unwrap();
     let record = Bytes::from_static(b"record");
-    let told = redis.append_to_log(vec![record.clone()], record).await;
+    let told = redis.append_to_log(0, vec![record.clone()], record).await;
     assert_eq!(told, Ok(()));
-    assert!(redis.read_log(0, Bytes::new()).await.is_ok());
+    assert!(redis.read_log(0, 0, Bytes::new()).await.is_ok());
     assert!(!format!("{redis:?}").contains("secret"));
 
     let refused = "it refuses this user and password";

@@ -11,12 +11,12 @@ pub(crate) async fn append(tier: &dyn SharedTier, records: &[&str]) {
     let records = records
         .iter()
         .map(|text| Bytes::from(text.as_bytes().to_vec()));
-    let appended = tier.append_to_log(records.collect(), BEGINNING).await;
+    let appended = tier.append_to_log(0, records.collect(), BEGINNING).await;
     appended.expect("a tier that works");
 }
 
 pub(crate) async fn read(tier: &dyn SharedTier, after: u64) -> LogPage {
-    let page = tier.read_log(after, BEGINNING).await;
+    let page = tier.read_log(0, after, BEGINNING).await;
     page.expect("a tier that works")
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_store::tier::{BoxFuture, Spool};
 use microcache_store::{
-    Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, LogPage, Page, Put,
-    SharedTier, Tier, TierError, TierStats, Token,
+    Claim, Entry, EntryId, Got, JournalRecords, LOG_COPIES, Listed, Listing, LocalTier, LogPage,
+    Page, Put, SharedTier, Tier, TierError, TierStats, Token,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -26,14 +26,20 @@ pub(super) struct Kept {
     records: BTreeMap<[u8; 16], Record>,
     claims: HashMap<EntryId, (Token, Instant)>,
     journal: Vec<Bytes>,
-    /// What processes tell each other.
-    log: Vec<(u64, Bytes)>,
-    last_position: u64,
+    /// What processes tell each other, twice.
+    logs: [Log; LOG_COPIES],
     /// Tells records and claims from those that come in their place.
     number: u64,
     /// The step in which a record was last removed for sure.
     removed: HashMap<EntryId, usize>,
     pub(super) step: usize,
+}
+
+/// A copy of the log.
+#[derive(Debug, Default)]
+struct Log {
+    records: Vec<(u64, Bytes)>,
+    last_position: u64,
 }
 
 #[derive(Debug)]
@@ -77,8 +83,34 @@ impl Mood {
 pub(super) struct Double {
     kept: Arc<Mutex<Kept>>,
     mood: watch::Sender<Mood>,
+    /// How each copy of the log takes what this process asks of it.
+    lines: Mutex<[Line; LOG_COPIES]>,
     /// The process is gone: what it asks for does not arrive any more.
     is_cut_off: AtomicBool,
+}
+
+/// How a copy of the log takes what one process asks of it, if the tier does so at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Line {
+    #[default]
+    Works,
+    /// It is known to be gone.
+    Down,
+    /// It does nothing, and says nothing.
+    Hangs,
+    /// It does what it is asked for, and says nothing.
+    SaysNothing,
+}
+
+impl Line {
+    pub(super) fn any(chance: &mut Chance) -> Self {
+        match chance.below(6) {
+            0 => Self::Down,
+            1 => Self::Hangs,
+            2 => Self::SaysNothing,
+            _ => Self::Works,
+        }
+    }
 }
 
 impl Double {
@@ -86,12 +118,39 @@ impl Double {
         Arc::new(Self {
             kept,
             mood: watch::Sender::new(Mood::Works),
+            lines: Mutex::default(),
             is_cut_off: AtomicBool::new(false),
         })
     }
 
     pub(super) fn set_mood(&self, mood: Mood) {
         self.mood.send_replace(mood);
+    }
+
+    pub(super) fn set_line(&self, copy: usize, line: Line) {
+        self.lines.lock()[copy] = line;
+    }
+
+    pub(super) fn line(&self, copy: usize) -> Line {
+        self.lines.lock()[copy]
+    }
+
+    async fn act_on_log<T>(
+        &self,
+        copy: usize,
+        act: impl FnOnce(&mut Log) -> T,
+    ) -> Result<T, TierError> {
+        let line = self.line(copy);
+        match line {
+            Line::Down => return Err(TierError::Down),
+            Line::Hangs => return Err(TierError::Timeout),
+            Line::Works | Line::SaysNothing => {}
+        }
+        let done = self.act(false, move |kept| act(&mut kept.logs[copy])).await;
+        done.and_then(|done| match line {
+            Line::SaysNothing => Err(TierError::Timeout),
+            _ => Ok(done),
+        })
     }
 
     /// Whether it answers nobody now.
@@ -186,37 +245,46 @@ impl Kept {
         }
     }
 
-    fn append(&mut self, records: Vec<Bytes>, beginning: Bytes) {
-        let beginning = self.log.is_empty().then_some(beginning);
-        for record in beginning.into_iter().chain(records) {
-            self.last_position += 1;
-            self.log.push((self.last_position, record));
-        }
-    }
-
-    fn read(&mut self, after: u64, beginning: Bytes) -> LogPage {
-        self.append(Vec::new(), beginning);
-        let known = self.log.iter().position(|(position, _)| *position == after);
-        let next = known.map_or(0, |known| known + 1);
-        let mut later = self.log[next..].iter().cloned();
-        LogPage {
-            records: later.by_ref().take(PAGE).collect(),
-            is_gapless: known.is_some(),
-            has_more: later.next().is_some(),
-        }
-    }
-
-    /// What is old in the log is lost, or all of it.
-    pub(super) fn forget_log(&mut self, kept: usize) {
-        self.log.drain(..self.log.len().saturating_sub(kept));
-        if self.log.is_empty() {
-            self.last_position += 1000;
-        }
+    /// What is old in a copy of the log is lost, or all of it.
+    pub(super) fn forget_log(&mut self, copy: usize, kept: usize) {
+        self.logs[copy].forget(kept);
     }
 
     fn next_number(&mut self) -> u64 {
         self.number += 1;
         self.number
+    }
+}
+
+impl Log {
+    fn append(&mut self, records: Vec<Bytes>, beginning: Bytes) {
+        let beginning = self.records.is_empty().then_some(beginning);
+        for record in beginning.into_iter().chain(records) {
+            self.last_position += 1;
+            self.records.push((self.last_position, record));
+        }
+    }
+
+    fn read(&mut self, after: u64, beginning: Bytes) -> LogPage {
+        self.append(Vec::new(), beginning);
+        let mut positions = self.records.iter().map(|(position, _)| *position);
+        let known = positions.position(|position| position == after);
+        let next = known.map_or(0, |known| known + 1);
+        let mut later = self.records[next..].iter().cloned();
+        LogPage {
+            records: later.by_ref().take(PAGE).collect(),
+            is_gapless: known.is_some(),
+            has_more: later.next().is_some(),
+            is_held_up: false,
+        }
+    }
+
+    fn forget(&mut self, kept: usize) {
+        let gone = self.records.len().saturating_sub(kept);
+        self.records.drain(..gone);
+        if self.records.is_empty() {
+            self.last_position += 1000;
+        }
     }
 }
 
@@ -328,16 +396,26 @@ impl SharedTier for Double {
         None
     }
 
+    fn log_copies(&self) -> usize {
+        LOG_COPIES
+    }
+
     fn append_to_log(
         &self,
+        copy: usize,
         records: Vec<Bytes>,
         beginning: Bytes,
     ) -> BoxFuture<'_, Result<(), TierError>> {
-        Box::pin(self.act(false, move |kept| kept.append(records, beginning)))
+        Box::pin(self.act_on_log(copy, move |log| log.append(records, beginning)))
     }
 
-    fn read_log(&self, after: u64, beginning: Bytes) -> BoxFuture<'_, Result<LogPage, TierError>> {
-        Box::pin(self.act(false, move |kept| kept.read(after, beginning)))
+    fn read_log(
+        &self,
+        copy: usize,
+        after: u64,
+        beginning: Bytes,
+    ) -> BoxFuture<'_, Result<LogPage, TierError>> {
+        Box::pin(self.act_on_log(copy, move |log| log.read(after, beginning)))
     }
 }
 

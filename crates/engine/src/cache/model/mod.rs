@@ -7,13 +7,14 @@
 mod double;
 mod pages;
 mod process;
+mod told;
 
 use std::env;
 use std::sync::Arc;
 use std::time::Duration;
 
 use microcache_policy::Time;
-use microcache_store::Stored;
+use microcache_store::{LOG_COPIES, Stored};
 use parking_lot::Mutex;
 use tokio::task::yield_now;
 use tokio::time::advance;
@@ -209,10 +210,11 @@ impl World {
         self.processes[at].step_in().await;
     }
 
-    /// What the processes tell each other is lost, or the older part of it.
+    /// What the processes tell each other is lost in one copy of the log, or the older part of it.
     fn forget_log(&mut self) {
         if let Some(pool) = &self.pool {
-            pool.lock().forget_log(self.chance.below(4));
+            let copy = self.chance.below(LOG_COPIES);
+            pool.lock().forget_log(copy, self.chance.below(4));
         }
     }
 

@@ -163,6 +163,11 @@ impl Process {
         assert!(!loaded.expect("the journal is there").is_damaged);
     }
 
+    /// The pool as it sees it.
+    pub(super) fn pool(&self) -> &Double {
+        self.doubles.last().expect("it has a pool")
+    }
+
     pub(super) fn note_step(&self, step: usize) {
         for kept in self.disk.iter().chain(&self.pool) {
             kept.lock().step = step;

@@ -1,13 +1,19 @@
 use bytes::Bytes;
 use microcache_policy::tags::{Tag, TagKind};
 use microcache_policy::{Scheme, Time, VaryNames};
-use microcache_store::{Key, TagNumbers};
+use microcache_store::{Key, LOG_COPIES, TagNumbers};
 
 use super::super::rule::{Held, Named, Rule, Scope, Strength, tag_numbers, variant_number};
 use super::super::testing::key_of;
-use super::{Covered, MAX_RULES, Rules, Since};
+use super::{Covered, MAX_RULES, Places, Rules, Since};
 
 const NOW: Time = Time::from_secs(1_000);
+const NOWHERE: Places = [None; LOG_COPIES];
+
+/// A place in the log, where that has one copy.
+const fn at(position: u64) -> Places {
+    [Some(position), None]
+}
 
 fn text(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
@@ -101,7 +107,7 @@ fn a_rule_covers_what_it_names_and_nothing_else() {
         (group("a.example", "news"), false, false),
     ] {
         let rules = Rules::default();
-        let number = rules.add(rule(1, scope.clone(), Strength::Hard), NOW, None);
+        let number = rules.add(rule(1, scope.clone(), Strength::Hard), NOW, NOWHERE);
         assert_eq!(number, Some(1));
         assert_eq!(news.is_covered(&rules), names_news, "{scope:?}");
         assert_eq!(other.is_covered(&rules), names_other, "{scope:?}");
@@ -118,7 +124,7 @@ fn both_schemes_are_named_but_by_a_group() {
         url("a.example", "/x"),
     ] {
         let rules = Rules::default();
-        rules.add(rule(1, scope.clone(), Strength::Hard), NOW, None);
+        rules.add(rule(1, scope.clone(), Strength::Hard), NOW, NOWHERE);
         let covered = rules.covers(&Named::new(Held::fetch(&secure, &tags)), Since::Rule(0));
         assert!(covered.is_some(), "{scope:?}");
     }
@@ -132,7 +138,7 @@ fn both_schemes_are_named_but_by_a_group() {
     rules.add(
         rule(1, group("a.example", "news"), Strength::Hard),
         NOW,
-        None,
+        NOWHERE,
     );
     let covered = rules.covers(&Named::new(Held::fetch(&secure, &tags)), Since::Rule(0));
     assert!(covered.is_none());
@@ -153,7 +159,7 @@ fn of_a_variant_it_covers_what_is_stored_of_it_and_what_is_being_fetched_of_its_
         target: text("/x"),
         variant: german,
     };
-    rules.add(rule(1, scope, Strength::Hard), NOW, None);
+    rules.add(rule(1, scope, Strength::Hard), NOW, NOWHERE);
     let covers = |held| rules.covers(&Named::new(held), Since::Rule(0)).is_some();
     let stored = |key, vary, selection| covers(Held::of_variant(key, &tags, vary, selection));
     let are_right = || {
@@ -168,7 +174,7 @@ fn of_a_variant_it_covers_what_is_stored_of_it_and_what_is_being_fetched_of_its_
     // Nor does it hurt much when it is not remembered by itself any more.
     for number in 0..MAX_RULES as u64 {
         let tag = Scope::Tag(text(&number.to_string()));
-        rules.add(rule(2 + number, tag, Strength::Hard), NOW, None);
+        rules.add(rule(2 + number, tag, Strength::Hard), NOW, NOWHERE);
     }
     are_right();
     rules.drop_through(1);
@@ -184,14 +190,14 @@ fn languages() -> VaryNames {
 fn only_what_is_older_is_covered() {
     let rules = Rules::default();
     let page = page("a.example", "/", "tag", "group");
-    rules.add(rule(1, Scope::Everything, Strength::Soft), NOW, None);
+    rules.add(rule(1, Scope::Everything, Strength::Soft), NOW, NOWHERE);
     rules.add(
         rule(2, Scope::Tag(text("tag")), Strength::Hard),
         NOW.plus(5),
-        None,
+        NOWHERE,
     );
     assert_eq!(
-        rules.add(rule(2, Scope::Everything, Strength::Hard), NOW, None),
+        rules.add(rule(2, Scope::Everything, Strength::Hard), NOW, NOWHERE),
         None
     );
     let covered = |since| page.covered(&rules, since);
@@ -207,7 +213,7 @@ fn only_what_is_older_is_covered() {
 fn fetched(millis: u64, purges_known: u64) -> Since {
     Since::Fetch {
         at: NOW.plus(millis),
-        purges_known,
+        purges_known: [purges_known, 0],
     }
 }
 
@@ -215,15 +221,15 @@ fn fetched(millis: u64, purges_known: u64) -> Since {
 fn a_place_in_the_log_counts_and_not_the_time() {
     let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
     let by_tag = |id| rule(id, Scope::Tag(text("tag")), Strength::Hard);
-    rules.add(by_tag(1), NOW, Some(100));
+    rules.add(by_tag(1), NOW, at(100));
     let covered = |since| page.covered(&rules, since).is_some();
     assert!(covered(fetched(1_000_000, 99)), "another clock is ahead");
     assert!(!covered(fetched(0, 100)), "another clock is behind");
     // One that is not in the log yet counts by the time, until it is.
-    rules.add(by_tag(2), NOW.plus(5), None);
+    rules.add(by_tag(2), NOW.plus(5), NOWHERE);
     assert!(covered(fetched(5, 100)));
     assert!(!covered(fetched(6, 100)));
-    assert_eq!(rules.add(by_tag(2), NOW.plus(9), Some(101)), None);
+    assert_eq!(rules.add(by_tag(2), NOW.plus(9), at(101)), None);
     assert!(covered(fetched(6, 100)));
     assert!(!covered(fetched(5, 101)));
     assert!(rules.unplaced().is_empty());
@@ -234,12 +240,76 @@ fn of_two_rules_of_a_name_both_places_count() {
     let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
     let by_tag = |id| rule(id, Scope::Tag(text("tag")), Strength::Hard);
     // The one that was decided here first came into the log last.
-    rules.add(by_tag(1), NOW, None);
-    rules.add(by_tag(2), NOW, Some(100));
-    rules.add(by_tag(1), NOW, Some(101));
+    rules.add(by_tag(1), NOW, NOWHERE);
+    rules.add(by_tag(2), NOW, at(100));
+    rules.add(by_tag(1), NOW, at(101));
     let covered = |since| page.covered(&rules, since).is_some();
     assert!(covered(fetched(1, 100)));
     assert!(!covered(fetched(1, 101)));
+}
+
+/// Asked for by somebody who had read so far in both copies of the log.
+fn known(first: u64, second: u64) -> Since {
+    Since::Fetch {
+        at: NOW.plus(1_000_000),
+        purges_known: [first, second],
+    }
+}
+
+#[test]
+fn who_had_read_of_a_rule_in_one_copy_came_later() {
+    let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
+    let by_tag = |id| rule(id, Scope::Tag(text("tag")), Strength::Hard);
+    let covered = |since| page.covered(&rules, since).is_some();
+    rules.add(by_tag(1), NOW, [Some(10), Some(100)]);
+    assert!(covered(known(9, 99)));
+    assert!(!covered(known(10, 0)) && !covered(known(0, 100)));
+    // The second copy does not have this one: nothing there says when it was decided.
+    rules.add(by_tag(2), NOW, [Some(20), None]);
+    assert!(covered(known(19, 1_000)));
+    assert!(!covered(known(20, 0)));
+    rules.add(by_tag(2), NOW, [None, Some(110)]);
+    assert!(covered(known(19, 109)));
+    assert!(!covered(known(20, 0)) && !covered(known(0, 110)));
+    // Nor does it matter where it was found first, and how often.
+    rules.add(by_tag(3), NOW, [None, Some(120)]);
+    rules.add(by_tag(3), NOW, [Some(30), None]);
+    rules.add(by_tag(3), NOW, [Some(31), Some(121)]);
+    assert!(covered(known(29, 119)));
+    assert!(!covered(known(30, 0)) && !covered(known(0, 120)));
+}
+
+#[test]
+fn what_a_copy_never_got_is_older_than_what_comes_into_it_next() {
+    let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
+    let by_tag = |id| rule(id, Scope::Tag(text("tag")), Strength::Hard);
+    let covered = |since| page.covered(&rules, since).is_some();
+    for id in [1, 2] {
+        rules.add(by_tag(id), NOW, [Some(id), None]);
+    }
+    rules.add(rule(3, Scope::Everything, Strength::Hard), NOW, NOWHERE);
+    rules.note_read_through(1, 100);
+    rules.settle(1, 2);
+    assert!(covered(known(0, 1_000)), "one came while it was read");
+    rules.add(
+        rule(3, Scope::Everything, Strength::Hard),
+        NOW,
+        [Some(3), None],
+    );
+    rules.settle(1, rules.newest());
+    assert!(covered(known(2, 100)));
+    assert!(!covered(known(0, 101)) && !covered(known(3, 0)));
+}
+
+#[test]
+fn a_purge_of_everything_leaves_those_that_stand_in_the_log() {
+    let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
+    let by_tag = rule(1, Scope::Tag(text("tag")), Strength::Hard);
+    rules.add(by_tag, NOW, [Some(10), Some(100)]);
+    // It came here later, and into the log earlier.
+    let all = rule(2, Scope::Everything, Strength::Hard);
+    rules.add(all, NOW, [Some(9), Some(99)]);
+    assert!(page.covered(&rules, known(9, 99)).is_some());
 }
 
 #[test]
@@ -248,14 +318,15 @@ fn before_the_log_was_read_nothing_behind_memory_is_good() {
     rules.wait_for_log();
     assert!(page.covered(&rules, fetched(0, 7)).is_some());
     assert!(page.covered(&rules, Since::Rule(0)).is_none());
-    rules.note_read_through(7, false);
+    rules.note_read_through(0, 7);
     assert!(
         page.covered(&rules, fetched(0, 7)).is_some(),
         "there is more"
     );
-    rules.note_read_through(9, true);
+    rules.note_read_through(0, 9);
+    rules.note_log_read();
     assert!(page.covered(&rules, fetched(0, 7)).is_none());
-    assert_eq!(rules.known().position, 9);
+    assert_eq!(rules.known().positions, [9, 0]);
 }
 
 #[test]
@@ -273,7 +344,7 @@ fn what_is_forgotten_covers_nothing_and_is_known_to_be_forgotten() {
         rules.add(
             rule(id as u64, scope, Strength::Hard),
             NOW.plus(id as u64),
-            None,
+            NOWHERE,
         );
     }
     assert_eq!(rules.newest_at(NOW.plus(1)), Some(2));
@@ -296,7 +367,7 @@ fn more_than_are_remembered_one_by_one_cost_the_others_little() {
             7 => prefix("narrow.example", "/a"),
             number => Scope::Tag(name(number)),
         };
-        rules.add(rule(number as u64, scope, Strength::Hard), NOW, None);
+        rules.add(rule(number as u64, scope, Strength::Hard), NOW, NOWHERE);
     }
     assert_eq!(rules.live_count(), MAX_RULES);
     let tagged = |number: usize| {
@@ -317,10 +388,14 @@ fn more_than_are_remembered_one_by_one_cost_the_others_little() {
 #[test]
 fn a_hard_purge_of_everything_says_all_that_those_before_it_said() {
     let rules = Rules::default();
-    rules.add(rule(1, Scope::Tag(text("tag")), Strength::Hard), NOW, None);
-    rules.add(rule(2, Scope::Everything, Strength::Soft), NOW, None);
+    rules.add(
+        rule(1, Scope::Tag(text("tag")), Strength::Hard),
+        NOW,
+        NOWHERE,
+    );
+    rules.add(rule(2, Scope::Everything, Strength::Soft), NOW, NOWHERE);
     assert_eq!(rules.live_count(), 2);
-    rules.add(rule(3, Scope::Everything, Strength::Hard), NOW, None);
+    rules.add(rule(3, Scope::Everything, Strength::Hard), NOW, NOWHERE);
     assert_eq!(rules.live_count(), 1);
     assert!(page("a.example", "/", "x", "y").is_covered(&rules));
 }

@@ -12,18 +12,22 @@ use crate::support::{Client, Origin, Proxy, Reply, eventually};
 
 const PATIENT: &[&str] = &["--memcached-timeout", "5s", "--redis-timeout", "5s"];
 
-struct Node {
-    proxy: Proxy,
+pub(super) struct Node {
+    pub(super) proxy: Proxy,
     admin: SocketAddr,
 }
 
 impl Node {
     fn start(origin: &Origin, flags: &[&str]) -> Self {
-        let (proxy, admin) = Proxy::operated(origin, &[flags, PATIENT].concat());
+        Self::start_with(origin, &[flags, PATIENT].concat())
+    }
+
+    pub(super) fn start_with(origin: &Origin, flags: &[&str]) -> Self {
+        let (proxy, admin) = Proxy::operated(origin, flags);
         Self { proxy, admin }
     }
 
-    fn ask(&self, head: &str, body: &str) -> Value {
+    pub(super) fn ask(&self, head: &str, body: &str) -> Value {
         let mut client = Client::connect(self.admin);
         client.send(format!(
             "{head} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
@@ -35,7 +39,7 @@ impl Node {
         serde_json::from_str(&response.text()).expect("JSON")
     }
 
-    fn purge(&self, named: &Value) -> Value {
+    pub(super) fn purge(&self, named: &Value) -> Value {
         self.ask("POST /v1/purges", &named.to_string())
     }
 
@@ -61,7 +65,7 @@ fn counting(origin: &Origin) {
     }
 }
 
-fn body(node: &Node, target: &str) -> String {
+pub(super) fn body(node: &Node, target: &str) -> String {
     node.proxy.get(target).text()
 }
 

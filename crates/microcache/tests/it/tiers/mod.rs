@@ -5,6 +5,7 @@ mod crash;
 mod disk;
 mod failover;
 mod fleet;
+mod fleet_log;
 mod fleet_purge;
 mod last_copy;
 mod lost;

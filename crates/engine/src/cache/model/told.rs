@@ -1,0 +1,321 @@
+//! What processes tell each other, against the one thing that matters: what was purged, and answered as told to all, is
+//! never again the answer of a process that can read the log. Whatever is lost of the log, in which of its copies,
+//! and whoever can reach only one of them.
+//!
+//! Where only one copy is lost at a time, and everybody reads on in the other one, nothing that was not purged is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use microcache_store::{LOG_COPIES, Turn};
+use parking_lot::Mutex;
+use tokio::task::yield_now;
+use tokio::time::advance;
+
+use super::double::{Kept, Line, Mood};
+use super::pages::{Chance, Page, Purge, Url};
+use super::process::{Asked, Process, number_in};
+use super::{STEPS, When, number_from};
+use crate::cache::Strength;
+use crate::clock::Clock;
+
+const PROCESSES: usize = 3;
+/// How often a process looks at the log, a little less often than it really does.
+const LOOK: Duration = Duration::from_millis(300);
+/// So many looks end each doubt.
+const LOOKS: usize = 4;
+
+struct Fetch {
+    page: Page,
+    began: usize,
+}
+
+struct Purged {
+    purge: Purge,
+    decided: usize,
+    /// The process that has decided it, as long as that lives.
+    by: Option<usize>,
+    /// Since when it is answered as told to all.
+    told: Option<usize>,
+}
+
+struct Fleet {
+    clock: Clock,
+    chance: Chance,
+    step: usize,
+    fetches: Vec<Fetch>,
+    purges: Vec<Purged>,
+    processes: Vec<Process>,
+    /// What was told by then each process has to know.
+    informed: [usize; PROCESSES],
+    pool: Arc<Mutex<Kept>>,
+}
+
+impl Fleet {
+    fn new(seed: u64) -> Self {
+        let (clock, pool) = (Clock::start(), Arc::<Mutex<Kept>>::default());
+        let process = |_| Process::new(false, Some(Arc::clone(&pool)), clock);
+        Self {
+            clock,
+            chance: Chance::new(seed),
+            step: 0,
+            fetches: Vec::new(),
+            purges: Vec::new(),
+            processes: (0..PROCESSES).map(process).collect(),
+            informed: [0; PROCESSES],
+            pool,
+        }
+    }
+
+    /// Anything may happen to the log.
+    async fn take_a_step(&mut self) {
+        self.step += 1;
+        let at = self.chance.below(PROCESSES);
+        match self.chance.below(24) {
+            0..9 => self.ask(at).await,
+            9..14 => self.purge(at).await,
+            14 => self.step_in(at).await,
+            15 => self.lose_any(),
+            16 => self.restart(at).await,
+            17..20 => {
+                let (copy, line) = (self.chance.below(LOG_COPIES), Line::any(&mut self.chance));
+                self.processes[at].pool().set_line(copy, line);
+            }
+            20 => self.lose_a_server(),
+            21 => advance(LOOK).await,
+            _ => self.inform(at).await,
+        }
+    }
+
+    /// Only one copy is lost or not reached at a time, and everybody has read on in the other one before the next one is.
+    async fn take_a_gentle_step(&mut self) {
+        self.step += 1;
+        let at = self.chance.below(PROCESSES);
+        match self.chance.below(16) {
+            0..9 => self.ask(at).await,
+            9..12 => {
+                self.purge(at).await;
+                // What is fetched by who does not know of it yet is fetched once more.
+                self.inform_all().await;
+            }
+            12 => {
+                self.inform_all().await;
+                let (copy, line) = (self.chance.below(LOG_COPIES), Line::any(&mut self.chance));
+                for process in &self.processes {
+                    process.pool().set_line(1 - copy, Line::Works);
+                }
+                self.inform_all().await;
+                self.pool.lock().forget_log(copy, self.chance.below(3));
+                for process in &self.processes {
+                    process.pool().set_line(copy, line);
+                }
+            }
+            _ => self.inform(at).await,
+        }
+        self.check_missing(at).await;
+    }
+
+    /// A part of a copy is lost, or all of it.
+    fn lose_any(&mut self) {
+        let copy = self.chance.below(LOG_COPIES);
+        self.pool.lock().forget_log(copy, self.chance.below(4));
+    }
+
+    /// Nobody reaches a copy, or everybody does again. It may have been emptied meanwhile.
+    fn lose_a_server(&mut self) {
+        let (copy, line) = (self.chance.below(LOG_COPIES), Line::any(&mut self.chance));
+        for process in &self.processes {
+            process.pool().set_line(copy, line);
+        }
+        if self.chance.below(2) == 0 {
+            self.pool.lock().forget_log(copy, 0);
+        }
+    }
+
+    /// A process that has just begun knows all that was told before, or uses nothing that lies behind memory.
+    async fn restart(&mut self, at: usize) {
+        self.processes[at].restart(Mood::Works).await;
+        self.informed[at] = self.step;
+        for purged in &mut self.purges {
+            purged.by = purged.by.filter(|by| *by != at);
+        }
+    }
+
+    fn now(&self) -> When {
+        When {
+            step: self.step,
+            time: self.clock.now(),
+        }
+    }
+
+    /// A request: memory answers, or the pool, or the origin.
+    async fn ask(&mut self, at: usize) {
+        let url = Url::any(&mut self.chance);
+        self.ask_for(at, url).await;
+    }
+
+    async fn ask_for(&mut self, at: usize, url: Url) {
+        if let Some(hit) = self.processes[at].in_memory(url) {
+            return self.check(at, number_in(hit.fields()));
+        }
+        let now = self.now();
+        let process = &mut self.processes[at];
+        let asked = process.enter(url, now).expect("nobody is fetching it");
+        process.look_behind(url, asked).await;
+        let look = loop {
+            yield_now().await;
+            if let Some(look) = process.ended_looks().await.pop() {
+                break look;
+            }
+        };
+        let (asked, found) = (look.asked, look.found);
+        match found {
+            Ok(found) if !found.is_purged => {
+                let number = number_in(found.stored().fields());
+                process.lift(&asked, &found.into_hit());
+                self.check(at, number);
+            }
+            Ok(found) => {
+                let claimed = match process.cache.turn_to_renew(&found).await {
+                    Turn::Ours(claimed) => Some(claimed),
+                    Turn::Free | Turn::Theirs => None,
+                };
+                self.fetch(at, url, asked.with(claimed)).await;
+            }
+            Err(claimed) => self.fetch(at, url, asked.with(claimed)).await,
+        }
+        advance(Duration::from_millis(1)).await;
+    }
+
+    async fn fetch(&mut self, at: usize, url: Url, asked: Asked) {
+        let page = Page::any(&mut self.chance, url);
+        let began = self.step;
+        self.fetches.push(Fetch { page, began });
+        let stored = page.stored(self.fetches.len() - 1, self.clock.now());
+        let process = &self.processes[at];
+        process.commit(asked, stored);
+        process.cache.settle().await;
+    }
+
+    async fn purge(&mut self, at: usize) {
+        let purge = Purge::any(&mut self.chance);
+        let Purge::Rule(scope, _) = purge.clone() else {
+            return;
+        };
+        let cache = &self.processes[at].cache;
+        let purged = cache.purge([(scope.clone(), Strength::Hard)]).await;
+        self.purges.push(Purged {
+            purge: Purge::Rule(scope, Strength::Hard),
+            decided: self.step,
+            by: Some(at),
+            told: purged.written.is_ok().then_some(self.step),
+        });
+        advance(Duration::from_millis(1)).await;
+    }
+
+    async fn step_in(&mut self, at: usize) {
+        self.processes[at].cache.step_in().await;
+    }
+
+    /// All that a process had to tell may be told by now.
+    fn note_told(&mut self, at: usize) {
+        let fleet = self.processes[at].cache.fleet().expect("it shares");
+        if fleet.untold == 0 {
+            let own = self.purges.iter_mut().filter(|one| one.by == Some(at));
+            for purged in own {
+                purged.told.get_or_insert(self.step);
+            }
+        }
+    }
+
+    /// A second goes by for a process. If it reaches a copy of the log, it knows then what was told before.
+    async fn inform(&mut self, at: usize) {
+        for _ in 0..LOOKS {
+            self.step_in(at).await;
+            advance(LOOK).await;
+        }
+        let pool = self.processes[at].pool();
+        let works = |copy| pool.line(copy) == Line::Works;
+        let (any, all) = ((0..LOG_COPIES).any(works), (0..LOG_COPIES).all(works));
+        if any {
+            self.informed[at] = self.step;
+        }
+        if all {
+            self.note_told(at);
+        }
+    }
+
+    async fn inform_all(&mut self) {
+        for at in 0..PROCESSES {
+            self.inform(at).await;
+        }
+    }
+
+    /// Whether a process may answer with what this fetch has brought.
+    fn check(&self, at: usize, number: usize) {
+        let fetch = &self.fetches[number];
+        let must_know = |purged: &&Purged| {
+            let was_told = purged.told.is_some_and(|told| told <= self.informed[at]);
+            was_told || purged.by == Some(at)
+        };
+        let mut known = self.purges.iter().filter(must_know);
+        let purged = known.find(|one| fetch.began < one.decided && one.purge.names(fetch.page));
+        assert!(
+            purged.is_none(),
+            "step {}: process {at} answers with fetch {number} of step {} after {:?} of step {:?}",
+            self.step,
+            fetch.began,
+            purged.map(|one| &one.purge),
+            purged.map(|one| one.decided),
+        );
+    }
+
+    /// The last that was fetched of a url is there for a process, in its memory or behind, unless it was purged.
+    async fn check_missing(&mut self, at: usize) {
+        let url = Url::any(&mut self.chance);
+        let mut fetches = self.fetches.iter().enumerate();
+        let Some((number, fetch)) = fetches.rfind(|(_, it)| it.page.url == url) else {
+            return;
+        };
+        let mut later = self.purges.iter().filter(|one| one.decided >= fetch.began);
+        if later.any(|one| one.purge.names(fetch.page)) {
+            return;
+        }
+        let before = self.fetches.len();
+        self.ask_for(at, url).await;
+        assert_eq!(
+            self.fetches.len(),
+            before,
+            "step {}: process {at} has lost fetch {number} of {url:?}, which nobody purged",
+            self.step
+        );
+    }
+}
+
+async fn run(runs: u64, is_gentle: bool) {
+    let first = number_from("CACHE_MODEL_SEED", 1);
+    for seed in first..first + number_from("CACHE_MODEL_RUNS", runs) {
+        println!("CACHE_MODEL_SEED={seed}");
+        let mut fleet = Fleet::new(seed);
+        for process in &fleet.processes {
+            process.cache.load_rules().await.expect("there is no disk");
+        }
+        for _ in 0..STEPS {
+            if is_gentle {
+                fleet.take_a_gentle_step().await;
+            } else {
+                fleet.take_a_step().await;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_told_to_all_is_known_to_all_whatever_is_lost_of_the_log() {
+    run(300, false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loss_of_one_copy_of_the_log_purges_nothing() {
+    run(150, true).await;
+}
