@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::task::Waker;
 
 use foldhash::fast::RandomState;
 use microcache_policy::Time;
@@ -55,12 +56,22 @@ pub(crate) struct Books {
     pub(crate) numbers: Numbers,
 }
 
+/// What is known of all documents that are taken up, beside what they are.
+#[derive(Default)]
+pub(crate) struct Beside {
+    /// The change of a document with this number is not there any more, though later ones are.
+    pub(crate) missing: HashMap<Name, u64>,
+    pub(crate) numbers: Numbers,
+}
+
 /// What is different after all documents were taken up.
 #[derive(Default)]
 pub(crate) struct TakenOver {
     pub(crate) changed: Vec<Arc<Change>>,
     pub(crate) vanished: Vec<Name>,
     pub(crate) woken: Vec<Woken>,
+    /// Those who wait to know whether there is what they were told of elsewhere.
+    pub(crate) ahead: Vec<Waker>,
     /// How many there were.
     pub(crate) documents: usize,
     /// Versions have other names.
@@ -148,8 +159,8 @@ impl Books {
     /// there any more.
     ///
     /// In the same life, changes were missed: who has read less than what is remembered begins anew when it has
-    /// something to read. Of these documents, the change with the number is not there any more, though later ones are.
-    pub(crate) fn take_over(&mut self, loaded: Loaded, missing: &HashMap<Name, u64>) -> TakenOver {
+    /// something to read.
+    pub(crate) fn take_over(&mut self, loaded: Loaded, beside: Beside) -> TakenOver {
         let Header {
             epoch,
             newest,
@@ -180,11 +191,12 @@ impl Books {
                 taken.changed.push(change);
             }
         }
-        for (name, number) in missing {
+        for (name, number) in &beside.missing {
             if self.documents.contains_key(name) {
                 taken.woken.extend(self.note_missing(name, *number));
             }
         }
+        taken.ahead = self.numbers.take_over(beside.numbers);
         self.newest = self.newest.max(newest);
         // There may have been more of what is gone than there is room for here.
         self.forgotten_through = self.forgotten_through.max(forgotten_through);
@@ -483,7 +495,7 @@ mod tests {
         assert!(books.look_on(topic));
         let same = [change(3, "/live/c", true), change(9, "/live/b", true)];
         for (epoch, differ, vanished) in [(1, 1, 1), (1, 0, 0), (2, 2, 2)] {
-            let taken = books.take_over(snapshot(epoch, 9, &same), &HashMap::new());
+            let taken = books.take_over(snapshot(epoch, 9, &same), Beside::default());
             assert_eq!(
                 (taken.changed.len(), taken.vanished.len()),
                 (differ, vanished)
@@ -508,7 +520,7 @@ mod tests {
         for (epoch, forgotten, expected) in [(1, 0, 2), (2, 0, 2), (2, 4, 4), (3, 0, 2)] {
             let mut loaded = snapshot(epoch, 9, &gone);
             loaded.header.forgotten_through = forgotten;
-            let _ = books.take_over(loaded, &HashMap::new());
+            let _ = books.take_over(loaded, Beside::default());
             assert_eq!(books.forgotten_through, expected, "{epoch}, {forgotten}");
         }
     }

@@ -4,9 +4,12 @@
 //! told of them.
 
 use std::collections::VecDeque;
+use std::task::Waker;
 
 /// So many of the last ones are known. Redis remembers about as many.
 const MOST: usize = 64 * 1024;
+/// So many wait for a number that is to come. Others find out when something happens.
+const MOST_WAITING: usize = 1024;
 
 /// The numbers of the last changes.
 #[derive(Debug, Default)]
@@ -15,6 +18,8 @@ pub(crate) struct Numbers {
     there: VecDeque<u64>,
     /// Changes that are to come have later ones.
     through: u64,
+    /// Those who were told on another node of something later.
+    waiting: Vec<(u64, Waker)>,
 }
 
 impl Numbers {
@@ -26,9 +31,32 @@ impl Numbers {
         self.there.push_back(number);
     }
 
-    /// There is no other one up to this.
-    pub(crate) fn come_to(&mut self, through: u64) {
+    /// There is no other one up to this. Gives those who wait for that.
+    pub(crate) fn come_to(&mut self, through: u64) -> Vec<Waker> {
         self.through = self.through.max(through);
+        let is_over = |it: &mut (u64, Waker)| it.0 <= self.through;
+        let woken = self.waiting.extract_if(.., is_over);
+        woken.map(|(_, waker)| waker).collect()
+    }
+
+    /// Whether it is not known yet if there is a change with this number.
+    pub(crate) const fn is_to_come(&self, number: u64) -> bool {
+        number > self.through
+    }
+
+    /// Wakes this one when it is.
+    pub(crate) fn wait(&mut self, number: u64, waker: &Waker) {
+        let waits = |it: &(u64, Waker)| it.0 == number && it.1.will_wake(waker);
+        if self.waiting.len() < MOST_WAITING && !self.waiting.iter().any(waits) {
+            self.waiting.push((number, waker.clone()));
+        }
+    }
+
+    /// Is what these are from now on. Gives those who wait for that.
+    pub(crate) fn take_over(&mut self, numbers: Self) -> Vec<Waker> {
+        let waiting = std::mem::take(&mut self.waiting);
+        *self = Self { waiting, ..numbers };
+        self.come_to(0)
     }
 
     /// Whether no change has this number, though it would be known.
@@ -49,7 +77,8 @@ mod tests {
         for number in [10, 12, 15] {
             numbers.note(number);
         }
-        numbers.come_to(20);
+        let woken = numbers.come_to(20);
+        assert!(woken.is_empty());
         for there in [0, 9, 10, 12, 15, 21] {
             assert!(!numbers.has_lost(there), "{there}");
         }
@@ -60,5 +89,25 @@ mod tests {
             numbers.note(30 + number);
         }
         assert!(!numbers.has_lost(11), "nobody remembers");
+    }
+
+    #[test]
+    fn who_knows_of_something_later_is_woken_when_that_is_known_here() {
+        let (mut numbers, waker) = (Numbers::default(), Waker::noop());
+        for number in [5, 5, 7] {
+            assert!(numbers.is_to_come(number));
+            numbers.wait(number, waker);
+        }
+        for (through, woken) in [(4, 0), (5, 1), (6, 0)] {
+            assert_eq!(numbers.come_to(through).len(), woken, "{through}");
+        }
+        let mut loaded = Numbers::default();
+        let _ = loaded.come_to(7);
+        assert_eq!(numbers.take_over(loaded).len(), 1);
+        assert!(!numbers.is_to_come(7));
+        for number in 0..2 * MOST_WAITING as u64 {
+            numbers.wait(8 + number, waker);
+        }
+        assert_eq!(numbers.come_to(u64::MAX).len(), MOST_WAITING);
     }
 }

@@ -1,8 +1,9 @@
 //! Documents, as the cache in front of them sees them: an origin.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
 
 use bytes::Bytes;
 use http::Method;
@@ -15,7 +16,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::answer;
 use crate::batch;
-use crate::books::{Books, TakenOver};
+use crate::books::{Beside, Books, TakenOver};
 use crate::change::{Change, Content};
 use crate::client::Client;
 use crate::coming::{Arrivals, NotPublished};
@@ -82,10 +83,10 @@ impl Documents {
     }
 
     /// Everything is as this says from now on.
-    pub(crate) fn take_over(&self, loaded: Loaded, missing: &HashMap<Name, u64>) -> TakenOver {
+    pub(crate) fn take_over(&self, loaded: Loaded, beside: Beside) -> TakenOver {
         let now = self.clock.now();
         let mut books = self.books.lock();
-        let mut taken = books.take_over(loaded, missing);
+        let mut taken = books.take_over(loaded, beside);
         // What is there again is answered meanwhile as it was.
         let again: HashSet<_> = taken.changed.iter().map(|it| &it.name).collect();
         for name in taken.vanished.iter().filter(|it| !again.contains(it)) {
@@ -103,6 +104,7 @@ impl Documents {
         self.are_there.store(true, Ordering::Release);
         self.counters.changes.add(taken.changed.len() as u64);
         taken.woken.drain(..).for_each(Woken::wake);
+        taken.ahead.drain(..).for_each(Waker::wake);
         taken
     }
 

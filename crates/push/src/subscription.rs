@@ -45,6 +45,8 @@ pub(crate) struct Subscription {
     pub(crate) told: Told,
     /// It has to be told that it begins anew.
     begins_anew: bool,
+    /// It was told on another node of what has not come here yet, and may be lost.
+    is_ahead: bool,
     /// It was told of a gap when this was the last change that it had seen.
     gap_at: u64,
     wants: Wants,
@@ -221,6 +223,7 @@ impl Subscription {
             caught_up: 0,
             told: Told::default(),
             begins_anew: false,
+            is_ahead: false,
             gap_at: NOWHERE,
             wants: asked.wants,
             reader: asked.reader,
@@ -233,6 +236,8 @@ impl Subscription {
         for (name, version) in &asked.has {
             subscription.has_version(name, *version, &books);
         }
+        let last = subscription.last_known();
+        subscription.is_ahead = books.is_shared && books.numbers.is_to_come(last);
         for pattern in &asked.documents {
             let topic = match books.join(pattern, asked.client) {
                 Ok(topic) => topic,
@@ -337,7 +342,6 @@ impl Subscription {
         let documents = Arc::clone(&self.documents);
         let mut books = documents.books.lock();
         if self.joining.is_none() && self.is_quiet(&books) {
-            // Nothing has happened to it since it had seen everything.
             self.has_seen_all(&books);
         }
         let step = self.join_on(&mut books);
@@ -350,6 +354,9 @@ impl Subscription {
             }
             Step::Nothing => {
                 self.has_seen_all(&books);
+                if self.is_ahead {
+                    books.numbers.wait(self.last_known(), cx.waker());
+                }
                 for wanted in &mut self.topics {
                     let seat = books.topics.wait(wanted.topic, wanted.seat, cx.waker());
                     wanted.seat = Some(seat);
@@ -372,9 +379,11 @@ impl Subscription {
         Poll::Ready(write(&mut books, &next))
     }
 
+    /// Whether nothing has happened to it since it had seen everything.
     pub(crate) fn is_quiet(&self, books: &Books) -> bool {
+        let has_seen_all = self.topics.is_empty() || self.caught_up > 0;
         let mut topics = self.topics.iter();
-        topics.all(|wanted| books.topics.is_quiet(wanted.topic, wanted.seat))
+        has_seen_all && topics.all(|wanted| books.topics.is_quiet(wanted.topic, wanted.seat))
     }
 
     fn poll_pages(&mut self, waker: &Waker, as_json: bool) -> Poll<Bytes> {
@@ -407,19 +416,44 @@ impl Subscription {
     }
 
     pub(crate) fn has_seen_all(&mut self, books: &Books) {
+        if self.is_ahead {
+            self.look_ahead(books);
+        }
         self.seen = self.seen.max(books.newest);
         self.caught_up = self.seen;
         if self.topics.is_empty() {
             // It has seen nothing that could have another name now.
             self.epoch = books.epoch;
         }
-        self.told = Told::default();
+        if !self.is_ahead {
+            self.told = Told::default();
+        }
+    }
+
+    /// The numbers of changes that it says it knows of.
+    fn known(&self) -> impl Iterator<Item = u64> {
+        let told = self.told.0.iter().flat_map(|all| all.values());
+        told.copied().chain([self.seen])
+    }
+
+    fn last_known(&self) -> u64 {
+        self.known().max().unwrap_or_default()
+    }
+
+    /// Finds out whether it was told elsewhere of what is lost.
+    fn look_ahead(&mut self, books: &Books) {
+        let has_lost_some = self.known().any(|it| books.numbers.has_lost(it));
+        self.begins_anew |= has_lost_some;
+        self.is_ahead = books.numbers.is_to_come(self.last_known());
     }
 
     /// What comes next, if something does.
     fn next(&mut self, books: &Books) -> Step {
         // A deletion that it should have been told of may be forgotten.
         let is_another_life = self.epoch != books.epoch;
+        if self.is_ahead {
+            self.look_ahead(books);
+        }
         if self.begins_anew
             || is_another_life
             || self.seen.max(self.told_whole_through) < books.forgotten_through

@@ -1,6 +1,7 @@
 //! Follows the stream of changes, and has each count here.
 
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use microcache_policy::Time;
@@ -81,9 +82,10 @@ impl Reader {
             self.at = None;
             return Ok(());
         };
-        let mut last = at.number;
+        let last = entries.last().map_or(at.number, |entry| entry.number);
+        // First: who was told elsewhere of something that is lost is told so before anything else.
+        self.note_numbers(entries, page.through(last));
         for entry in entries {
-            last = entry.number;
             if let Some(change) = self.change(entry, page.now) {
                 self.note(change);
             } else if let Some((name, number)) = missing(entry)
@@ -92,7 +94,6 @@ impl Reader {
                 self.documents.note_missing(&name, number);
             }
         }
-        self.note_numbers(entries, page.through(last));
         self.come_to(Version { number: last, ..at });
         if last < page.newest {
             return Ok(());
@@ -170,7 +171,9 @@ impl Reader {
         for entry in entries {
             books.numbers.note(entry.number);
         }
-        books.numbers.come_to(through);
+        let woken = books.numbers.come_to(through);
+        drop(books);
+        woken.into_iter().for_each(Waker::wake);
     }
 
     /// This counts from now on, with all before it.
@@ -202,10 +205,8 @@ impl Reader {
         };
         let at = snapshot.at;
         let count = snapshot.documents.len();
-        let numbers = std::mem::take(&mut snapshot.numbers);
-        let missing = std::mem::take(&mut snapshot.missing);
-        let was = self.documents.take_over(snapshot.loaded(), &missing);
-        self.documents.books.lock().numbers = numbers;
+        let beside = std::mem::take(&mut snapshot.beside);
+        let was = self.documents.take_over(snapshot.loaded(), beside);
         self.state.loaded();
         if was.is_another_life && was.documents > 0 {
             tracing::warn!(

@@ -9,10 +9,10 @@ use microcache_store::redis::{NoReply, Value, cmd, from_redis_value};
 use super::reader::{PATIENCE, Reader, missing};
 use super::scripts::{self, Kind, What, number, shown};
 use super::while_sent;
+use crate::books::Beside;
 use crate::change::Change;
 use crate::journal::{Header, Loaded};
 use crate::name::{Name, name};
-use crate::numbers::Numbers;
 use crate::version::Version;
 
 /// So many documents are asked for first, and at most. What they turn out to take says how many are asked for next.
@@ -28,9 +28,7 @@ pub(super) struct Snapshot {
     pub(super) at: Version,
     /// What is remembered of each, in order: the latest change, and those before where there is a history.
     pub(super) documents: HashMap<Name, Vec<Change>>,
-    /// The last change of a document that is remembered by its name alone.
-    pub(super) missing: HashMap<Name, u64>,
-    pub(super) numbers: Numbers,
+    pub(super) beside: Beside,
     /// What was gone before this change is not known.
     forgotten_through: u64,
 }
@@ -52,8 +50,7 @@ impl Snapshot {
                 number: begin.newest,
             },
             documents: HashMap::new(),
-            missing: HashMap::new(),
-            numbers: Numbers::default(),
+            beside: Beside::default(),
             forgotten_through: 0,
         };
         snapshot.read_documents(reader, begin.now).await?;
@@ -72,11 +69,12 @@ impl Snapshot {
             };
             for entry in entries {
                 snapshot.at.number = entry.number;
-                snapshot.numbers.note(entry.number);
+                snapshot.beside.numbers.note(entry.number);
                 snapshot.add(reader.change(entry, page.now), reader);
-                snapshot.missing.extend(missing(entry));
+                snapshot.beside.missing.extend(missing(entry));
             }
-            snapshot.numbers.come_to(page.through(snapshot.at.number));
+            let through = page.through(snapshot.at.number);
+            let _ = snapshot.beside.numbers.come_to(through);
             let is_over = entries.is_empty();
             if is_over || snapshot.at.number >= newest {
                 snapshot.forget_before_missing();
@@ -160,7 +158,7 @@ impl Snapshot {
                 if at > self.at.number {
                     continue;
                 }
-                self.numbers.note(at);
+                self.beside.numbers.note(at);
                 match entry.kind {
                     Kind::Gone => self.add(reader.change(&entry, 0), reader),
                     Kind::Put if reader.has_history() => self.note_unless_there(&entry),
@@ -181,13 +179,13 @@ impl Snapshot {
         let known = self.documents.get(&name).map_or(&[][..], Vec::as_slice);
         let place = known.binary_search_by_key(&entry.number, |it| it.number);
         if place.is_err() {
-            self.missing.insert(name, entry.number);
+            self.beside.missing.insert(name, entry.number);
         }
     }
 
     /// What is remembered of each has nothing missing in between.
     fn forget_before_missing(&mut self) {
-        for (name, number) in &self.missing {
+        for (name, number) in &self.beside.missing {
             if let Some(known) = self.documents.get_mut(name) {
                 let later = known.partition_point(|it| it.number < *number);
                 known.drain(..later.min(known.len() - 1));

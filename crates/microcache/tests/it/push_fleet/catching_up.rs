@@ -286,6 +286,60 @@ fn who_was_told_of_what_is_lost_begins_anew_on_a_node_that_never_had_it() {
     assert_eq!(told(&mut others), put("3"), "and no reset");
 }
 
+/// It comes while Redis is away to a node that has never been there; what is lost is found when that can be read again.
+#[test]
+fn who_was_told_of_what_is_lost_and_comes_while_redis_is_away_begins_anew_later() {
+    let folder = Folder::new();
+    let directory = redis_directory(&folder);
+    let keeping = ["--dir", &directory, "--dbfilename", "dump.rdb"];
+    let mut nodes = Nodes::beside(Server::start_with(Kind::Redis, &keeping), 1);
+    let relay = Relay::start(nodes.redis.port());
+    let far = nodes
+        .kept
+        .start(&nodes.origin, &["--push-redis", &relay.address()]);
+    nodes[0].put("/live/x", "1");
+    nodes[0].put("/live/y", "1");
+    nodes.redis.say("SAVE");
+    until_is(&far, "/live/y", "1");
+    relay.cut();
+    let kept = tag(&nodes[0].0.get("/live/y"));
+    let lost = tag(&nodes[0].put("/live/x", "2"));
+    let [kept, lost] = [kept, lost].map(|it| it.trim_matches('"').to_owned());
+    nodes.all.clear();
+    nodes.redis.kill();
+    let version = format!("/.well-known/microcache/watch?url=/live/x&version={lost}");
+    let mut streams = [
+        resume(&far, "/live/x", &lost),
+        resume(&far, WATCH, &lost),
+        far.subscribe(&version, &[]),
+    ];
+    let mut others = resume(&far, "/live/y", &kept);
+    nodes.redis.restart_with(&keeping);
+    // Something comes after what is lost, and nobody takes it for all there is.
+    let again = nodes.another(&[]);
+    assert_eq!(again.put("/live/y", "2").status, 204);
+    relay.mend();
+    for events in &mut streams {
+        assert_eq!(told(events).0, "reset");
+        let (kind, data) = told(events);
+        assert!(
+            kind == "put" && data.ends_with('1') || data.ends_with("\"value\":1}"),
+            "{data}"
+        );
+    }
+    assert_eq!(told(&mut others), put("2"), "and no reset");
+    // Where nothing comes after it, they are told too.
+    nodes.redis.say("SAVE");
+    relay.cut();
+    let lost = tag(&again.put("/live/x", "3"));
+    let mut events = resume(&far, "/live/x", lost.trim_matches('"'));
+    drop(again);
+    nodes.redis.kill();
+    nodes.redis.restart_with(&keeping);
+    relay.mend();
+    assert_eq!(told(&mut events).0, "reset");
+}
+
 /// The same where the server's clock was set back, so that numbers are ahead of it.
 #[test]
 fn a_number_that_redis_has_lost_is_not_given_again() {
