@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::support::eventually;
+use crate::support::{config_file, eventually};
 
 const SUBSCRIPTIONS: &str = "/.well-known/mercure/subscriptions";
 /// What the reference hub's users ask for.
@@ -314,4 +314,68 @@ fn where_nobody_wants_it_nobody_is_told() {
     // The path is the application's.
     hub.ask("", &[&may]);
     assert_eq!(hub.origin.requests().len(), 1);
+}
+
+/// By another configuration, while some subscribe.
+#[test]
+fn it_is_switched_on_and_off_by_a_reload() {
+    let file = config_file("");
+    let name = file.display().to_string();
+    let hub = Hub::open(&["--config", &name]);
+    let reload = |is_on: bool| {
+        fs::write(&file, format!("mercure_subscriptions = {is_on}\n")).expect("a file");
+        let answer = Operator::at(hub.admin).ask("POST", "/v1/reload", None);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    let may = bearer(&json!({"subscribe": ["*"]}));
+    let mut early = hub.subscribe("topic=early", &[]);
+    hub.ask("", &[&may]);
+    assert_eq!(hub.origin.requests().len(), 1, "it is the application's");
+    reload(true);
+    assert_eq!(hub.list(""), [] as [Value; 0]);
+    let mut watcher = hub.subscribe(ALL_CODED, &[&may]);
+    assert_eq!(event(&mut watcher).2["topic"], ALL);
+    // Of who came before nobody is told, neither now nor when he goes.
+    drop(hub.subscribe("topic=a", &[]));
+    for active in [true, false] {
+        let (_, _, told) = event(&mut watcher);
+        assert_eq!(
+            (&told["topic"], &told["active"]),
+            (&json!("a"), &json!(active))
+        );
+    }
+    let stays = hub.subscribe("topic=b", &[]);
+    assert_eq!(event(&mut watcher).2["topic"], "b");
+    assert_eq!(hub.list("").len(), 2);
+    reload(false);
+    hub.ask("", &[&may]);
+    assert_eq!(
+        hub.origin.requests().len(),
+        2,
+        "it is the application's again"
+    );
+    // Nobody is told of who comes now, and of who was told of it is told that he goes.
+    let unseen = hub.subscribe("topic=c", &[]);
+    drop(stays);
+    let (_, _, told) = event(&mut watcher);
+    assert_eq!(
+        (&told["topic"], &told["active"]),
+        (&json!("b"), &json!(false))
+    );
+    reload(true);
+    let topics = |list: Vec<Value>| {
+        list.iter()
+            .map(|it| it["topic"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(topics(hub.list("")), [ALL]);
+    drop(unseen);
+    let late = hub.subscribe("topic=d", &[]);
+    assert_eq!(event(&mut watcher).2["topic"], "d");
+    assert_eq!(topics(hub.list("")), [ALL, "d"]);
+    // Those who subscribe have gone on meanwhile.
+    hub.published("topic=early&id=early");
+    assert_eq!(early.event().0, "early");
+    drop(late);
+    fs::remove_file(&file).expect("a file");
 }
