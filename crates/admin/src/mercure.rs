@@ -14,6 +14,7 @@ pub(crate) fn told(handle: &Handle) -> Option<Value> {
         "capacity_bytes": stats.capacity,
         "updates": stats.updates,
         "refused": stats.refused,
+        "unwritten": stats.unwritten,
         "subscribers": stats.subscribers,
         "topics": stats.topics,
         "subscribed": stats.subscribed,
@@ -67,6 +68,11 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
             "microcache_mercure_refused_total",
             "Publications that were refused.",
             stats.refused,
+        ),
+        (
+            "microcache_mercure_unwritten_total",
+            "Those of them that could not be written to push_directory.",
+            stats.unwritten,
         ),
         (
             "microcache_mercure_subscribed_total",

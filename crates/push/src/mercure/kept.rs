@@ -124,6 +124,9 @@ impl Hub {
                 continue;
             }
             let written = self.write_down(&mut journal, &jobs);
+            if written.is_err() {
+                self.counters.unwritten.add(jobs.len() as u64);
+            }
             for Job { update, done, .. } in jobs {
                 if written.is_ok() {
                     self.note(update);
@@ -470,6 +473,7 @@ mod tests {
         let (mut waiting, _) = subscribe(&hub, &["a"], None, &[]).expect("a subscriber");
         let refused = publish(&hub, "topic=a&id=lost");
         assert!(matches!(refused, Err(NotKept::Unwritten(_))));
+        assert_eq!(hub.stats().unwritten, 1);
         assert_eq!(
             (ids(&hub, &[]), take(&mut waiting).0),
             (vec!["1".to_owned()], vec![])

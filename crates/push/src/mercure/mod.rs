@@ -105,6 +105,7 @@ pub struct Hub {
 struct Counters {
     updates: Counter,
     refused: Counter,
+    unwritten: Counter,
     subscribed: Counter,
     turned_away: Counter,
     events: Counter,
@@ -128,6 +129,8 @@ pub struct MercureStats {
     pub updates: u64,
     /// Publications that were refused.
     pub refused: u64,
+    /// Those of them that could not be written down.
+    pub unwritten: u64,
     /// Who has subscribed.
     pub subscribed: u64,
     /// Who was not let.
@@ -175,6 +178,7 @@ impl Hub {
             topics: published.subscribed() as u64,
             updates: counters.updates.get(),
             refused: counters.refused.get(),
+            unwritten: counters.unwritten.get(),
             subscribed: counters.subscribed.get(),
             turned_away: counters.turned_away.get(),
             events: counters.events.get(),

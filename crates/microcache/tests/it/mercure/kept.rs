@@ -1,6 +1,7 @@
 //! What was published outlives a restart, a kill and damaged files.
 
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::thread;
@@ -217,6 +218,55 @@ fn the_log_is_written_anew_as_soon_as_there_is_room_for_that() {
         told.contains("another process keeps its updates of the Mercure hub"),
         "{told}"
     );
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_and_counted() {
+    let kept = Kept::new();
+    let directory = kept.0.display().to_string();
+    // What would end the process is ignored: then the write fails, as on a full disk.
+    let wrapper = ["sh", "-c", "trap '' XFSZ && exec \"$@\"", "sh"];
+    let hub = Hub::started_by(
+        |origin, flags| Proxy::operated_through(&wrapper, origin, flags),
+        &["--mercure-anonymous", "--push-directory", &directory],
+    );
+    let pid = hub.proxy.pid().to_string();
+    // The colon leaves the hard limit as it is.
+    let limit_files = |most: &str| {
+        let mut limit = Command::new("prlimit");
+        let limited = limit.args(["--pid", &pid, &format!("--fsize={most}:")]);
+        assert!(limited.status().expect("prlimit").success(), "{most}");
+    };
+    let metric = || {
+        let metrics = Operator::at(hub.admin).ask("GET", "/metrics", None).text();
+        let mut lines = metrics.lines();
+        let counted = lines.find_map(|it| it.strip_prefix("microcache_mercure_unwritten_total "));
+        counted.expect("a metric").to_owned()
+    };
+    hub.published("topic=a&id=1");
+    assert_eq!(
+        (metric().as_str(), &hub.stats()["unwritten"]),
+        ("0", &json!(0))
+    );
+    let mut events = hub.subscribe("topic=a", &[]);
+    limit_files("0");
+    for _ in 0..2 {
+        let refused = hub.publish("topic=a&id=lost");
+        assert_eq!(refused.status, 503, "{}", refused.text());
+        assert_eq!(refused.field("retry-after"), Some("1"));
+    }
+    hub.proxy.output_with("cannot be written to push_directory");
+    assert_eq!(
+        (metric().as_str(), &hub.stats()["unwritten"]),
+        ("2", &json!(2))
+    );
+    assert_eq!(hub.stats()["refused"], 2);
+    limit_files("unlimited");
+    hub.published("topic=a&id=2");
+    assert_eq!(events.event().0, "2");
+    assert_eq!(metric(), "2");
+    hub.end("KILL");
+    assert_eq!(kept.hub(&[]).remembered(), ["1", "2"]);
 }
 
 #[test]

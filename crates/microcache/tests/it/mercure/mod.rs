@@ -41,6 +41,13 @@ impl Drop for Hub {
 
 impl Hub {
     fn start(flags: &[&str]) -> Self {
+        Self::started_by(Proxy::operated, flags)
+    }
+
+    fn started_by(
+        start: impl FnOnce(&Origin, &[&str]) -> (Proxy, SocketAddr),
+        flags: &[&str],
+    ) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("microcache-mercure-{}-{number}", std::process::id());
@@ -51,7 +58,7 @@ impl Hub {
         let origin = Origin::start();
         let key = key.display().to_string();
         let all = [&["--mercure-publisher-key-file", &key], flags].concat();
-        let (proxy, admin) = Proxy::operated(&origin, &all);
+        let (proxy, admin) = start(&origin, &all);
         Self {
             proxy,
             admin,

@@ -41,8 +41,22 @@ impl Proxy {
         Self::operated_with(&["--config", file.to_str().expect("a path")])
     }
 
+    /// The same as `operated`, by way of a command that becomes what its last arguments say.
+    pub(crate) fn operated_through(
+        wrapper: &[&str],
+        origin: &Origin,
+        flags: &[&str],
+    ) -> (Self, SocketAddr) {
+        let mut command = Command::new(wrapper[0]);
+        command.args(&wrapper[1..]).arg(BINARY);
+        Self::operated_by(command, &[flags, &[&origin.url()]].concat())
+    }
+
     fn operated_with(arguments: &[&str]) -> (Self, SocketAddr) {
-        let mut command = Command::new(BINARY);
+        Self::operated_by(Command::new(BINARY), arguments)
+    }
+
+    fn operated_by(mut command: Command, arguments: &[&str]) -> (Self, SocketAddr) {
         command
             .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
             .args(arguments);
