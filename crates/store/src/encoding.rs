@@ -306,6 +306,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn only_where_there_are_two_copies_of_the_log_is_the_form_another() {
+        for (known, magic) in [([0, 0], MAGIC), ([7, 0], MAGIC), ([7, 9], MAGIC_OF_TWO)] {
+            let stored = stored(b"a: b\r\n", b"body".to_vec(), b"").with_purges_known(known);
+            let bytes = encoded(&stored, b"key");
+            assert!(bytes.starts_with(&magic));
+            let head = Head::decode(&bytes).expect("it is one");
+            assert_eq!((head.purges_known(), &head.key[..]), (known, &b"key"[..]));
+            for length in 0..bytes.len() {
+                assert!(Head::decode(&bytes.slice(..length)).is_err());
+            }
+        }
+    }
+
     fn encoded(stored: &Stored, key: &[u8]) -> Bytes {
         let body = body(stored);
         encode(key, stored, body.len() as u64, checksum(&body))

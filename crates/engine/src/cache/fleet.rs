@@ -36,13 +36,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const TOLD_AT_ONCE: usize = 256;
 /// Rules that wait to be told. Beyond it they are told as a gap: who reads on there cannot know what they
 /// were.
-const MAX_UNTOLD: usize = 4096;
+pub(super) const MAX_UNTOLD: usize = 4096;
 /// How long a copy of the log that does not answer is waited for, if it may have what the other one has lost.
 /// That is as often as it is looked at in half a second.
 const DOUBT: Duration = Duration::from_millis(500);
 /// Stands in a log where something may be missing before it. It is no rule, and who does not know it purges
 /// everything.
-const BEGINNING: Bytes = Bytes::from_static(b"beginning");
+pub(super) const BEGINNING: Bytes = Bytes::from_static(b"beginning");
 
 /// What is between this process and the others.
 #[derive(Debug, Default)]

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::pages::Chance;
+use crate::cache::fleet::BEGINNING;
 
 /// So much of the log is read at once.
 const PAGE: usize = 3;
@@ -248,6 +249,13 @@ impl Kept {
     /// What is old in a copy of the log is lost, or all of it.
     pub(super) fn forget_log(&mut self, copy: usize, kept: usize) {
         self.logs[copy].forget(kept);
+    }
+
+    /// The newest record of a copy never came, and a reader has noted that something is missing.
+    pub(super) fn lose_newest(&mut self, copy: usize) {
+        if let Some((_, record)) = self.logs[copy].records.last_mut() {
+            *record = BEGINNING;
+        }
     }
 
     fn next_number(&mut self) -> u64 {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use microcache_store::{LOG_COPIES, Turn};
 use parking_lot::Mutex;
 use tokio::task::yield_now;
@@ -16,7 +17,8 @@ use super::double::{Kept, Line, Mood};
 use super::pages::{Chance, Page, Purge, Url};
 use super::process::{Asked, Process, number_in};
 use super::{STEPS, When, number_from};
-use crate::cache::Strength;
+use crate::cache::fleet::MAX_UNTOLD;
+use crate::cache::{NotWritten, Scope, Strength};
 use crate::clock::Clock;
 
 const PROCESSES: usize = 3;
@@ -118,6 +120,9 @@ impl Fleet {
     /// A part of a copy is lost, or all of it.
     fn lose_any(&mut self) {
         let copy = self.chance.below(LOG_COPIES);
+        if self.chance.below(2) == 0 {
+            return self.pool.lock().lose_newest(copy);
+        }
         self.pool.lock().forget_log(copy, self.chance.below(4));
     }
 
@@ -292,14 +297,20 @@ impl Fleet {
     }
 }
 
+async fn begun(seed: u64) -> Fleet {
+    let fleet = Fleet::new(seed);
+    for process in &fleet.processes {
+        let loaded = process.cache.load_rules().await;
+        loaded.expect("there is no disk");
+    }
+    fleet
+}
+
 async fn run(runs: u64, is_gentle: bool) {
     let first = number_from("CACHE_MODEL_SEED", 1);
     for seed in first..first + number_from("CACHE_MODEL_RUNS", runs) {
         println!("CACHE_MODEL_SEED={seed}");
-        let mut fleet = Fleet::new(seed);
-        for process in &fleet.processes {
-            process.cache.load_rules().await.expect("there is no disk");
-        }
+        let mut fleet = begun(seed).await;
         for _ in 0..STEPS {
             if is_gentle {
                 fleet.take_a_gentle_step().await;
@@ -318,4 +329,55 @@ async fn what_was_told_to_all_is_known_to_all_whatever_is_lost_of_the_log() {
 #[tokio::test(start_paused = true)]
 async fn the_loss_of_one_copy_of_the_log_purges_nothing() {
     run(150, true).await;
+}
+
+/// A fleet whose second process has fetched something, of which all know all purges.
+async fn with_a_page() -> (Fleet, Url) {
+    let mut fleet = begun(1).await;
+    let url = Url::any(&mut fleet.chance);
+    fleet.ask_for(1, url).await;
+    fleet.inform_all().await;
+    (fleet, url)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_copy_had_alone_it_is_told_again_when_it_has_lost_that() {
+    let (mut fleet, url) = with_a_page().await;
+    let everything = [(Scope::Everything, Strength::Hard)];
+    fleet.processes[0].pool().set_line(1, Line::Down);
+    let purged = fleet.processes[0].cache.purge(everything).await;
+    assert!(matches!(purged.written, Err(NotWritten::HalfTold(_))));
+    fleet.pool.lock().forget_log(0, 0);
+    fleet.inform(1).await;
+    fleet.inform(0).await;
+    fleet.processes[0].pool().set_line(1, Line::Works);
+    fleet.inform(0).await;
+    let report = fleet.processes[0].cache.fleet().expect("it shares");
+    assert_eq!((report.untold, report.trouble), (0, None));
+    // Before the other process has read it there.
+    fleet.pool.lock().forget_log(1, 0);
+    fleet.inform(1).await;
+    assert!(fleet.processes[1].in_memory(url).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_can_wait_to_be_told_to_a_copy_are_a_gap_there_and_purge_nothing_else() {
+    let (mut fleet, url) = with_a_page().await;
+    fleet.processes[0].pool().set_line(1, Line::Down);
+    for _ in 0..=MAX_UNTOLD {
+        let other = Scope::Tag(Bytes::from_static(b"other"));
+        let purged = fleet.processes[0].cache.purge([(other, Strength::Hard)]);
+        assert!(purged.await.written.is_err());
+    }
+    fleet.processes[0].pool().set_line(1, Line::Works);
+    fleet.inform_all().await;
+    assert!(fleet.processes[1].in_memory(url).is_some());
+    // Of the purges that were not told to this copy nobody knows there: who has read no other cannot use anything.
+    let report = fleet.processes[0].cache.fleet().expect("it shares");
+    assert_eq!(report.untold, 0);
+    fleet.pool.lock().forget_log(0, 0);
+    fleet.restart(2).await;
+    let fetches = fleet.fetches.len();
+    fleet.ask_for(2, url).await;
+    assert_eq!(fleet.fetches.len(), fetches + 1);
 }
