@@ -6,11 +6,6 @@ use microcache_policy::FieldsBuf;
 use microcache_store::Hit;
 use serde_json::json;
 
-use crate::stream::{EventStream, Events};
-use crate::subscription::NoSubscription;
-use crate::version::Version;
-use crate::wish::{Done, Refused};
-
 /// The patches that are understood.
 pub(crate) const ACCEPTED_PATCHES: &str =
     "application/merge-patch+json, application/json-patch+json";
@@ -92,71 +87,8 @@ pub(crate) fn page(page: Hit) -> OriginResponse {
     answer
 }
 
-/// Changes, as they come.
-pub(crate) fn events(stream: EventStream<impl Events + 'static>) -> OriginResponse {
-    let mut answer = bare(200);
-    answer.fields.push("Content-Type", "text/event-stream");
-    answer.fields.push("Cache-Control", "no-store");
-    // nginx in front of us would hold them back.
-    answer.fields.push("X-Accel-Buffering", "no");
-    answer.length = None;
-    answer.body = Body::Stream(Box::new(stream));
-    answer
-}
-
-/// To somebody who cannot subscribe.
-pub(crate) fn no_subscription(why: NoSubscription) -> OriginResponse {
-    later(problem(503, why.as_str()))
-}
-
-/// To somebody who published.
-pub(crate) fn done(done: Done) -> OriginResponse {
-    let (status, version) = match done {
-        Done::Created(version) => (201, Some(version)),
-        Done::Changed(version) | Done::Same(version) => (204, Some(version)),
-        Done::Deleted => (204, None),
-    };
-    let mut answer = bare(status);
-    if let Some(version) = version {
-        answer.fields.push("ETag", entity_tag(version));
-    }
-    answer
-}
-
-/// To somebody who could not.
-pub(crate) fn refused(why: &Refused) -> OriginResponse {
-    let answer = problem(status(why), why);
-    match why {
-        _ if status(why) == 503 => later(answer),
-        _ => answer,
-    }
-}
-
-/// Which status says that.
-pub(crate) const fn status(why: &Refused) -> u16 {
-    match why {
-        Refused::Missing => 404,
-        Refused::Test => 409,
-        Refused::Condition => 412,
-        Refused::TooLarge => 413,
-        Refused::NoJson => 415,
-        Refused::Unfit(_) => 422,
-        Refused::NoCondition => 428,
-        Refused::Unwritten(_)
-        | Refused::Busy
-        | Refused::Unreachable(_)
-        | Refused::Unknown(_)
-        | Refused::Contended => 503,
-        Refused::Full | Refused::KeeperFull => 507,
-    }
-}
-
 /// The same, with a word that it is worth another try.
 pub(crate) fn later(mut answer: OriginResponse) -> OriginResponse {
     answer.fields.push("Retry-After", "1");
     answer
-}
-
-pub(crate) fn entity_tag(version: Version) -> String {
-    format!("\"{version}\"")
 }

@@ -108,7 +108,7 @@ pub(crate) fn answer(done: &[Done]) -> OriginResponse {
         .iter()
         .map(|done| match done {
             Done::Created(version) | Done::Changed(version) | Done::Same(version) => {
-                json!({"etag": answer::entity_tag(*version)})
+                json!({"etag": version.entity_tag()})
             }
             Done::Deleted => json!({"etag": null}),
         })

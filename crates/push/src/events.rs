@@ -7,7 +7,6 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::answer::entity_tag;
 use crate::change::{Change, Content};
 use crate::json::is_json;
 use crate::version::Version;
@@ -95,7 +94,7 @@ pub(crate) fn encode(change: &Change, epoch: u64, form: Form) -> Vec<u8> {
 /// Writes down what a document is. Who came back with an id of it could miss what was not told before.
 fn encode_value(change: &Change, version: Version) -> Vec<u8> {
     let told = Told {
-        etag: Some(entity_tag(version)),
+        etag: Some(version.entity_tag()),
         ..Told::whole(change, true)
     };
     serde_json::to_vec(&told).unwrap_or_default()

@@ -277,9 +277,7 @@ impl Push {
         // It was at hand, unless the request is not for caches (`no-store`, content, another protocol).
         match self.documents.pages.get(name.as_bytes()) {
             Some(page) => answer::page(page),
-            None if !self.documents.are_there() => {
-                answer::no_subscription(NoSubscription::NoDocuments)
-            }
+            None if !self.documents.are_there() => NoSubscription::NoDocuments.answer(),
             None => answer::problem(404, "there is no such document"),
         }
     }
@@ -293,10 +291,8 @@ impl Push {
             ..Asked::default()
         };
         match Subscription::new(&self.documents, asked.held_against(&self.documents)) {
-            Ok(subscription) => {
-                answer::events(EventStream::new(DocumentEvents(subscription), false))
-            }
-            Err(why) => answer::no_subscription(why),
+            Ok(subscription) => EventStream::new(DocumentEvents(subscription), false).answer(),
+            Err(why) => why.answer(),
         }
     }
 
@@ -335,7 +331,7 @@ impl Push {
         };
         let asked = asked.held_against(&self.documents);
         let subscription = Subscription::new(&self.documents, asked);
-        let subscription = subscription.map_err(answer::no_subscription)?;
+        let subscription = subscription.map_err(NoSubscription::answer)?;
         Ok(handshake.open(subscription, language))
     }
 
@@ -374,7 +370,7 @@ impl Push {
             };
             return Ok(match self.keeper.ask(wishes, coming).await {
                 Ok(done) => batch::answer(&done),
-                Err(refused) => answer::refused(&refused),
+                Err(refused) => refused.answer(),
             });
         }
         let wish = match name(path) {
@@ -388,8 +384,8 @@ impl Push {
         Ok(match self.keeper.ask(vec![wish], coming).await {
             Ok(done) => done
                 .first()
-                .map_or_else(|| answer::bare(204), |done| answer::done(*done)),
-            Err(refused) => answer::refused(&refused),
+                .map_or_else(|| answer::bare(204), |done| done.answer()),
+            Err(refused) => refused.answer(),
         })
     }
 }

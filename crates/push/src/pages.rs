@@ -12,7 +12,6 @@ use microcache_policy::{
 use microcache_store::{Hit, Memory, Stored};
 use parking_lot::RwLock;
 
-use crate::answer::entity_tag;
 use crate::change::{Change, Content};
 use crate::monitor::{Has, monitor_link};
 use crate::name::Name;
@@ -67,7 +66,7 @@ fn page(
     let mut fields = FieldsBuf::new();
     fields.push("Date", date::format(now));
     fields.push("Content-Type", &*content.media_type);
-    fields.push("ETag", entity_tag(version));
+    fields.push("ETag", version.entity_tag());
     fields.push("X-Content-Type-Options", "nosniff");
     let version = version.to_string();
     if let Some(link) = monitor_link(name.as_bytes(), Has::Version(&version)) {

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_engine::body::Source;
-use microcache_engine::{BodyError, Frame};
+use microcache_engine::{Body, BodyError, Frame, OriginResponse};
 use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::answer;
 
 /// How often somebody to whom nothing happens is told that the connection is good.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -62,6 +64,20 @@ impl<E: Events> EventStream<E> {
             greeting: Some(Greeting { is_marked }),
             heartbeat,
         }
+    }
+}
+
+impl<E: Events + 'static> EventStream<E> {
+    /// Changes, as they come.
+    pub(crate) fn answer(self) -> OriginResponse {
+        let mut answer = answer::bare(200);
+        answer.fields.push("Content-Type", "text/event-stream");
+        answer.fields.push("Cache-Control", "no-store");
+        // nginx in front of us would hold them back.
+        answer.fields.push("X-Accel-Buffering", "no");
+        answer.length = None;
+        answer.body = Body::Stream(Box::new(self));
+        answer
     }
 }
 

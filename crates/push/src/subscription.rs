@@ -7,10 +7,12 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
+use microcache_engine::OriginResponse;
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use crate::answer;
 use crate::books::Books;
 use crate::change::Change;
 use crate::client::Client;
@@ -173,6 +175,11 @@ impl NoSubscription {
             Self::TooManyPatterns => "too many different patterns are subscribed to",
             Self::OwnPatterns => "too many different patterns are subscribed to from your address",
         }
+    }
+
+    /// The same as an answer.
+    pub(crate) fn answer(self) -> OriginResponse {
+        answer::later(answer::problem(503, self.as_str()))
     }
 }
 

@@ -11,6 +11,13 @@ pub(crate) struct Version {
     pub(crate) number: u64,
 }
 
+impl Version {
+    /// As the entity tag of a document.
+    pub(crate) fn entity_tag(self) -> String {
+        format!("\"{self}\"")
+    }
+}
+
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}.{}", self.epoch, self.number)

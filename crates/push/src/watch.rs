@@ -18,7 +18,7 @@ use crate::page::Page;
 use crate::sites;
 use crate::socket::{Language, Pages, Protocol, handshake, is_asked_for};
 use crate::stream::EventStream;
-use crate::subscription::{Subscription, WatchEvents};
+use crate::subscription::{NoSubscription, Subscription, WatchEvents};
 use crate::urls::find;
 
 /// Where they are subscribed to.
@@ -74,12 +74,12 @@ impl Watch {
         let subscription =
             match Subscription::new(documents, question.asked.held_against(documents)) {
                 Ok(subscription) => subscription,
-                Err(why) => return answer::no_subscription(why),
+                Err(why) => return why.answer(),
             };
         let accepts = request.fields.fields().get("accept").unwrap_or_default();
         if accepts.split(|&byte| byte == b',').any(is_event_stream) {
             let events = WatchEvents(subscription);
-            answer::events(EventStream::new(events, question.is_marked))
+            EventStream::new(events, question.is_marked).answer()
         } else {
             first_changes(subscription, question.wait).await
         }
@@ -91,7 +91,7 @@ impl Watch {
         let handshake = handshake(documents, request, &[Protocol::Microcache])?;
         let asked = self.read(request)?.asked.held_against(documents);
         let wants_deltas = asked.wants.deltas;
-        let subscription = Subscription::new(documents, asked).map_err(answer::no_subscription)?;
+        let subscription = Subscription::new(documents, asked).map_err(NoSubscription::answer)?;
         let language = Language::Ours {
             pages: Some(Pages::of(request, &self.find_page)),
             wants_deltas,

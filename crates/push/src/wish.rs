@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 use json_patch::PatchOperation;
+use microcache_engine::OriginResponse;
 use microcache_policy::{Fields, Millis, etag};
 use serde_json::Value;
 
+use crate::answer;
 use crate::change::Content;
 use crate::name::Name;
 use crate::version::Version;
@@ -135,6 +137,22 @@ pub(crate) enum Done {
     Deleted,
 }
 
+impl Done {
+    /// The same as an answer.
+    pub(crate) fn answer(self) -> OriginResponse {
+        let (status, version) = match self {
+            Self::Created(version) => (201, Some(version)),
+            Self::Changed(version) | Self::Same(version) => (204, Some(version)),
+            Self::Deleted => (204, None),
+        };
+        let mut answer = answer::bare(status);
+        if let Some(version) = version {
+            answer.fields.push("ETag", version.entity_tag());
+        }
+        answer
+    }
+}
+
 /// Why a wish is not fulfilled. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
@@ -168,6 +186,37 @@ pub(crate) enum Refused {
     KeeperFull,
     #[error("nothing was changed: others change the document faster than it can be patched")]
     Contended,
+}
+
+impl Refused {
+    /// Which status says that.
+    pub(crate) const fn status(&self) -> u16 {
+        match self {
+            Self::Missing => 404,
+            Self::Test => 409,
+            Self::Condition => 412,
+            Self::TooLarge => 413,
+            Self::NoJson => 415,
+            Self::Unfit(_) => 422,
+            Self::NoCondition => 428,
+            Self::Unwritten(_)
+            | Self::Busy
+            | Self::Unreachable(_)
+            | Self::Unknown(_)
+            | Self::Contended => 503,
+            Self::Full | Self::KeeperFull => 507,
+        }
+    }
+
+    /// The same as an answer.
+    pub(crate) fn answer(&self) -> OriginResponse {
+        let answer = answer::problem(self.status(), self);
+        if self.status() == 503 {
+            answer::later(answer)
+        } else {
+            answer
+        }
+    }
 }
 
 #[cfg(test)]

@@ -247,7 +247,7 @@ impl Hub {
         if let Some(member) = member {
             subscriber.show(member);
         }
-        let mut answer = answer::events(EventStream::new(subscriber, false));
+        let mut answer = EventStream::new(subscriber, false).answer();
         if let Some(after) = after {
             for name in LAST_EVENT_ID {
                 answer.fields.push(name, &*after);
