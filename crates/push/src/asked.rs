@@ -7,14 +7,15 @@ use microcache_policy::key::split_query;
 
 use crate::answer;
 use crate::client::Client;
+use crate::documents::Documents;
 use crate::form::pairs;
 use crate::name::Pattern;
-use crate::origin::Documents;
+use crate::no_url::{MAX_STARS, MAX_URLS, NoUrl};
 use crate::page::{Known, Watching};
 use crate::readers::Shown;
 use crate::stream::MARK;
 use crate::subscription::Asked;
-use crate::urls::{Found, MAX_STARS, MAX_URLS, NoUrl};
+use crate::urls::Found;
 use crate::version::{Place, Version};
 
 /// How long somebody waits for something to happen who asks again and again.

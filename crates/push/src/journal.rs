@@ -15,7 +15,6 @@ use bytes::{Buf, Bytes};
 
 use crate::change::Change;
 use crate::records::{self, MAGIC, Read};
-use crate::settings::Sync;
 
 /// What the log begins with: the magic bytes, and three numbers.
 const HEADER: usize = MAGIC.len() + 3 * 8;
@@ -46,6 +45,16 @@ impl LogOf {
         };
         directory.join(format!("{name}.{kind}"))
     }
+}
+
+/// When a change counts as written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sync {
+    /// When it is on the disk: it outlives a power failure.
+    #[default]
+    Always,
+    /// When the system has it: it outlives this process.
+    Never,
 }
 
 /// Why documents cannot be kept in a directory, or what is published to the Mercure hub.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::coming::Coming;
+use crate::documents::Documents;
 use crate::fleet::{Fleet, FleetError, FleetStats};
 use crate::journal::{Journal, JournalError};
-use crate::origin::Documents;
 use crate::wish::{Done, Refused, Wish};
 use crate::writer::Writer;
 

@@ -6,7 +6,7 @@
 use microcache_policy::percent;
 
 use crate::name::MAX_NAME;
-use crate::watch::WATCH_PATH;
+use crate::paths::WATCH_PATH;
 
 /// What somebody has of a url.
 #[derive(Clone, Copy, Debug)]

@@ -1,147 +1,45 @@
 //! Documents, as the cache in front of them sees them: an origin.
 
-use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Waker;
 
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::origin::BoxFuture;
-use microcache_engine::{Clock, Origin, OriginError, OriginRequest, OriginResponse};
+use microcache_engine::{Origin, OriginError, OriginRequest, OriginResponse};
 use microcache_policy::key::split_query;
 use microcache_policy::{Fields, is_event_stream};
 use microcache_store::Hit;
-use parking_lot::{Mutex, RwLock};
 
 use crate::answer;
 use crate::batch;
-use crate::books::{Beside, Books, TakenOver};
-use crate::change::{Change, Content};
+use crate::books::Books;
+use crate::change::Content;
 use crate::client::Client;
 use crate::coming::{Arrivals, NotPublished};
+use crate::documents::Documents;
 use crate::fleet::FleetStats;
-use crate::journal::{Journal, Loaded, LogOf};
+use crate::journal::{Journal, LogOf};
 use crate::json::{check, essence};
 use crate::keeper::{KeepError, Keeper};
 use crate::name::{Name, Pattern, name};
-use crate::pages::Pages;
+use crate::no_url::NoUrl;
 use crate::readers::{PushKeys, Reader};
 use crate::settings::PushSettings;
-use crate::sites::{self, WithCookies};
+use crate::sites;
 use crate::socket::{Language, Protocol, handshake, is_asked_for};
-use crate::sockets::Sockets;
-use crate::stats::{Counters, PushStats};
+use crate::stats::PushStats;
 use crate::stream::EventStream;
 use crate::subscription::{Asked, DocumentEvents, NoSubscription, Subscription};
-use crate::urls::NoUrl;
-use crate::waiting::Woken;
 use crate::wish::{Condition, Deed, Patch, Wish};
 
 /// What stands behind the prefix of documents where many of them are sent together.
 const BATCH: &[u8] = b"batch";
 
-/// What all who read and publish have in common.
-pub(crate) struct Documents {
-    pub(crate) books: Mutex<Books>,
-    pub(crate) settings: PushSettings,
-    pub(crate) counters: Counters,
-    pub(crate) clock: Clock,
-    /// What documents are answered with.
-    pub(crate) pages: Pages,
-    pub(crate) sockets: Sockets,
-    pub(crate) keys: RwLock<PushKeys>,
-    arrivals: Arrivals,
-    /// They are there. Those that other nodes keep may come later.
-    are_there: AtomicBool,
-}
-
 /// The push cache.
 pub struct Push {
     documents: Arc<Documents>,
     keeper: Keeper,
-}
-
-impl Documents {
-    /// A change counts from now on, for those who read and for those who subscribe.
-    pub(crate) fn note(&self, change: &Arc<Change>) {
-        let mut books = self.books.lock();
-        // Before anybody is told: who asks then must not be given what was before.
-        let is_private = self.is_private(&change.name);
-        self.pages
-            .note(change, books.epoch, (self.clock.now(), is_private));
-        let woken = books.note(change);
-        drop(books);
-        self.counters.changes.add_one();
-        woken.into_iter().for_each(Woken::wake);
-    }
-
-    /// A change of a document did not come here.
-    pub(crate) fn note_missing(&self, name: &Name, number: u64) {
-        let woken = self.books.lock().note_missing(name, number);
-        woken.into_iter().for_each(Woken::wake);
-    }
-
-    /// Everything is as this says from now on.
-    pub(crate) fn take_over(&self, loaded: Loaded, beside: Beside) -> TakenOver {
-        let now = self.clock.now();
-        let mut books = self.books.lock();
-        let mut taken = books.take_over(loaded, beside);
-        // What is there again is answered meanwhile as it was.
-        let again: HashSet<_> = taken.changed.iter().map(|it| &it.name).collect();
-        for name in taken.vanished.iter().filter(|it| !again.contains(it)) {
-            self.pages.hide(name);
-        }
-        for change in &taken.changed {
-            if change.has_expired(now) {
-                self.pages.hide(&change.name);
-            } else {
-                let is_private = self.is_private(&change.name);
-                self.pages.note(change, books.epoch, (now, is_private));
-            }
-        }
-        drop(books);
-        self.are_there.store(true, Ordering::Release);
-        self.counters.changes.add(taken.changed.len() as u64);
-        taken.woken.drain(..).for_each(Woken::wake);
-        taken.ahead.drain(..).for_each(Waker::wake);
-        taken
-    }
-
-    /// A document is answered again as it is, if this is what it is.
-    pub(crate) fn show(&self, change: &Change) {
-        let books = self.books.lock();
-        if books.is_now(change) {
-            let is_private = self.is_private(&change.name);
-            self.pages
-                .note(change, books.epoch, (self.clock.now(), is_private));
-        }
-    }
-
-    /// Whether documents can be answered and told.
-    pub(crate) fn are_there(&self) -> bool {
-        self.are_there.load(Ordering::Acquire)
-    }
-
-    /// What was kept is answered from now on.
-    fn open_pages(&self) {
-        let (books, now) = (self.books.lock(), self.clock.now());
-        for change in books.all() {
-            if books.is_now(&change) && !change.has_expired(now) {
-                let is_private = self.is_private(&change.name);
-                self.pages.note(&change, books.epoch, (now, is_private));
-            }
-        }
-    }
-
-    /// Whether cookies of pages of other sites have a meaning.
-    pub(crate) const fn cookies(&self) -> WithCookies {
-        if self.settings.private.is_empty() {
-            WithCookies::No
-        } else {
-            WithCookies::Named
-        }
-    }
+    arrivals: Arrivals,
 }
 
 impl Push {
@@ -164,22 +62,13 @@ impl Push {
             books.load(loaded);
             journal = Some(opened);
         }
-        let clock = Clock::start();
-        let are_there = AtomicBool::new(!books.is_shared);
-        let documents = Arc::new(Documents {
-            books: Mutex::new(books),
-            settings,
-            counters: Counters::default(),
-            clock,
-            pages: Pages::default(),
-            sockets: Sockets::default(),
-            keys: RwLock::new(keys),
-            arrivals: Arrivals::default(),
-            are_there,
-        });
-        documents.open_pages();
+        let documents = Documents::new(books, settings, keys);
         let keeper = Keeper::start(&documents, journal)?;
-        Ok(Self { documents, keeper })
+        Ok(Self {
+            documents,
+            keeper,
+            arrivals: Arrivals::default(),
+        })
     }
 
     /// Whether a request with these fields may read what is at this path, or it is for everybody.
@@ -354,7 +243,7 @@ impl Push {
             .strip_suffix(BATCH)
             .filter(|_| request.method == Method::POST);
         let largest = self.documents.settings.max_document;
-        let arrivals = &self.documents.arrivals;
+        let arrivals = &self.arrivals;
         let (body, coming) = match arrivals.receive(&mut request, "a document", largest).await {
             Ok(received) => received,
             Err(NotPublished::Refused(refused)) => return Ok(*refused),

@@ -5,8 +5,7 @@ use microcache_policy::query::{parameters, takes_decoded};
 use microcache_policy::{Fields, cookies};
 
 use crate::form::pairs;
-use crate::mercure::MERCURE_PATH;
-use crate::watch::WATCH_PATH;
+use crate::paths::{MERCURE_PATH, WATCH_PATH};
 
 const SCHEME: &[u8] = b"Bearer ";
 

@@ -6,24 +6,14 @@
 
 use std::sync::Arc;
 
-use microcache_engine::OriginRequest;
-use microcache_policy::Fields;
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::access::Token;
 use crate::key::{Key, NoToken, ends};
-use crate::name::{NameError, Pattern, Prefix};
-use crate::origin::Documents;
+use crate::name::{NameError, Pattern};
 use crate::presented::Presented;
-use crate::sites;
-use crate::urls::NoUrl;
 
-/// What a cookie with a token is called.
-const COOKIES: &[&[u8]] = &[
-    b"microcacheAuthorization",
-    b"__Secure-microcacheAuthorization",
-];
 /// The most that a token may name.
 const MAX_NAMED: usize = 100;
 
@@ -98,6 +88,11 @@ impl Reader {
         Self(Some(Arc::new(Right { what, ends })))
     }
 
+    #[cfg(test)]
+    pub(crate) fn of_these(patterns: Vec<Pattern>) -> Self {
+        Self::new(Readable::These(patterns), None)
+    }
+
     /// When he may read nothing any more.
     pub(crate) fn ends(&self) -> Option<Instant> {
         self.0.as_ref()?.ends
@@ -146,7 +141,8 @@ impl Reader {
 }
 
 impl PushKeys {
-    fn reader(&self, presented: &Presented) -> Result<Reader, NoReader> {
+    /// What somebody may read who shows this.
+    pub(crate) fn reader(&self, presented: &Presented) -> Result<Reader, NoReader> {
         let secrets = [&self.publishers, &self.readers];
         let mut secrets = secrets.into_iter().flatten();
         if secrets.any(|secret| secret.is(&presented.token)) {
@@ -167,87 +163,12 @@ impl Shown {
     }
 }
 
-impl Documents {
-    /// Whether a document of this name is for those only who may read it.
-    pub(crate) fn is_private(&self, name: &str) -> bool {
-        let mut private = self.settings.private.iter();
-        private.any(|prefix| name.starts_with(prefix.as_str()))
-    }
-
-    /// What a request shows. A token may stand in the query where it is not written to logs.
-    pub(crate) fn shown(&self, request: &OriginRequest, target: &[u8]) -> Shown {
-        let fields = request.fields.fields();
-        let counts = |presented: &Presented| {
-            let sites = &self.settings.allow_origins;
-            !presented.is_ambient || sites::counts_cookies(sites, fields, &request.authority)
-        };
-        self.shown_by(fields, target, counts)
-    }
-
-    fn shown_by(
-        &self,
-        fields: Fields<'_>,
-        target: &[u8],
-        counts: impl Fn(&Presented) -> bool,
-    ) -> Shown {
-        // Whoever reads what is for all brings along what is none of our business.
-        if self.settings.private.is_empty() {
-            return Shown::Nothing;
-        }
-        match Presented::of(fields, target, COOKIES).filter(counts) {
-            None => Shown::Nothing,
-            Some(presented) => match self.keys.read().reader(&presented) {
-                Ok(reader) => Shown::Reader(reader),
-                Err(why) => Shown::Wrong(why),
-            },
-        }
-    }
-
-    /// Whether a document may be answered at once, by what little is known of a request then: which host it names is
-    /// not, so that cookies of pages that say where they are from are looked at later.
-    pub(crate) fn is_open_to(&self, name: &str, fields: Fields<'_>) -> bool {
-        if !self.is_private(name) {
-            return true;
-        }
-        let is_from_here = !fields.contains("origin") && sites::counts_cookies(&[], fields, b"");
-        let shown = self.shown_by(fields, b"", |it| !it.is_ambient || is_from_here);
-        shown.reader().may_read(name)
-    }
-
-    /// Whether somebody may ask for this. Of what several documents are like he is told what he may read.
-    pub(crate) fn may_ask(&self, shown: &Shown, pattern: &Pattern) -> Result<(), NoUrl> {
-        let begins_with = pattern.begins_with();
-        let has = |private: &Prefix| begins_with.starts_with(private.as_str());
-        let reaches = |private: &Prefix| private.as_str().starts_with(begins_with);
-        let private = &self.settings.private;
-        let is_private = private.iter().any(has);
-        let may_be_private = is_private || pattern.is_like() && private.iter().any(reaches);
-        if !may_be_private {
-            return Ok(());
-        }
-        match (shown, pattern) {
-            (Shown::Wrong(why), _) => Err(NoUrl::new(401, why.to_string())),
-            (Shown::Nothing, _) if is_private => {
-                let why = format!("{} is private: show a token", pattern.as_written());
-                Err(NoUrl::new(401, why))
-            }
-            (Shown::Reader(reader), Pattern::Exact(name)) if !reader.may_read(name) => {
-                let why = format!("{name} is private, and the token does not name it");
-                Err(NoUrl::new(403, why))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use jsonwebtoken::{EncodingKey, Header, encode};
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::origin::Push;
-    use crate::settings::PushSettings;
 
     const SECRET: &[u8] = b"a secret of thirty-two characters";
 
@@ -304,46 +225,5 @@ mod tests {
         assert!(reader.may_read("/live/p/a"));
         tokio::time::advance(std::time::Duration::from_secs(61)).await;
         assert!(!reader.may_read("/live/p/a"));
-    }
-
-    #[test]
-    fn patterns_that_reach_what_is_private_are_told_from_those_that_are() {
-        let settings = PushSettings {
-            private: vec![Prefix::parse("/live/p/").expect("a prefix")],
-            memory: 1 << 20,
-            max_subscribers: 10,
-            ..PushSettings::default()
-        };
-        let push = Push::start(settings, PushKeys::default()).expect("in memory");
-        let some = || {
-            let read = json!({"microcache": {"read": ["/live/p/a"]}});
-            Shown::Reader(reader(&read).expect("a reader"))
-        };
-        for (url, nothing, wrong, reads) in [
-            ("/live/x", 200, 200, 200),
-            ("/live/p", 200, 200, 200),
-            ("/live/px", 200, 200, 200),
-            ("/live/q/*", 200, 200, 200),
-            ("/live/p/a", 401, 401, 200),
-            ("/live/p/b", 401, 401, 403),
-            ("/live/p/*", 401, 401, 200),
-            ("/live/p/{id}", 401, 401, 200),
-            ("/live/*", 200, 401, 200),
-            ("/live/p*", 200, 401, 200),
-            ("/*", 200, 401, 200),
-            ("/live/{a}/a", 200, 401, 200),
-        ] {
-            let pattern = Pattern::parse(url).expect("a pattern");
-            let may = |shown: &Shown| {
-                let may = push.documents().may_ask(shown, &pattern);
-                may.err().map_or(200, |why| why.status)
-            };
-            let known = [
-                may(&Shown::Nothing),
-                may(&Shown::Wrong(NoReader::Unknown)),
-                may(&some()),
-            ];
-            assert_eq!(known, [nothing, wrong, reads], "{url}");
-        }
     }
 }

@@ -1,8 +1,9 @@
 //! What the operator wants of it.
 
+use std::fmt;
 use std::path::PathBuf;
 
-use crate::fleet::FleetSettings;
+use crate::journal::Sync;
 use crate::name::Prefix;
 use crate::sites::Site;
 
@@ -33,12 +34,20 @@ pub struct PushSettings {
     pub max_subscribers: usize,
 }
 
-/// When a change counts as written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sync {
-    /// When it is on the disk: it outlives a power failure.
-    #[default]
-    Always,
-    /// When the system has it: it outlives this process.
-    Never,
+/// Where the documents of several nodes are.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct FleetSettings {
+    /// The server, or for a cluster any of its servers.
+    pub urls: Vec<String>,
+    /// Whether they are a cluster.
+    pub cluster: bool,
+    /// The certificates (PEM) that vouch for the servers; the system's if there are none here.
+    pub authorities: Option<Vec<u8>>,
+}
+
+/// Without the urls, which hold passwords.
+impl fmt::Debug for FleetSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FleetSettings").finish_non_exhaustive()
+    }
 }

@@ -2,16 +2,11 @@
 
 use std::sync::Arc;
 
-use microcache_engine::OriginResponse;
+use microcache_engine::OriginRequest;
 
-use crate::answer;
 use crate::name::{MAX_NAME, Pattern, Prefix, fixed_part};
+use crate::no_url::NoUrl;
 use crate::page::{News, Page, Watching};
-use crate::watch::NoPage;
-
-/// The most urls of one subscription, and how many of them may have a star.
-pub(crate) const MAX_URLS: usize = 100;
-pub(crate) const MAX_STARS: usize = 8;
 
 /// What a url stands for.
 pub(crate) enum Found {
@@ -21,50 +16,18 @@ pub(crate) enum Found {
     Page(Watching),
 }
 
-/// Why it stands for nothing that can be told of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NoUrl {
-    pub(crate) status: u16,
-    pub(crate) why: String,
-}
+/// Finds a page of the application that whoever sends a request wants to watch, by its path and query.
+pub type FindPage = Arc<dyn Fn(&OriginRequest, &str) -> Result<Arc<Page>, NoPage> + Send + Sync>;
 
-impl NoUrl {
-    pub(crate) fn new(status: u16, why: impl Into<String>) -> Self {
-        Self {
-            status,
-            why: why.into(),
-        }
-    }
-
-    /// What is longer names nothing, and is not repeated.
-    pub(crate) fn too_long() -> Self {
-        Self::new(400, format!("a url has {MAX_NAME} bytes at most"))
-    }
-
-    /// There are bounds of each subscription.
-    pub(crate) fn too_many() -> Self {
-        Self::new(400, format!("one subscription has {MAX_URLS} urls at most"))
-    }
-
-    /// And of the dearer ones.
-    pub(crate) fn too_many_stars() -> Self {
-        let why =
-            format!("one subscription has {MAX_STARS} urls with a `*` at most, or with braces");
-        Self::new(400, why)
-    }
-
-    /// The same as an answer.
-    pub(crate) fn answer(self) -> OriginResponse {
-        let mut answer = answer::problem(self.status, self.why);
-        match self.status {
-            401 => {
-                answer.fields.push("WWW-Authenticate", "Bearer");
-                answer
-            }
-            503 => answer::later(answer),
-            _ => answer,
-        }
-    }
+/// Why a page cannot be watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoPage {
+    /// Its route says so.
+    NotAllowed,
+    /// All routes do.
+    NoneAllowed,
+    /// Too many are.
+    TooMany,
 }
 
 /// What a url stands for, where documents are under these prefixes.

@@ -14,37 +14,19 @@ use tokio::time::{Instant, timeout_at};
 use crate::answer;
 use crate::asked::Question;
 use crate::origin::Push;
-use crate::page::Page;
+use crate::paths::{LIVE_PATH, WATCH_PATH};
 use crate::sites;
 use crate::socket::{Language, Pages, Protocol, handshake, is_asked_for};
 use crate::stream::EventStream;
 use crate::subscription::{NoSubscription, Subscription, WatchEvents};
-use crate::urls::find;
+use crate::urls::{FindPage, find};
 
-/// Where they are subscribed to.
-pub const WATCH_PATH: &str = "/.well-known/microcache/watch";
-
-/// Where the script is that makes a page update itself.
-pub const LIVE_PATH: &str = "/.well-known/microcache/live.js";
+/// The script that makes a page update itself.
 const LIVE: &[u8] = include_bytes!("live.js");
 
 /// The most changes, and bytes, that are told at once to somebody who asks again and again.
 const MAX_TOLD: usize = 1000;
 const MAX_TOLD_BYTES: usize = 1024 * 1024;
-
-/// Finds a page of the application that whoever sends a request wants to watch, by its path and query.
-pub type FindPage = Arc<dyn Fn(&OriginRequest, &str) -> Result<Arc<Page>, NoPage> + Send + Sync>;
-
-/// Why a page cannot be watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoPage {
-    /// Its route says so.
-    NotAllowed,
-    /// All routes do.
-    NoneAllowed,
-    /// Too many are.
-    TooMany,
-}
 
 /// What is answered at [`WATCH_PATH`] and [`LIVE_PATH`].
 pub struct Watch {

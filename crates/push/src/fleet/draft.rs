@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::record;
 use crate::change::{Change, Content, Delta};
-use crate::origin::Documents;
+use crate::documents::Documents;
 use crate::patch::patched;
 use crate::version::Version;
 use crate::wish::{Deed, Patch, Refused, Wish};

@@ -10,7 +10,7 @@ use super::scripts::{EXPIRE, Expired, KEPT, epoch};
 use super::state::State;
 use super::{PATIENCE, Wire};
 use crate::change::Change;
-use crate::origin::Documents;
+use crate::documents::Documents;
 
 /// They are looked for this often.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);

@@ -14,7 +14,6 @@ mod snapshot;
 mod state;
 mod written;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
@@ -30,7 +29,8 @@ use self::reader::Reader;
 use self::scripts::{CHANGE, Changed, KEPT, epoch};
 pub use self::state::FleetStats;
 use self::state::State;
-use crate::origin::Documents;
+use crate::documents::Documents;
+use crate::settings::FleetSettings;
 use crate::version::Version;
 use crate::wish::{Deed, Done, Refused, Wish};
 
@@ -46,24 +46,6 @@ const CONTENTION: Duration = Duration::from_secs(5);
 const TURNS: usize = 16;
 /// How long a start waits for the documents. It goes on without them, and says so to those who ask for some.
 const FIRST_LOAD: Duration = Duration::from_secs(3);
-
-/// Where the documents of several nodes are.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct FleetSettings {
-    /// The server, or for a cluster any of its servers.
-    pub urls: Vec<String>,
-    /// Whether they are a cluster.
-    pub cluster: bool,
-    /// The certificates (PEM) that vouch for the servers; the system's if there are none here.
-    pub authorities: Option<Vec<u8>>,
-}
-
-/// Without the urls, which hold passwords.
-impl fmt::Debug for FleetSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FleetSettings").finish_non_exhaustive()
-    }
-}
 
 impl FleetSettings {
     /// One connection: what is asked over it is answered in order.

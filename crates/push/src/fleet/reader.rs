@@ -13,9 +13,9 @@ use super::snapshot::Snapshot;
 use super::state::State;
 use super::{TARGET, Wire, while_sent};
 use crate::change::Change;
+use crate::documents::Documents;
 use crate::fleet::record;
 use crate::name::{Name, name};
-use crate::origin::Documents;
 use crate::version::Version;
 
 /// How long Redis holds back an answer if nothing changes.

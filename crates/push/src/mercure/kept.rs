@@ -17,9 +17,8 @@ use tokio::task::spawn_blocking;
 use super::Hub;
 use super::update::Update;
 use crate::coming::Coming;
-use crate::journal::{Header, Journal, JournalError, LogOf};
+use crate::journal::{Header, Journal, JournalError, LogOf, Sync};
 use crate::records;
-use crate::settings::Sync;
 
 /// Updates that wait to be written.
 const MAX_WAITING: usize = 1024;

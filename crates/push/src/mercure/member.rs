@@ -9,9 +9,8 @@ use serde_json::value::RawValue;
 use super::selector::Selector;
 use super::token::{LongPayload, Payloads};
 use super::update::Update;
+use crate::paths::SUBSCRIPTIONS_PATH;
 
-/// Under it lies who subscribes to what.
-pub const SUBSCRIPTIONS_PATH: &str = "/.well-known/mercure/subscriptions";
 /// What tells programs how to read a description.
 const CONTEXT: &str = "https://mercure.rocks/";
 /// The type of events by which 1.0 tells of its subscriptions.

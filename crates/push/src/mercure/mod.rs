@@ -33,7 +33,6 @@ use parking_lot::{Mutex, RwLock};
 use url::Url;
 
 use self::kept::Kept;
-pub use self::member::SUBSCRIPTIONS_PATH;
 use self::member::{Member, Spelling};
 use self::remembered::Remembered;
 pub(crate) use self::selector::Selectors;
@@ -46,14 +45,12 @@ use crate::coming::{Arrivals, NotPublished};
 use crate::form::pairs;
 use crate::json::essence;
 use crate::key::Key;
+use crate::paths::MERCURE_PATH;
 use crate::presented::Presented;
 use crate::sites::{self, Site, WithCookies};
 use crate::stats::Counter;
 use crate::stream::EventStream;
 use crate::waiting::Woken;
-
-/// Where the hub is.
-pub const MERCURE_PATH: &str = "/.well-known/mercure";
 
 /// The most selectors of one subscription.
 const MAX_SELECTORS: usize = 100;

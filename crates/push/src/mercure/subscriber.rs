@@ -8,11 +8,12 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::log::{After, Found, Log, TooManyLikes, TopicId};
-use super::member::{Member, SUBSCRIPTIONS_PATH};
+use super::member::Member;
 use super::remembered::{Remembered, Seen};
 use super::selector::Selector;
 use super::update::{EARLIEST, Update};
 use super::{Hub, new_id};
+use crate::paths::SUBSCRIPTIONS_PATH;
 use crate::stream::Events;
 use crate::waiting::{Seat, Woken};
 

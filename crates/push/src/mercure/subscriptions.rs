@@ -10,12 +10,11 @@ use microcache_engine::{Body, BodyError, Frame, OriginRequest, OriginResponse};
 use microcache_policy::etag::{self, EntityTag};
 use microcache_policy::key::split_query;
 
-use super::member::{
-    END_OF_LIST, Member, SUBSCRIPTIONS_PATH, Spelling, beginning_of_list, names, path,
-};
+use super::member::{END_OF_LIST, Member, Spelling, beginning_of_list, names, path};
 use super::members::Members;
-use super::{COOKIES, Hub, MERCURE_PATH, challenge, hub_url};
+use super::{COOKIES, Hub, challenge, hub_url};
 use crate::answer;
+use crate::paths::{MERCURE_PATH, SUBSCRIPTIONS_PATH};
 use crate::presented::Presented;
 
 /// What may be asked of them.

@@ -8,7 +8,7 @@ use super::Order;
 use crate::change::Change;
 use crate::events::{Form, encode};
 use crate::name::MAX_NAME;
-use crate::urls::NoUrl;
+use crate::no_url::NoUrl;
 
 /// What a client says.
 #[derive(Deserialize)]

@@ -11,10 +11,11 @@ use super::{Order, commands};
 use crate::change::Change;
 use crate::events::Form;
 use crate::name::Prefix;
+use crate::no_url::NoUrl;
 use crate::page::Page;
+use crate::paths::WATCH_PATH;
 use crate::subscription::Subscription;
-use crate::urls::{Found, NoUrl, find};
-use crate::watch::{FindPage, NoPage, WATCH_PATH};
+use crate::urls::{FindPage, Found, NoPage, find};
 
 /// One of them, and what it needs.
 pub(crate) enum Language {

@@ -8,6 +8,7 @@ mod commands;
 mod handshake;
 mod language;
 mod life;
+mod open;
 mod pipe;
 mod piper;
 #[cfg(test)]
@@ -32,15 +33,16 @@ use tokio_websockets::{
 pub(crate) use handshake::{Handshake, Protocol, is_asked_for};
 pub(crate) use language::{Language, Pages};
 use life::{Due, Life, Pace};
+use open::Open;
 use pipe::Pipe;
 
+use crate::documents::Documents;
 use crate::name::Pattern;
-use crate::origin::Documents;
+use crate::no_url::{MAX_STARS, MAX_URLS, NoUrl};
 use crate::page::Known;
 use crate::sites;
-use crate::sockets::Open;
 use crate::subscription::{NoSubscription, Subscription};
-use crate::urls::{Found, MAX_STARS, MAX_URLS, NoUrl};
+use crate::urls::Found;
 
 /// The longest order.
 const MAX_ORDER: usize = 8 * 1024;

@@ -11,8 +11,8 @@ use crate::change::Change;
 use crate::events::Word;
 use crate::json::is_json;
 use crate::name::{MAX_NAME, Pattern};
+use crate::no_url::NoUrl;
 use crate::subscription::Next;
-use crate::urls::NoUrl;
 
 /// What is remembered of a client that speaks it.
 #[derive(Debug, Default)]

@@ -1,0 +1,134 @@
+//! Documents: what all who read, publish and subscribe have in common.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+
+use microcache_engine::Clock;
+use parking_lot::{Mutex, RwLock};
+
+use crate::books::{Beside, Books, TakenOver};
+use crate::change::Change;
+use crate::journal::Loaded;
+use crate::name::Name;
+use crate::pages::Pages;
+use crate::readers::PushKeys;
+use crate::settings::PushSettings;
+use crate::sites::WithCookies;
+use crate::sockets::Sockets;
+use crate::stats::Counters;
+use crate::waiting::Woken;
+
+/// All of them.
+pub(crate) struct Documents {
+    pub(crate) books: Mutex<Books>,
+    pub(crate) settings: PushSettings,
+    pub(crate) counters: Counters,
+    pub(crate) clock: Clock,
+    /// What documents are answered with.
+    pub(crate) pages: Pages,
+    pub(crate) sockets: Sockets,
+    pub(crate) keys: RwLock<PushKeys>,
+    /// They are there. Those that other nodes keep may come later.
+    are_there: AtomicBool,
+}
+
+impl Documents {
+    /// These are there, unless other nodes have them too: those may come later.
+    pub(crate) fn new(books: Books, settings: PushSettings, keys: PushKeys) -> Arc<Self> {
+        let are_there = AtomicBool::new(!books.is_shared);
+        let documents = Arc::new(Self {
+            books: Mutex::new(books),
+            settings,
+            counters: Counters::default(),
+            clock: Clock::start(),
+            pages: Pages::default(),
+            sockets: Sockets::default(),
+            keys: RwLock::new(keys),
+            are_there,
+        });
+        documents.open_pages();
+        documents
+    }
+
+    /// A change counts from now on, for those who read and for those who subscribe.
+    pub(crate) fn note(&self, change: &Arc<Change>) {
+        let mut books = self.books.lock();
+        // Before anybody is told: who asks then must not be given what was before.
+        let is_private = self.is_private(&change.name);
+        self.pages
+            .note(change, books.epoch, (self.clock.now(), is_private));
+        let woken = books.note(change);
+        drop(books);
+        self.counters.changes.add_one();
+        woken.into_iter().for_each(Woken::wake);
+    }
+
+    /// A change of a document did not come here.
+    pub(crate) fn note_missing(&self, name: &Name, number: u64) {
+        let woken = self.books.lock().note_missing(name, number);
+        woken.into_iter().for_each(Woken::wake);
+    }
+
+    /// Everything is as this says from now on.
+    pub(crate) fn take_over(&self, loaded: Loaded, beside: Beside) -> TakenOver {
+        let now = self.clock.now();
+        let mut books = self.books.lock();
+        let mut taken = books.take_over(loaded, beside);
+        // What is there again is answered meanwhile as it was.
+        let again: HashSet<_> = taken.changed.iter().map(|it| &it.name).collect();
+        for name in taken.vanished.iter().filter(|it| !again.contains(it)) {
+            self.pages.hide(name);
+        }
+        for change in &taken.changed {
+            if change.has_expired(now) {
+                self.pages.hide(&change.name);
+            } else {
+                let is_private = self.is_private(&change.name);
+                self.pages.note(change, books.epoch, (now, is_private));
+            }
+        }
+        drop(books);
+        self.are_there.store(true, Ordering::Release);
+        self.counters.changes.add(taken.changed.len() as u64);
+        taken.woken.drain(..).for_each(Woken::wake);
+        taken.ahead.drain(..).for_each(Waker::wake);
+        taken
+    }
+
+    /// A document is answered again as it is, if this is what it is.
+    pub(crate) fn show(&self, change: &Change) {
+        let books = self.books.lock();
+        if books.is_now(change) {
+            let is_private = self.is_private(&change.name);
+            self.pages
+                .note(change, books.epoch, (self.clock.now(), is_private));
+        }
+    }
+
+    /// Whether documents can be answered and told.
+    pub(crate) fn are_there(&self) -> bool {
+        self.are_there.load(Ordering::Acquire)
+    }
+
+    /// What was kept is answered from now on.
+    fn open_pages(&self) {
+        let (books, now) = (self.books.lock(), self.clock.now());
+        for change in books.all() {
+            if books.is_now(&change) && !change.has_expired(now) {
+                let is_private = self.is_private(&change.name);
+                self.pages.note(&change, books.epoch, (now, is_private));
+            }
+        }
+    }
+
+    /// Whether cookies of pages of other sites have a meaning.
+    pub(crate) const fn cookies(&self) -> WithCookies {
+        if self.settings.private.is_empty() {
+            WithCookies::No
+        } else {
+            WithCookies::Named
+        }
+    }
+}
