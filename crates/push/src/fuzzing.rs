@@ -8,14 +8,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
 use url::Url;
 
-use crate::change::{Change, Content};
+use crate::access::readers::PushKeys;
+use crate::changes::change::{Change, Content};
 use crate::mercure::{Selectors, Update};
 use crate::name::{Pattern, Prefix};
 use crate::origin::Push;
-use crate::readers::PushKeys;
 use crate::settings::PushSettings;
 use crate::socket::{Language, Socket};
-use crate::subscription::{Asked, Subscription};
+use crate::subscribing::subscription::{Asked, Subscription};
 
 /// A few documents, of which one is private.
 static PUSH: LazyLock<Push> = LazyLock::new(|| {

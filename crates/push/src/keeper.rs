@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::coming::Coming;
+use crate::changes::journal::{Journal, JournalError};
 use crate::documents::Documents;
 use crate::fleet::{Fleet, FleetError, FleetStats};
-use crate::journal::{Journal, JournalError};
-use crate::wish::{Done, Refused, Wish};
-use crate::writer::Writer;
+use crate::publishing::coming::Coming;
+use crate::publishing::wish::{Done, Refused, Wish};
+use crate::publishing::writer::Writer;
 
 /// Where wishes go.
 pub(crate) enum Keeper {

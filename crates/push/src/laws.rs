@@ -8,13 +8,13 @@ use std::task::{Context, Poll, Waker};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::change::{Change, Content, Delta};
-use crate::events::Form;
+use crate::access::readers::PushKeys;
+use crate::changes::change::{Change, Content, Delta};
+use crate::changes::events::Form;
 use crate::name::Pattern;
 use crate::origin::Push;
-use crate::readers::PushKeys;
 use crate::settings::PushSettings;
-use crate::subscription::{Asked, Subscription, Wants};
+use crate::subscribing::subscription::{Asked, Subscription, Wants};
 
 const NAMES: [&str; 3] = ["/live/a", "/live/b", "/live/c"];
 

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::journal::Sync;
+use crate::access::sites::Site;
+use crate::changes::journal::Sync;
 use crate::name::Prefix;
-use crate::sites::Site;
 
 /// How documents are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,15 +11,15 @@ use microcache_policy::is_event_stream;
 use microcache_policy::key::split_query;
 use tokio::time::{Instant, timeout_at};
 
+use crate::access::sites;
 use crate::answer;
-use crate::asked::Question;
 use crate::origin::Push;
 use crate::paths::{LIVE_PATH, WATCH_PATH};
-use crate::sites;
 use crate::socket::{Language, Pages, Protocol, handshake, is_asked_for};
-use crate::stream::EventStream;
-use crate::subscription::{NoSubscription, Subscription, WatchEvents};
-use crate::urls::{FindPage, find};
+use crate::subscribing::asked::Question;
+use crate::subscribing::stream::EventStream;
+use crate::subscribing::subscription::{NoSubscription, Subscription, WatchEvents};
+use crate::subscribing::urls::{FindPage, find};
 
 /// The script that makes a page update itself.
 const LIVE: &[u8] = include_bytes!("live.js");

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::record;
-use crate::change::{Change, Content, Delta};
+use crate::changes::change::{Change, Content, Delta};
+use crate::changes::version::Version;
 use crate::documents::Documents;
-use crate::patch::patched;
-use crate::version::Version;
-use crate::wish::{Deed, Patch, Refused, Wish};
+use crate::publishing::patch::patched;
+use crate::publishing::wish::{Deed, Patch, Refused, Wish};
 
 /// An argument of a script.
 pub(super) type Argument = Vec<u8>;

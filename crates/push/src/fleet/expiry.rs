@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::scripts::{EXPIRE, Expired, KEPT, epoch};
 use super::state::State;
 use super::{PATIENCE, Wire};
-use crate::change::Change;
+use crate::changes::change::Change;
 use crate::documents::Documents;
 
 /// They are looked for this often.

@@ -29,10 +29,10 @@ use self::reader::Reader;
 use self::scripts::{CHANGE, Changed, KEPT, epoch};
 pub use self::state::FleetStats;
 use self::state::State;
+use crate::changes::version::Version;
 use crate::documents::Documents;
+use crate::publishing::wish::{Deed, Done, Refused, Wish};
 use crate::settings::FleetSettings;
-use crate::version::Version;
-use crate::wish::{Deed, Done, Refused, Wish};
 
 /// Changes under way at a time.
 const MAX_WAITING: usize = 1024;

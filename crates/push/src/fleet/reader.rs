@@ -12,11 +12,11 @@ use super::scripts::{Entry, Kind, Page, READ, What, epoch};
 use super::snapshot::Snapshot;
 use super::state::State;
 use super::{TARGET, Wire, while_sent};
-use crate::change::Change;
+use crate::changes::change::Change;
+use crate::changes::version::Version;
 use crate::documents::Documents;
 use crate::fleet::record;
 use crate::name::{Name, name};
-use crate::version::Version;
 
 /// How long Redis holds back an answer if nothing changes.
 const HELD: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use microcache_policy::Time;
 
-use crate::change::{Change, Content, Delta};
+use crate::changes::change::{Change, Content, Delta};
 use crate::name::Name;
 
 /// What a document is: its type, a new line, its bytes.

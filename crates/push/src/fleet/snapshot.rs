@@ -9,11 +9,11 @@ use microcache_store::redis::{NoReply, Value, cmd, from_redis_value};
 use super::reader::{PATIENCE, Reader, missing};
 use super::scripts::{self, Kind, What, number, shown};
 use super::while_sent;
-use crate::books::Beside;
-use crate::change::Change;
-use crate::journal::{Header, Loaded};
+use crate::changes::change::Change;
+use crate::changes::journal::{Header, Loaded};
+use crate::changes::version::Version;
+use crate::documents::books::Beside;
 use crate::name::{Name, name};
-use crate::version::Version;
 
 /// So many documents are asked for first, and at most. What they turn out to take says how many are asked for next.
 const FEW: usize = 16;

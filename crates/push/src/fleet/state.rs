@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::TARGET;
 use super::written::Written;
+use crate::changes::version::Version;
 use crate::stats::Counter;
-use crate::version::Version;
 
 /// What the reader tells of itself.
 pub(super) struct State {

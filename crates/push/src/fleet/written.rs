@@ -5,7 +5,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::version::Version;
+use crate::changes::version::Version;
 
 /// So long it may take.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -16,9 +16,9 @@ use tokio::task::spawn_blocking;
 
 use super::Hub;
 use super::update::Update;
-use crate::coming::Coming;
-use crate::journal::{Header, Journal, JournalError, LogOf, Sync};
-use crate::records;
+use crate::changes::journal::{Header, Journal, JournalError, LogOf, Sync};
+use crate::changes::records;
+use crate::publishing::coming::Coming;
 
 /// Updates that wait to be written.
 const MAX_WAITING: usize = 1024;

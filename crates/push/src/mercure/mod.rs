@@ -40,16 +40,16 @@ use self::selector::{NoSelector, Selector};
 use self::subscriber::Subscriber;
 use self::token::{Checked, Grant};
 pub(crate) use self::update::Update;
+use crate::access::key::Key;
+use crate::access::presented::Presented;
+use crate::access::sites::{self, Site, WithCookies};
 use crate::answer;
-use crate::coming::{Arrivals, NotPublished};
+use crate::changes::json::essence;
 use crate::form::pairs;
-use crate::json::essence;
-use crate::key::Key;
 use crate::paths::MERCURE_PATH;
-use crate::presented::Presented;
-use crate::sites::{self, Site, WithCookies};
+use crate::publishing::coming::{Arrivals, NotPublished};
 use crate::stats::Counter;
-use crate::stream::EventStream;
+use crate::subscribing::stream::EventStream;
 use crate::waiting::Woken;
 
 /// The most selectors of one subscription.

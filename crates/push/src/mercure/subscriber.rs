@@ -14,7 +14,7 @@ use super::selector::Selector;
 use super::update::{EARLIEST, Update};
 use super::{Hub, new_id};
 use crate::paths::SUBSCRIPTIONS_PATH;
-use crate::stream::Events;
+use crate::subscribing::stream::Events;
 use crate::waiting::{Seat, Woken};
 
 /// So many updates that are not for somebody are passed over at a time.

@@ -13,9 +13,9 @@ use microcache_policy::key::split_query;
 use super::member::{END_OF_LIST, Member, Spelling, beginning_of_list, names, path};
 use super::members::Members;
 use super::{COOKIES, Hub, challenge, hub_url};
+use crate::access::presented::Presented;
 use crate::answer;
 use crate::paths::{MERCURE_PATH, SUBSCRIPTIONS_PATH};
-use crate::presented::Presented;
 
 /// What may be asked of them.
 pub(crate) const ALLOWED: &str = "GET, HEAD, OPTIONS";

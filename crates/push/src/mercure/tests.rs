@@ -11,7 +11,7 @@ use super::subscriber::NoSubscriber;
 use super::token::Payloads;
 use super::update::EARLIEST;
 use super::*;
-use crate::stream::Events;
+use crate::subscribing::stream::Events;
 
 const KEY: &[u8] = b"a secret of thirty-two characters";
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::selector::{NoSelector, Selector, Selectors};
-use crate::key::{Key, NoToken, ends};
+use crate::access::key::{Key, NoToken, ends};
 
 /// The most selectors of a token.
 const MAX_SELECTORS: usize = 1000;
@@ -183,7 +183,7 @@ mod tests {
     use std::time::{SystemTime, UNIX_EPOCH};
 
     use super::*;
-    use crate::key::SHORTEST;
+    use crate::access::key::SHORTEST;
 
     const SECRET: &str = "a secret of thirty-two characters";
 

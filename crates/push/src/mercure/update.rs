@@ -6,8 +6,8 @@ use bytes::Bytes;
 use url::Url;
 
 use super::selector::MAX_TOPIC;
-use crate::change::{Change, Content};
-use crate::events::write_data;
+use crate::changes::change::{Change, Content};
+use crate::changes::events::write_data;
 use crate::form::pairs;
 
 /// The most topics of an update.

@@ -5,10 +5,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::Order;
-use crate::change::Change;
-use crate::events::{Form, encode};
+use crate::changes::change::Change;
+use crate::changes::events::{Form, encode};
+use crate::documents::no_url::NoUrl;
 use crate::name::MAX_NAME;
-use crate::no_url::NoUrl;
 
 /// What a client says.
 #[derive(Deserialize)]

@@ -8,14 +8,14 @@ use microcache_engine::OriginRequest;
 
 use super::piper::Piper;
 use super::{Order, commands};
-use crate::change::Change;
-use crate::events::Form;
+use crate::changes::change::Change;
+use crate::changes::events::Form;
+use crate::documents::no_url::NoUrl;
 use crate::name::Prefix;
-use crate::no_url::NoUrl;
-use crate::page::Page;
 use crate::paths::WATCH_PATH;
-use crate::subscription::Subscription;
-use crate::urls::{FindPage, Found, NoPage, find};
+use crate::subscribing::page::Page;
+use crate::subscribing::subscription::Subscription;
+use crate::subscribing::urls::{FindPage, Found, NoPage, find};
 
 /// One of them, and what it needs.
 pub(crate) enum Language {

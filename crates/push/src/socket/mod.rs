@@ -36,13 +36,13 @@ use life::{Due, Life, Pace};
 use open::Open;
 use pipe::Pipe;
 
+use crate::access::sites;
 use crate::documents::Documents;
+use crate::documents::no_url::{MAX_STARS, MAX_URLS, NoUrl};
 use crate::name::Pattern;
-use crate::no_url::{MAX_STARS, MAX_URLS, NoUrl};
-use crate::page::Known;
-use crate::sites;
-use crate::subscription::{NoSubscription, Subscription};
-use crate::urls::Found;
+use crate::subscribing::page::Known;
+use crate::subscribing::subscription::{NoSubscription, Subscription};
+use crate::subscribing::urls::Found;
 
 /// The longest order.
 const MAX_ORDER: usize = 8 * 1024;

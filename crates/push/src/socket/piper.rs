@@ -7,12 +7,12 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::Order;
-use crate::change::Change;
-use crate::events::Word;
-use crate::json::is_json;
+use crate::changes::change::Change;
+use crate::changes::events::Word;
+use crate::changes::json::is_json;
+use crate::documents::no_url::NoUrl;
 use crate::name::{MAX_NAME, Pattern};
-use crate::no_url::NoUrl;
-use crate::subscription::Next;
+use crate::subscribing::subscription::Next;
 
 /// What is remembered of a client that speaks it.
 #[derive(Debug, Default)]
@@ -172,7 +172,7 @@ fn unknown() -> NoUrl {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::Content;
+    use crate::changes::change::Content;
 
     #[test]
     fn commands_are_words() {

@@ -5,11 +5,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
 use super::*;
+use crate::access::readers::PushKeys;
 use crate::name::Prefix;
 use crate::origin::Push;
-use crate::readers::PushKeys;
 use crate::settings::PushSettings;
-use crate::subscription::Asked;
+use crate::subscribing::subscription::Asked;
 
 /// A frame of a client whose mask is nothing.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use json_patch::{PatchErrorKind, PatchOperation};
 use serde_json::Value;
 
-use crate::change::Content;
-use crate::json::is_json;
-use crate::wish::{Patch, Refused};
+use crate::changes::change::Content;
+use crate::changes::json::is_json;
+use crate::publishing::wish::{Patch, Refused};
 
 /// What a patch makes of a document, which may have so many bytes then.
 pub(crate) fn patched(before: &Content, patch: &Patch, most: u64) -> Result<Content, Refused> {
@@ -165,8 +165,8 @@ mod tests {
     #[test]
     fn the_public_suite_holds() {
         let suites = [
-            include_str!("../tests/json-patch-tests/tests.json"),
-            include_str!("../tests/json-patch-tests/spec_tests.json"),
+            include_str!("../../tests/json-patch-tests/tests.json"),
+            include_str!("../../tests/json-patch-tests/spec_tests.json"),
         ];
         let mut cases = 0;
         for suite in suites {

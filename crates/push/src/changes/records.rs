@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use microcache_policy::Time;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::change::{Change, Content};
+use crate::changes::change::{Change, Content};
 
 /// The log begins with it; the last byte is the version of this format. The epoch follows.
 pub(crate) const MAGIC: [u8; 8] = *b"MCPUSH\0\x01";

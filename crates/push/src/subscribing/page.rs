@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
-use crate::events::server_sent;
-use crate::json::{essence, is_json};
+use crate::changes::events::server_sent;
+use crate::changes::json::{essence, is_json};
 use crate::waiting::{Seat, Waiting};
 
 /// The longest content that is told with a version.

@@ -12,10 +12,10 @@ use microcache_policy::{
 use microcache_store::{Hit, Memory, Stored};
 use parking_lot::RwLock;
 
-use crate::change::{Change, Content};
-use crate::monitor::{Has, monitor_link};
+use crate::changes::change::{Change, Content};
+use crate::changes::version::Version;
+use crate::documents::monitor::{Has, monitor_link};
 use crate::name::Name;
-use crate::version::Version;
 
 /// What documents are answered with, by their names. Whoever reads takes no other lock.
 #[derive(Default)]

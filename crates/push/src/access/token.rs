@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use subtle::ConstantTimeEq;
 
-use crate::named::{self, Unreadable};
+use crate::access::named::{self, Unreadable};
 
 /// The shortest secret. A shorter one could be guessed.
 const SHORTEST: usize = 16;

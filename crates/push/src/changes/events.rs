@@ -7,9 +7,9 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::change::{Change, Content};
-use crate::json::is_json;
-use crate::version::Version;
+use crate::changes::change::{Change, Content};
+use crate::changes::json::is_json;
+use crate::changes::version::Version;
 
 /// In which form somebody is sent changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::Delta;
+    use crate::changes::change::Delta;
 
     fn change(media_type: &str, body: &'static [u8]) -> Change {
         Change {

@@ -10,8 +10,8 @@ use foldhash::fast::RandomState;
 use slab::Slab;
 use smallvec::SmallVec;
 
-use crate::change::Change;
-use crate::client::Client;
+use crate::changes::change::Change;
+use crate::documents::client::Client;
 use crate::name::{Name, Pattern};
 use crate::waiting::{Seat, Waiting, Woken};
 

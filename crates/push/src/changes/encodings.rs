@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::events::Form;
+use crate::changes::events::Form;
 
 /// So many are kept.
 const MAX_KEPT: usize = 64;

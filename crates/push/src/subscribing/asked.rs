@@ -5,18 +5,18 @@ use std::time::Duration;
 use microcache_engine::{OriginRequest, OriginResponse};
 use microcache_policy::key::split_query;
 
+use crate::access::readers::Shown;
 use crate::answer;
-use crate::client::Client;
+use crate::changes::version::{Place, Version};
 use crate::documents::Documents;
+use crate::documents::client::Client;
+use crate::documents::no_url::{MAX_STARS, MAX_URLS, NoUrl};
 use crate::form::pairs;
 use crate::name::Pattern;
-use crate::no_url::{MAX_STARS, MAX_URLS, NoUrl};
-use crate::page::{Known, Watching};
-use crate::readers::Shown;
-use crate::stream::MARK;
-use crate::subscription::Asked;
-use crate::urls::Found;
-use crate::version::{Place, Version};
+use crate::subscribing::page::{Known, Watching};
+use crate::subscribing::stream::MARK;
+use crate::subscribing::subscription::Asked;
+use crate::subscribing::urls::Found;
 
 /// How long somebody waits for something to happen who asks again and again.
 const WAIT: Duration = Duration::from_secs(25);

@@ -3,12 +3,12 @@
 use microcache_engine::OriginRequest;
 use microcache_policy::Fields;
 
+use crate::access::presented::Presented;
+use crate::access::readers::Shown;
+use crate::access::sites;
 use crate::documents::Documents;
+use crate::documents::no_url::NoUrl;
 use crate::name::{Pattern, Prefix};
-use crate::no_url::NoUrl;
-use crate::presented::Presented;
-use crate::readers::Shown;
-use crate::sites;
 
 /// What a cookie with a token is called.
 const COOKIES: &[&[u8]] = &[
@@ -92,8 +92,8 @@ impl Documents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::readers::{NoReader, PushKeys, Reader};
     use crate::origin::Push;
-    use crate::readers::{NoReader, PushKeys, Reader};
     use crate::settings::PushSettings;
 
     #[test]

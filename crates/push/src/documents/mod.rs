@@ -1,5 +1,14 @@
 //! Documents: what all who read, publish and subscribe have in common.
 
+pub(crate) mod books;
+pub(crate) mod client;
+pub(crate) mod monitor;
+pub(crate) mod no_url;
+pub(crate) mod pages;
+pub(crate) mod privacy;
+pub(crate) mod sockets;
+pub(crate) mod topics;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,15 +17,15 @@ use std::task::Waker;
 use microcache_engine::Clock;
 use parking_lot::{Mutex, RwLock};
 
-use crate::books::{Beside, Books, TakenOver};
-use crate::change::Change;
-use crate::journal::Loaded;
+use crate::access::readers::PushKeys;
+use crate::access::sites::WithCookies;
+use crate::changes::change::Change;
+use crate::changes::journal::Loaded;
+use crate::documents::books::{Beside, Books, TakenOver};
+use crate::documents::pages::Pages;
+use crate::documents::sockets::Sockets;
 use crate::name::Name;
-use crate::pages::Pages;
-use crate::readers::PushKeys;
 use crate::settings::PushSettings;
-use crate::sites::WithCookies;
-use crate::sockets::Sockets;
 use crate::stats::Counters;
 use crate::waiting::Woken;
 

@@ -12,19 +12,19 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use crate::access::readers::Reader;
 use crate::answer;
-use crate::books::Books;
-use crate::change::Change;
-use crate::client::Client;
+use crate::changes::change::Change;
+use crate::changes::events::{Form, Word, encode, encode_word};
+use crate::changes::version::{Place, Version};
 use crate::documents::Documents;
-use crate::events::{Form, Word, encode, encode_word};
-use crate::joining::Joining;
+use crate::documents::books::Books;
+use crate::documents::client::Client;
+use crate::documents::topics::{NoTopic, TopicId};
 use crate::name::{Name, Pattern};
-use crate::page::{Manner, Watching};
-use crate::readers::Reader;
-use crate::stream::Events;
-use crate::topics::{NoTopic, TopicId};
-use crate::version::{Place, Version};
+use crate::subscribing::joining::Joining;
+use crate::subscribing::page::{Manner, Watching};
+use crate::subscribing::stream::Events;
 use crate::waiting::Seat;
 
 /// A subscriber: what it asks for, and what it has seen.

@@ -118,7 +118,7 @@ impl<E: Events> Source for EventStream<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subscription::WatchEvents;
+    use crate::subscribing::subscription::WatchEvents;
 
     /// Thousands are open, and nothing happens to most of them.
     #[test]

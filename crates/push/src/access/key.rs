@@ -7,7 +7,7 @@ use jsonwebtoken::{AlgorithmFamily, DecodingKey, Validation, decode};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::named::{self, Unreadable};
+use crate::access::named::{self, Unreadable};
 
 /// The shortest secret, in bytes (RFC 7518 §3.2). A shorter one can be guessed by whoever has a token.
 pub(crate) const SHORTEST: usize = 32;

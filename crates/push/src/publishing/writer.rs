@@ -9,16 +9,16 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::books::Books;
-use crate::change::{Change, Delta};
-use crate::coming::Coming;
+use crate::changes::change::{Change, Delta};
+use crate::changes::journal::{Header, Journal};
+use crate::changes::records;
+use crate::changes::version::Version;
 use crate::documents::Documents;
-use crate::journal::{Header, Journal};
+use crate::documents::books::Books;
 use crate::name::Name;
-use crate::patch::patched;
-use crate::records;
-use crate::version::Version;
-use crate::wish::{Deed, Done, Patch, Refused, Wish};
+use crate::publishing::coming::Coming;
+use crate::publishing::patch::patched;
+use crate::publishing::wish::{Deed, Done, Patch, Refused, Wish};
 
 /// Jobs that wait to be written.
 const MAX_WAITING: usize = 1024;

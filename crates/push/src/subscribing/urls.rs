@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use microcache_engine::OriginRequest;
 
+use crate::documents::no_url::NoUrl;
 use crate::name::{MAX_NAME, Pattern, Prefix, fixed_part};
-use crate::no_url::NoUrl;
-use crate::page::{News, Page, Watching};
+use crate::subscribing::page::{News, Page, Watching};
 
 /// What a url stands for.
 pub(crate) enum Found {

@@ -7,9 +7,9 @@ use microcache_policy::{Fields, Millis, etag};
 use serde_json::Value;
 
 use crate::answer;
-use crate::change::Content;
+use crate::changes::change::Content;
+use crate::changes::version::Version;
 use crate::name::Name;
-use crate::version::Version;
 
 /// A change that is wanted.
 #[derive(Debug)]

@@ -8,12 +8,14 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use crate::books::Books;
-use crate::events::Form;
+use crate::changes::events::Form;
+use crate::documents::books::Books;
+use crate::documents::topics::TopicId;
 use crate::name::Pattern;
-use crate::page::Watching;
-use crate::subscription::{Delta, Next, NoSubscription, Step, Subscription, Wanted, look_for_all};
-use crate::topics::TopicId;
+use crate::subscribing::page::Watching;
+use crate::subscribing::subscription::{
+    Delta, Next, NoSubscription, Step, Subscription, Wanted, look_for_all,
+};
 
 /// So many documents that are not to be told are passed over at a time.
 const MAX_SKIPPED: usize = 1024;

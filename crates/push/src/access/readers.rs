@@ -9,10 +9,10 @@ use std::sync::Arc;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::access::Token;
-use crate::key::{Key, NoToken, ends};
+use crate::access::key::{Key, NoToken, ends};
+use crate::access::presented::Presented;
+use crate::access::token::Token;
 use crate::name::{NameError, Pattern};
-use crate::presented::Presented;
 
 /// The most that a token may name.
 const MAX_NAMED: usize = 100;

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 
-use crate::change::Change;
-use crate::records::{self, MAGIC, Read};
+use crate::changes::change::Change;
+use crate::changes::records::{self, MAGIC, Read};
 
 /// What the log begins with: the magic bytes, and three numbers.
 const HEADER: usize = MAGIC.len() + 3 * 8;

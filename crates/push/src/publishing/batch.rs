@@ -8,11 +8,11 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::answer;
-use crate::change::Content;
-use crate::json::check;
+use crate::changes::change::Content;
+use crate::changes::json::check;
+use crate::changes::version::Version;
 use crate::name::name;
-use crate::version::Version;
-use crate::wish::{Condition, Deed, Done, Wish};
+use crate::publishing::wish::{Condition, Deed, Done, Wish};
 
 /// The most documents of one.
 const MAX_BATCH: usize = 1000;

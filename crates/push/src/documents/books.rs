@@ -9,14 +9,14 @@ use foldhash::fast::RandomState;
 use microcache_policy::Time;
 use smallvec::SmallVec;
 
-use crate::change::Change;
-use crate::client::Client;
-use crate::encodings::Encodings;
-use crate::journal::{Header, Loaded};
+use crate::changes::change::Change;
+use crate::changes::encodings::Encodings;
+use crate::changes::journal::{Header, Loaded};
+use crate::changes::numbers::Numbers;
+use crate::changes::version::Version;
+use crate::documents::client::Client;
+use crate::documents::topics::{NoTopic, TopicId, Topics};
 use crate::name::{Name, Pattern};
-use crate::numbers::Numbers;
-use crate::topics::{NoTopic, TopicId, Topics};
-use crate::version::Version;
 use crate::waiting::Woken;
 
 /// Documents that are gone, and are remembered as such. Who has read less than that begins anew.
@@ -450,7 +450,7 @@ impl Books {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::Content;
+    use crate::changes::change::Content;
 
     fn change(number: u64, name: &str, is_there: bool) -> Arc<Change> {
         Arc::new(Change {

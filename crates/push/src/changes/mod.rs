@@ -1,0 +1,10 @@
+//! Changes: their numbers, and how they are written down, in the log and for those who are told of them.
+
+pub(crate) mod change;
+pub(crate) mod encodings;
+pub(crate) mod events;
+pub(crate) mod journal;
+pub(crate) mod json;
+pub(crate) mod numbers;
+pub(crate) mod records;
+pub(crate) mod version;
