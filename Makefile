@@ -69,11 +69,12 @@ test-dashboard: tools
 	cd crates/admin/browser && npm ci --silent --no-audit --no-fund && \
 	SCREENSHOTS="$(SCREENSHOTS)" timeout 600 node --test --test-concurrency=1 dashboard.test.mjs
 
-# What is tested with Redis, with Valkey in its place.
-test-valkey: PACKAGES = memcached:memcached valkey-server:valkey-server unshare:util-linux mount:mount
+# What is tested with Redis, with Valkey in its place, or another one that is named: make test-valkey VALKEY=/opt/valkey/bin/valkey-server
+VALKEY ?= valkey-server
+test-valkey: PACKAGES = memcached:memcached $(VALKEY):valkey-server unshare:util-linux mount:mount
 test-valkey: tools
-	REDIS_SERVER=valkey-server cargo test --locked -p microcache-store --test redis
-	REDIS_SERVER=valkey-server cargo test --locked -p microcache --test it -- tiers:: push_fleet:: push::in_redis::
+	REDIS_SERVER=$(VALKEY) cargo test --locked -p microcache-store --test redis
+	REDIS_SERVER=$(VALKEY) cargo test --locked -p microcache --test it -- tiers:: push_fleet:: push::in_redis::
 
 # Collapsing under every order of threads; built apart, because its locks and threads are shuttle's.
 shuttle: tools

@@ -158,8 +158,10 @@ fn all_that_has_had_its_time_is_not_answered_while_redis_is_away() {
 fn a_redis_that_refuses_changes_is_read_and_told_of() {
     let folder = Folder::new();
     let directory = redis_directory(&folder);
-    let saving = ["--dir", &directory, "--save", "3600 1"];
+    let saving = ["--dir", &directory];
     let nodes = Nodes::beside(Server::start_with(Kind::Redis, &saving), 1);
+    // Redis 6 takes this for nothing if it is an argument.
+    nodes.redis.say("CONFIG SET save \"3600 1\"");
     nodes[0].put("/live/x", "1");
     // Where the file belongs.
     std::fs::create_dir(format!("{directory}/dump.rdb")).expect("a directory");
