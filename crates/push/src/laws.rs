@@ -148,7 +148,8 @@ struct Reader {
     wanted: Vec<Pattern>,
     /// What it has asked for since, and was not told whole yet.
     joining: Option<Pattern>,
-    is_socket: bool,
+    /// The last change there was when it did.
+    joined_at: u64,
     history: usize,
     /// The version of each document.
     has: BTreeMap<String, u64>,
@@ -180,7 +181,7 @@ impl Reader {
             subscription: subscription.expect("there is room"),
             wanted,
             joining: None,
-            is_socket: false,
+            joined_at: 0,
             history,
             has: BTreeMap::new(),
             last_id: None,
@@ -219,7 +220,7 @@ impl Reader {
         let again = Subscription::new(world.push.documents(), asked);
         self.subscription = again.expect("there is room");
         if let Some(pattern) = self.joining.take() {
-            self.join(pattern);
+            self.join(world, pattern);
         }
     }
 
@@ -228,15 +229,15 @@ impl Reader {
         let pattern = Pattern::parse(url).unwrap();
         self.settle(world);
         if !self.subscription.has(&pattern) {
-            self.join(pattern);
+            self.join(world, pattern);
         }
     }
 
-    fn join(&mut self, pattern: Pattern) {
+    fn join(&mut self, world: &World, pattern: Pattern) {
         let added = self.subscription.add(&pattern, true);
         added.expect("there is room");
         self.joining = Some(pattern);
-        self.is_socket = true;
+        self.joined_at = world.changes.len() as u64;
     }
 
     fn settle(&mut self, world: &World) {
@@ -264,7 +265,9 @@ impl Reader {
         };
         if event.is_empty() {
             // What was added is told.
-            self.wanted.extend(self.joining.take());
+            let joined = self.joining.take().expect("something was added");
+            self.has_all_there_was_of(world, &joined);
+            self.wanted.push(joined);
             self.last_id = Some(self.subscription.place().to_string());
             return true;
         }
@@ -275,6 +278,20 @@ impl Reader {
             kind => self.take(world, kind, &event),
         }
         true
+    }
+
+    /// Whatever was there when it asked for this, and is still the same, it has by now.
+    fn has_all_there_was_of(&self, world: &World, pattern: &Pattern) {
+        for name in NAMES.into_iter().filter(|name| pattern.matches(name)) {
+            let there = world.last(name).map(|change| change.number);
+            if let Some(number) = there.filter(|&number| number <= self.joined_at) {
+                assert_eq!(
+                    self.has.get(name),
+                    Some(&number),
+                    "what there was of {name}"
+                );
+            }
+        }
     }
 
     fn take(&mut self, world: &World, kind: &str, event: &Value) {

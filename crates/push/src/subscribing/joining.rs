@@ -14,7 +14,7 @@ use crate::documents::topics::TopicId;
 use crate::name::Pattern;
 use crate::subscribing::page::Watching;
 use crate::subscribing::subscription::{
-    Delta, Next, NoSubscription, Step, Subscription, Wanted, look_for_all,
+    As, Next, NoSubscription, Step, Subscription, Wanted, look_for_all,
 };
 
 /// So many documents that are not to be told are passed over at a time.
@@ -26,6 +26,8 @@ pub(crate) struct Joining {
     told_through: u64,
     /// The last change when it was added.
     through: u64,
+    /// The last change up to which something else that it asks for has still to tell what there is of this.
+    owed_through: u64,
     /// What comes later is told too.
     stays: bool,
 }
@@ -67,6 +69,7 @@ impl Subscription {
             topic,
             told_through: 0,
             through: books.newest,
+            owed_through: 0,
             stays,
         }));
         Ok(())
@@ -138,15 +141,9 @@ impl Subscription {
         }
     }
 
-    /// What comes next, as JSON. What is told of something that was added has no id: changes of other things, with
-    /// smaller numbers, may not be told yet.
+    /// What comes next, as JSON.
     pub(crate) fn poll_told(&mut self, cx: &mut Context<'_>, delta: Form) -> Poll<Bytes> {
-        let whole = if self.is_joining() {
-            Form::Value
-        } else {
-            Form::Json
-        };
-        self.poll_encoded(cx, whole, delta)
+        self.poll_encoded(cx, Form::Json, delta)
     }
 
     /// What comes next of what was added, if something was.
@@ -156,22 +153,42 @@ impl Subscription {
             let next = books.after(joining.topic, joining.told_through);
             let next = next.filter(|change| change.number <= joining.through);
             let Some(change) = next.map(Arc::clone) else {
-                self.joined(&joining, books);
-                return Some(Step::Joined);
+                return Some(self.join_last(joining, books));
             };
             joining.told_through = change.number;
             let is_there = !change.is_gone() && books.is_now(&change);
             let is_known = joining.stays && self.tells(&change.name, books);
-            if is_there && !is_known && !self.is_hidden(&change.name) {
-                if joining.stays {
-                    self.note_told(&change);
-                }
-                self.joining = Some(joining);
-                return Some(Step::Next(Next::Change(change, Delta::No)));
+            if !is_there || self.is_hidden(&change.name) {
+                continue;
             }
+            if is_known {
+                if self.is_to_be_told(&change) {
+                    joining.owed_through = change.number;
+                }
+                continue;
+            }
+            if joining.stays {
+                self.note_told(&change);
+            }
+            self.joining = Some(joining);
+            return Some(Step::Next(Next::Change(change, As::Added)));
         }
         self.joining = Some(joining);
         Some(Step::Later)
+    }
+
+    /// All is told of it that only it tells. What something else tells of it comes first, and then it is there.
+    fn join_last(&mut self, joining: Box<Joining>, books: &mut Books) -> Step {
+        if self.seen < joining.owed_through && !self.has_to_begin_anew(books) {
+            // Later changes wait, since those of what was added are told among them.
+            let step = self.next(books, joining.owed_through);
+            if !matches!(step, Step::Nothing) {
+                self.joining = Some(joining);
+                return step;
+            }
+        }
+        self.joined(&joining, books);
+        Step::Joined
     }
 
     fn joined(&mut self, joining: &Joining, books: &mut Books) {

@@ -195,15 +195,20 @@ pub(crate) enum Step {
 
 /// What comes next.
 pub(crate) enum Next {
-    Change(Arc<Change>, Delta),
+    Change(Arc<Change>, As),
     Word(Word),
 }
 
-/// Whether a change is told as what it makes of the version before.
+/// How a change is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Delta {
-    Yes,
-    No,
+pub(crate) enum As {
+    /// As what it makes of the version before.
+    Delta,
+    /// As it is now.
+    Whole,
+    /// The same, of something that was added: changes of other things, with smaller numbers, may not be told yet, so that
+    /// it has no id.
+    Added,
 }
 
 impl Subscription {
@@ -323,13 +328,14 @@ impl Subscription {
         whole: Form,
         delta: Form,
     ) -> Poll<Bytes> {
-        let is_json = matches!(whole, Form::Json | Form::Value);
+        let is_json = whole == Form::Json;
         self.poll_written(cx, is_json, |books, next| match next {
             Next::Word(word) => encode_word(*word, is_json).into(),
-            Next::Change(change, is_delta) => {
-                let form = match is_delta {
-                    Delta::Yes => delta,
-                    Delta::No => whole,
+            Next::Change(change, how) => {
+                let form = match how {
+                    As::Delta => delta,
+                    As::Whole => whole,
+                    As::Added => Form::Value,
                 };
                 let epoch = books.epoch;
                 books
@@ -352,7 +358,7 @@ impl Subscription {
             self.has_seen_all(&books);
         }
         let step = self.join_on(&mut books);
-        let next = match step.unwrap_or_else(|| self.next(&books)) {
+        let next = match step.unwrap_or_else(|| self.next(&books, u64::MAX)) {
             Step::Next(next) => next,
             Step::Joined => return Poll::Ready(Bytes::new()),
             Step::Later => {
@@ -376,9 +382,9 @@ impl Subscription {
         match next {
             Next::Word(Word::Reset) => counters.resets.add_one(),
             Next::Word(Word::Gap) => counters.gaps.add_one(),
-            Next::Change(_, is_delta) => {
+            Next::Change(_, how) => {
                 counters.events.add_one();
-                if is_delta == Delta::Yes {
+                if how == As::Delta {
                     counters.deltas.add_one();
                 }
             }
@@ -454,17 +460,19 @@ impl Subscription {
         self.is_ahead = books.numbers.is_to_come(self.last_known());
     }
 
-    /// What comes next, if something does.
-    fn next(&mut self, books: &Books) -> Step {
-        // A deletion that it should have been told of may be forgotten.
-        let is_another_life = self.epoch != books.epoch;
+    /// Whether what it knows says nothing any more. A deletion that it should have been told of may be forgotten.
+    pub(crate) fn has_to_begin_anew(&mut self, books: &Books) -> bool {
         if self.is_ahead {
             self.look_ahead(books);
         }
-        if self.begins_anew
-            || is_another_life
+        self.begins_anew
+            || self.epoch != books.epoch
             || self.seen.max(self.told_whole_through) < books.forgotten_through
-        {
+    }
+
+    /// What comes next up to this change, if something does.
+    pub(crate) fn next(&mut self, books: &Books, through: u64) -> Step {
+        if self.has_to_begin_anew(books) {
             self.begins_anew = false;
             self.epoch = books.epoch;
             self.seen = 0;
@@ -483,6 +491,7 @@ impl Subscription {
         for _ in 0..MAX_SKIPPED {
             let nearest = |it: &Wanted| books.after(it.topic, self.seen.max(it.since));
             let next = self.topics.iter().filter_map(nearest);
+            let next = next.filter(|change| change.number <= through);
             let Some(change) = next.min_by_key(|change| change.number).map(Arc::clone) else {
                 return Step::Nothing;
             };
@@ -524,6 +533,11 @@ impl Subscription {
         self.documents.is_private(name) && !self.reader.may_read(name)
     }
 
+    /// Whether this change, of something that it asks for, will be told.
+    pub(crate) fn is_to_be_told(&self, change: &Change) -> bool {
+        change.number > self.seen && change.number > self.told.of(&change.name)
+    }
+
     /// It was told of this change, outside of the order.
     pub(crate) fn note_told(&mut self, change: &Change) {
         self.gap_at = NOWHERE;
@@ -537,14 +551,14 @@ impl Subscription {
             let told = self.told.of(&change.name);
             delta.from == told || !knows_nothing && delta.from <= last
         });
-        let is_delta = if self.wants.deltas && has_before {
-            Delta::Yes
+        let how = if self.wants.deltas && has_before {
+            As::Delta
         } else {
-            Delta::No
+            As::Whole
         };
         self.seen = change.number;
         self.told.note(&change.name, change.number);
-        Next::Change(change, is_delta)
+        Next::Change(change, how)
     }
 }
 
