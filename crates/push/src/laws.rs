@@ -266,7 +266,7 @@ impl Reader {
         if event.is_empty() {
             // What was added is told.
             let joined = self.joining.take().expect("something was added");
-            self.has_all_there_was_of(world, &joined);
+            self.has_all_there_was_of(&joined);
             self.wanted.push(joined);
             self.last_id = Some(self.subscription.place().to_string());
             return true;
@@ -281,9 +281,10 @@ impl Reader {
     }
 
     /// Whatever was there when it asked for this, and is still the same, it has by now.
-    fn has_all_there_was_of(&self, world: &World, pattern: &Pattern) {
+    fn has_all_there_was_of(&self, pattern: &Pattern) {
+        let books = self.subscription.documents.books.lock();
         for name in NAMES.into_iter().filter(|name| pattern.matches(name)) {
-            let there = world.last(name).map(|change| change.number);
+            let there = books.now(name).map(|change| change.number);
             if let Some(number) = there.filter(|&number| number <= self.joined_at) {
                 assert_eq!(
                     self.has.get(name),
