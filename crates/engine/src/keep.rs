@@ -134,19 +134,9 @@ impl Engine {
         let mut waited = Duration::ZERO;
         let end = loop {
             let is_read = self.welcome(fill, &mut body, &mut waited).await.is_ok();
-            if !is_read {
-                // It goes on for the tier alone, and then no faster than the tier takes it.
-                let Keeping::Spool(spool) = &keeping else {
-                    break Err(BodyError::Disconnected);
-                };
-                spool.ready().await;
-            } else if let Keeping::Spool(spool) = &keeping
-                && self.settings.clients == Clients::Program
-            {
-                // A program would rather have it stored than a moment earlier.
-                if !spool.goes_on(STALLED_TIER).await {
-                    keeping = Keeping::Nothing;
-                }
+            keeping = self.at_the_tier_s_pace(keeping, is_read).await;
+            if !is_read && !matches!(keeping, Keeping::Spool(_)) {
+                break Err(BodyError::Disconnected);
             }
             match waiting.for_frame(&mut body, &leader).await {
                 None => break Ok(None),
@@ -193,6 +183,21 @@ impl Engine {
             }
             Err(error) => fill.finish(Err(error)),
         }
+    }
+
+    /// Waits for the tier that a body goes to. What nobody reads comes no faster than the tier takes it. For those who
+    /// read, nothing is waited for, but that a program would rather have it stored than a moment earlier.
+    async fn at_the_tier_s_pace(&self, keeping: Keeping, is_read: bool) -> Keeping {
+        if let Keeping::Spool(spool) = &keeping {
+            if !is_read {
+                spool.ready().await;
+            } else if self.settings.clients == Clients::Program
+                && !spool.goes_on(STALLED_TIER).await
+            {
+                return Keeping::Nothing;
+            }
+        }
+        keeping
     }
 
     /// Waits until the readers of a body can take more of it. One who keeps others waiting for

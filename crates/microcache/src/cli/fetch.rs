@@ -85,7 +85,7 @@ const NOTES: &str = "\
 Commands that run at the same time, and later ones, share what is stored. Durations are 500ms, 10s, 2m, 1d; sizes
 64MiB, 1GB. Proxies are taken from the variables http_proxy, https_proxy and no_proxy.
 Exit codes: 0 done, 1 no answer or not all of it, 2 the command line is wrong, 3 --offline and nothing is stored,
-4 the server answered with an error (400 and above), 5 the output cannot be written, 130 interrupted.
+4 the server answered with an error (400 and above), 5 the output cannot be written, 129, 130 or 143 ended by a signal.
 
   microcache fetch https://example.com/data.json
   microcache fetch --max-age 1h -o tools.tar.gz https://example.com/tools.tar.gz
