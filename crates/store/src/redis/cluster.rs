@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -22,7 +22,12 @@ pub(super) struct Cluster {
     settings: RedisSettings,
     map: RwLock<Map>,
     look_again: Notify,
+    /// Servers that slots are being moved to, and that may have none yet. They are let go with the next map.
+    newcomers: Mutex<HashMap<String, Arc<Node>>>,
 }
+
+/// So many of them are known at a time.
+const MAX_NEWCOMERS: usize = 16;
 
 #[derive(Default)]
 struct Map {
@@ -63,6 +68,7 @@ impl Cluster {
             settings: settings.clone(),
             map: RwLock::default(),
             look_again: Notify::new(),
+            newcomers: Mutex::default(),
         };
         let outcome = cluster.look().await;
         if outcome.is_err() {
@@ -97,6 +103,27 @@ impl Cluster {
         let after = map.ranges.partition_point(|range| range.first <= slot);
         let range = map.ranges.get(after.checked_sub(1)?)?;
         (slot <= range.last).then(|| Arc::clone(&range.node))
+    }
+
+    /// The server at this host and port, which another one has named.
+    pub(super) fn newcomer(&self, place: &str) -> Option<Arc<Node>> {
+        let (host, port) = place.rsplit_once(':')?;
+        let address = self
+            .seeds
+            .first()?
+            .of_peer(host.to_owned(), port.parse().ok()?);
+        let name = address.name();
+        if let Some(master) = self.map.read().masters.get(&name) {
+            return Some(Arc::clone(&master.node));
+        }
+        let mut newcomers = self.newcomers.lock();
+        if newcomers.len() >= MAX_NEWCOMERS && !newcomers.contains_key(&name) {
+            return None;
+        }
+        let node = newcomers
+            .entry(name)
+            .or_insert_with(|| Node::start(address, &self.settings));
+        Some(Arc::clone(node))
     }
 
     /// All masters.
@@ -183,6 +210,8 @@ impl Cluster {
         }
         ranges.sort_by_key(|range| range.first);
         *map = Map { ranges, masters };
+        drop(map);
+        self.newcomers.lock().clear();
     }
 }
 

@@ -91,8 +91,15 @@ impl Line {
         reply.map_err(NoReply::of)
     }
 
+    /// While a cluster moves the keys, they may be where they are moved to already.
     async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value, Fault> {
-        self.servers.send(self.id, command, deadline).await
+        let reply = self.servers.send(self.id, command, deadline).await;
+        if let Err(fault) = &reply
+            && let Some(node) = self.servers.moved_to(fault)
+        {
+            return node.send_asking(command, deadline).await;
+        }
+        reply
     }
 
     /// What is not in service, in words.

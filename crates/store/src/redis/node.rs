@@ -112,6 +112,37 @@ impl Node {
         }
     }
 
+    /// The same where the keys are being moved to. Waits for a server that was not known before.
+    pub(super) async fn send_asking(
+        &self,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> Result<Value, Fault> {
+        let started = timeout_at(deadline, self.started()).await;
+        started.map_err(|_| Fault::Late)?.map_err(|_| Fault::Down)?;
+        let NodeState::Up(connections) = self.state.borrow().clone() else {
+            return Err(Fault::Down);
+        };
+        let wire = &connections.all[0];
+        let mut connection = wire.connection.clone();
+        // Nothing comes between the two on their way.
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command(command.clone());
+        let replies = connection.send_packed_commands(&both, 0, 2);
+        let reply = match timeout_at(deadline, replies).await {
+            Ok(Ok(mut replies)) => replies.pop().unwrap_or(Value::Nil).extract_error(),
+            Ok(Err(error)) => Err(error),
+            Err(_) => {
+                self.failed(connections.round, wire, "it does not answer in time");
+                return Err(Fault::Late);
+            }
+        };
+        reply.map_err(|error| {
+            self.judge(connections.round, wire, &error);
+            Fault::Said(error)
+        })
+    }
+
     fn judge(&self, round: u64, wire: &Wire, error: &RedisError) {
         if error.is_io_error() || error.kind() == ErrorKind::Parse {
             self.lose(round, Refusal::of(error));
@@ -262,6 +293,16 @@ impl Fault {
             Self::Said(error) => {
                 error.is_cluster_error() || error.is_io_error() || is_out_of_order(error)
             }
+        }
+    }
+
+    /// Where a slot is being moved to, which does not have this key any more, or not yet: host and port.
+    pub(super) fn moved_to(&self) -> Option<&str> {
+        match self {
+            Self::Said(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
+                error.redirect_node().map(|(place, _)| place)
+            }
+            _ => None,
         }
     }
 

@@ -75,6 +75,14 @@ impl Servers {
         }
     }
 
+    /// The server that a slot is being moved to, if that is the fault.
+    pub(super) fn moved_to(&self, fault: &Fault) -> Option<Arc<Node>> {
+        match self {
+            Self::One(_) => None,
+            Self::Cluster(cluster) => cluster.newcomer(fault.moved_to()?),
+        }
+    }
+
     /// Removes all records and claims, and says whether that succeeded everywhere.
     pub(super) async fn clear(&self, patience: Duration) -> bool {
         let nodes = match self {

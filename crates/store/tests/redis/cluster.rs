@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use microcache_store::redis::{Redis, RedisSettings};
+use microcache_store::redis::{Line, Redis, RedisSettings, Script};
 use microcache_store::{EntryId, Put, SharedTier, Tier, TierError};
 use redis::Value;
 
 use crate::server::{Server, free_port};
-use crate::{HOUR, body, eventually, id, in_service, put, settings, start, win};
+use crate::{HOUR, PATIENCE, body, eventually, id, in_service, put, settings, start, win};
 
 const SLOTS: u16 = 16384;
 
@@ -188,6 +188,68 @@ async fn slots_that_move_are_followed() {
     .await;
     assert_eq!(on(to, 2), [id(1)]);
     assert_eq!(body(&redis, id(1)).await.as_deref(), Some("body"));
+}
+
+/// Keys that lie together, as those of documents do, are asked for where they are, at each step of a move.
+#[tokio::test]
+async fn keys_that_are_being_moved_are_found() {
+    let servers = masters().await;
+    let (new, bus) = member();
+    let () = servers[0].say(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", new.port));
+    let line = Line::start(of(&servers), b"moved").await.expect("a line");
+    let (one, other) = (line.key("one"), line.key("other"));
+    let count = Script::new("redis.call('INCR', KEYS[1]) return redis.call('INCR', KEYS[2])");
+    let keys = [one.clone(), other.clone()];
+    let counted = async || line.call(&count, &keys, &[] as &[&str], PATIENCE).await;
+    eventually("the line", async || counted().await.is_ok()).await;
+    let before: i64 = servers_with(&servers, &other).1;
+    let slot: u16 = new.say(&format!("CLUSTER KEYSLOT {one}"));
+    let (from, _) = servers_with(&servers, &other);
+    let (source, target): (String, String) = (from.say("CLUSTER MYID"), new.say("CLUSTER MYID"));
+    eventually("the new one to be known", async || {
+        let nodes: [String; 2] = [from.say("CLUSTER NODES"), new.say("CLUSTER NODES")];
+        nodes[0].contains(&target)
+            && nodes[1].contains(&source)
+            && new
+                .say::<String>("CLUSTER INFO")
+                .contains("cluster_state:ok")
+    })
+    .await;
+    let () = new.say(&format!("CLUSTER SETSLOT {slot} IMPORTING {source}"));
+    let () = from.say(&format!("CLUSTER SETSLOT {slot} MIGRATING {target}"));
+    assert_eq!(counted().await, Ok(Value::Int(before + 1)));
+    let mut migrate = redis::cmd("MIGRATE");
+    migrate
+        .arg("127.0.0.1")
+        .arg(new.port)
+        .arg("")
+        .arg(0)
+        .arg(5000);
+    let () = from.send(migrate.arg("KEYS").arg(&keys));
+    for step in 2..50 {
+        assert_eq!(counted().await, Ok(Value::Int(before + step)));
+    }
+    assert_eq!(
+        line.ask(redis::cmd("GET").arg(&one), PATIENCE)
+            .await
+            .map(drop),
+        Ok(())
+    );
+    for server in [&new].into_iter().chain(&servers) {
+        let _: Value = server.say(&format!("CLUSTER SETSLOT {slot} NODE {target}"));
+    }
+    eventually("the new place", async || counted().await.is_ok()).await;
+    assert!(new.say::<i64>(&format!("GET {other}")) >= before + 50);
+}
+
+/// The server that has a number under a key, and the number.
+fn servers_with<'a>(servers: &'a [Server], key: &str) -> (&'a Server, i64) {
+    let mut each = servers.iter().filter_map(|server| {
+        let keys: Vec<String> = server.say("KEYS *");
+        keys.contains(&key.to_owned())
+            .then(|| (server, server.say(&format!("GET {key}"))))
+    });
+    each.next().expect("one of them")
 }
 
 #[tokio::test]

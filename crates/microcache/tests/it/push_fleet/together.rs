@@ -6,7 +6,7 @@ use super::{Nodes, key, put, redis_directory, told, until_is};
 use crate::push::tag;
 use crate::support::{Origin, Proxy, eventually};
 use crate::tiers::Folder;
-use crate::tiers::servers::{Kind, Server};
+use crate::tiers::servers::{Kind, Server, free_port};
 
 const WATCH: &str = "/.well-known/microcache/watch?url=/live/*";
 
@@ -356,6 +356,61 @@ fn documents_lie_on_one_server_of_a_cluster() {
     assert_eq!(told(&mut events), put("1"));
     assert_eq!(second.publish("DELETE", "/live/x", &[], "").status, 204);
     assert_eq!(told(&mut events).0, "delete");
+}
+
+/// At each step of the move, also while they are there and the cluster does not say so yet.
+#[test]
+fn documents_are_changed_and_told_while_a_cluster_moves_them() {
+    let folders = [Folder::new(), Folder::new()];
+    let [from, to] = folders.each_ref().map(|folder| {
+        let (directory, bus) = (redis_directory(folder), free_port().to_string());
+        let flags = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+        let flags = [&flags[..], &["--dir", &directory]].concat();
+        (Server::start_with(Kind::Redis, &flags), bus)
+    });
+    let ((from, _), (to, bus)) = (from, to);
+    from.say("CLUSTER ADDSLOTSRANGE 0 16383");
+    from.say(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", to.port()));
+    eventually("the cluster", || {
+        let all = [&from, &to].map(|it| it.say("CLUSTER INFO"));
+        let are_in =
+            |it: &String| it.contains("cluster_state:ok") && it.contains("cluster_known_nodes:2");
+        all.iter().all(are_in).then_some(())
+    });
+    let nodes = Nodes::beside(from, 0);
+    let flags = ["--push-redis-cluster", "--push-history", "3"];
+    let (first, second) = (nodes.another(&flags), nodes.another(&flags));
+    let mut events = second.subscribe("/live/x", &[]);
+    let mut number = 0;
+    let mut change = |statuses: &[u16]| {
+        number += 1;
+        let value = number.to_string();
+        let status = first.put("/live/x", &value).status;
+        assert!(statuses.contains(&status), "{number}: {status}");
+        if status != 503 {
+            assert_eq!(told(&mut events), put(&value));
+        }
+        status != 503
+    };
+    change(&[201]);
+    let keys = ["mcd1", "mcd1c", "mcd1h"].map(key);
+    let slot = nodes.redis.say(&format!("CLUSTER KEYSLOT {}", keys[0]));
+    let ids = [&nodes.redis, &to].map(|it| it.say("CLUSTER MYID"));
+    to.say(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", ids[0]));
+    let migrating = format!("CLUSTER SETSLOT {slot} MIGRATING {}", ids[1]);
+    nodes.redis.say(&migrating);
+    change(&[204]);
+    let (port, keys) = (to.port(), keys.join(" "));
+    let migrate = format!("MIGRATE 127.0.0.1 {port} \"\" 0 5000 KEYS {keys}");
+    nodes.redis.say(&migrate);
+    for _ in 0..20 {
+        change(&[204]);
+    }
+    for server in [&to, &nodes.redis] {
+        server.say(&format!("CLUSTER SETSLOT {slot} NODE {}", ids[1]));
+    }
+    eventually("the new place", || change(&[204, 503]).then_some(()));
+    change(&[204]);
 }
 
 /// docs/push.md names what a user has to be allowed.
