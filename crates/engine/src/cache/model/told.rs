@@ -51,6 +51,8 @@ struct Fleet {
     /// What was told by then each process has to know.
     informed: [usize; PROCESSES],
     pool: Arc<Mutex<Kept>>,
+    /// When a record was last lost that its writer may have read already: it does not tell it again.
+    unnoticed: usize,
 }
 
 impl Fleet {
@@ -66,6 +68,7 @@ impl Fleet {
             processes: (0..PROCESSES).map(process).collect(),
             informed: [0; PROCESSES],
             pool,
+            unnoticed: 0,
         }
     }
 
@@ -121,6 +124,7 @@ impl Fleet {
     fn lose_any(&mut self) {
         let copy = self.chance.below(LOG_COPIES);
         if self.chance.below(2) == 0 {
+            self.unnoticed = self.step;
             return self.pool.lock().lose_newest(copy);
         }
         self.pool.lock().forget_log(copy, self.chance.below(4));
@@ -222,11 +226,14 @@ impl Fleet {
         self.processes[at].cache.step_in().await;
     }
 
-    /// All that a process had to tell may be told by now.
+    /// All that a process had to tell may be told by now. What was not answered as told when it was purged, and was told
+    /// bit by bit, may have been lost where it was told first.
     fn note_told(&mut self, at: usize) {
         let fleet = self.processes[at].cache.fleet().expect("it shares");
         if fleet.untold == 0 {
-            let own = self.purges.iter_mut().filter(|one| one.by == Some(at));
+            let unnoticed = self.unnoticed;
+            let is_there = |one: &&mut Purged| one.by == Some(at) && one.decided > unnoticed;
+            let own = self.purges.iter_mut().filter(is_there);
             for purged in own {
                 purged.told.get_or_insert(self.step);
             }
