@@ -394,6 +394,28 @@ proptest! {
     }
 }
 
+/// It may be of another subscription, which was told of other things.
+#[test]
+fn an_id_alone_says_nothing_of_the_version_of_a_document() {
+    let mut world = World::new(1);
+    world.publish("/live/a", true, false);
+    let mut reader = Reader::new(&world, &["/live/a"], 1);
+    while reader.read(&world) {}
+    reader.come_back(&world, true);
+    let kinds = [(); 2].map(|()| {
+        assert!(!reader.read(&world));
+        world.publish("/live/a", true, true);
+        let mut cx = Context::from_waker(Waker::noop());
+        let told = reader.subscription.poll_told(&mut cx, Form::JsonDelta);
+        let Poll::Ready(event) = told else {
+            panic!("it is told");
+        };
+        let event: Value = serde_json::from_slice(&event).expect("JSON");
+        event["event"].as_str().expect("a kind").to_owned()
+    });
+    assert_eq!(kinds, ["put", "patch"]);
+}
+
 #[test]
 fn who_misses_something_of_very_many_documents_is_told_all_the_same() {
     const DOCUMENTS: usize = 5000;

@@ -1,5 +1,6 @@
 //! Those who wait for something to happen to one thing.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -23,10 +24,10 @@ struct Room {
     wakers: Slab<Waker>,
 }
 
-/// A place among them.
+/// A place among them. None takes no more room than one: there are as many as subscribers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
-    round: u64,
+    round: NonZeroU64,
     room: u32,
     number: u32,
 }
@@ -38,7 +39,7 @@ pub(crate) struct Woken(SmallVec<[Room; 1]>);
 impl Waiting {
     /// Has this one woken when something happens. A place from earlier is taken again.
     pub(crate) fn wait(&mut self, seat: Option<Seat>, waker: &Waker) -> Seat {
-        if let Some(seat) = seat.filter(|seat| seat.round == self.round)
+        if let Some(seat) = seat.filter(|seat| seat.round == self.this_round())
             && let Some(room) = self.rooms.get_mut(seat.room as usize)
             && let Some(known) = room.wakers.get_mut(seat.number as usize)
         {
@@ -47,10 +48,14 @@ impl Waiting {
         }
         let room = self.room();
         Seat {
-            round: self.round,
+            round: self.this_round(),
             room: room as u32,
             number: self.rooms[room].wakers.insert(waker.clone()) as u32,
         }
+    }
+
+    fn this_round(&self) -> NonZeroU64 {
+        NonZeroU64::MIN.saturating_add(self.round)
     }
 
     /// The one of this thread.
@@ -74,7 +79,7 @@ impl Waiting {
 
     /// One of them waits no more.
     pub(crate) fn leave(&mut self, seat: Seat) {
-        if seat.round == self.round
+        if seat.round == self.this_round()
             && let Some(room) = self.rooms.get_mut(seat.room as usize)
         {
             room.wakers.try_remove(seat.number as usize);
@@ -83,7 +88,7 @@ impl Waiting {
 
     /// Whether nothing has happened since this place was taken.
     pub(crate) fn is_quiet(&self, seat: Option<Seat>) -> bool {
-        seat.is_some_and(|seat| seat.round == self.round)
+        seat.is_some_and(|seat| seat.round == self.this_round())
     }
 }
 

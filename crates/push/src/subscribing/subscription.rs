@@ -43,6 +43,8 @@ pub(crate) struct Subscription {
     told_whole_through: u64,
     /// It knew all there was when this was the last change.
     pub(crate) caught_up: u64,
+    /// What it said that it had seen. It may have been told of other things then.
+    resumed_at: u64,
     /// What it was told since.
     pub(crate) told: Told,
     /// It has to be told that it begins anew.
@@ -233,6 +235,7 @@ impl Subscription {
             seen: 0,
             told_whole_through: books.newest,
             caught_up: 0,
+            resumed_at: 0,
             told: Told::default(),
             begins_anew: false,
             is_ahead: false,
@@ -277,6 +280,7 @@ impl Subscription {
         match seen.parse::<Place>().ok().filter(is_ours) {
             Some(place) => {
                 self.seen = place.version.number;
+                self.resumed_at = self.seen;
                 self.told_whole_through = place.told_whole_through.min(books.newest);
             }
             None => self.begins_anew = true,
@@ -478,6 +482,7 @@ impl Subscription {
             self.seen = 0;
             self.told_whole_through = books.newest;
             self.caught_up = 0;
+            self.resumed_at = 0;
             self.gap_at = NOWHERE;
             self.told = Told::default();
             for wanted in &mut self.topics {
@@ -549,7 +554,8 @@ impl Subscription {
         let last = self.told.of(&change.name).max(self.caught_up);
         let has_before = change.delta.as_ref().is_some_and(|delta| {
             let told = self.told.of(&change.name);
-            delta.from == told || !knows_nothing && delta.from <= last
+            let was_told = self.resumed_at < delta.from && delta.from <= last;
+            delta.from == told || !knows_nothing && was_told
         });
         let how = if self.wants.deltas && has_before {
             As::Delta
