@@ -41,7 +41,10 @@ impl Place {
 
     /// Without a cache, and without what the machine says of the web.
     pub(crate) fn bare(&self) -> Command {
-        let mut command = Command::new(BINARY);
+        self.fetching(Command::new(BINARY))
+    }
+
+    fn fetching(&self, mut command: Command) -> Command {
         command.arg("fetch").current_dir(&self.0);
         for name in [
             "HOME",
@@ -57,7 +60,10 @@ impl Place {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.bare();
+        self.with_cache(self.bare(), arguments)
+    }
+
+    fn with_cache(&self, mut command: Command, arguments: &[&str]) -> Command {
         command.arg("--cache").arg(self.cache()).args(arguments);
         command
     }
@@ -67,7 +73,10 @@ impl Place {
     }
 
     pub(crate) fn start(&self, arguments: &[&str]) -> Child {
-        let mut command = self.command(arguments);
+        // Whoever runs the tests may have hang-ups ignored (`nohup`), which is handed on.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP", BINARY]);
+        let mut command = self.with_cache(self.fetching(command), arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().expect("it runs")
     }
