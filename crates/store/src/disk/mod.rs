@@ -5,6 +5,7 @@
 //! docs/decisions/disk.md says why it is like this.
 
 mod background;
+pub(crate) mod by_turns;
 pub(crate) mod crew;
 pub(crate) mod expiry;
 mod files;
