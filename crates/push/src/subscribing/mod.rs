@@ -5,4 +5,5 @@ pub(crate) mod joining;
 pub(crate) mod page;
 pub(crate) mod stream;
 pub(crate) mod subscription;
+pub(crate) mod told;
 pub(crate) mod urls;

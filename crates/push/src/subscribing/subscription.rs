@@ -1,12 +1,10 @@
 //! Somebody who is told of changes.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use foldhash::fast::RandomState;
 use microcache_engine::OriginResponse;
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
@@ -25,6 +23,7 @@ use crate::name::{Name, Pattern};
 use crate::subscribing::joining::Joining;
 use crate::subscribing::page::{Manner, Watching};
 use crate::subscribing::stream::Events;
+use crate::subscribing::told::Told;
 use crate::waiting::Seat;
 
 /// A subscriber: what it asks for, and what it has seen.
@@ -110,42 +109,12 @@ impl Wanted {
     }
 }
 
-/// What a subscriber was told of each document while it was behind. Most are not, and there are many.
-#[derive(Default)]
-#[expect(clippy::box_collection, reason = "an empty map is 40 bytes")]
-pub(crate) struct Told(Option<Box<HashMap<Name, u64, RandomState>>>);
-
 /// So far the clock of who numbers the changes of several nodes may be ahead of ours, in milliseconds.
 const MOST_AHEAD: u64 = 60_000;
 /// It was told of no gap.
 const NOWHERE: u64 = u64::MAX;
 /// So many changes that are out of date are passed over at a time.
 const MAX_SKIPPED: usize = 1024;
-/// Of so many it is remembered. Of others less is known than could be: they are told whole.
-const MAX_TOLD: usize = 4096;
-
-impl Told {
-    fn note(&mut self, name: &Name, version: u64) {
-        let all = self.0.get_or_insert_default();
-        if all.len() < MAX_TOLD || all.contains_key(name) {
-            all.insert(Arc::clone(name), version);
-        }
-    }
-
-    pub(crate) fn retain(&mut self, stays: impl Fn(&str) -> bool) {
-        if let Some(all) = &mut self.0 {
-            all.retain(|name, _| stays(name));
-        }
-    }
-
-    /// The version that it was told last; zero if that is not known.
-    fn of(&self, name: &str) -> u64 {
-        let all = self.0.as_ref();
-        all.and_then(|all| all.get(name))
-            .copied()
-            .unwrap_or_default()
-    }
-}
 
 /// Why somebody cannot subscribe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -449,8 +418,7 @@ impl Subscription {
 
     /// The numbers of changes that it says it knows of.
     fn known(&self) -> impl Iterator<Item = u64> {
-        let told = self.told.0.iter().flat_map(|all| all.values());
-        told.copied().chain([self.seen])
+        self.told.versions().chain([self.seen])
     }
 
     fn last_known(&self) -> u64 {
