@@ -75,6 +75,17 @@ fn visit(nodes: &[&Node]) {
     }
 }
 
+/// Two nodes have everything, and one of them has gone. Gives the other one, and the folder of the disk of this one.
+fn one_goes_away(origin: &Origin, pool: &Pool) -> (Node, Folder) {
+    counting(origin);
+    let folder = Folder::new();
+    let here = pool.node(origin, &[]);
+    let away = pool.node(origin, &["--disk", &folder.disk()]);
+    visit(&[&here, &away]);
+    end(away.proxy);
+    (here, folder)
+}
+
 fn purges(node: &Node) -> Value {
     node.ask("GET /v1/stats", "")["purges"].take()
 }
@@ -141,15 +152,8 @@ fn one_server_of_the_log_after_the_other_is_lost_and_nothing_with_it() {
 fn a_server_that_comes_back_with_what_it_had_brings_nothing_back() {
     for halted in [0, 1] {
         let (origin, mut pool) = (Origin::start(), Pool::start());
-        counting(&origin);
-        let folder = Folder::new();
+        let (here, folder) = one_goes_away(&origin, &pool);
         let disk = folder.disk();
-        let (here, away) = (
-            pool.node(&origin, &[]),
-            pool.node(&origin, &["--disk", &disk]),
-        );
-        visit(&[&here, &away]);
-        end(away.proxy);
         let server = pool.holder(halted);
         let other = pool.holder(1 - halted);
         pool.servers[server].freeze();
@@ -174,15 +178,8 @@ fn a_server_that_comes_back_with_what_it_had_brings_nothing_back() {
 fn a_process_that_begins_while_one_server_is_down_uses_what_is_there() {
     for lost in [0, 1] {
         let (origin, mut pool) = (Origin::start(), Pool::start());
-        counting(&origin);
-        let folder = Folder::new();
+        let (here, folder) = one_goes_away(&origin, &pool);
         let disk = folder.disk();
-        let (here, away) = (
-            pool.node(&origin, &[]),
-            pool.node(&origin, &["--disk", &disk]),
-        );
-        visit(&[&here, &away]);
-        end(away.proxy);
         assert_eq!(purge_red(&here), None);
         let server = pool.holder(lost);
         pool.servers[server].kill();
