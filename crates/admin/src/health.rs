@@ -44,8 +44,8 @@ pub(crate) async fn ready(
 ) -> (StatusCode, Json<Readiness>) {
     let reasons: Vec<_> = interface
         .handle
-        .is_draining()
-        .then(|| "the server finishes what is under way and ends".to_owned())
+        .is_leaving()
+        .then(|| "the server is about to end".to_owned())
         .into_iter()
         .chain(push::not_ready(&interface.handle))
         .collect();

@@ -40,7 +40,7 @@ pub(crate) fn told(interface: &Interface) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "uptime_seconds": interface.started.elapsed().as_secs(),
-        "draining": handle.is_draining(),
+        "draining": handle.is_leaving(),
         "requests": requests(|outcome| figures.of(outcome), figures.requests()),
         "bytes_sent": figures.bytes(),
         "hit_microseconds": latency(&figures.hits()),

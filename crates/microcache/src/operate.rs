@@ -46,7 +46,9 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
             Errand::Stats => shown::stats(&answer) + &recent_errors(operate),
             Errand::Entries(_) => shown::entries(&answer),
             Errand::Explain(_) => explained::text(&answer),
-            Errand::Drain => "it finishes what is under way and ends\n".to_owned(),
+            Errand::Drain => {
+                "it is not ready any more, finishes what is under way and ends\n".to_owned()
+            }
             Errand::Reload => shown::reloaded(&answer),
             Errand::Upgrade => format!("process {} serves in its place\n", answer["pid"]),
         }),

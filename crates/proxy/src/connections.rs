@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::connection::{Activity, Doing};
 use microcache_policy::Network;
 
-/// How long a connection that has never had a request is waited for once the server is told to
-/// stop: the first one may be on its way.
+/// How long a connection that has never had a request, or whose last answer did not close it, is waited for
+/// once the server stops: a request may be on its way.
 pub(crate) const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
 /// The connections of one thread.
@@ -95,19 +95,22 @@ impl Connections {
         }
     }
 
-    /// Ends those that wait for another request, at once; those that never had one, tunnels and
-    /// event streams a little later. Returns when all have ended.
+    /// Ends those that have waited for another request since before `stopped`, at once; those that never had
+    /// one, tunnels and event streams a little later. Returns when all have ended. Those that begin to wait
+    /// later end by themselves: they may have one more request.
     ///
-    /// Once another process has taken this one's place nobody is in a hurry: those that wait are told with their next
+    /// Once another process has taken this one's place nothing is urgent: those that wait are closed with their next
     /// answer, so that none loses a request that is on its way.
-    pub(crate) async fn drain(&self, streams: Duration, is_replaced: bool) {
+    pub(crate) async fn drain(&self, streams: Duration, stopped: Time, is_replaced: bool) {
         let start = Instant::now();
         let ending = async {
             let silent = async {
                 if !is_replaced {
-                    self.close_answered();
+                    self.close_answered(stopped);
                     sleep_until(start + FIRST_REQUEST).await;
-                    self.close(|doing| matches!(doing, Doing::Idle { .. }));
+                    self.close(
+                        |doing| matches!(doing, Doing::Idle { since, .. } if since <= stopped),
+                    );
                 }
             };
             let endless = async {
@@ -123,9 +126,11 @@ impl Connections {
         }
     }
 
-    /// Ends those that have had an answer and wait for another request.
-    pub(crate) fn close_answered(&self) {
-        self.close(|doing| matches!(doing, Doing::Idle { answered: true, .. }));
+    /// Ends those that have had an answer and wait for another request since before this time.
+    pub(crate) fn close_answered(&self, stopped: Time) {
+        self.close(
+            |doing| matches!(doing, Doing::Idle { answered: true, since } if since < stopped),
+        );
     }
 
     fn close(&self, which: impl Fn(Doing) -> bool) {

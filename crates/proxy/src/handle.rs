@@ -138,9 +138,9 @@ impl Handle {
         self.in_force().shared.room.taken()
     }
 
-    /// Whether it finishes what is under way and takes nothing new.
-    pub fn is_draining(&self) -> bool {
-        self.life.is_draining()
+    /// Whether it is about to end, and should get no new connections.
+    pub fn is_leaving(&self) -> bool {
+        self.life.is_leaving()
     }
 
     /// Has it read its configuration again. What is in force is then another one, wholly, or the same.
@@ -191,7 +191,7 @@ impl Handle {
 
     /// Has it finish what is under way and end, as SIGTERM does.
     pub fn stop(&self) {
-        if !self.is_draining() {
+        if !self.is_leaving() {
             self.life.ask_to_stop();
         }
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use microcache_engine::Origin;
+use microcache_policy::Time;
 use microcache_push::Push;
 use microcache_store::Tiers;
 use parking_lot::Mutex;
@@ -36,7 +37,10 @@ pub(crate) struct Life {
     /// How many reloads there were.
     generation: AtomicU64,
     in_force: Mutex<Option<InForce>>,
-    draining: AtomicBool,
+    /// Readiness says no, and each response is the last on its connection.
+    leaving: AtomicBool,
+    /// When the server stopped accepting, in milliseconds; 0 before.
+    draining: AtomicU64,
     stop: Notify,
     /// The sockets that listen, and what for: for a process that takes this one's place.
     sockets: Mutex<Vec<(String, OwnedFd)>>,
@@ -125,14 +129,27 @@ impl Life {
         }
     }
 
-    /// Whether the server is told to stop: no connection takes another request.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+    /// Whether the server is about to end: it is not ready, and closes each connection after its next
+    /// answer. It may still accept.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
     }
 
-    /// Says so to all connections, and keeps no socket open.
-    pub(crate) fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Since when nothing is accepted any more, if that is so.
+    pub(crate) fn draining_since(&self) -> Option<Time> {
+        let since = self.draining.load(Ordering::Relaxed);
+        (since > 0).then(|| Time::from_millis(since))
+    }
+
+    /// Accepts nothing from now on, and keeps no socket open.
+    pub(crate) fn drain(&self, now: Time) {
+        self.leave();
+        self.draining
+            .store(now.as_millis().max(1), Ordering::Relaxed);
         self.sockets.lock().clear();
     }
 

@@ -113,7 +113,9 @@ pub(crate) async fn accept(
         return;
     }
     // Their descriptors may be wanted for those who still have to be heard.
-    connections.close_answered();
+    if let Some(stopped) = shared.life.draining_since() {
+        connections.close_answered(stopped);
+    }
     tokio::task::yield_now().await;
     let mut listener = listener.into_std().ok();
     while let Some(open) = listener.take() {

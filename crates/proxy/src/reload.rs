@@ -51,7 +51,7 @@ pub enum NotReloaded {
     #[error("{0}")]
     NeedsRestart(Report),
     /// The server is about to end.
-    #[error("the server finishes what is under way and ends")]
+    #[error("the server is about to end")]
     Draining,
     /// Too many others wait for the same.
     #[error("{MAX_WAITING} others wait for a reload")]
@@ -177,7 +177,7 @@ impl Reloader {
     async fn reload(&self, handle: &Handle, why: &str) -> Result<Reloaded, NotReloaded> {
         self.tell(Stage::Reloading);
         let reloaded = self.try_reload(handle).await;
-        if !handle.is_draining() {
+        if !handle.is_leaving() {
             self.tell(Stage::Ready);
         }
         let notices = &handle.in_force().shared.notices;
@@ -207,7 +207,7 @@ impl Reloader {
     }
 
     async fn try_reload(&self, handle: &Handle) -> Result<Reloaded, NotReloaded> {
-        if handle.is_draining() {
+        if handle.is_leaving() {
             return Err(NotReloaded::Draining);
         }
         // Certificates are files as well.

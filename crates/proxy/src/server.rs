@@ -15,7 +15,7 @@ use microcache_store::TierReport;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::sync::watch as channel;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::config::{Config, Source};
 use crate::connections::Connections;
@@ -27,7 +27,7 @@ use crate::notices::{Kind, Notices};
 use crate::reload::{MAX_WAITING, OnStage, Reloader, Stage};
 use crate::session::{Finished, OnFinished};
 use crate::shared::{Shared, keep_updates, start_push};
-use crate::signals::{OnReopen, Signals};
+use crate::signals::{OnReopen, Signals, StopSignal};
 use crate::tiers::{self, TierStartError};
 use crate::traces::Traces;
 use crate::watch::watch;
@@ -335,8 +335,8 @@ impl Started {
         self.handle.clone()
     }
 
-    /// Serves until SIGTERM or SIGINT, or until the handle stops it; then finishes the requests under
-    /// way. A second signal ends it at once: then there is nothing to sum up.
+    /// Serves until SIGTERM or SIGINT, or until the handle stops it, and for `drain_delay` more; then finishes
+    /// the requests under way. Another signal ends it at once: then there is nothing to sum up.
     pub fn run(self) -> Result<Option<Summary>, ServerError> {
         let Self {
             listeners,
@@ -365,7 +365,7 @@ impl Started {
         tell(Stage::Ready);
         let at_once = runtime.block_on(async {
             tokio::select! {
-                at_once = wait_for_stop(shared, &stop, signals, &tell) => at_once,
+                at_once = wait_for_stop(&handle, &stop, signals, &tell) => at_once,
                 () = watch(&shared.engine, &shared.notices) => false,
                 () = shared.engine.cache.keep_swept() => false,
                 () = reloader.keep_reloading(&handle) => false,
@@ -435,34 +435,71 @@ async fn load_rules(shared: &Shared) {
     shared.notices.say(Kind::PurgesLost, "purges", line);
 }
 
-/// Waits for the signal to stop, or for the threads to end by themselves. Says whether there was a
-/// second one, and nothing is to be waited for any more.
+/// How far the end of a server has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    NotBegun,
+    /// It is not ready any more, and still serves everything until then.
+    Delayed(Instant),
+    /// It finishes what is under way.
+    Draining,
+}
+
+/// Waits for the signal to stop, or for the threads to end by themselves, and has the server accept nothing more
+/// once `drain_delay` is over. Says whether there was a signal after that, and nothing is to be waited for any more.
 async fn wait_for_stop(
-    shared: &Shared,
+    handle: &Handle,
     stop: &channel::Sender<bool>,
     mut signals: Signals,
     tell: &impl Fn(Stage),
 ) -> bool {
-    let mut asked_before = false;
+    let shared = &handle.in_force().shared;
+    let mut ending = Ending::NotBegun;
     loop {
-        tokio::select! {
-            () = signals.next(&shared.notices) => {}
-            () = shared.life.stop_asked() => {}
+        let delay_is_over = async {
+            match ending {
+                Ending::Delayed(until) => sleep_until(until).await,
+                Ending::NotBegun | Ending::Draining => pending().await,
+            }
+        };
+        let signal = tokio::select! {
+            signal = signals.next(&shared.notices) => Some(signal),
+            () = shared.life.stop_asked() => None,
+            () = delay_is_over => None,
             () = stop.closed() => return false,
-        }
-        if asked_before {
+        };
+        if ending == Ending::Draining {
+            // An upgrade that was under way at the first signal asks as well.
+            if signal.is_none() {
+                continue;
+            }
             shared.notices.say(Kind::Server, "", "stopped at once");
             return true;
         }
-        asked_before = true;
-        let line = "finishing the requests under way; once more to stop at once";
-        shared.notices.say(Kind::Server, "", line);
+        let is_first = ending == Ending::NotBegun;
         // Of the service that another process goes on with, this is not the end.
-        if !shared.life.is_replaced() {
+        if is_first && !shared.life.is_replaced() {
             tell(Stage::Stopping);
         }
-        shared.life.drain();
-        stop.send_replace(true);
+        let delay = handle.config().timeouts.drain_delay;
+        let is_delayed = is_first
+            && !delay.is_zero()
+            && !shared.life.is_replaced()
+            && signal != Some(StopSignal::Interrupt);
+        ending = if is_delayed {
+            shared.life.leave();
+            let line = format!(
+                "not ready any more; new connections are served for {delay:?} (drain_delay), once more to end that"
+            );
+            shared.notices.say(Kind::Server, "", line);
+            Ending::Delayed(Instant::now() + delay)
+        } else {
+            let line = "finishing the requests under way; once more to stop at once";
+            shared.notices.say(Kind::Server, "", line);
+            shared.life.drain(shared.engine.clock.now());
+            stop.send_replace(true);
+            Ending::Draining
+        };
     }
 }
 
@@ -500,7 +537,8 @@ fn serve_thread(
             }
             let is_replaced = shared.life.is_replaced();
             let streams = timeouts.drain_streams + FAREWELL;
-            connections.drain(streams, is_replaced).await;
+            let stopped = shared.life.draining_since().unwrap_or_default();
+            connections.drain(streams, stopped, is_replaced).await;
         };
         let before_the_end = timeouts.drain.saturating_sub(FAREWELL);
         let farewell = end_sockets(shared, timeouts.drain_streams.min(before_the_end));

@@ -17,6 +17,7 @@ use microcache_store::{MemoryLimits, Tiers};
 use rustls::ServerConfig;
 
 use crate::config::{Cidr, ClientTimeouts, Config, GoesTo, Http2Limits, Watching};
+use crate::connections::FIRST_REQUEST;
 use crate::figures::{Figures, Refusal};
 use crate::files::Files;
 use crate::h1::Limits as HeadLimits;
@@ -219,9 +220,21 @@ impl Shared {
         self.generation
     }
 
-    /// Whether the server is told to stop: no connection takes another request.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.life.is_draining()
+    /// Whether each connection is closed after its next answer.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.life.is_leaving()
+    }
+
+    /// How long a client may take until it sends another request. One that was not told to close its
+    /// connection when the server stopped may have sent that already.
+    pub(crate) fn idle(&self) -> Duration {
+        let idle = self.timeouts.idle;
+        let is_stopping = self.life.draining_since().is_some() && !self.life.is_replaced();
+        if is_stopping {
+            idle.min(FIRST_REQUEST)
+        } else {
+            idle
+        }
     }
 }
 

@@ -9,6 +9,13 @@ use crate::notices::{Kind, Notices};
 /// What opens log files anew.
 pub(crate) type OnReopen = Box<dyn Fn() + Send + Sync>;
 
+/// A signal to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopSignal {
+    Terminate,
+    Interrupt,
+}
+
 /// The signals to stop, and those that mean something only to some servers and would end the process if
 /// nobody listened.
 pub(crate) struct Signals {
@@ -29,11 +36,11 @@ impl Signals {
     }
 
     /// The next signal to stop.
-    pub(crate) async fn next(&mut self, notices: &Notices) {
+    pub(crate) async fn next(&mut self, notices: &Notices) -> StopSignal {
         loop {
             tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
+                _ = self.terminate.recv() => return StopSignal::Terminate,
+                _ = self.interrupt.recv() => return StopSignal::Interrupt,
                 _ = self.user_1.recv() => {}
             }
             if let Some(reopen) = &self.on_reopen {

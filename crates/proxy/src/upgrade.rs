@@ -33,7 +33,7 @@ const LAST_LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug, thiserror::Error)]
 pub enum NotUpgraded {
     /// The server is about to end.
-    #[error("the server finishes what is under way and ends")]
+    #[error("the server is about to end")]
     Draining,
     /// A container ends with its first process.
     #[error("this is process 1: what it runs in would end with it")]
@@ -84,7 +84,7 @@ enum Word {
 /// stop then.
 pub(crate) async fn upgrade(program: &Program, handle: &Handle) -> Result<u32, NotUpgraded> {
     let life = handle.life();
-    if handle.is_draining() {
+    if handle.is_leaving() {
         return Err(NotUpgraded::Draining);
     }
     if std::process::id() == 1 {

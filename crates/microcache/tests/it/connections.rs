@@ -1,7 +1,9 @@
 //! Clients' connections: half of them closed, too many of them, and how they end with the server.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpStream};
 
+use crate::operators::Operator;
+use crate::support::http2::{GO_AWAY, Http2};
 use crate::support::{Client, Gate, Origin, Proxy, Reply, eventually, request};
 
 const HOST: &str = "Host: example.com\r\n";
@@ -291,6 +293,100 @@ fn what_the_kernel_has_queued_is_answered_before_the_end() {
     proxy.signal("CONT");
     for mut client in queued {
         assert_eq!(client.response().status, 200);
+        assert!(client.is_closed());
+    }
+    assert!(proxy.wait().success());
+}
+
+#[test]
+fn a_server_about_to_end_is_not_ready_first_and_serves_everything_until_the_delay_is_over() {
+    let origin = Origin::start();
+    let (mut proxy, admin) = Proxy::operated(&origin, &["--drain-delay", "1h", "--threads", "2"]);
+    origin.on("/").reply(Reply::new(200).with(FRESH).body("x"));
+    origin.on("/alone").reply(Reply::new(200).body("y"));
+    let operator = Operator::at(admin);
+    let mut kept: Vec<_> = (0..4).map(|_| proxy.connect()).collect();
+    for client in &mut kept {
+        let response = client.get("/");
+        assert_eq!((response.status, response.field("connection")), (200, None));
+    }
+    let mut silent = proxy.connect();
+    proxy.terminate();
+    eventually("not ready", || {
+        let ready = operator.ask("GET", "/v1/ready", None);
+        (ready.status == 503).then_some(())
+    });
+    assert_eq!(operator.get("/v1/stats")["draining"], true);
+    let mut others: Vec<_> = (0..20).map(|_| proxy.connect()).collect();
+    for client in kept.iter_mut().chain(&mut others).chain([&mut silent]) {
+        client.send(request("GET", "/alone", &["Cookie: session=1"]));
+        let response = client.response();
+        assert_eq!(response.status, 200);
+        assert_eq!(response.field("connection"), Some("close"));
+        assert!(client.is_closed());
+    }
+    // One with HTTP/2 has its request, and is told to go with that.
+    let mut http2 = Http2::connect(proxy.address());
+    http2.get("/").assert_is(200, "x");
+    assert_eq!(http2.until(GO_AWAY).payload[4..], [0; 4]);
+    assert_eq!(operator.ask("POST", "/v1/drain", None).status, 202);
+    assert_eq!(operator.ask("POST", "/v1/upgrade", None).status, 409);
+    proxy.get("/").assert_is(200, "x");
+    proxy.terminate();
+    assert!(proxy.wait().success());
+}
+
+#[test]
+fn an_interrupt_ends_without_the_delay() {
+    let origin = Origin::start();
+    let mut proxy = Proxy::start(&origin, &["--drain-delay", "1h"]);
+    proxy.signal("INT");
+    assert!(proxy.wait().success());
+    let mut proxy = Proxy::start(&origin, &["--drain-delay", "1h"]);
+    proxy.terminate();
+    proxy.output_with("new connections are served for 3600s");
+    proxy.signal("INT");
+    assert!(proxy.wait().success());
+}
+
+#[test]
+fn a_delay_that_is_over_ends_in_finishing() {
+    let origin = Origin::start();
+    let mut proxy = Proxy::start(&origin, &["--drain-delay", "10ms"]);
+    proxy.terminate();
+    assert!(proxy.wait().success());
+    proxy.output_with("finishing the requests under way");
+}
+
+#[test]
+fn an_answer_that_did_not_close_its_connection_leaves_room_for_one_more_request() {
+    let origin = Origin::start();
+    let mut proxy = Proxy::start(&origin, &["--threads", "1"]);
+    let gate = Gate::default();
+    let begun = Reply::new(200).with("Content-Length: 2").send("a");
+    origin.on("/begun").reply(begun.pause(&gate).send("b"));
+    origin.on("/next").reply(Reply::new(200).body("next"));
+    let mut clients: Vec<_> = (0..8)
+        .map(|_| proxy.ask_with("/begun", &["Cookie: session=1"]))
+        .collect();
+    for client in &mut clients {
+        let head = client.head();
+        assert_eq!(head.field("connection"), None);
+        assert_eq!(client.bytes(1), b"a");
+    }
+    proxy.terminate();
+    eventually("a closed port", || {
+        TcpStream::connect(proxy.address()).err()
+    });
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.bytes(1), b"b");
+        client.send(request("GET", "/next", &["Cookie: session=1"]));
+    }
+    for client in &mut clients {
+        let response = client.response();
+        response.assert_is(200, "next");
+        assert_eq!(response.field("connection"), Some("close"));
         assert!(client.is_closed());
     }
     assert!(proxy.wait().success());

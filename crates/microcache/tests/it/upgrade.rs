@@ -321,6 +321,8 @@ fn what_is_under_way_ends_with_the_process_it_began_with() {
     origin
         .on("/slow")
         .reply(Reply::new(200).body("slow").after(&gate));
+    let begun = Reply::new(200).with("Content-Length: 2").send("a");
+    origin.on("/begun").reply(begun.pause(&gate).send("b"));
     let file = config_file("threads = 3\ndrain_stream_timeout = \"1h\"\ndrain_timeout = \"1h\"\n");
     let name = file.display().to_string();
     let mut line = Line::start(&origin, &["--config", &name]);
@@ -334,6 +336,8 @@ fn what_is_under_way_ends_with_the_process_it_began_with() {
     }
     let mut slow = line.proxy.ask("/slow");
     origin.wait_for("/slow", 1);
+    let mut begun = line.proxy.ask("/begun");
+    assert_eq!(begun.head().field("connection"), None);
     // Fewer threads than sockets: each still has somebody who accepts.
     fs::write(&file, "threads = 1\n").expect("written");
     line.upgrade();
@@ -349,6 +353,11 @@ fn what_is_under_way_ends_with_the_process_it_began_with() {
     }
     gate.open();
     slow.response().assert_is(200, "slow");
+    assert_eq!(begun.bytes(2), b"ab");
+    begun.send(request("GET", "/", &[]));
+    let response = begun.response();
+    assert_eq!(response.status, 200);
+    assert_eq!(response.field("connection"), Some("close"));
     tunnel.send("hello");
     assert_eq!(tunnel.bytes(5), b"hello");
     assert!(line.proxy.is_running(), "the tunnel is its");

@@ -223,7 +223,9 @@ pub struct ClientTimeouts {
     pub tunnel: Duration,
     /// Until an answer comes to a client that will send nothing more.
     pub half_closed: Duration,
-    /// For requests under way when the server is told to stop.
+    /// Between the signal to stop and the end of accepting.
+    pub drain_delay: Duration,
+    /// For requests under way when the server stops accepting.
     pub drain: Duration,
     /// For tunnels and event streams then.
     pub drain_streams: Duration,

@@ -76,7 +76,7 @@ impl Connection {
             let tunnel = response.tunnel.take();
             // A body that the origin did not want to the end leaves the connection in its middle.
             let unread = !body_complete.load(Ordering::Relaxed);
-            client.asked.keep_alive &= !shared.is_draining();
+            client.asked.keep_alive &= !shared.is_leaving();
             client.asked.keep_alive &= !unread || matches!(response.body, Body::Stream(_));
             let now = shared.engine.clock.now();
             let keep_alive = client.asked.keep_alive;

@@ -130,7 +130,7 @@ impl Connection {
             upgrade: head.upgrade && upgrade::is_asked_for(head.fields),
         });
         let shared = &self.session.shared;
-        let is_last = shared.is_draining() || self.requests >= shared.requests_per_connection;
+        let is_last = shared.is_leaving() || self.requests >= shared.requests_per_connection;
         let mut asked = Asked {
             head_only: method == Method::HEAD,
             http10: head.http10,

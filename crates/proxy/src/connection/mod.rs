@@ -38,7 +38,6 @@ use microcache_engine::Response;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::connections::FIRST_REQUEST;
 use crate::h1::BadRequest;
 use crate::h2;
 use crate::room::Place;
@@ -122,10 +121,7 @@ impl Connection {
         // Without it a small answer behind a large one waits for an acknowledgement.
         let _ = stream.socket().set_nodelay(true);
         let shared = &session.shared;
-        let mut idle = shared.timeouts.idle;
-        if shared.is_draining() {
-            idle = idle.min(FIRST_REQUEST);
-        }
+        let idle = shared.idle();
         let now = shared.engine.clock.now();
         Self {
             stream,
@@ -185,7 +181,7 @@ impl Connection {
                     false
                 }
             };
-            if !go_on || self.session.shared.is_draining() {
+            if !go_on {
                 return Box::pin(self.linger()).await;
             }
             self.stream.in_answer(false);
@@ -299,14 +295,13 @@ impl Connection {
     /// Gives the client its time anew: for the rest of a head if there is the beginning of one,
     /// else for the next request.
     fn expect_more(&mut self) {
-        let timeouts = self.session.shared.timeouts;
+        let shared = &self.session.shared;
         let span = if self.input.is_empty() {
-            timeouts.idle
+            shared.idle()
         } else {
-            timeouts.head
+            shared.timeouts.head
         };
-        self.patience
-            .expect(self.session.shared.engine.clock.now(), span);
+        self.patience.expect(shared.engine.clock.now(), span);
     }
 
     /// The page for a request that cannot be read.

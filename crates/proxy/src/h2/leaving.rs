@@ -32,9 +32,12 @@ impl Connection<'_> {
     }
 
     /// When the server is told to stop, the client is told first, and only then which stream was its
-    /// last: none that is on its way is lost (RFC 9113 §6.8).
+    /// last: none that is on its way is lost (RFC 9113 §6.8). As long as connections are accepted, a new
+    /// one has a request first: clients send none on a connection that begins with GOAWAY.
     pub(super) fn notice_drain(&mut self) {
-        if self.leaving == Leaving::No && self.session.shared.is_draining() {
+        let life = &self.session.shared.life;
+        let is_due = life.draining_since().is_some() || life.is_leaving() && self.requests > 0;
+        if self.leaving == Leaving::No && is_due {
             write::go_away(&mut self.out.bytes, ANY, Reason::NoError, "");
             write::ping(&mut self.out.bytes, LAST_CALL);
             self.leaving = Leaving::Announced(self.now);

@@ -217,12 +217,31 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
     },
     Opt {
         about: About {
+            name: "drain_delay",
+            form: Form::Duration,
+            unset: Unset::Is(r#""0s""#),
+            example: r#""10s""#,
+            help: "How long new connections are still served after SIGTERM",
+            more: "`/v1/ready` answers 503 at once, and everything is served meanwhile, so that a load balancer takes this server out \
+                   before its port closes: set it to longer than the balancer takes to notice. Each response carries \
+                   `Connection: close`, and HTTP/2 connections are told to go (GOAWAY) with their next request. SIGINT, and a \
+                   second SIGTERM, end the delay. An upgrade has none: the port stays open.",
+        },
+        set: |c, v, m| {
+            m.put(
+                &mut c.timeouts.drain_delay,
+                v.duration(&(Duration::ZERO..=*WAIT.end())),
+            );
+        },
+    },
+    Opt {
+        about: About {
             name: "drain_timeout",
             form: Form::Duration,
             unset: Unset::Is(r#""30s""#),
             example: r#""30s""#,
             help: "How long requests under way may take after SIGTERM",
-            more: "A second signal ends the process at once.",
+            more: "It begins when `drain_delay` is over. Another signal ends the process at once.",
         },
         set: |c, v, m| {
             m.put(
