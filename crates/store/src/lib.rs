@@ -8,6 +8,7 @@ pub mod encodings;
 mod key_notes;
 pub mod memcached;
 pub mod memory;
+pub mod ownership;
 pub mod random;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -23,6 +24,7 @@ pub use encodings::{Base, Encoded, Encodings, Making, Task, Version};
 pub use key_notes::Learnt;
 pub use memcached::{Memcached, MemcachedSettings};
 pub use memory::{Hit, Key, Memory, MemoryLimits, MemoryStats, Object, Revision, TooLarge};
+pub use ownership::OwnershipError;
 pub use stored::Stored;
 pub use tags::TagNumbers;
 pub use tier::{

@@ -1,0 +1,104 @@
+//! Whose a directory is. What lies in one that others may write to is nothing to believe, and nothing to remove: they
+//! can put links, other records or another journal there.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, fstat};
+use rustix::process::geteuid;
+
+/// Why a directory is not trusted.
+#[derive(Debug, thiserror::Error)]
+pub enum OwnershipError {
+    /// The system does not say whose it is.
+    #[error("{} cannot be used: {source}", directory.display())]
+    Unusable {
+        /// Which.
+        directory: PathBuf,
+        /// Its reason.
+        source: io::Error,
+    },
+    /// It is neither ours nor root's.
+    #[error("{} belongs to another user ({owner}, and this is {us}): choose a directory of your own", directory.display())]
+    Foreign {
+        /// Which.
+        directory: PathBuf,
+        /// The number of that user.
+        owner: u32,
+        /// The number of the user that this process runs as.
+        us: u32,
+    },
+    /// Its group, or everyone, may write to it.
+    #[error("others than its owner may write to {0}: run `chmod go-w {0}`, or choose a new directory below it", directory.display())]
+    Writable {
+        /// Which.
+        directory: PathBuf,
+    },
+}
+
+/// Checks that an open directory belongs to this process's user, or root, and that no one else may write to it. Its
+/// path is for the message.
+pub fn check(path: &Path, directory: impl AsFd) -> Result<(), OwnershipError> {
+    let stat = fstat(directory).map_err(|error| OwnershipError::Unusable {
+        directory: path.into(),
+        source: error.into(),
+    })?;
+    judge(path, stat.st_uid, stat.st_mode, geteuid().as_raw())
+}
+
+fn judge(path: &Path, owner: u32, mode: u32, us: u32) -> Result<(), OwnershipError> {
+    let directory = path.into();
+    if owner != us && owner != 0 {
+        return Err(OwnershipError::Foreign {
+            directory,
+            owner,
+            us,
+        });
+    }
+    // The sticky bit is no help: it keeps others from removing what is there, not from being first.
+    if Mode::from_raw_mode(mode).intersects(Mode::WGRP | Mode::WOTH) {
+        return Err(OwnershipError::Writable { directory });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn verdict(owner: u32, mode: u32, us: u32) -> String {
+        let judged = judge(Path::new("/d"), owner, mode, us);
+        judged.map_or_else(|error| error.to_string(), |()| "trusted".to_owned())
+    }
+
+    #[test]
+    fn a_directory_is_trusted_if_no_one_else_may_write_to_it() {
+        for (owner, mode, us) in [(7, 0o700, 7), (7, 0o755, 7), (0, 0o755, 7), (0, 0o2755, 0)] {
+            assert_eq!(verdict(owner, mode, us), "trusted", "{owner} {mode:o} {us}");
+        }
+        let foreign =
+            "/d belongs to another user (8, and this is 7): choose a directory of your own";
+        assert_eq!(verdict(8, 0o700, 7), foreign);
+        assert!(verdict(8, 0o777, 0).starts_with("/d belongs to another user (8, and this is 0)"));
+        let open = "others than its owner may write to /d: run `chmod go-w /d`, or choose a new directory below it";
+        for (owner, mode, us) in [(7, 0o770, 7), (7, 0o702, 7), (0, 0o1777, 7), (0, 0o2777, 0)] {
+            assert_eq!(verdict(owner, mode, us), open, "{owner} {mode:o} {us}");
+        }
+    }
+
+    #[test]
+    fn what_counts_is_the_directory_that_is_open() {
+        let path = std::env::temp_dir().join(format!("microcache-owner-{}", std::process::id()));
+        fs::create_dir(&path).expect("a directory");
+        for (mode, is_trusted) in [(0o700, true), (0o777, false), (0o755, true)] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("ours");
+            let open = File::open(&path).expect("a directory");
+            assert_eq!(check(&path, &open).is_ok(), is_trusted, "{mode:o}");
+        }
+        fs::remove_dir(&path).expect("it is empty");
+    }
+}
