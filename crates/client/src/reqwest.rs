@@ -26,8 +26,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use http::header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION};
+use http::header::{COOKIE, PROXY_AUTHORIZATION};
 use http::{Extensions, HeaderMap, Uri};
+use microcache_policy::is_identity;
 use reqwest::redirect::Policy as Redirects;
 use reqwest::{
     Body, ClientBuilder, IntoUrl, Method, RequestBuilder, Response, ResponseBuilderExt, Url,
@@ -205,7 +206,10 @@ impl Policy<Body, Error> for Following {
 
     fn on_request(&mut self, request: &mut HttpRequest) {
         if self.has_left {
-            for name in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
+            let names = request.headers().keys();
+            let credentials = names.filter(|name| is_identity(name.as_str().as_bytes()));
+            let credentials: Vec<_> = credentials.cloned().collect();
+            for name in credentials.into_iter().chain([COOKIE, PROXY_AUTHORIZATION]) {
                 request.headers_mut().remove(name);
             }
         }

@@ -103,6 +103,21 @@ impl<'a> Line<'a> {
         self.0.first().map_or(0, u8::to_ascii_lowercase)
     }
 
+    /// How its name begins, in lower case ([`beginning`]). No name that matters is shorter.
+    pub(crate) fn beginning(self) -> u32 {
+        self.0.first_chunk().map_or(0, |four| beginning(*four))
+    }
+
+    /// Whether this byte of the line is this one.
+    pub(crate) fn has_at(self, at: usize, byte: u8) -> bool {
+        self.0.get(at) == Some(&byte)
+    }
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'a [u8] {
+        name_and_value(self.0).map_or(b"", |(name, _)| name)
+    }
+
     /// The value, if the line is called `name`. Most lines are others: that is seen without a search
     /// for their colon.
     pub(crate) fn value_of(self, name: &str) -> Option<&'a [u8]> {
@@ -112,6 +127,11 @@ impl<'a> Line<'a> {
             .eq_ignore_ascii_case(name.as_bytes())
             .then(|| value.trim_ascii())
     }
+}
+
+/// Four letters, in any case, as one number: what tells most names apart at the least cost.
+pub(crate) const fn beginning(letters: [u8; 4]) -> u32 {
+    u32::from_le_bytes(letters) | 0x2020_2020
 }
 
 /// The lines of a [`Fields`].

@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::cookies;
 use crate::encoding::{length, push_component, push_field, push_with_len, take_component};
 use crate::fields::Fields;
+use crate::identity::is_identity;
 use crate::patterns::{Patterns, takes};
 use crate::query::{decoded, in_any_reading, parameters};
 use crate::rules::{KeyRules, Query, RequestRules, Rules};
@@ -113,17 +114,16 @@ pub fn build(
     key
 }
 
-/// Adds who asks: one private cache may serve a program that has several identities. Of
-/// `Authorization` only a hash goes where keys go.
+/// Adds who asks: one private cache may serve a program that has several identities. Of what says so only a hash
+/// goes where keys go.
 fn push_identity(key: &mut KeyBuf, fields: Fields<'_>, rules: &KeyRules) {
-    let mut lines = fields.all("authorization").peekable();
-    key.push(u8::from(lines.peek().is_some()));
-    if lines.peek().is_some() {
-        let mut all = Vec::new();
-        for line in lines {
-            all.extend_from_slice(&length(line));
-            all.extend_from_slice(line);
-        }
+    let mut all = KeyBuf::new();
+    for (name, value) in fields.iter().filter(|(name, _)| is_identity(name)) {
+        push_lower(&mut all, name);
+        push_component(&mut all, value);
+    }
+    key.push(u8::from(!all.is_empty()));
+    if !all.is_empty() {
         key.extend_from_slice(&xxh3_128(&all).to_le_bytes());
     }
     push_component(key, &rules.partition);

@@ -14,6 +14,7 @@ use crate::detail::Detail;
 use crate::directives::RequestDirectives;
 use crate::fields::{Fields, Line, split_list};
 use crate::hop;
+use crate::identity::{is_identity, makes_personal};
 use crate::range::WantedRange;
 use crate::rules::{Reload, Rules};
 use crate::time::Millis;
@@ -65,7 +66,7 @@ impl PassReason {
 /// What a request carries that makes it personal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// An `Authorization` field.
+    /// `Authorization`, or another field that says who asks ([`identities`](crate::identity::identities)).
     pub authorization: bool,
     /// A cookie that the origin sees and that is neither ignored nor part of the key.
     pub cookie: bool,
@@ -294,7 +295,8 @@ impl Seen {
         seen
     }
 
-    /// The first letter tells most lines from those that matter here.
+    /// How a name begins tells most lines from those that matter here. The colon says that it is the name that
+    /// everybody sends.
     #[expect(
         clippy::inline_always,
         reason = "a hit pays for the call, which others make only now and then"
@@ -302,46 +304,90 @@ impl Seen {
     #[inline(always)]
     fn note(&mut self, line: Line<'_>, rules: &Rules) {
         let is_removed = |name: &str| rules.request.removed_fields.matches(name.as_bytes());
-        match line.initial() {
-            b'a' => {
-                if let Some(value) = line.value_of("accept") {
-                    self.event_stream |= accepts_event_stream(value);
-                } else if line.value_of("authorization").is_some() {
-                    self.credentials.authorization |= !is_removed("authorization");
+        match line.beginning() {
+            names::HOST if line.has_at(4, b':') => {}
+            names::USER_AGENT if line.has_at(10, b':') => {}
+            names::ACCEPT if line.has_at(6, b'-') => {}
+            names::SEC if line.has_at(4, b'f') || line.has_at(4, b'c') => {}
+            names::SEC if line.has_at(4, b'F') || line.has_at(4, b'C') => {}
+            names::REFERER if line.has_at(7, b':') => {}
+            names::UPGRADE_INSECURE_REQUESTS if line.has_at(25, b':') => {}
+            names::PRIORITY if line.has_at(8, b':') => {}
+            names::ACCEPT => match line.value_of("accept") {
+                Some(value) => self.event_stream |= accepts_event_stream(value),
+                None => self.note_other(line, rules),
+            },
+            names::COOKIE => match line.value_of("cookie") {
+                Some(value) if !rules.are_private() && !is_removed("cookie") => {
+                    self.cookies.take_line(value, rules);
                 }
-            }
-            b'c' => {
-                if let Some(value) = line.value_of("cookie") {
-                    if !rules.are_private() && !is_removed("cookie") {
-                        self.cookies.take_line(value, rules);
-                    }
-                } else if let Some(value) = line.value_of("connection") {
-                    // What nearly all clients say takes nothing away.
+                Some(_) => {}
+                None => self.note_other(line, rules),
+            },
+            names::CONNECTION => match line.value_of("connection") {
+                // What nearly all clients say takes nothing away.
+                Some(value) => {
                     self.connection_names_fields |=
                         !value.eq_ignore_ascii_case(b"keep-alive") && hop::names_fields(value);
-                } else if let Some(value) = line.value_of("cache-control") {
+                }
+                None => self.note_other(line, rules),
+            },
+            names::CACHE_CONTROL => match line.value_of("cache-control") {
+                Some(value) => {
                     self.cache_control = true;
                     self.directives.note_line(value);
                 }
-            }
-            b'i' => {
+                None => self.note_other(line, rules),
+            },
+            names::IF_NONE_MATCH | names::IF_MATCH | names::IF_UNMODIFIED_SINCE => {
                 self.conditional |= CONDITIONS.iter().any(|name| line.value_of(name).is_some());
             }
-            b'p' => {
-                if let Some(value) = line.value_of("pragma") {
+            names::PRAGMA => match line.value_of("pragma") {
+                Some(value) => {
                     self.pragma_no_cache |=
                         split_list(value).any(|member| member.eq_ignore_ascii_case(b"no-cache"));
                 }
-            }
-            b'r' => {
-                if let Some(value) = line.value_of("range") {
+                None => self.note_other(line, rules),
+            },
+            names::RANGE => match line.value_of("range") {
+                Some(value) => {
                     self.several_ranges |= mem::replace(&mut self.has_range, true);
                     self.range = WantedRange::parse(value);
                 }
-            }
-            _ => {}
+                None => self.note_other(line, rules),
+            },
+            _ => self.note_other(line, rules),
         }
     }
+
+    /// A field that few requests have.
+    #[cold]
+    #[inline(never)]
+    fn note_other(&mut self, line: Line<'_>, rules: &Rules) {
+        let name = line.name();
+        self.credentials.authorization |= is_identity(name) && makes_personal(name, rules);
+    }
+}
+
+/// How the names begin that nearly every request has.
+mod names {
+    use crate::fields::beginning;
+
+    pub(super) const ACCEPT: u32 = beginning(*b"acce");
+    pub(super) const CACHE_CONTROL: u32 = beginning(*b"cach");
+    pub(super) const CONNECTION: u32 = beginning(*b"conn");
+    pub(super) const COOKIE: u32 = beginning(*b"cook");
+    pub(super) const HOST: u32 = beginning(*b"host");
+    pub(super) const IF_MATCH: u32 = beginning(*b"if-m");
+    pub(super) const IF_NONE_MATCH: u32 = beginning(*b"if-n");
+    pub(super) const IF_UNMODIFIED_SINCE: u32 = beginning(*b"if-u");
+    pub(super) const PRAGMA: u32 = beginning(*b"prag");
+    pub(super) const PRIORITY: u32 = beginning(*b"prio");
+    pub(super) const RANGE: u32 = beginning(*b"rang");
+    pub(super) const REFERER: u32 = beginning(*b"refe");
+    pub(super) const SEC: u32 = beginning(*b"sec-");
+    pub(super) const UPGRADE_INSECURE_REQUESTS: u32 = beginning(*b"upgr");
+    pub(super) const USER_AGENT: u32 = beginning(*b"user");
 }
 
 /// The fields that make a request conditional.
@@ -501,6 +547,33 @@ mod tests {
         assert!(!is_personal(&rules, "Cookie: theme_x=1; lang=de"));
         assert!(!is_personal(&rules, "Cookie: _ga=1"));
         assert!(is_personal(&rules, "Cookie: Lang=de"));
+    }
+
+    #[test]
+    fn the_fields_of_a_browser_make_nothing_personal() {
+        let request = "Host: a\nConnection: keep-alive\nsec-ch-ua: a\nSEC-CH-UA-Mobile: ?0\n\
+            Upgrade-Insecure-Requests: 1\nUser-Agent: a\nAccept: text/html\nSec-Fetch-Site: none\n\
+            Sec-Fetch-Mode: navigate\nSEC-FETCH-USER: ?1\nSec-Fetch-Dest: document\nReferer: a\n\
+            Accept-Encoding: gzip\nAccept-Language: de\nPriority: u=0\nDNT: 1\nSave-Data: on";
+        check(&Method::GET, request, false, Handling::Cache);
+    }
+
+    #[test]
+    fn an_identity_is_personal_unless_it_is_keyed() {
+        let keyed = Rules {
+            key: KeyRules {
+                headers: vec!["x-api-key".to_owned()],
+                ..KeyRules::default()
+            },
+            ..Rules::default()
+        };
+        let request = fields("X-Api-Key: 1");
+        assert_eq!(get(&request, &keyed).handling(), Handling::Cache);
+        let plain = get(&request, &Rules::default());
+        assert_eq!(plain.handling(), Handling::Credentialed);
+        assert!(plain.credentials().authorization);
+        let private = get(&request, &Rules::private());
+        assert_eq!(private.handling(), Handling::Cache);
     }
 
     #[test]

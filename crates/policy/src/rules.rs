@@ -196,6 +196,19 @@ pub struct KeyRules {
     pub seal: Seal,
 }
 
+impl KeyRules {
+    /// Whether a request field called `name` is part of the key.
+    pub fn has_header(&self, name: &[u8]) -> bool {
+        let takes = |wanted: &String| match wanted.as_bytes().strip_suffix(b"*") {
+            Some(beginning) => name
+                .get(..beginning.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(beginning)),
+            None => name.eq_ignore_ascii_case(wanted.as_bytes()),
+        };
+        self.headers.iter().any(takes)
+    }
+}
+
 /// Which query parameters are part of the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Query {

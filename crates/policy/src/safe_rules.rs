@@ -190,6 +190,12 @@ fn rule_2_holds_however_it_is_written() {
         "Cookie: $Version=1; _ga=1",
         "Cookie: \"_ga\"=1",
         "Cookie: session",
+        "X-Api-Key: x",
+        "x-auth-token:",
+        "Private-Token: x",
+        "DPoP: x",
+        "Host-Token: x",
+        "Accept: */*\nX-Shop-Token: x",
     ] {
         assert_eq!(
             handling(&Method::GET, request, false),

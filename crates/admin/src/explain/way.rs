@@ -122,7 +122,12 @@ fn asked_for(request: &Read, explained: &Explained) -> Step {
 fn credentials(request: &Read, explained: &Explained) -> String {
     let mut all = Vec::new();
     if explained.facts.credentials().authorization {
-        all.push("`Authorization`".to_owned());
+        let names = microcache_policy::identities(request.fields(), &explained.rules);
+        let mut names: Vec<_> = names.map(|name| format!("`{}`", text(name))).collect();
+        if names.is_empty() {
+            names.push("a connection that its client has signed in on".to_owned());
+        }
+        all.append(&mut names);
     }
     if explained.facts.credentials().cookie {
         let names = cookies::personal(request.fields(), &explained.rules);

@@ -122,14 +122,14 @@ impl NotStorable {
             .by("RFC 9111 §4.1")
             .unless("have the application name in `Vary` the request fields that it looks at"),
             Self::Credentials => Explanation::of(
-                "the request has `Authorization` or a cookie that counts, and the response does not say that it can \
-                 be shared",
+                "the request has `Authorization`, another field that says who asks, or a cookie that counts, and the \
+                 response does not say that it can be shared",
             )
             .by("RFC 9111 §3.5")
             .unless(
                 "if everybody gets the same, have the application send `Cache-Control: public, max-age=60`; cookies \
                  that it does not look at can be named in `ignore_cookies`, and those that select the page in \
-                 `key.cookies`",
+                 `key.cookies`; fields that select it in `key.headers`",
             ),
             Self::EventStream => {
                 Explanation::of("the response is an event stream, which has no end")

@@ -1,0 +1,151 @@
+//! The request fields that say who asks, beside `Authorization` and cookies: keys, tokens, signatures,
+//! client certificates, and what single sign-on puts into requests. There is no registry of them, so they
+//! are known by the words in their names, and some by their names alone.
+//!
+//! To take a harmless field for one costs a hit. To miss one gives a visitor somebody else's page.
+
+use smallvec::SmallVec;
+
+use crate::fields::Fields;
+use crate::patterns::takes;
+use crate::rules::Rules;
+use crate::trust::only_from_trusted_peers;
+
+/// Whether a field called `name` says who asks.
+pub fn is_identity(name: &[u8]) -> bool {
+    let lower: SmallVec<[u8; 64]> = name.iter().map(u8::to_ascii_lowercase).collect();
+    let name = &lower[..];
+    if EXCEPTED.iter().any(|one| one.as_bytes() == name) {
+        return false;
+    }
+    NAMES.iter().any(|one| takes(one.as_bytes(), name))
+        || name
+            .split(|byte| !byte.is_ascii_alphanumeric())
+            .any(|word| WORDS.iter().any(|one| one.as_bytes() == word))
+}
+
+/// The identities of a request that make it personal, by name: those that the origin sees, and that are no part
+/// of the key. `Authorization` is one of them. What only a trusted peer may say is either removed or keyed.
+pub fn identities<'a>(fields: Fields<'a>, rules: &'a Rules) -> impl Iterator<Item = &'a [u8]> {
+    let names = fields.iter().map(|(name, _)| name);
+    names.filter(|name| is_identity(name) && makes_personal(name, rules))
+}
+
+/// Whether a field that says who asks makes a request personal on a route with these rules.
+pub(crate) fn makes_personal(name: &[u8], rules: &Rules) -> bool {
+    let is_authorization = name.eq_ignore_ascii_case(b"authorization");
+    !rules.request.removed_fields.matches(name)
+        && (is_authorization || !only_from_trusted_peers(name) && !rules.key.has_header(name))
+}
+
+/// Words of names, between hyphens.
+const WORDS: [&str; 14] = [
+    "apikey",
+    "auth",
+    "authentication",
+    "authorization",
+    "credential",
+    "jwt",
+    "key",
+    "password",
+    "secret",
+    "session",
+    "sid",
+    "signature",
+    "token",
+    "user",
+];
+
+/// Names without such a word. A `*` at the end stands for any rest.
+const NAMES: [&str; 14] = [
+    "client-cert*",
+    "dpop",
+    "remote-email",
+    "remote-groups",
+    "remote-name",
+    "tailscale-*",
+    "x-arr-clientcert",
+    "x-authentik-*",
+    "x-client-cert*",
+    "x-client-dn",
+    "x-client-verify",
+    "x-ms-client-principal*",
+    "x-pomerium-*",
+    "x-tls-client-*",
+];
+
+/// Names with such a word that say nothing of who asks: what browsers send of themselves, for everybody.
+const EXCEPTED: [&str; 2] = ["sec-fetch-user", "user-agent"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::KeyRules;
+    use crate::testing::fields;
+
+    #[test]
+    fn an_identity_is_known_by_a_whole_word_of_its_name() {
+        for name in [
+            "Authorization",
+            "X-Api-Key",
+            "x-auth-token",
+            "Private-Token",
+            "X-Shop-Token",
+            "DPoP",
+            "Signature",
+            "Signature-Input",
+            "X-Hub-Signature-256",
+            "X-CSRF-TOKEN",
+            "apikey",
+            "X-User-Id",
+            "X_Session",
+            "Cf-Access-Jwt-Assertion",
+            "Ocp-Apim-Subscription-Key",
+            "X-ARR-ClientCert",
+            "Client-Cert",
+            "Client-Cert-Chain",
+            "X-Client-Cert-Subject",
+            "Remote-Groups",
+            "X-Authentik-Username",
+            "X-MS-CLIENT-PRINCIPAL-ID",
+            "Sec-WebSocket-Key",
+            "Idempotency-Key",
+        ] {
+            assert!(is_identity(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "User-Agent",
+            "Sec-Fetch-User",
+            "Accept",
+            "Host",
+            "X-Author",
+            "X-Keyboard",
+            "X-Tokens-Left",
+            "Keep-Alive",
+            "X-Users",
+            "Cookie",
+            "",
+            "-",
+        ] {
+            assert!(!is_identity(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_keyed_or_never_reaches_the_origin_makes_nothing_personal() {
+        let mut rules = Rules {
+            key: KeyRules {
+                headers: vec!["X-Tenant-Key".to_owned(), "x-shop-*".to_owned()],
+                ..KeyRules::default()
+            },
+            ..Rules::default()
+        };
+        rules.request.removed_fields.push("x-old-token");
+        let request = fields(
+            "Accept: a\nx-tenant-key: 1\nX-Shop-Token: 2\nX-Old-Token: 3\nX-Forwarded-User: 4\n\
+             api_key: 5\nX-Api-Key: 6\nAuthorization: 7",
+        );
+        let names: Vec<_> = identities(request.fields(), &rules).collect();
+        assert_eq!(names, [&b"X-Api-Key"[..], b"Authorization"]);
+    }
+}
