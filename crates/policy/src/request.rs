@@ -306,7 +306,8 @@ impl Seen {
         let is_removed = |name: &str| rules.request.removed_fields.matches(name.as_bytes());
         match line.beginning() {
             names::HOST if line.has_at(4, b':') => {}
-            names::USER_AGENT if line.has_at(10, b':') => {}
+            // `User-Token` is as long.
+            names::USER_AGENT if line.has_at(10, b':') && line.has_at(6, b'g') => {}
             names::ACCEPT if line.has_at(6, b'-') => {}
             names::SEC if line.has_at(4, b'f') || line.has_at(4, b'c') => {}
             names::SEC if line.has_at(4, b'F') || line.has_at(4, b'C') => {}

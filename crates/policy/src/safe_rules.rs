@@ -195,6 +195,7 @@ fn rule_2_holds_however_it_is_written() {
         "Private-Token: x",
         "DPoP: x",
         "Host-Token: x",
+        "User-Token: x",
         "Accept: */*\nX-Shop-Token: x",
     ] {
         assert_eq!(
