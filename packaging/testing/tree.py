@@ -11,7 +11,13 @@ def install_and_uninstall(machine):
     where = ["PREFIX=/opt/microcache", f"DESTDIR={folder}"]
     run("make", "--no-print-directory", "install", f"BINARY={machine.binary}", *where, cwd=ROOT)
     program = folder / "opt/microcache/bin/microcache"
-    run(program, "check", folder / "etc/microcache/microcache.toml")
+    # The secret is made where the machine is that it is installed on.
+    secret, checked = machine.folder / "token", machine.folder / "checked.toml"
+    secret.write_text("0123456789abcdef")
+    secret.chmod(0o600)
+    installed = (folder / "etc/microcache/microcache.toml").read_text()
+    checked.write_text(installed.replace("/etc/microcache/token", str(secret)))
+    run(program, "check", checked)
     unit = (folder / "opt/microcache/lib/systemd/system/microcache.service").read_text()
     assert "ExecStart=/opt/microcache/bin/microcache --config /etc/microcache/microcache.toml" in unit, unit
     assert not re.search("@[A-Z]+@", unit), unit

@@ -7,21 +7,32 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
+use axum::body::{Body, to_bytes};
 use axum::extract::{Extension, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use bytes::Bytes;
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use microcache_proxy::Token;
+use tokio::time::timeout;
 
+use crate::connections::Activity;
 use crate::interface::Interface;
 use crate::problem::Problem;
 
-/// Lets those through who may use the interface.
+/// The longest content of a request.
+const LARGEST_BODY: usize = 256 * 1024;
+/// How long it may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Lets those through who may use the interface, as soon as all of their request is there.
 pub(crate) async fn check(
     State(interface): State<Arc<Interface>>,
     Extension(peer): Extension<SocketAddr>,
+    Extension(activity): Extension<Activity>,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
@@ -31,12 +42,31 @@ pub(crate) async fn check(
         Some(_) => Err(Problem::new(
             StatusCode::UNAUTHORIZED,
             "the request does not carry the secret of `admin_token_file`",
-            "send Authorization: Bearer SECRET; the command line takes --token-file",
+            "send Authorization: Bearer SECRET; the command line finds it as root, or by --token-file",
         )),
         None => of_this_machine(peer.ip(), fields),
     };
     interface.count_refused(allowed)?;
-    Ok(next.run(request).await)
+    let (head, body) = request.into_parts();
+    let content = content(body).await?;
+    // Only now: who sends half of a request gives way to others.
+    let under_way = interface.connections.begin(&activity)?;
+    let answer = next.run(Request::from_parts(head, content.into())).await;
+    Ok(answer.map(|body| under_way.ends_with(body)))
+}
+
+/// The whole content of a request.
+async fn content(body: Body) -> Result<Bytes, Problem> {
+    let content = timeout(BODY_TIMEOUT, to_bytes(body, LARGEST_BODY)).await;
+    let content = content.map_err(|_| {
+        let seconds = BODY_TIMEOUT.as_secs();
+        let detail = format!("the content has not arrived within {seconds} s");
+        Problem::new(StatusCode::REQUEST_TIMEOUT, detail, "send it at once")
+    })?;
+    content.map_err(|_| {
+        let detail = format!("the content is incomplete, or longer than {LARGEST_BODY} bytes");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail, "send less at a time")
+    })
 }
 
 fn carries(fields: &HeaderMap, token: &Token) -> bool {

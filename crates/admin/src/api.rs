@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
@@ -14,9 +13,6 @@ use crate::problem::Problem;
 use crate::{
     access, configuration, dashboard, entries, explain, health, live, metrics, purges, stats, top,
 };
-
-/// The longest body of a request.
-const LARGEST_BODY: usize = 256 * 1024;
 
 /// The description of the interface.
 const OPENAPI: &str = include_str!("../openapi.json");
@@ -52,7 +48,6 @@ pub(crate) fn router(interface: &Arc<Interface>) -> Router {
         .route("/v1/ready", get(health::ready))
         .fallback(unknown)
         .method_not_allowed_fallback(other_method)
-        .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .with_state(Arc::clone(interface))
 }
 

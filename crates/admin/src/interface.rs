@@ -1,17 +1,19 @@
 //! The interface: what all requests to it share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use microcache_proxy::{Handle, Token};
 
+use crate::connections::Connections;
 use crate::live::Live;
 use crate::windows::Windows;
 
 pub(crate) struct Interface {
     pub(crate) handle: Handle,
     pub(crate) token: Option<Token>,
+    pub(crate) connections: Arc<Connections>,
     pub(crate) started: Instant,
     /// Requests that nobody was allowed to make.
     pub(crate) refused: AtomicU64,

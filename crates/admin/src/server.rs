@@ -21,15 +21,15 @@ use microcache_proxy::{Handle, Token};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
-use tokio::sync::Semaphore;
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use crate::api;
+use crate::connections::{Activity, Connections};
 use crate::interface::Interface;
 use crate::live::{self, Cut, Live};
+use crate::patient::Patient;
 
-/// The most connections at a time; the next ones wait.
-const MAX_CONNECTIONS: usize = 256;
 /// How long a request head may take.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest request head.
@@ -80,12 +80,14 @@ impl Admin {
         let interface = Arc::new(Interface {
             handle,
             token: self.token,
+            connections: Arc::default(),
             started: Instant::now(),
             refused: AtomicU64::new(0),
             live: Live::default(),
             windows: Mutex::default(),
         });
         let router = api::router(&interface);
+        let connections = Arc::clone(&interface.connections);
         let listener = self.listener;
         thread::Builder::new()
             .name("admin".to_owned())
@@ -96,7 +98,7 @@ impl Admin {
                 runtime.block_on(async {
                     // Those who are connected are answered to the end.
                     tokio::select! {
-                        () = accept(listener, router) => {}
+                        () = accept(listener, router, connections) => {}
                         () = replaced.replaced() => {}
                     }
                     std::future::pending::<()>().await;
@@ -106,35 +108,31 @@ impl Admin {
     }
 }
 
-async fn accept(listener: TcpListener, router: Router) {
+async fn accept(listener: TcpListener, router: Router, connections: Arc<Connections>) {
     // It is one already; only the runtime could refuse it.
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
     };
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let router = router.clone();
-                tokio::spawn(async move {
-                    serve(stream, peer, router).await;
-                    drop(place);
-                });
+                connections.spawn(|activity| serve(stream, peer, activity, router));
+                // A request that is there already is answered before others may have the connection give way.
+                yield_now().await;
             }
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-async fn serve(stream: TcpStream, peer: SocketAddr, router: Router) {
+async fn serve(stream: TcpStream, peer: SocketAddr, activity: Activity, router: Router) {
     let service = TowerToHyperService::new(router);
     let cut = Cut::default();
     let may_cut = cut.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(activity.clone());
         request.extensions_mut().insert(may_cut.clone());
         let answer = hyper::service::Service::call(&service, request.map(Body::new));
         async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
@@ -143,7 +141,7 @@ async fn serve(stream: TcpStream, peer: SocketAddr, router: Router) {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Patient::new(stream)), service);
     tokio::select! {
         // A client that breaks off is its own affair.
         _ = connection => {}
@@ -173,7 +171,7 @@ mod tests {
                     std::future::pending::<()>().await;
                 }),
             );
-            tokio::spawn(accept(listener, router));
+            tokio::spawn(accept(listener, router, Arc::default()));
             let mut client = TcpStream::connect(address).await.expect("a connection");
             let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
             client.write_all(request).await.expect("sent");

@@ -3,8 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use microcache_policy::Detail;
 
@@ -230,13 +233,7 @@ fn every_configuration_is_fine() {
     for (path, text) in documents() {
         for (number, code) in blocks(&text, "toml").into_iter().enumerate() {
             seen += 1;
-            let name = format!("microcache-documents-{}-{seen}.toml", std::process::id());
-            let file = std::env::temp_dir().join(name);
-            fs::write(&file, code).expect("the file is written");
-            let output = microcache(&["check", file.to_str().expect("the path is UTF-8")]);
-            fs::remove_file(&file).expect("the file is removed");
-            let told = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(output.status.success(), "{path}, block {number}: {told}");
+            check(code, &format!("{path}, block {number}"));
         }
     }
     assert!(seen > 1, "{seen}");
@@ -254,13 +251,34 @@ fn the_configuration_for_kubernetes_is_fine() {
         .map_while(|line| line.strip_prefix("    "))
         .collect();
     assert!(lines.len() > 5, "{lines:?}");
-    let name = format!("microcache-kubernetes-{}.toml", std::process::id());
-    let file = std::env::temp_dir().join(name);
-    fs::write(&file, lines.join("\n")).expect("the file is written");
+    check(&lines.join("\n"), "docs/guides/kubernetes.md");
+}
+
+/// Has the program look at a configuration. The secret of operators is in another file than it says, which is there.
+fn check(configuration: &str, place: &str) {
+    static FILES: AtomicUsize = AtomicUsize::new(0);
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("microcache-documents-{}-{number}", std::process::id());
+    let secret = std::env::temp_dir().join(&name);
+    let file = secret.with_extension("toml");
+    fs::write(&secret, "correct-horse-battery").expect("the secret is written");
+    fs::set_permissions(&secret, Permissions::from_mode(0o600)).expect("it is ours");
+    let named = format!("admin_token_file = \"{}\"", secret.display());
+    let lines = configuration.lines().map(|line| {
+        if line.starts_with("admin_token_file") {
+            &named
+        } else {
+            line
+        }
+    });
+    let text: Vec<_> = lines.collect();
+    fs::write(&file, text.join("\n")).expect("the file is written");
     let output = microcache(&["check", file.to_str().expect("the path is UTF-8")]);
-    fs::remove_file(&file).expect("the file is removed");
+    for file in [&file, &secret] {
+        fs::remove_file(file).expect("the file is removed");
+    }
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{told}");
+    assert!(output.status.success(), "{place}: {told}");
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! `microcache purge`, `stats`, `entries`, `explain`, `top`, `drain`, `reload` and `upgrade`: what is on their command lines.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::fs::File;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use microcache_proxy::config::Admin;
 use serde_json::{Map, Value, json};
 
 use super::{Message, file, switch, texts, wrong};
@@ -46,7 +49,10 @@ pub(super) const NAMES: [&str; 7] = [
 /// What is shown on a terminal for as long as somebody looks.
 pub(super) const TOP: &str = "top";
 
-const ADMIN: &str = "http://127.0.0.1:8081";
+/// Where a server is asked of which nothing is said.
+const ADMIN: &str = "127.0.0.1:8081";
+/// Where packages put the configuration of the server that runs as a service.
+const CONFIG: &str = "/etc/microcache/microcache.toml";
 
 /// A parameter of the interface, which has a flag here.
 struct Parameter {
@@ -267,8 +273,12 @@ fn command<'a>(
         line(flag, text);
     }
     line(
+        "--config FILE",
+        &format!("Its configuration, for these two [{CONFIG}]"),
+    );
+    line(
         "--admin URL",
-        &format!("Where the server's interface for operators is [{ADMIN}]"),
+        &format!("Its interface for operators [{ADMIN}]"),
     );
     line(
         "--token-file FILE",
@@ -285,7 +295,12 @@ fn command<'a>(
         .about(about)
         .help_template("{about}\n\n{before-help}\n")
         .before_help(help)
-        .arg(Arg::new("admin").long("admin").default_value(ADMIN))
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .value_parser(value_parser!(PathBuf)),
+        )
+        .arg(Arg::new("admin").long("admin"))
         .arg(
             Arg::new("token-file")
                 .long("token-file")
@@ -332,9 +347,15 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Operate, Message>
     })
 }
 
-/// Which server is meant.
+/// Which server is meant. A configuration is looked into where no address is typed: its secret is for the server
+/// that it names, and for no other.
 pub(super) fn server(name: &str, matches: &ArgMatches) -> Result<Operated, Message> {
-    let admin = texts(matches, "admin").concat();
+    let typed = texts(matches, "admin").concat();
+    let (admin, secret) = if typed.is_empty() {
+        configured(name, file(matches, "config").as_deref())?
+    } else {
+        (typed, None)
+    };
     let admin = if admin.contains("://") {
         admin
     } else {
@@ -347,8 +368,34 @@ pub(super) fn server(name: &str, matches: &ArgMatches) -> Result<Operated, Messa
     }
     Ok(Operated {
         admin: admin.trim_end_matches('/').to_owned(),
-        token_file: file(matches, "token-file"),
+        token_file: file(matches, "token-file").or(secret),
     })
+}
+
+/// The address and the file with the secret that a configuration names. Without one that was named, the service's
+/// counts, as far as its files can be read.
+fn configured(name: &str, file: Option<&Path>) -> Result<(String, Option<PathBuf>), Message> {
+    let admin = match (file, Admin::of_file(file.unwrap_or(Path::new(CONFIG)))) {
+        (_, Ok(admin)) => admin,
+        (None, Err(_)) => Admin::default(),
+        (Some(file), Err(error)) => {
+            let file = file.display();
+            return Err(wrong(&format!("{name}: cannot read {file}: {error}")));
+        }
+    };
+    let secret = admin
+        .token_file
+        .filter(|secret| file.is_some() || File::open(secret).is_ok());
+    let address = admin.address.map(|mut address| {
+        if address.ip().is_unspecified() {
+            address.set_ip(match address {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        address.to_string()
+    });
+    Ok((address.unwrap_or_else(|| ADMIN.to_owned()), secret))
 }
 
 fn purge(matches: &ArgMatches) -> Result<Errand, Message> {

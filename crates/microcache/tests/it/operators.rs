@@ -1,6 +1,7 @@
 //! What operators reach: purges, statistics, entries, health; and who may.
 
 use std::net::SocketAddr;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -334,6 +335,8 @@ fn with_a_secret_nothing_is_told_to_those_who_do_not_carry_it() {
             ("POST", "/v1/explain", Some(body)),
             ("GET", "/metrics", None),
             ("POST", "/v1/drain", None),
+            ("POST", "/v1/reload", None),
+            ("POST", "/v1/upgrade", None),
         ] {
             let response = stranger.ask(method, target, body);
             assert_eq!(
@@ -350,10 +353,116 @@ fn with_a_secret_nothing_is_told_to_those_who_do_not_carry_it() {
     }
     proxy.get("/").assert_hit();
     let operator = as_one_with(Some(secret));
-    assert_eq!(operator.get("/v1/stats")["admin"]["refused"], 32);
+    assert_eq!(operator.get("/v1/stats")["admin"]["refused"], 40);
     operator.purge(&json!({"everything": true}));
     proxy.get("/").assert_is(200, "2");
     std::fs::remove_file(&file).expect("removed");
+}
+
+/// More connections than the interface has room for, each of which sends this and reads nothing.
+fn besieged(admin: SocketAddr, sends: &str) -> Vec<Client> {
+    let besiegers = (0..300).map(|_| {
+        let mut client = Client::connect_narrow(admin);
+        // It may have had to give way already.
+        let _ = client.try_send(sends);
+        client
+    });
+    besiegers.collect()
+}
+
+/// What keeps a connection busy, or seems to.
+const SIEGES: [&str; 5] = [
+    "",
+    "GET /v1/stats HTTP/1.1\r\nHo",
+    "POST /v1/purges HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{",
+    "GET /assets/dashboard.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    "GET /v1/openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+];
+
+fn nobody_is_kept_out(operator: &Operator) {
+    for sends in SIEGES {
+        let besiegers = besieged(operator.address, &sends.repeat(64));
+        for _ in 0..8 {
+            assert_eq!(operator.ask("GET", "/v1/health", None).status, 200);
+            assert_eq!(operator.get("/v1/ready")["ready"], true);
+            operator.get("/v1/stats");
+            operator.purge(&json!({"everything": true}));
+        }
+        drop(besiegers);
+    }
+}
+
+#[test]
+fn clients_that_read_nothing_keep_no_operator_and_no_probe_out() {
+    let origin = counting();
+    let (_proxy, admin) = Proxy::operated(&origin, &[]);
+    nobody_is_kept_out(&Operator::at(admin));
+}
+
+#[test]
+fn nor_do_clients_without_the_secret() {
+    let secret = "correct-horse-battery";
+    let file = std::env::temp_dir().join(format!("microcache-besieged-{}", std::process::id()));
+    std::fs::write(&file, secret).expect("a file");
+    let origin = counting();
+    let path = file.to_str().expect("a path");
+    let (_proxy, admin) = Proxy::operated(&origin, &["--admin-token-file", path]);
+    let token = Some(secret);
+    nobody_is_kept_out(&Operator {
+        address: admin,
+        token,
+    });
+    std::fs::remove_file(&file).expect("removed");
+}
+
+#[test]
+fn the_command_line_finds_address_and_secret_in_the_configuration() {
+    let secret = "correct-horse-battery";
+    let file = std::env::temp_dir().join(format!("microcache-found-{}", std::process::id()));
+    std::fs::write(&file, secret).expect("a file");
+    let origin = counting();
+    let path = file.to_str().expect("a path");
+    let (_proxy, admin) = Proxy::operated(&origin, &["--admin-token-file", path]);
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_microcache"))
+            .args(arguments)
+            .output()
+            .expect("the binary can be run");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    // A mistake elsewhere is no reason not to purge.
+    let config = config_file(&format!(
+        "admin = \"{admin}\"\nadmin_token_file = \"{path}\"\nmemory = 7\n"
+    ));
+    let config = config.display().to_string();
+    let (code, said) = run(&["purge", "--everything", "--config", &config]);
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    // The secret goes to the server that the configuration names, and to no other.
+    let address = admin.to_string();
+    let flags = ["stats", "--config", &config, "--admin", &address];
+    let (code, said) = run(&flags);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("admin_token_file"), "{said}");
+    let (code, said) = run(&["stats", "--config", "/nowhere"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("cannot read /nowhere"), "{said}");
+    std::fs::remove_file(&file).expect("removed");
+}
+
+#[test]
+fn a_secret_that_is_missing_is_found_by_the_check() {
+    let config =
+        config_file("origin = \"http://localhost:3000\"\nadmin_token_file = \"/nowhere\"\n");
+    let output = Command::new(env!("CARGO_BIN_EXE_microcache"))
+        .arg("check")
+        .arg(&config)
+        .output()
+        .expect("the binary can be run");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("/nowhere"), "{said}");
+    assert!(said.contains(":2:"), "{said}");
 }
 
 #[test]

@@ -77,7 +77,8 @@ impl Config {
         for table in tables {
             draft.check_sizes(&table, &mut mistakes);
             draft.check_tiers(&table, &mut mistakes);
-            draft.check_admin(&table, &mut mistakes);
+            let clients = draft.everywhere();
+            draft.config.admin.check(&table, &clients, &mut mistakes);
             table.refuse_rest(&mut mistakes);
         }
         let config = draft.finish(input.file.is_some(), &mut mistakes);
@@ -216,23 +217,6 @@ impl<'a> Draft<'a> {
         {
             let what = "`memcached` and `redis` cannot be used together";
             mistakes.note(Mistake::new(&value.place, what).remedy("choose one of them"));
-        }
-    }
-
-    /// Who reaches it may purge everything.
-    fn check_admin(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
-        let Some((value, address)) = table.get("admin").zip(self.config.admin.address) else {
-            return;
-        };
-        if address.port() != 0 && self.everywhere().contains(&address) {
-            let what = format!("{address} is where clients connect");
-            mistakes.note(Mistake::new(&value.place, what).remedy("choose another port"));
-        }
-        if !address.ip().is_loopback() && self.config.admin.token_file.is_none() {
-            let what = format!("other machines reach {address}, and anybody there could purge");
-            mistakes.note(Mistake::new(&value.place, what).remedy(
-                "name a file with a secret as `admin_token_file`, or choose an address such as 127.0.0.1:8081",
-            ));
         }
     }
 

@@ -6,6 +6,7 @@
 //! function that sets it. Help, sample and reference are printed from these tables.
 
 mod acme;
+mod admin;
 mod cidr;
 mod convert;
 mod document;
@@ -41,6 +42,7 @@ use microcache_store::memcached::{PageKey, ServerAddress};
 use crate::upstream::settings::GroupSettings;
 
 pub use acme::{AcmeConfig, Binding};
+pub use admin::Admin;
 pub use cidr::Cidr;
 pub use convert::Input;
 pub use document::{reference, sample};
@@ -107,17 +109,6 @@ pub struct Config {
     pub settings: Settings,
     /// The file it was read from, by its name, and its text.
     written: (String, String),
-}
-
-/// Where operators connect, and what they have to show.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Admin {
-    /// The address; `None` if nobody is listened to.
-    pub address: Option<SocketAddr>,
-    /// It was chosen, and did not come about by itself: the server does not run without it.
-    pub is_chosen: bool,
-    /// The file with the secret that requests have to carry.
-    pub token_file: Option<PathBuf>,
 }
 
 /// What lies behind memory.

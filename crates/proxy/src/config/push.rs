@@ -232,7 +232,7 @@ impl PushConfig {
 }
 
 /// The secret in a file that an option names.
-fn read_secret(
+pub(super) fn read_secret(
     file: Option<&(PathBuf, Place)>,
     option: &'static str,
     mistakes: &mut Mistakes,

@@ -150,6 +150,12 @@ impl Setting {
 }
 
 impl Settings {
+    /// Where an option was said.
+    pub(super) fn place(&self, option: &str) -> Place {
+        let said = self.options.iter().find(|one| one.name == option);
+        said.map_or(Place::Urls, |said| said.place.clone())
+    }
+
     /// Where an option of a group was said, or the group itself.
     pub(super) fn place_of(&self, group: &str, option: &str) -> Place {
         let own = self.upstreams.iter().find(|(name, _)| name == group);

@@ -108,6 +108,7 @@ impl Config {
         let mut mistakes = Mistakes::default();
         self.read_for_origins(&mut mistakes);
         self.acme.read_files(&mut mistakes);
+        self.admin.check_files(&self.settings, &mut mistakes);
         self.push.read_files(&mut mistakes);
         if self.tls.is_on() {
             self.read_for_clients(&mut mistakes);

@@ -1,0 +1,236 @@
+//! The connections of the interface: how many there may be, and which gives way.
+//!
+//! A connection counts as waiting unless a request that was allowed is under way on it. Of those there are fewer
+//! than connections, so there is always one that can give way: health checks get through, and so do operators,
+//! whatever clients without the secret do.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::StatusCode;
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::AbortHandle;
+
+use crate::problem::Problem;
+
+/// The most connections at a time; for the next one, the one that has waited longest gives way.
+pub(crate) const MAX_CONNECTIONS: usize = 256;
+/// The most requests at a time, but for the dashboard's files and health checks.
+pub(crate) const MAX_REQUESTS: usize = 224;
+
+/// In place of the time since when a connection waits.
+const BUSY: u64 = u64::MAX;
+
+/// The connections that are open.
+pub(crate) struct Connections {
+    open: Mutex<HashMap<u64, Seat>>,
+    /// Numbers events in their order.
+    events: AtomicU64,
+    requests: Arc<Semaphore>,
+}
+
+struct Seat {
+    task: AbortHandle,
+    activity: Activity,
+}
+
+/// Since when a connection waits, if it does.
+#[derive(Clone)]
+pub(crate) struct Activity(Arc<AtomicU64>);
+
+/// A request under way.
+pub(crate) struct UnderWay {
+    connections: Arc<Connections>,
+    activity: Activity,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The content of an answer, which keeps its request under way until all of it is on its way to the client.
+struct Kept {
+    body: Body,
+    _request: UnderWay,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self {
+            open: Mutex::default(),
+            events: AtomicU64::default(),
+            requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
+        }
+    }
+}
+
+impl Connections {
+    /// Does the work of a new connection, which is made from its activity.
+    pub(crate) fn spawn<Work>(self: &Arc<Self>, work: impl FnOnce(Activity) -> Work)
+    where
+        Work: Future<Output = ()> + Send + 'static,
+    {
+        let number = self.next_event();
+        let activity = Activity(Arc::new(AtomicU64::new(number)));
+        let mut open = self.lock();
+        if open.len() >= MAX_CONNECTIONS {
+            let waits = |(&number, seat): (&u64, &Seat)| {
+                let since = seat.activity.0.load(Ordering::Relaxed);
+                (since != BUSY).then_some((since, number))
+            };
+            let longest = open.iter().filter_map(waits).min();
+            if let Some(seat) = longest.and_then(|(_, number)| open.remove(&number)) {
+                seat.task.abort();
+            }
+        }
+        let work = work(activity.clone());
+        let leaving = Leaving {
+            connections: Arc::clone(self),
+            number,
+        };
+        let task = tokio::spawn(async move {
+            let _leaving = leaving;
+            work.await;
+        });
+        let task = task.abort_handle();
+        open.insert(number, Seat { task, activity });
+    }
+
+    /// Begins a request that is allowed.
+    pub(crate) fn begin(self: &Arc<Self>, activity: &Activity) -> Result<UnderWay, Problem> {
+        let place = Arc::clone(&self.requests).try_acquire_owned();
+        let place = place.map_err(|_| {
+            Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("{MAX_REQUESTS} requests to this interface are under way"),
+                "send it again in a while; who takes no answer is not waited for long",
+            )
+        })?;
+        activity.0.store(BUSY, Ordering::Relaxed);
+        Ok(UnderWay {
+            connections: Arc::clone(self),
+            activity: activity.clone(),
+            _place: place,
+        })
+    }
+
+    fn next_event(&self) -> u64 {
+        self.events.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Seat>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes a connection out of the table at its end.
+struct Leaving {
+    connections: Arc<Connections>,
+    number: u64,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.connections.lock().remove(&self.number);
+    }
+}
+
+impl UnderWay {
+    /// The content of the answer, with which the request ends.
+    pub(crate) fn ends_with(self, body: Body) -> Body {
+        Body::new(Kept {
+            body,
+            _request: self,
+        })
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let now = self.connections.next_event();
+        self.activity.0.store(now, Ordering::Relaxed);
+    }
+}
+
+impl hyper::body::Body for Kept {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    fn open(connections: &Arc<Connections>) -> Activity {
+        let mut made = None;
+        connections.spawn(|activity| {
+            made = Some(activity);
+            pending()
+        });
+        made.expect("a connection")
+    }
+
+    fn is_open(connections: &Connections, activity: &Activity) -> bool {
+        let open = connections.lock();
+        open.values()
+            .any(|seat| Arc::ptr_eq(&seat.activity.0, &activity.0))
+    }
+
+    #[tokio::test]
+    async fn whoever_has_waited_longest_gives_way_and_no_request_does() {
+        let connections = Arc::new(Connections::default());
+        let all: Vec<_> = (0..MAX_CONNECTIONS).map(|_| open(&connections)).collect();
+        let first = connections.begin(&all[0]).expect("room");
+        // The second has waited since its request, and the third is the one that has waited longest.
+        drop(connections.begin(&all[1]).expect("room"));
+        open(&connections);
+        let gone = |at: usize| !is_open(&connections, &all[at]);
+        assert_eq!([0, 1, 2, 3].map(gone), [false, false, true, false]);
+        drop(first);
+        for _ in 3..MAX_CONNECTIONS {
+            open(&connections);
+        }
+        assert_eq!([0, 1, 3, 255].map(gone), [false, false, true, true]);
+        yield_now().await;
+        assert_eq!(connections.lock().len(), MAX_CONNECTIONS);
+    }
+
+    #[tokio::test]
+    async fn requests_that_are_under_way_never_take_all_connections() {
+        let connections = Arc::new(Connections::default());
+        let all: Vec<_> = (0..MAX_CONNECTIONS).map(|_| open(&connections)).collect();
+        let begun: Vec<_> = all.iter().map(|one| connections.begin(one)).collect();
+        assert_eq!(begun.iter().flatten().count(), MAX_REQUESTS);
+        let late: Vec<_> = (0..1000).map(|_| open(&connections)).collect();
+        assert!(is_open(&connections, &late[999]));
+        assert!(
+            all[..MAX_REQUESTS]
+                .iter()
+                .all(|one| is_open(&connections, one))
+        );
+        drop(begun);
+        assert!(connections.begin(&late[999]).is_ok());
+    }
+}
