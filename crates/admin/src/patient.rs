@@ -102,7 +102,7 @@ mod tests {
         let mut socket = Patient::new(accepted.expect("a connection").0);
         let start = Instant::now();
         let error = loop {
-            if let Err(error) = socket.write_all(&[0; 1 << 20]).await {
+            if let Err(error) = socket.write_all(&vec![0; 1 << 20]).await {
                 break error;
             }
         };

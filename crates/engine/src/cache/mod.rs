@@ -77,6 +77,10 @@ pub(crate) use lift::{FoundBehind, LookedBehind, Where};
 pub(crate) use look_up::Known;
 pub(crate) use rule::tag_numbers;
 
+/// What purges take that are remembered one by one, by url or by rule, is this share of memory each; and at most as
+/// much each that the parts take by which older ones are remembered, twice for rules. It comes on top of memory.
+const PURGES_SHARE: u64 = 32;
+
 /// What is stored, where it lies, who is bringing more of it, and what was purged.
 pub struct Cache {
     pub(crate) memory: Memory,
@@ -100,13 +104,14 @@ pub struct Cache {
 impl Cache {
     /// An empty memory with these bounds in front of these tiers.
     pub fn new(memory: MemoryLimits, flights: FlightLimits, tiers: Tiers, clock: Clock) -> Self {
-        let rules = Arc::<Rules>::default();
+        let of_purges = usize::try_from(memory.capacity / PURGES_SHARE).unwrap_or(usize::MAX);
+        let rules = Arc::new(Rules::new(of_purges));
         Self {
             memory: Memory::new(memory),
             compressor: Compressor::new(),
             tiers,
             flights: Flights::new(flights, Arc::clone(&rules)),
-            purges: Purges::default(),
+            purges: Purges::new(of_purges),
             rules,
             fleet: Fleet::default(),
             oversized: Oversized::new(),

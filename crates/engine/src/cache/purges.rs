@@ -10,22 +10,30 @@ use parking_lot::RwLock;
 
 /// Purged keys that are remembered one by one.
 const MAX_KEYS: usize = 64 * 1024;
+/// As many at least, however little memory there is.
+const MIN_KEYS: usize = 1024;
+/// What one of them takes, in bytes.
+const COST: usize = 96;
 
 /// Beyond it the oldest are remembered by the part of the key space they lie in, of so many: what is
 /// as old as they are and lies there counts as purged. Each costs the others this share of what is
 /// stored, and never everything at once.
-const PARTS: usize = 256 * 1024;
+const MAX_PARTS: usize = 256 * 1024;
+const MIN_PARTS: usize = 16 * 1024;
 
 /// The purges so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Purges {
+    max_keys: usize,
     records: RwLock<Records>,
     any: AtomicBool,
     hasher: RandomState,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Records {
+    /// How many parts there may be, a power of two.
+    part_count: usize,
     /// The last purge of a key, by its hash. Two keys with one hash cost each other a miss.
     keys: HashMap<u64, Time, RandomState>,
     /// The same, the oldest first.
@@ -35,6 +43,22 @@ struct Records {
 }
 
 impl Purges {
+    /// Without any. Those that are remembered one by one take so many bytes, and the parts as many at most.
+    pub(crate) fn new(capacity: usize) -> Self {
+        let parts = (capacity / size_of::<Time>()).clamp(MIN_PARTS, MAX_PARTS);
+        Self {
+            max_keys: (capacity / COST).clamp(MIN_KEYS, MAX_KEYS),
+            records: RwLock::new(Records {
+                part_count: 1 << parts.ilog2(),
+                keys: HashMap::default(),
+                order: BTreeSet::new(),
+                parts: Vec::new(),
+            }),
+            any: AtomicBool::default(),
+            hasher: RandomState::default(),
+        }
+    }
+
     /// Notes that whatever has this key and began up to `now` is purged.
     pub(crate) fn note(&self, key: &[u8], now: Time) {
         let hash = self.hasher.hash_one(key);
@@ -42,7 +66,7 @@ impl Purges {
         records.take(hash);
         records.keys.insert(hash, now);
         records.order.insert((now, hash));
-        if records.keys.len() > MAX_KEYS {
+        if records.keys.len() > self.max_keys {
             records.merge_oldest();
         }
         self.any.store(true, Ordering::Release);
@@ -65,7 +89,7 @@ impl Purges {
         let hash = self.hasher.hash_one(key);
         let records = self.records.read();
         let of_key = records.keys.get(&hash);
-        let of_part = records.parts.get(part_of(hash));
+        let of_part = records.parts.get(records.part_of(hash));
         let is_covered = |at: &Time| *at > Time::default() && began <= *at;
         of_key.is_some_and(is_covered) || of_part.is_some_and(is_covered)
     }
@@ -78,22 +102,22 @@ impl Records {
         }
     }
 
+    /// A table of keys uses the lower bits.
+    const fn part_of(&self, hash: u64) -> usize {
+        (hash >> 40) as usize & (self.part_count - 1)
+    }
+
     fn merge_oldest(&mut self) {
         let Some((at, hash)) = self.order.pop_first() else {
             return;
         };
         self.keys.remove(&hash);
         if self.parts.is_empty() {
-            self.parts = vec![Time::default(); PARTS];
+            self.parts = vec![Time::default(); self.part_count];
         }
-        let part = &mut self.parts[part_of(hash)];
-        *part = at.max(*part);
+        let part = self.part_of(hash);
+        self.parts[part] = at.max(self.parts[part]);
     }
-}
-
-/// A table of keys uses the lower bits.
-const fn part_of(hash: u64) -> usize {
-    (hash >> 40) as usize % PARTS
 }
 
 #[cfg(test)]
@@ -106,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_began_before_a_purge_is_covered() {
-        let purges = Purges::default();
+        let purges = Purges::new(usize::MAX);
         assert!(!purges.covers(b"a", Time::from_secs(1)));
         purges.note(b"a", Time::from_secs(5));
         assert!(purges.covers(b"a", Time::from_secs(5)));
@@ -118,7 +142,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_stays_purged_and_costs_the_others_little() {
-        let purges = Purges::default();
+        let purges = Purges::new(usize::MAX);
         let count = MAX_KEYS as u64 + 4096;
         for number in 0..count {
             purges.note(&key(number), Time::from_secs(10 + number));
@@ -134,7 +158,7 @@ mod tests {
 
     #[test]
     fn purges_of_one_key_take_no_room_from_the_others() {
-        let purges = Purges::default();
+        let purges = Purges::new(usize::MAX);
         purges.note(b"a", Time::from_secs(1));
         for number in 0..=2 * MAX_KEYS as u64 {
             purges.note(b"b", Time::from_secs(10 + number));
@@ -145,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_was_withdrawn_takes_no_room() {
-        let purges = Purges::default();
+        let purges = Purges::new(usize::MAX);
         for number in 0..=2 * MAX_KEYS as u64 {
             let at = Time::from_secs(10 + number);
             purges.note(&key(number), at);
@@ -156,5 +180,21 @@ mod tests {
         purges.note(b"a", Time::from_secs(5));
         purges.withdraw(b"a", Time::from_secs(4));
         assert!(purges.covers(b"a", Time::from_secs(5)), "another one came");
+    }
+
+    #[test]
+    fn with_little_memory_fewer_are_remembered_one_by_one_and_none_is_lost() {
+        let purges = Purges::new(1 << 20);
+        for number in 0..MAX_KEYS as u64 {
+            purges.note(&key(number), Time::from_secs(10 + number));
+        }
+        let records = purges.records.read();
+        assert!(records.keys.len() * COST <= 1 << 20);
+        assert!(records.parts.len() * size_of::<Time>() <= 1 << 20);
+        drop(records);
+        for number in 0..MAX_KEYS as u64 {
+            let at = Time::from_secs(10 + number);
+            assert!(purges.covers(&key(number), at), "{number}");
+        }
     }
 }

@@ -166,6 +166,41 @@ impl Scope {
         [Some(self.number()), of_fetches].into_iter().flatten()
     }
 
+    /// The same, with its texts in buffers of their own: what they were read from may be much larger.
+    pub(super) fn compact(mut self) -> Self {
+        for text in self.texts_mut().into_iter().flatten() {
+            *text = Bytes::copy_from_slice(text);
+        }
+        self
+    }
+
+    /// How many bytes its texts take.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Everything => 0,
+            Self::Host(text) | Self::Tag(text) => text.len(),
+            Self::Url { host, target } | Self::Variant { host, target, .. } => {
+                host.len() + target.len()
+            }
+            Self::Prefix { host, path } => host.len() + path.len(),
+            Self::Glob { host, pattern } => host.len() + pattern.len(),
+            Self::Group { host, name, .. } => host.len() + name.len(),
+        }
+    }
+
+    fn texts_mut(&mut self) -> [Option<&mut Bytes>; 2] {
+        match self {
+            Self::Everything => [None, None],
+            Self::Host(text) | Self::Tag(text) => [Some(text), None],
+            Self::Url { host, target } | Self::Variant { host, target, .. } => {
+                [Some(host), Some(target)]
+            }
+            Self::Prefix { host, path } => [Some(host), Some(path)],
+            Self::Glob { host, pattern } => [Some(host), Some(pattern)],
+            Self::Group { host, name, .. } => [Some(host), Some(name)],
+        }
+    }
+
     /// What the urls begin with, or are like, that it names, host included.
     pub(super) fn pattern(&self) -> Vec<u8> {
         match self {

@@ -14,8 +14,8 @@
 //! it has been read once more. Whoever comes to read it from there on is later, so the end of what was read is the place
 //! ([`Rules::settle`]).
 //!
-//! There is a bound on how many are remembered one by one ([`MAX_RULES`]). Beyond it the oldest is
-//! remembered by a part of what can be named: of hosts, urls and tags 1 in [`PARTS`], of a prefix or a glob
+//! There is a bound on how many are remembered one by one ([`MAX_RULES`]), and on the memory that they take. Beyond
+//! either the oldest is remembered by a part of what can be named: of hosts, urls and tags 1 in [`MAX_PARTS`], or fewer where there is little memory, of a prefix or a glob
 //! its host counts as named. Globs have a bound of their own ([`MAX_GLOBS`]), since each has to be looked at. What is as old as that and lies there is purged with it.
 
 use std::collections::{BTreeMap, HashMap};
@@ -32,12 +32,18 @@ use crate::sync::{AtomicBool, AtomicU64, RwLock};
 pub(super) const MAX_RULES: usize = 64 * 1024;
 /// Globs that are remembered one by one.
 pub(super) const MAX_GLOBS: usize = 64;
-/// Into so many parts names are divided where there are more.
-const PARTS: usize = 256 * 1024;
+/// Into so many parts names are divided at most where there are more.
+const MAX_PARTS: usize = 256 * 1024;
+/// And into so many at least.
+const MIN_PARTS: usize = 4 * 1024;
+/// What a rule takes beside its texts, which are held twice where they have to be compared.
+const COST: usize = 512;
 
 /// All purges by rule that are still to be held against something.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Rules {
+    /// What those take at most that are remembered one by one, in bytes.
+    capacity: usize,
     /// The number of the newest; 0 before the first.
     newest: AtomicU64,
     /// Up to which position each copy of the log that processes share was read.
@@ -47,8 +53,10 @@ pub(super) struct Rules {
     books: RwLock<Books>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Books {
+    /// What the rules take that are remembered one by one, in bytes.
+    held: usize,
     /// The rules one by one, under their numbers.
     live: BTreeMap<u64, Live>,
     /// Their numbers by their ids.
@@ -75,8 +83,10 @@ struct Live {
 }
 
 /// Where to find the newest rule that covers an entry.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Index {
+    /// How many parts there may be, a power of two.
+    part_count: usize,
     everything: Mark,
     /// By the number of a host, a url, a tag or a group.
     named: HashMap<u64, Mark, RandomState>,
@@ -131,7 +141,35 @@ pub(super) enum Covered {
     Soft(Time),
 }
 
+impl Default for Rules {
+    fn default() -> Self {
+        Self::new(usize::MAX)
+    }
+}
+
 impl Rules {
+    /// Without any. Those that are remembered one by one take so many bytes, and as many those that are remembered
+    /// by parts.
+    pub(super) fn new(capacity: usize) -> Self {
+        let most = (capacity / size_of::<Mark>() / 2).clamp(MIN_PARTS, MAX_PARTS);
+        let part_count = 1 << most.ilog2();
+        Self {
+            capacity,
+            newest: AtomicU64::default(),
+            read_through: Default::default(),
+            waits_for_log: AtomicBool::default(),
+            books: RwLock::new(Books {
+                held: 0,
+                live: BTreeMap::new(),
+                numbers: HashMap::new(),
+                hard: Index::new(part_count),
+                soft: Index::new(part_count),
+                dropped_through: 0,
+                missing: Default::default(),
+            }),
+        }
+    }
+
     /// The number of the newest rule.
     pub(super) fn newest(&self) -> u64 {
         self.newest.load(Ordering::Acquire)
@@ -198,6 +236,8 @@ impl Rules {
             }
             return None;
         }
+        let scope = rule.scope.compact();
+        let rule = Rule { scope, ..rule };
         let number = self.newest.load(Ordering::Relaxed) + 1;
         books.numbers.insert(rule.id, number);
         let mark = Mark::new(number, now, places);
@@ -212,8 +252,9 @@ impl Rules {
             places,
             hits: AtomicU64::new(0),
         };
+        books.held += live.cost();
         books.live.insert(number, live);
-        if books.live.len() > MAX_RULES {
+        while books.live.len() > MAX_RULES || books.held > self.capacity && books.live.len() > 1 {
             books.widen_oldest();
         }
         self.newest.store(number, Ordering::Release);
@@ -384,7 +425,9 @@ impl Books {
     }
 
     fn widen_oldest(&mut self) {
-        if let Some((number, Live { rule, .. })) = self.live.pop_first() {
+        if let Some((number, live)) = self.live.pop_first() {
+            self.held -= live.cost();
+            let rule = live.rule;
             self.numbers.remove(&rule.id);
             self.index(rule.strength).widen(&rule.scope, number);
         }
@@ -403,13 +446,36 @@ impl Books {
         let kept = self.live.split_off(&(through + 1));
         for live in std::mem::replace(&mut self.live, kept).values() {
             self.numbers.remove(&live.rule.id);
+            self.held -= live.cost();
         }
         self.hard.forget(through);
         self.soft.forget(through);
     }
 }
 
+impl Live {
+    fn cost(&self) -> usize {
+        COST + 2 * self.rule.scope.len()
+    }
+}
+
 impl Index {
+    fn new(part_count: usize) -> Self {
+        Self {
+            part_count,
+            everything: Mark::default(),
+            named: HashMap::default(),
+            parts: Vec::new(),
+            prefixes: BTreeMap::new(),
+            globs: Vec::new(),
+        }
+    }
+
+    /// Where its part lies, if there are any.
+    const fn part_of(&self, number: u64) -> usize {
+        (number >> 40) as usize & (self.part_count - 1)
+    }
+
     fn note(&mut self, scope: &Scope, mark: Mark) {
         match scope {
             Scope::Everything => self.everything.renew(mark),
@@ -520,16 +586,17 @@ impl Index {
     fn keep_in_part(&mut self, mark: Option<Mark>, name: u64, number: u64) {
         if let Some(mark) = mark.filter(|mark| mark.number == number) {
             if self.parts.is_empty() {
-                self.parts = vec![Mark::default(); PARTS];
+                self.parts = vec![Mark::default(); self.part_count];
             }
-            self.parts[part_of(name)].renew(mark);
+            let part = self.part_of(name);
+            self.parts[part].renew(mark);
         }
     }
 
     /// The newest mark here that covers an entry of this age.
     fn newest_of(&self, entry: &Named<'_>, since: Since) -> Option<Mark> {
         let by_name = entry.numbers().flat_map(|number| {
-            let part = self.parts.get(part_of(number));
+            let part = self.parts.get(self.part_of(number));
             [self.named.get(&number), part]
         });
         let by_prefix = self
@@ -648,10 +715,6 @@ fn is_unplaced(places: Places) -> bool {
 fn missing_in(places: Places) -> impl Iterator<Item = usize> {
     let is_missing = move |copy: &usize| !is_unplaced(places) && places[*copy].is_none();
     (0..LOG_COPIES).filter(is_missing)
-}
-
-const fn part_of(number: u64) -> usize {
-    (number >> 40) as usize % PARTS
 }
 
 #[cfg(all(test, not(shuttle)))]

@@ -5,7 +5,7 @@ use microcache_store::{Key, LOG_COPIES, TagNumbers};
 
 use super::super::rule::{Held, Named, Rule, Scope, Strength, tag_numbers, variant_number};
 use super::super::testing::key_of;
-use super::{Covered, MAX_RULES, Places, Rules, Since};
+use super::{Covered, Live, MAX_RULES, Mark, Places, Rules, Since};
 
 const NOW: Time = Time::from_secs(1_000);
 const NOWHERE: Places = [None; LOG_COPIES];
@@ -434,4 +434,32 @@ fn rules_come_back_from_bytes() {
         Rule::decode(b"\x02he\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
         None
     );
+}
+
+#[test]
+fn long_names_take_no_more_memory_than_there_is_for_rules_and_none_is_lost() {
+    const CAPACITY: usize = 1 << 20;
+    let rules = Rules::new(CAPACITY);
+    let long = |number: u64| format!("/{number}/{}", "x".repeat(2000));
+    for number in 1..=4_000 {
+        let scope = Scope::Url {
+            host: text("a.example"),
+            target: Bytes::from(long(number)),
+        };
+        rules.add(rule(number, scope, Strength::Hard), NOW, NOWHERE);
+    }
+    let books = rules.books.read();
+    assert!(books.held <= CAPACITY && books.live.len() > 100);
+    assert_eq!(
+        books.held,
+        books.live.values().map(Live::cost).sum::<usize>()
+    );
+    assert!(books.hard.parts.len() * size_of::<Mark>() <= CAPACITY);
+    drop(books);
+    for number in 1..=4_000 {
+        let page = page("a.example", &long(number), "tag", "group");
+        assert!(page.is_covered(&rules), "{number}");
+    }
+    rules.drop_through(rules.newest());
+    assert_eq!(rules.books.read().held, 0);
 }
