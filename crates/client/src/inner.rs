@@ -17,6 +17,7 @@ use microcache_engine::{
 };
 use microcache_policy::{FieldsBuf, end_to_end};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tower_service::Service;
 
 use crate::BoxError;
@@ -53,12 +54,12 @@ where
         Box::pin(async move {
             let mut request = to_http(request)?;
             let beside = request.extensions_mut().remove::<Beside>();
-            match call(service, request).await {
-                Ok(mut response) => {
+            match call_when_ready(service, request).await {
+                Ok((mut response, sent)) => {
                     if let Some(beside) = beside {
                         beside.leave(&mut response);
                     }
-                    Ok(from_http(response))
+                    Ok(from_http(response, sent))
                 }
                 Err(error) => Err(OriginError::Other(Cause::new(error))),
             }
@@ -67,13 +68,27 @@ where
 }
 
 /// Has a service answer, when it is ready.
-pub(crate) async fn call<S, T>(mut service: S, request: T) -> Result<S::Response, BoxError>
+pub(crate) async fn call<S, T>(service: S, request: T) -> Result<S::Response, BoxError>
+where
+    S: Service<T, Error: Into<BoxError>>,
+{
+    let answer = call_when_ready(service, request).await;
+    answer.map(|(response, _)| response)
+}
+
+/// The same, and when the service was ready.
+async fn call_when_ready<S, T>(
+    mut service: S,
+    request: T,
+) -> Result<(S::Response, Instant), BoxError>
 where
     S: Service<T, Error: Into<BoxError>>,
 {
     let ready = poll_fn(|cx| service.poll_ready(cx)).await;
     ready.map_err(Into::into)?;
-    service.call(request).await.map_err(Into::into)
+    let sent = Instant::now();
+    let response = service.call(request).await.map_err(Into::into)?;
+    Ok((response, sent))
 }
 
 fn to_http<B: Default>(request: OriginRequest) -> Result<Request<B>, OriginError> {
@@ -100,7 +115,7 @@ fn to_http<B: Default>(request: OriginRequest) -> Result<Request<B>, OriginError
     Ok(http)
 }
 
-fn from_http<R>(response: Response<R>) -> OriginResponse
+fn from_http<R>(response: Response<R>, sent: Instant) -> OriginResponse
 where
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
@@ -117,6 +132,7 @@ where
             EngineBody::Stream(Box::new(Arriving(Mutex::new(Box::pin(body)))))
         },
         tunnel: None,
+        sent: Some(sent),
     }
 }
 

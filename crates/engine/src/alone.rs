@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use microcache_policy::{
-    CacheStatus, Detail, Fields, FieldsBuf, Handling, HeadUpdate, Storable, Time, Vary,
-    head_update, is_conditional_field, is_origin_failure, is_refusal, refreshed, vary,
+    CacheStatus, Detail, Fields, FieldsBuf, Handling, HeadUpdate, Storable, Vary, head_update,
+    is_conditional_field, is_origin_failure, is_refusal, refreshed, vary,
 };
 use microcache_store::Hit;
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use crate::failure::NoResponse;
 use crate::keep::{complete, judge};
 use crate::lead::fill_fields;
 use crate::message::{Incoming, Response};
-use crate::origin::{OriginError, OriginRequest, OriginResponse, RouteId, Urgency};
+use crate::origin::{OriginError, OriginRequest, OriginResponse, RouteId, Times, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::passed_on;
 use crate::serve::{Alone, Engine, Route, WhyAsked};
@@ -65,7 +65,7 @@ impl Engine {
     ) -> Result<Response, NoResponse> {
         let Alone { why, key } = question;
         let route = &self.routes[why.route];
-        let request_time = self.clock.now();
+        let began = self.clock.now();
         let mut outgoing = std::mem::take(&mut incoming.outgoing);
         let fills = key.is_some() && !asks_for_less(outgoing.fields());
         if fills {
@@ -92,8 +92,8 @@ impl Engine {
                 return Err(NoResponse::new(Failure::Origin(error), why.forward));
             }
         };
-        let now = self.clock.now();
-        complete(&mut response.fields, &route.rules, now);
+        let times = Times::of(&response, began, began, self.clock.now());
+        complete(&mut response.fields, &route.rules, times.response);
         let (status, fields) = (response.status, response.fields.fields());
         self.invalidate_after(&incoming.as_request(), status, fields)
             .await;
@@ -102,8 +102,7 @@ impl Engine {
             let cache_status = status_alone(&why, &response);
             return Ok(passed_on(response, &why.facts, cache_status, Outcome::Pass));
         };
-        let times = (request_time, now);
-        Ok(self.kept_or_passed_on(lone, &why, &incoming, response, times))
+        Ok(self.kept_or_passed_on(lone, &why, &incoming, response, &times))
     }
 
     /// What came for one request alone, in answer to it. It is kept for others if it may be.
@@ -113,30 +112,32 @@ impl Engine {
         why: &WhyAsked,
         incoming: &Incoming,
         response: OriginResponse,
-        times: (Time, Time),
+        times: &Times,
     ) -> Response {
         let (route, facts) = (&self.routes[why.route], &why.facts);
         let cache_status = status_alone(why, &response);
         let view = incoming.origin_view(&route.rules);
         let stored = self.cache.response(lone.key(), &view);
-        let (request_time, now) = times;
         if facts.is_head() {
             if let Some(stored) = stored {
                 self.update_from_head(lone, why, incoming, &stored, &response, times);
             }
         } else if !(is_refusal(response.status) && stored.is_some()
             || is_for_one(route, why) && response.fields.fields().contains("content-encoding"))
-            && let Ok(keepable) =
-                judge(self, route, lone.key(), facts, &response, request_time, now)
+            && let Ok(keepable) = judge(self, route, lone.key(), facts, &response, times)
             && let Some(leader) = lone.lead()
         {
-            let key = leader.key();
             let (copy, body) =
-                self.begin_fill(key, route, response, keepable, incoming, request_time);
+                self.begin_fill(&leader, route, response, keepable, incoming, times.began);
             let filling = Arc::clone(&copy.filling);
             let (engine, number) = (Arc::clone(self), why.route);
             tokio::spawn(async move { engine.fill(leader, &filling, body, number, None).await });
-            return copy.respond(incoming.fields.fields(), facts, now, cache_status);
+            return copy.respond(
+                incoming.fields.fields(),
+                facts,
+                times.response,
+                cache_status,
+            );
         }
         passed_on(response, facts, cache_status, Outcome::Pass)
     }
@@ -163,7 +164,7 @@ impl Engine {
     }
 
     /// RFC 9111 §4.3.5: what an answer to HEAD says about the stored answer to GET that could have
-    /// been the answer. One to somebody with credentials says nothing about what others get.
+    /// been the answer. One that is for one client says nothing about what others get.
     fn update_from_head(
         &self,
         lone: Lone,
@@ -171,7 +172,7 @@ impl Engine {
         incoming: &Incoming,
         stored: &Hit,
         response: &OriginResponse,
-        (request_time, now): (Time, Time),
+        times: &Times,
     ) {
         let (route, facts) = (&self.routes[why.route], &why.facts);
         let view = incoming.origin_view(&route.rules);
@@ -183,21 +184,24 @@ impl Engine {
             fields.push("Content-Length", length.to_string());
         }
         let rules = &route.rules;
+        let (have, new) = (stored.fields(), response.fields.fields());
+        let merged = refreshed(facts, 200, have, new, times.request, times.response, rules);
+        if matches!(merged.storable, Storable::No(why) if why.is_for_one()) {
+            return;
+        }
         let renewed = match head_update(stored.fields(), stored.body.len(), fields.fields(), rules)
         {
             HeadUpdate::Invalidate => {
                 let mut lifetime = stored.lifetime;
-                lifetime.expire(now);
+                lifetime.expire(times.response);
                 stored.with_lifetime(lifetime)
             }
-            HeadUpdate::Freshen(merged) => {
-                let (have, new) = (stored.fields(), response.fields.fields());
-                let merge = refreshed(facts, 200, have, new, request_time, now, rules);
-                let Storable::Yes(lifetime) = merge.storable else {
+            HeadUpdate::Freshen(fields) => {
+                let Storable::Yes(lifetime) = merged.storable else {
                     return;
                 };
                 let key = lone.key();
-                self.renewed(key, stored, &merged, lifetime, &view, request_time)
+                self.renewed(key, stored, &fields, lifetime, &view, times.began)
             }
         };
         if let Some(leader) = lone.lead() {

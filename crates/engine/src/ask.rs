@@ -26,7 +26,7 @@ use crate::serve::{
     answer_from,
 };
 use crate::stale::{Waited, Wish};
-use crate::verdict::{Failed, Verdict};
+use crate::verdict::{Confirmed, Failed, Verdict};
 
 /// How often a request looks again because what it waited for turned out to be another variant.
 const MAX_ROUNDS: usize = 4;
@@ -295,10 +295,12 @@ impl Engine {
                 let now = self.clock.now();
                 copy.respond(incoming.fields.fields(), &facts, now, cache_status)
             }
-            Verdict::Confirmed(hit) => {
+            Verdict::Confirmed(Confirmed {
+                for_one, is_kept, ..
+            }) => {
                 cache_status.fwd_status = Some(304);
-                cache_status.stored = true;
-                self.confirmed(&hit, question, incoming, cache_status)
+                cache_status.stored = is_kept;
+                self.confirmed(&for_one, question, incoming, cache_status)
             }
             Verdict::ConfirmedForOne(hit, why) => {
                 cache_status.fwd_status = Some(304);

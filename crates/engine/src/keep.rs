@@ -24,7 +24,7 @@ use crate::cache::{Cache, ChangeKind, tag_numbers};
 use crate::encoded::{confirmed, named_by_origin, note_compression, with_encodings_of};
 use crate::fill::{Fill, FillReader, Pushed, Unwanted};
 use crate::message::{Incoming, Response};
-use crate::origin::OriginResponse;
+use crate::origin::{OriginResponse, Times};
 use crate::outcome::Outcome;
 use crate::respond::Reusable;
 use crate::serve::{Clients, Engine, Route};
@@ -38,6 +38,8 @@ pub(crate) struct LeadersCopy {
     pub(crate) filling: Arc<Filling>,
     reader: FillReader,
     fields: FieldBlock,
+    /// Whether it is to be stored: a purge may have come first.
+    is_kept: bool,
 }
 
 impl LeadersCopy {
@@ -50,7 +52,7 @@ impl LeadersCopy {
         mut cache_status: CacheStatus,
     ) -> Response {
         cache_status.fwd_status = Some(self.filling.status);
-        cache_status.stored = true;
+        cache_status.stored = self.is_kept;
         let reusable = Reusable::first(&self.filling, &self.fields, self.reader);
         let mut response = reusable.respond(request, facts, now, cache_status, Outcome::Miss);
         // It comes from the origin: its age is only worth a word if it was in another cache.
@@ -73,14 +75,15 @@ impl Engine {
     /// The beginning of a response that everyone may read, and the first reader.
     pub(crate) fn begin_fill(
         &self,
-        key: &[u8],
+        leader: &Leader,
         route: &Route,
         mut response: OriginResponse,
         keepable: Keepable,
         incoming: &Incoming,
         began: Time,
     ) -> (LeadersCopy, Body) {
-        let vary = self.cache.vary_of(key, keepable.named);
+        let is_kept = self.cache.may_keep(leader, &keepable.tags);
+        let vary = self.cache.vary_of(leader.key(), keepable.named);
         let mut selection = Selection::new();
         vary::select(&vary, &incoming.origin_view(&route.rules), &mut selection);
         let fill = Fill::new(&self.fill_budget);
@@ -109,6 +112,7 @@ impl Engine {
             filling: Arc::new(filling),
             reader,
             fields: response.fields.into(),
+            is_kept,
         };
         (copy, response.body)
     }
@@ -378,8 +382,7 @@ pub(crate) fn judge(
     key: &[u8],
     facts: &RequestFacts,
     response: &OriginResponse,
-    request_time: Time,
-    now: Time,
+    times: &Times,
 ) -> Result<Keepable, Detail> {
     if response
         .length
@@ -388,7 +391,7 @@ pub(crate) fn judge(
         return Err(Detail::TooLarge);
     }
     let read = ResponseFacts::read(response.fields.fields(), &route.rules);
-    match storable(facts, response.status, &read, request_time, now) {
+    match storable(facts, response.status, &read, times.request, times.response) {
         Storable::Yes(lifetime) => {
             let mut fields = fields_to_store(&read);
             note_compression(

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::{
-    Detail, Fields, FieldsBuf, Handling, RequestFacts, Rules, Storable, Time, add_validators,
-    goes_with_fill, is_origin_failure, is_refusal, on_error, refreshed, same_representation, vary,
+    Detail, Fields, FieldsBuf, Handling, NotStorable, RequestFacts, Rules, Storable, Time,
+    add_validators, goes_with_fill, is_origin_failure, is_refusal, on_error, refreshed,
+    same_representation, vary,
 };
 use microcache_store::{Claimed, Hit, Memory};
 use tokio::sync::oneshot;
@@ -16,9 +17,9 @@ use crate::cache::ChangeKind;
 use crate::cache::flight::{Failure, Leader};
 use crate::keep::{complete, judge};
 use crate::message::Incoming;
-use crate::origin::{OriginError, OriginRequest, OriginResponse, Urgency};
+use crate::origin::{OriginError, OriginRequest, OriginResponse, Times, Urgency};
 use crate::serve::{Engine, Route};
-use crate::verdict::{Failed, Verdict};
+use crate::verdict::{Confirmed, Failed, Verdict};
 
 /// One collapsed fetch.
 pub(crate) struct Fetch {
@@ -52,12 +53,6 @@ enum Answered {
     Whole(OriginResponse),
 }
 
-/// When the origin was asked, and when it answered.
-struct Times {
-    request: Time,
-    response: Time,
-}
-
 impl Engine {
     /// Fetches for everyone: looks behind memory, asks, judges the answer, and tells.
     pub(crate) async fn lead(self: Arc<Self>, leader: Leader, mut fetch: Fetch) {
@@ -74,15 +69,12 @@ impl Engine {
             }
         };
         let route = &self.routes[fetch.route];
-        let request = self.clock.now();
-        let answered = self.fetch_once(route, &fetch).await;
-        let response = self.clock.now();
-        let times = Times { request, response };
-        match answered {
-            Ok(Answered::Confirmed(stored, update)) => {
+        let began = self.clock.now();
+        match self.fetch_once(route, &fetch, began).await {
+            Ok((Answered::Confirmed(stored, update), times)) => {
                 self.tell_confirmed(&leader, fetch, &stored, update, &times, claimed);
             }
-            Ok(Answered::Whole(response)) => {
+            Ok((Answered::Whole(response), times)) => {
                 self.tell_whole(leader, fetch, response, &times, claimed)
                     .await;
             }
@@ -106,7 +98,7 @@ impl Engine {
         complete(&mut response.fields, &route.rules, now);
         let facts = fetch.facts;
         let key = leader.key();
-        let judged = judge(self, route, key, &facts, &response, times.request, now);
+        let judged = judge(self, route, key, &facts, &response, times);
         let keeps_stale = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
         if is_origin_failure(response.status)
             && (judged.is_err() || fetch.stored.as_ref().is_some_and(keeps_stale))
@@ -122,9 +114,9 @@ impl Engine {
         }
         match judged {
             Ok(keepable) => {
-                let (key, incoming) = (leader.key(), &fetch.incoming);
+                let incoming = &fetch.incoming;
                 let (copy, body) =
-                    self.begin_fill(key, route, response, keepable, incoming, times.request);
+                    self.begin_fill(&leader, route, response, keepable, incoming, times.began);
                 let filling = Arc::clone(&copy.filling);
                 let view = filling.asker.origin_view(&route.rules);
                 self.cache
@@ -180,7 +172,12 @@ impl Engine {
         fetch.conclude(self, leader, Verdict::Failed(failed));
     }
 
-    async fn fetch_once(&self, route: &Route, fetch: &Fetch) -> Result<Answered, OriginError> {
+    async fn fetch_once(
+        &self,
+        route: &Route,
+        fetch: &Fetch,
+        began: Time,
+    ) -> Result<(Answered, Times), OriginError> {
         let mut stored = fetch.stored.clone().filter(|_| !fetch.incoming.anew);
         loop {
             let outgoing = &fetch.incoming.outgoing;
@@ -201,16 +198,18 @@ impl Engine {
                 span: fetch.incoming.span,
                 extensions: fetch.incoming.extensions.clone(),
             };
+            let asked = self.clock.now();
             let response = route.origin.fetch(request).await?;
+            let times = Times::of(&response, began, asked, self.clock.now());
             if response.status != 304 {
-                return Ok(Answered::Whole(response));
+                return Ok((Answered::Whole(response), times));
             }
             // A 304 that nobody asked for answers nothing. One that confirms some other
             // representation (RFC 9111 §4.3.4) means that the whole response has to be fetched.
             match stored.take().filter(|_| conditional) {
                 None => return Err(OriginError::Malformed("304 without a condition")),
                 Some(hit) if same_representation(hit.fields(), response.fields.fields()) => {
-                    return Ok(Answered::Confirmed(hit, response));
+                    return Ok((Answered::Confirmed(hit, response), times));
                 }
                 Some(_) => {}
             }
@@ -240,27 +239,39 @@ impl Engine {
             times.response,
             &route.rules,
         );
-        let renewed = |lifetime| {
-            let fields = &merged.fields;
-            self.renewed(key, stored, fields, lifetime, &view, times.request)
+        let renewed = |fields, lifetime| {
+            let renewed = self.renewed(key, stored, fields, lifetime, &view, times.began);
+            Memory::hold(renewed)
         };
         let verdict = match merged.storable {
             Storable::Yes(lifetime) => {
-                let confirmed = Memory::hold(renewed(lifetime));
+                let confirmed = renewed(&merged.fields, lifetime);
+                let for_one = if merged.for_one == merged.fields {
+                    confirmed.clone()
+                } else {
+                    renewed(&merged.for_one, lifetime)
+                };
                 if confirmed.vary() != stored.vary() && confirmed.file().is_some() {
                     // What lies in a file would stay where the old selection leads.
                     self.cache.forget_in_tiers(key);
                 }
                 let copy = confirmed.with_lifetime(lifetime);
-                self.cache
-                    .commit(leader, copy, &view, claimed, ChangeKind::Renewed);
-                Verdict::Confirmed(confirmed)
+                let kind = ChangeKind::Renewed;
+                let is_kept = self.cache.commit(leader, copy, &view, claimed, kind);
+                Verdict::Confirmed(Confirmed {
+                    stored: confirmed,
+                    for_one,
+                    is_kept,
+                })
             }
             Storable::No(why) => {
-                self.cache.forget_selected(key, stored, &view);
+                // A cookie is one client's. Anything else is said of what is stored.
+                if why != NotStorable::SetCookie {
+                    self.cache.forget_selected(key, stored, &view);
+                }
                 let (fields, why) = (merged.fields.fields(), why.detail());
                 self.not_for_sharing(leader, &fetch, fields, why, times.response);
-                Verdict::ConfirmedForOne(Memory::hold(renewed(stored.lifetime)), why)
+                Verdict::ConfirmedForOne(renewed(&merged.for_one, stored.lifetime), why)
             }
         };
         fetch.conclude(self, leader, verdict);

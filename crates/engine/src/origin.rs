@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Extensions, Method};
-use microcache_policy::{Fields, FieldsBuf, Scheme, Span};
+use microcache_policy::{Fields, FieldsBuf, Scheme, Span, Time};
 use microcache_store::Hit;
 pub use microcache_store::tier::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 
 use crate::body::{Body, BodyError};
 use crate::cause::Cause;
@@ -106,6 +107,35 @@ pub struct OriginResponse {
     pub body: Body,
     /// With status 101: the connection, now speaking something else.
     pub tunnel: Option<Box<Tunnel>>,
+    /// When the attempt that was answered was sent, where that was later than the call of
+    /// [`Origin::fetch`]: after a queue, or after attempts that failed.
+    pub sent: Option<Instant>,
+}
+
+/// The times of a fetch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// Its beginning: a purge from then on concerns the response.
+    pub(crate) began: Time,
+    /// `request_time` of RFC 9111 §4.2.3, the sending of the attempt that was answered. A response does
+    /// not age before it is made, however long its request waited for a place at the origin.
+    pub(crate) request: Time,
+    /// `response_time`: the arrival of its head.
+    pub(crate) response: Time,
+}
+
+impl Times {
+    /// Those of a fetch that brings this response now, after the origin was `asked`.
+    pub(crate) fn of(response: &OriginResponse, began: Time, asked: Time, now: Time) -> Self {
+        let sent = response
+            .sent
+            .map(|sent| now.before(sent.elapsed().as_millis() as u64));
+        Self {
+            began,
+            request: sent.map_or(asked, |sent| sent.max(asked)),
+            response: now,
+        }
+    }
 }
 
 /// A connection that left HTTP.

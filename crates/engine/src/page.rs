@@ -6,7 +6,7 @@ use microcache_store::{Hit, Memory, Stored};
 
 use crate::body::Body;
 use crate::keep::{Keepable, complete, judge};
-use crate::origin::OriginResponse;
+use crate::origin::{OriginResponse, Times};
 use crate::serve::Engine;
 
 impl Engine {
@@ -31,10 +31,16 @@ impl Engine {
             length: Some(page.body.len() as u64),
             body: Body::Empty,
             tunnel: None,
+            sent: None,
+        };
+        let times = Times {
+            began: now,
+            request: now,
+            response: now,
         };
         let Keepable {
             fields, lifetime, ..
-        } = judge(self, route, key, facts, &response, now, now).ok()?;
+        } = judge(self, route, key, facts, &response, &times).ok()?;
         // Who reloads wants the origin's word, and so does a route that keeps nothing.
         if reuse(&lifetime, facts, now) != Reuse::Fresh {
             return None;

@@ -384,6 +384,9 @@ impl Engine {
     ) -> Use {
         match reuse(&hit.lifetime, facts, now) {
             Reuse::Fresh => Use::Fresh,
+            Reuse::Stale | Reuse::Revalidate(Why::Expired) if sets_cookies(hit, view, now) => {
+                Use::None(Forward::Stale)
+            }
             Reuse::Stale => Use::Stale,
             Reuse::Revalidate(Why::Expired) if self.awaits_refresh(hit, key, view, now) => {
                 Use::Stale
@@ -532,6 +535,13 @@ pub(crate) enum Use {
     Stale,
     /// It is not, and for this reason the origin is asked.
     None(Forward),
+}
+
+/// Whether the origin lately set a cookie in its answer to such a request. From then on each client needs an
+/// answer of its own, and the stale copy is for errors only.
+fn sets_cookies(hit: &Hit, view: &OriginView<'_>, now: Time) -> bool {
+    let object = hit.object();
+    object.uncacheable(&object.selection(view), now) == Some(Detail::SetCookie)
 }
 
 /// Why the origin is asked where a request selects nothing.

@@ -13,7 +13,7 @@ pub(crate) enum Verdict {
     /// A response that everyone may read while it arrives.
     Storable(LeadersCopy),
     /// The stored response, confirmed by the origin.
-    Confirmed(Hit),
+    Confirmed(Confirmed),
     /// The same, and in the same breath that it is not to be kept: why not.
     ConfirmedForOne(Hit, Detail),
     /// A stored response that was found behind memory, in the tier of this name.
@@ -27,6 +27,16 @@ pub(crate) enum Verdict {
     TooLarge,
     /// No answer.
     Failed(Failed),
+}
+
+/// A stored response that the origin has confirmed.
+pub(crate) struct Confirmed {
+    /// As it is stored from now on.
+    pub(crate) stored: Hit,
+    /// The same with the fields that are for the client that asked alone.
+    pub(crate) for_one: Hit,
+    /// Whether it was kept: a purge may have come first.
+    pub(crate) is_kept: bool,
 }
 
 /// A fetch without an answer.
@@ -51,7 +61,9 @@ impl Verdict {
                 Progress::LookAgain
             }
             Self::Storable(copy) => Progress::Answer(Shareable::Filling(copy.filling.clone()), now),
-            Self::Confirmed(hit) => Progress::Answer(Shareable::Confirmed(hit.clone()), now),
+            Self::Confirmed(confirmed) => {
+                Progress::Answer(Shareable::Confirmed(confirmed.stored.clone()), now)
+            }
             Self::Found(hit, tier) => Progress::Answer(Shareable::Found(hit.clone(), *tier), now),
             Self::ConfirmedForOne(..) | Self::Private(..) | Self::TooLarge => Progress::Released,
             Self::Refused(..) => Progress::Refused,
@@ -63,7 +75,8 @@ impl Verdict {
     fn tags(&self) -> Option<&TagNumbers> {
         match self {
             Self::Storable(copy) => Some(&copy.filling.tags),
-            Self::Confirmed(hit) | Self::Found(hit, _) => Some(&hit.tags),
+            Self::Confirmed(confirmed) => Some(&confirmed.stored.tags),
+            Self::Found(hit, _) => Some(&hit.tags),
             _ => None,
         }
     }

@@ -52,6 +52,11 @@ pub enum NotStorable {
 }
 
 impl NotStorable {
+    /// Whether the response is for the client that asked, and so says nothing of what others get.
+    pub const fn is_for_one(self) -> bool {
+        matches!(self, Self::Private | Self::NoStore | Self::SetCookie)
+    }
+
     /// What `Cache-Status` says of it.
     pub const fn detail(self) -> Detail {
         match self {

@@ -5,7 +5,7 @@ use crate::fields::{Fields, FieldsBuf, is_one_of};
 use crate::hop;
 use crate::request::RequestFacts;
 use crate::response::ResponseFacts;
-use crate::rules::{Rules, SetCookie};
+use crate::rules::Rules;
 use crate::storable::{Storable, storable};
 use crate::stored_fields::fields_to_store;
 use crate::time::Time;
@@ -43,14 +43,16 @@ pub fn is_conditional_field(name: &[u8]) -> bool {
     is_one_of(name, &CONDITIONAL)
 }
 
-/// Whether a 304 speaks of this stored response (§4.3.4). One without any validator answers the
-/// condition we set, and that named this one.
+/// Whether a 304 speaks of this stored response. One without any validator answers the condition we
+/// set, and that named this one.
+///
+/// §4.3.4 has a strong tag confirm only what has the same strong tag. But [`add_validators`] sends one tag,
+/// so its opaque value names the stored response: nginx answers `W/"x"` compressed and confirms it as `"x"`.
 pub fn same_representation(stored: Fields<'_>, fresh: Fields<'_>) -> bool {
     let (stored_tag, fresh_tag) = (stored.get("etag"), fresh.get("etag"));
     if let (Some(stored), Some(fresh)) = (stored_tag, fresh_tag) {
         return match (EntityTag::parse(stored), EntityTag::parse(fresh)) {
-            (Some(stored), Some(fresh)) if fresh.is_weak() => stored.weak_eq(fresh),
-            (Some(stored), Some(fresh)) => stored.strong_eq(fresh),
+            (Some(stored), Some(fresh)) => stored.weak_eq(fresh),
             _ => stored == fresh,
         };
     }
@@ -67,7 +69,7 @@ pub(crate) fn merge_not_modified(
     fresh: Fields<'_>,
     rules: &Rules,
 ) -> FieldsBuf {
-    let merged = merge(stored, fresh, rules);
+    let merged = merge(stored, fresh);
     fields_to_store(&ResponseFacts::read(merged.fields(), rules))
 }
 
@@ -76,6 +78,8 @@ pub(crate) fn merge_not_modified(
 pub struct Refreshed {
     /// The fields to store from now on.
     pub fields: FieldsBuf,
+    /// The fields for the client that asked, with cookies and others that are not stored.
+    pub for_one: FieldsBuf,
     /// Whether it may stay, and its new lifetime.
     pub storable: Storable,
 }
@@ -91,11 +95,14 @@ pub fn refreshed(
     response_time: Time,
     rules: &Rules,
 ) -> Refreshed {
-    let merged = merge(stored, fresh, rules);
+    let merged = merge(stored, fresh);
     let facts = ResponseFacts::read(merged.fields(), rules);
+    let mut for_one = merged.clone();
+    for_one.remove("age");
     Refreshed {
         storable: storable(request, status, &facts, request_time, response_time),
         fields: fields_to_store(&facts),
+        for_one,
     }
 }
 
@@ -130,16 +137,13 @@ pub fn head_update(
 }
 
 /// Stored and fresh fields together, still with the fresh `Age`. A stored `Date` does not outlive
-/// the response it dated, and a cookie in a 304 is for one client: it joins the stored ones only if
-/// the operator replays them.
-fn merge(stored: Fields<'_>, fresh: Fields<'_>, rules: &Rules) -> FieldsBuf {
+/// the response it dated. A stored tag stays: the bytes are still those that it was given to.
+fn merge(stored: Fields<'_>, fresh: Fields<'_>) -> FieldsBuf {
     let fresh = hop::end_to_end(fresh);
     let fresh = fresh.fields();
-    let updates = |name: &[u8]| {
-        let replays =
-            rules.set_cookie == SetCookie::Store || !name.eq_ignore_ascii_case(b"set-cookie");
-        replays && !describes_framing(name)
-    };
+    let has_tag = stored.contains("etag");
+    let updates =
+        |name: &[u8]| !describes_framing(name) && !(has_tag && name.eq_ignore_ascii_case(b"etag"));
     let replaced = |name: &[u8]| {
         let named = fresh
             .iter()
@@ -166,6 +170,7 @@ fn describes_framing(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::SetCookie;
     use crate::storable::NotStorable;
     use crate::testing::{RECEIVED, fields, get};
 
@@ -225,6 +230,19 @@ mod tests {
             "Content-Encoding: gzip\nB: 1\nETag: \"a\"\nDate: y\na: 3\nA: 4\n\
              Content-Type: text/html\nC: 1\nCache-Control: max-age=9",
         );
+    }
+
+    /// A weak tag that a strong one confirms stays weak: no part is cut from what it names.
+    #[test]
+    fn the_stored_tag_stays() {
+        for (stored, fresh, expected) in [
+            ("ETag: W/\"a\"", "ETag: \"a\"", "ETag: W/\"a\""),
+            ("ETag: \"a\"", "ETag: W/\"a\"", "ETag: \"a\""),
+            (MODIFIED, "ETag: \"a\"", "MODIFIED\nETag: \"a\""),
+        ] {
+            let expected = expected.replace("MODIFIED", MODIFIED);
+            check_merge(&Rules::default(), stored, fresh, &expected);
+        }
     }
 
     #[test]
@@ -299,7 +317,11 @@ mod tests {
                 "Vary: *",
                 Err(NotStorable::VaryAny),
             ),
-            ("Cache-Control: max-age=60", "Set-Cookie: a=b", Ok(60_000)),
+            (
+                "Cache-Control: max-age=60",
+                "Set-Cookie: a=b\nX-A: 1",
+                Err(NotStorable::SetCookie),
+            ),
         ] {
             let (stored, fresh) = (fields(stored), fields(fresh));
             let refreshed = refreshed(
@@ -321,6 +343,44 @@ mod tests {
         }
     }
 
+    /// With every rule on cookies, the client that asked gets its own.
+    #[test]
+    fn what_a_304_has_for_one_client_reaches_that_client_alone() {
+        const FRESH: &str = "Age: 5\nSet-Cookie: a=b\nX-Csrf: 1\nX-User: 2\nCache-Control: private=x-user, max-age=60";
+        const FOR_ONE: &str = "X-Page: 1\nSet-Cookie: a=b\nX-Csrf: 1\nX-User: 2\nCache-Control: private=x-user, max-age=60";
+        const STRIPPED: &str = "X-Page: 1\nX-Csrf: 1\nCache-Control: private=x-user, max-age=60";
+        const REPLAYED: &str =
+            "X-Page: 1\nSet-Cookie: a=b\nX-Csrf: 1\nCache-Control: private=x-user, max-age=60";
+        for (set_cookie, stored, why) in [
+            (SetCookie::Refuse, STRIPPED, Some(NotStorable::SetCookie)),
+            (SetCookie::Strip, STRIPPED, None),
+            (SetCookie::Store, REPLAYED, None),
+        ] {
+            let rules = Rules {
+                set_cookie,
+                ..Rules::default()
+            };
+            let (request, page, fresh) = (fields(""), fields("X-Page: 1"), fields(FRESH));
+            let facts = get(&request, &rules);
+            let refreshed = refreshed(
+                &facts,
+                200,
+                page.fields(),
+                fresh.fields(),
+                RECEIVED,
+                RECEIVED,
+                &rules,
+            );
+            assert_eq!(refreshed.for_one, fields(FOR_ONE));
+            assert_eq!(refreshed.fields, fields(stored));
+            let not_stored = match refreshed.storable {
+                Storable::Yes(_) => None,
+                Storable::No(why) => Some(why),
+            };
+            assert_eq!(not_stored, why);
+        }
+    }
+
     #[test]
     fn a_304_is_matched_by_its_validators() {
         const OTHER: &str = "Last-Modified: Sun, 06 Nov 1994 08:00:01 GMT";
@@ -329,7 +389,9 @@ mod tests {
             ("ETag: \"a\"", "ETag: \"b\"", false),
             ("ETag: W/\"a\"", "ETag: W/\"a\"", true),
             ("ETag: \"a\"", "ETag: W/\"a\"", true),
-            ("ETag: W/\"a\"", "ETag: \"a\"", false),
+            ("ETag: W/\"a\"", "ETag: \"a\"", true),
+            ("ETag: W/\"a\"", "ETag: \"b\"", false),
+            ("ETag: W/\"a\"", "ETag: W/\"b\"", false),
             ("ETag: a", "ETag: a", true),
             ("ETag: a", "ETag: \"a\"", false),
             (MODIFIED, MODIFIED, true),

@@ -1,15 +1,21 @@
 //! What a request gets, and what the server is asked.
 
+use std::io;
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Empty};
-use microcache_client::{Cache, CacheMode, CacheOptions, EventKind, Outcome};
-use tokio::time::advance;
+use microcache_client::{Cache, CacheInfo, CacheMode, CacheOptions, EventKind, Outcome};
+use tokio::time::{Sleep, advance, sleep};
+use tower::{Layer, Service, ServiceExt};
 
-use crate::support::{Client, Site, no_body, page, piecemeal, request, settle, status, whole};
+use crate::support::{
+    Client, Site, SiteFuture, SiteResponse, no_body, page, piecemeal, request, settle, status,
+    whole,
+};
 
 const MINUTE: &[(&str, &str)] = &[("cache-control", "max-age=60")];
 
@@ -31,6 +37,56 @@ async fn what_is_fresh_is_a_hit_and_says_its_age() {
     assert!(!second.headers.contains_key("via"));
     advance(Duration::from_secs(54)).await;
     assert_eq!(client.get("/a", &[]).await.body(), "2");
+}
+
+/// A service that is ready only after a while.
+struct Busy {
+    site: Site,
+    wait: Pin<Box<Sleep>>,
+}
+
+const BUSY: Duration = Duration::from_secs(30);
+
+impl Clone for Busy {
+    fn clone(&self) -> Self {
+        Self {
+            site: self.site.clone(),
+            wait: Box::pin(sleep(BUSY)),
+        }
+    }
+}
+
+impl Service<Request<Empty<Bytes>>> for Busy {
+    type Response = SiteResponse;
+    type Error = io::Error;
+    type Future = SiteFuture;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        self.wait.as_mut().poll(cx).map(Ok)
+    }
+
+    fn call(&mut self, request: Request<Empty<Bytes>>) -> SiteFuture {
+        self.site.call(request)
+    }
+}
+
+/// RFC 9111 §4.2.3: a response ages from when its request was sent.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_the_service_does_not_age() {
+    let site = Site::says(&[("cache-control", "max-age=10")]);
+    let cache = Cache::private().build().await.unwrap();
+    let service = cache.layer().layer(Busy {
+        site: site.clone(),
+        wait: Box::pin(sleep(BUSY)),
+    });
+    for outcome in [Outcome::Miss, Outcome::Hit] {
+        let response = service.clone().oneshot(request("/", &[])).await.unwrap();
+        let info = response.extensions().get::<CacheInfo>().unwrap();
+        assert_eq!(info.outcome, outcome);
+        response.into_body().collect().await.unwrap();
+        settle().await;
+    }
+    assert_eq!(site.asked(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{Detail, OriginView, Time};
-use microcache_store::{Claimed, Hit, Key, Learnt, Memory, Spooling, Stored};
+use microcache_store::{Claimed, Hit, Key, Learnt, Memory, Spooling, Stored, TagNumbers};
 
 use super::Cache;
 use super::changes::ChangeKind;
@@ -21,7 +21,8 @@ impl Cache {
     }
 
     /// Keeps a whole response, and ends the fetch. Not if the key was purged since it began: a purge
-    /// that comes while this goes on waits for it, and then removes what was stored.
+    /// that comes while this goes on waits for it, and then removes what was stored. Returns whether it
+    /// is kept.
     pub(crate) fn commit(
         &self,
         leader: &Leader,
@@ -29,24 +30,27 @@ impl Cache {
         request: &OriginView<'_>,
         claimed: Option<Claimed>,
         kind: ChangeKind,
-    ) {
+    ) -> bool {
         let key = leader.key();
         let stored = stored.with_purges_known(leader.purges_known());
-        leader.finish(|| {
+        let kept = leader.finish(|| {
             if !self.may_commit(leader, &stored) {
-                return;
+                return false;
             }
             if self.tiers.is_empty() {
-                if let Some(hit) = self.put(key, stored, request) {
-                    self.changes.tell(key, &hit, kind);
+                let hit = self.put(key, stored, request);
+                if let Some(hit) = &hit {
+                    self.changes.tell(key, hit, kind);
                 }
-                return;
+                return hit.is_some();
             }
             let held = Memory::hold(stored);
             let _ = self.put(key, held.with_lifetime(held.lifetime), request);
             self.tiers.store(key, &held, claimed, self.clock.now());
             self.changes.tell(key, &held, kind);
+            true
         });
+        kept == Some(true)
     }
 
     /// The same for a response whose body a tier has taken while it came.
@@ -104,6 +108,11 @@ impl Cache {
     /// It is smaller now.
     pub(crate) fn forget_too_large(&self, key: &[u8], request: &OriginView<'_>) {
         self.oversized.forget(key, &self.selection(key, request));
+    }
+
+    /// Whether no purge so far keeps what a leader brings from being stored.
+    pub(crate) fn may_keep(&self, leader: &Leader, tags: &TagNumbers) -> bool {
+        !leader.is_purged() && !self.is_purged_since(leader, tags)
     }
 
     /// Whether no purge by rule has named what a leader brings since its fetch began.

@@ -153,6 +153,7 @@ impl Origin for World {
                     Body::Empty
                 },
                 tunnel: None,
+                sent: None,
             })
         })
     }

@@ -42,6 +42,7 @@ impl Origin for Pages {
             length: None,
             body: Body::Full(page(number)),
             tunnel: None,
+            sent: None,
         };
         Box::pin(async { Ok(response) })
     }

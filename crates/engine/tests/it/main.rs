@@ -3,6 +3,7 @@
 
 mod asking;
 mod compression;
+mod for_one;
 mod large;
 mod once;
 mod private;

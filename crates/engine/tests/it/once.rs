@@ -16,7 +16,7 @@ use microcache_policy::Rules;
 use microcache_store::Tiers;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
-use tokio::time::advance;
+use tokio::time::{Instant, advance};
 
 use crate::asking::{fields_of, incoming};
 use crate::support;
@@ -42,14 +42,20 @@ impl Scripted {
 
     /// Answers the only request that there was.
     async fn answer(&self, fields: &str, body: Body) {
+        self.answer_sent(None, 200, fields, body).await;
+    }
+
+    /// The same, and says when the request was sent.
+    async fn answer_sent(&self, sent: Option<Instant>, status: u16, fields: &str, body: Body) {
         let asked = std::mem::take(&mut *self.0.lock().unwrap());
         let [asked] = <[Asked; 1]>::try_from(asked).expect("it was asked once");
         let response = OriginResponse {
-            status: 200,
+            status,
             fields: fields_of(fields),
             length: None,
             body,
             tunnel: None,
+            sent,
         };
         asked.send(response).expect("somebody waits");
         settle().await;
@@ -159,4 +165,44 @@ fn endless() -> (Body, oneshot::Sender<()>) {
     }
     let (end, ended) = oneshot::channel();
     (Body::Stream(Box::new(Endless(ended))), end)
+}
+
+/// RFC 9111 §4.2.3: a response ages from when its request was sent, not from when it began to wait for a place.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_place_at_the_origin_does_not_age() {
+    let (engine, origin) = engine();
+    let mut first = ask(&engine, look(&engine, ""));
+    let mut second = ask(&engine, look(&engine, ""));
+    assert!(step(&mut first).is_none());
+    assert!(step(&mut second).is_none());
+    settle().await;
+    advance(Duration::from_secs(10)).await;
+    let sent = Some(Instant::now());
+    advance(Duration::from_millis(500)).await;
+    let fields = "Cache-Control: s-maxage=2\r\nETag: \"a\"";
+    origin.answer_sent(sent, 200, fields, Body::Empty).await;
+    assert!(step(&mut first).is_some());
+    assert!(step(&mut second).is_some_and(|response| response.cache_status.collapsed));
+    advance(Duration::from_secs(1)).await;
+    check_hit(&engine, Some(0), "half a second before its end");
+    advance(Duration::from_secs(1)).await;
+    let mut renewed = ask(&engine, look(&engine, ""));
+    assert!(step(&mut renewed).is_none());
+    settle().await;
+    advance(Duration::from_secs(10)).await;
+    let sent = Some(Instant::now());
+    origin
+        .answer_sent(sent, 304, "ETag: \"a\"", Body::Empty)
+        .await;
+    assert!(step(&mut renewed).is_some());
+    check_hit(&engine, Some(2), "confirmed");
+}
+
+/// What a request gets out of memory has so many seconds left.
+fn check_hit(engine: &Engine, ttl: Option<i64>, what: &str) {
+    let incoming = incoming(&Method::GET, "/", "");
+    match engine.serve(&incoming.as_request(), engine.clock.now()) {
+        Served::Now(response) => assert_eq!(response.cache_status.ttl, ttl, "{what}"),
+        _ => panic!("not in the cache: {what}"),
+    }
 }

@@ -45,6 +45,7 @@ impl Origin for Site {
             length: None,
             body,
             tunnel: None,
+            sent: None,
         };
         Box::pin(async { Ok(response) })
     }

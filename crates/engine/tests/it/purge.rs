@@ -51,6 +51,7 @@ impl Origin for Site {
                 Body::Full(body.into())
             },
             tunnel: None,
+            sent: None,
         };
         Box::pin(async {
             let _free = self.held.lock().await;

@@ -1,5 +1,8 @@
 //! The origin is protected: bounds, queue, health, retries, connections.
 
+use std::thread;
+use std::time::Duration;
+
 use crate::support::{Client, Gate, Origin, Proxy, Reply, eventually};
 
 /// Every path waits at the gate before it is answered.
@@ -50,6 +53,32 @@ fn requests_that_pass_are_bounded_too() {
     for client in &mut clients {
         client.response().assert_is(200, "x");
     }
+}
+
+/// What many wait for is rendered once, also if it waits for its place longer than it may be stored.
+#[test]
+fn the_time_in_the_queue_makes_no_page_older() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--max-concurrent", "1"]);
+    let gate = Gate::default();
+    gated(&origin, &gate, &["/slow"]);
+    let fields = ["Cache-Control: s-maxage=2"];
+    origin
+        .on("/page")
+        .reply(Reply::new(200).with_all(&fields).body("page"));
+    let mut first = proxy.ask("/slow");
+    origin.wait_for("/slow", 1);
+    let mut visitors: Vec<_> = (0..25).map(|_| proxy.ask("/page")).collect();
+    proxy.settle();
+    // It has to be queued for longer than its lifetime.
+    thread::sleep(Duration::from_millis(2_100));
+    gate.open();
+    first.response().assert_is(200, "/slow");
+    for visitor in &mut visitors {
+        visitor.response().assert_is(200, "page");
+    }
+    proxy.get("/page").assert_hit();
+    assert_eq!(origin.count("/page"), 1);
 }
 
 #[test]

@@ -161,6 +161,7 @@ impl Chosen {
             length: Some(part),
             body,
             tunnel: None,
+            sent: None,
         })
     }
 

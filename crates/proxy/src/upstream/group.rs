@@ -371,6 +371,7 @@ impl Group {
             length: answer.length,
             body: Body::Empty,
             tunnel: None,
+            sent: Some(upload.began()),
         };
         let mut silence = self.settings.between_bytes_timeout;
         let media_type = response.fields.fields().get("content-type");

@@ -13,7 +13,7 @@ use http::Method;
 use microcache_engine::body::{Body, BodyError, Frame};
 use microcache_engine::origin::{OriginError, OriginRequest};
 use microcache_policy::{Fields, FieldsBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use self::http1::Pieces;
 use super::ahead::Held;
@@ -32,6 +32,8 @@ pub(super) struct Upload {
     /// What is being written.
     out: Pieces,
     sent: u64,
+    /// The beginning of the latest attempt.
+    began: Instant,
     /// The body waits for a 100.
     held_back: bool,
     /// It does so until this goes off.
@@ -131,6 +133,7 @@ impl Upload {
             stream,
             out: Pieces::default(),
             sent: 0,
+            began: Instant::now(),
             patience: None,
             ended: false,
             cut_off: false,
@@ -152,6 +155,11 @@ impl Upload {
     /// How many bytes this connection has taken.
     pub(super) const fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// The beginning of the latest attempt to send the request.
+    pub(super) const fn began(&self) -> Instant {
+        self.began
     }
 
     /// Whether the server has been given all of the request.
@@ -178,6 +186,7 @@ impl Upload {
     fn restart(&mut self, out: Pieces) {
         self.out = out;
         self.sent = 0;
+        self.began = Instant::now();
         self.ended = self.stream.is_none();
         self.cut_off = false;
     }

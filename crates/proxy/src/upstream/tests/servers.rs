@@ -1,5 +1,7 @@
 //! Groups of several servers, and how much is asked of them at a time.
 
+use tokio::time::Instant;
+
 use super::*;
 use crate::notices::collected;
 use crate::upstream::HealthCheck;
@@ -111,6 +113,41 @@ async fn the_bound_holds_until_the_body_has_been_read() {
     assert_eq!(whole, got(200, "half"));
     assert_eq!(within(second).await.unwrap(), Ok(got(200, "ok")));
     assert_eq!(group.snapshot().active, 0);
+}
+
+/// A response ages from when its request was sent (RFC 9111 §4.2.3).
+#[tokio::test]
+async fn an_answer_says_when_the_attempt_was_sent_that_it_answers() {
+    let origin = Origin::start().await;
+    let group = origin.group_with(|settings| settings.max_concurrent = 1);
+    let first = request(Method::GET, "/");
+    let asking = async { read(within(group.fetch(first)).await.unwrap()).await };
+    let waiting = Arc::clone(&group);
+    let second = async {
+        while group.snapshot().active == 0 {
+            tokio::task::yield_now().await;
+        }
+        within(waiting.fetch(request(Method::GET, "/")))
+            .await
+            .unwrap()
+    };
+    let serving = async {
+        let mut peer = origin.accept().await;
+        peer.head().await;
+        while group.snapshot().queued == 0 {
+            tokio::task::yield_now().await;
+        }
+        peer.send(OK).await;
+        peer.head().await;
+        // The connection ends without an answer: the request is sent again on another one.
+        let failed = Instant::now();
+        drop(peer);
+        origin.serve(OK).await;
+        failed
+    };
+    let (_, answer, failed) = tokio::join!(asking, second, serving);
+    let sent = answer.sent.expect("it says when");
+    assert!(sent >= failed && sent <= Instant::now());
 }
 
 #[tokio::test]

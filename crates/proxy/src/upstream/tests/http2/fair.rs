@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, Version};
 use microcache_engine::Interims;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 
 use super::*;
 use crate::upstream::tests::uploads::{data, upload};
@@ -145,6 +146,37 @@ async fn no_more_are_on_a_connection_than_the_server_allows() {
         let connections = seen.connections.load(Ordering::Relaxed);
         assert!((20_usize.div_ceil(allowed as usize)..=20).contains(&connections));
     }
+}
+
+#[tokio::test]
+async fn an_answer_says_when_its_request_left_the_queue() {
+    let origin = Origin::start().await;
+    let group = origin.http2_with(|settings| settings.max_concurrent = 1);
+    let queue = Arc::clone(&group);
+    let answered = Arc::new(Mutex::new(None));
+    let first_answered = Arc::clone(&answered);
+    serve(origin, &Builder::new(), move |asked| {
+        let (queue, answered) = (Arc::clone(&queue), Arc::clone(&answered));
+        async move {
+            let is_first = asked.request.uri().path() == "/first";
+            while is_first && queue.snapshot().queued == 0 {
+                tokio::task::yield_now().await;
+            }
+            answered.lock().get_or_insert_with(Instant::now);
+            asked.answer(&[], "ok");
+        }
+    });
+    let group = &group;
+    let ask = |target| async move {
+        let answer = within(group.fetch(request(Method::GET, target)));
+        let answer = answer.await.unwrap();
+        let sent = answer.sent.expect("it says when");
+        read(answer).await;
+        sent
+    };
+    let (first, second) = tokio::join!(ask("/first"), ask("/second"));
+    let answered = first_answered.lock().expect("the first was answered");
+    assert!(first <= answered && answered <= second);
 }
 
 #[tokio::test]
