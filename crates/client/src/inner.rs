@@ -15,7 +15,7 @@ use microcache_engine::{
     Body as EngineBody, BodyError, BoxFuture, Cause, Frame, Origin, OriginError, OriginRequest,
     OriginResponse, Source,
 };
-use microcache_policy::{FieldsBuf, end_to_end};
+use microcache_policy::{FieldsBuf, Millis, end_to_end};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower_service::Service;
@@ -55,11 +55,11 @@ where
             let mut request = to_http(request)?;
             let beside = request.extensions_mut().remove::<Beside>();
             match call_when_ready(service, request).await {
-                Ok((mut response, sent)) => {
+                Ok((mut response, waited)) => {
                     if let Some(beside) = beside {
                         beside.leave(&mut response);
                     }
-                    Ok(from_http(response, sent))
+                    Ok(from_http(response, waited))
                 }
                 Err(error) => Err(OriginError::Other(Cause::new(error))),
             }
@@ -76,19 +76,20 @@ where
     answer.map(|(response, _)| response)
 }
 
-/// The same, and when the service was ready.
+/// The same, and how long it was until the service was ready.
 async fn call_when_ready<S, T>(
     mut service: S,
     request: T,
-) -> Result<(S::Response, Instant), BoxError>
+) -> Result<(S::Response, Millis), BoxError>
 where
     S: Service<T, Error: Into<BoxError>>,
 {
+    let asked = Instant::now();
     let ready = poll_fn(|cx| service.poll_ready(cx)).await;
     ready.map_err(Into::into)?;
-    let sent = Instant::now();
+    let waited = asked.elapsed().as_millis() as Millis;
     let response = service.call(request).await.map_err(Into::into)?;
-    Ok((response, sent))
+    Ok((response, waited))
 }
 
 fn to_http<B: Default>(request: OriginRequest) -> Result<Request<B>, OriginError> {
@@ -115,7 +116,7 @@ fn to_http<B: Default>(request: OriginRequest) -> Result<Request<B>, OriginError
     Ok(http)
 }
 
-fn from_http<R>(response: Response<R>, sent: Instant) -> OriginResponse
+fn from_http<R>(response: Response<R>, waited: Millis) -> OriginResponse
 where
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
@@ -132,7 +133,7 @@ where
             EngineBody::Stream(Box::new(Arriving(Mutex::new(Box::pin(body)))))
         },
         tunnel: None,
-        sent: Some(sent),
+        waited,
     }
 }
 

@@ -57,7 +57,7 @@ impl Origin for Page {
             length: Some(1024),
             body: Body::Full(vec![b'x'; 1024].into()),
             tunnel: None,
-            sent: None,
+            waited: 0,
         };
         Box::pin(async { Ok(response) })
     }

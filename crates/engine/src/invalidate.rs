@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::Method;
 use microcache_policy::key::normal_host;
-use microcache_policy::{Fields, KeyBuf, invalidate, tags};
+use microcache_policy::{Fields, KeyBuf, Scheme, invalidate, says_https, tags};
 
 use crate::cache::Scope;
 use crate::message::Request;
@@ -37,8 +37,14 @@ impl Engine {
 
     fn keys_changed(&self, request: &Request<'_>, response: Fields<'_>) -> Vec<KeyBuf> {
         let mut keys = Vec::from_iter(self.key_of_get(request, request.target));
-        for target in invalidate::locations(response, request.scheme, request.host, request.target)
-        {
+        let schemes = [request.scheme, Scheme::Https];
+        // What a TLS terminator sends on came by https, and applications name that in urls.
+        let came_by = if request.vouched && says_https(request.fields) {
+            &schemes[..]
+        } else {
+            &schemes[..1]
+        };
+        for target in invalidate::locations(response, came_by, request.host, request.target) {
             keys.extend(self.key_of_get(request, &target));
         }
         keys

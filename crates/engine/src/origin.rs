@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Extensions, Method};
-use microcache_policy::{Fields, FieldsBuf, Scheme, Span, Time};
+use microcache_policy::{Fields, FieldsBuf, Millis, Scheme, Span, Time};
 use microcache_store::Hit;
 pub use microcache_store::tier::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::Instant;
 
 use crate::body::{Body, BodyError};
 use crate::cause::Cause;
@@ -107,9 +106,9 @@ pub struct OriginResponse {
     pub body: Body,
     /// With status 101: the connection, now speaking something else.
     pub tunnel: Option<Box<Tunnel>>,
-    /// When the attempt that was answered was sent, where that was later than the call of
-    /// [`Origin::fetch`]: after a queue, or after attempts that failed.
-    pub sent: Option<Instant>,
+    /// Time from the call of [`Origin::fetch`] to the sending of the attempt that was answered: in a
+    /// queue, or with attempts that failed.
+    pub waited: Millis,
 }
 
 /// The times of a fetch.
@@ -127,12 +126,9 @@ pub(crate) struct Times {
 impl Times {
     /// Those of a fetch that brings this response now, after the origin was `asked`.
     pub(crate) fn of(response: &OriginResponse, began: Time, asked: Time, now: Time) -> Self {
-        let sent = response
-            .sent
-            .map(|sent| now.before(sent.elapsed().as_millis() as u64));
         Self {
             began,
-            request: sent.map_or(asked, |sent| sent.max(asked)),
+            request: asked.plus(response.waited),
             response: now,
         }
     }

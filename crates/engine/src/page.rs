@@ -31,7 +31,7 @@ impl Engine {
             length: Some(page.body.len() as u64),
             body: Body::Empty,
             tunnel: None,
-            sent: None,
+            waited: 0,
         };
         let times = Times {
             began: now,

@@ -1,5 +1,7 @@
 //! What a change at the origin makes stale (RFC 9111 §4.4).
 
+use std::slice;
+
 use smallvec::SmallVec;
 
 use crate::fields::Fields;
@@ -20,32 +22,37 @@ pub fn invalidates(method: &http::Method, status: u16) -> bool {
 }
 
 /// Path and query of `Location` and `Content-Location`, as far as they have the origin of the
-/// request. Others' urls are not ours to invalidate.
+/// request. Others' urls are not ours to invalidate. Behind a TLS terminator a request came by two
+/// `schemes`: the visitor's and the terminator's.
 pub fn locations(
     response: Fields<'_>,
-    scheme: Scheme,
+    schemes: &[Scheme],
     host: &[u8],
     base_path_and_query: &[u8],
 ) -> Locations {
     ["location", "content-location"]
         .into_iter()
         .filter_map(|name| response.get(name))
-        .filter_map(|reference| resolve(reference, scheme, host, base_path_and_query))
+        .filter_map(|reference| resolve(reference, schemes, host, base_path_and_query))
         .collect()
 }
 
 /// Resolves a reference against the target of the request (RFC 3986 §5.2). `None` if it leads to
 /// another origin.
-fn resolve(reference: &[u8], scheme: Scheme, host: &[u8], base: &[u8]) -> Option<Vec<u8>> {
+fn resolve(reference: &[u8], schemes: &[Scheme], host: &[u8], base: &[u8]) -> Option<Vec<u8>> {
     let reference = reference.split(|&b| b == b'#').next()?;
     let (base_path, base_query) = split_query(base);
-    let relative = match split_scheme(reference) {
-        Some((named, rest)) if named.eq_ignore_ascii_case(scheme.as_str().as_bytes()) => {
+    let (schemes, relative) = match split_scheme(reference) {
+        Some((named, rest)) => {
+            let is_named = |one: &&Scheme| named.eq_ignore_ascii_case(one.as_str().as_bytes());
+            let named = schemes.iter().find(is_named)?;
             // A url with a scheme must name its host.
-            rest.starts_with(b"//").then_some(rest)?
+            (
+                slice::from_ref(named),
+                rest.starts_with(b"//").then_some(rest)?,
+            )
         }
-        Some(_) => return None,
-        None => reference,
+        None => (schemes, reference),
     };
     let relative = match relative.strip_prefix(b"//") {
         Some(rest) => {
@@ -54,7 +61,7 @@ fn resolve(reference: &[u8], scheme: Scheme, host: &[u8], base: &[u8]) -> Option
                 .position(|b| b"/?".contains(b))
                 .unwrap_or(rest.len());
             let (authority, path_and_query) = rest.split_at(end);
-            if !same_host(scheme, authority, host) {
+            if !schemes.iter().any(|&one| same_host(one, authority, host)) {
                 return None;
             }
             let (path, query) = split_query(path_and_query);
@@ -138,7 +145,7 @@ mod tests {
             let response = fields(&format!("{name}: {reference}"));
             let found = locations(
                 response.fields(),
-                Scheme::Http,
+                &[Scheme::Http],
                 b"Example.com:80",
                 b"/a/b/c?d=e",
             );
@@ -218,10 +225,32 @@ mod tests {
     }
 
     #[test]
+    fn behind_a_terminator_both_schemes_are_the_request_s() {
+        for (reference, expected) in [
+            ("https://example.com/x", Some("/x")),
+            ("https://example.com:443/x", Some("/x")),
+            ("http://example.com/x", Some("/x")),
+            ("//example.com:443/x", Some("/x")),
+            ("x", Some("/x")),
+            ("https://example.com:8443/x", None),
+            ("https://example.com:80/x", None),
+            ("http://example.com:443/x", None),
+            ("https://other.com/x", None),
+            ("ftp://example.com/x", None),
+        ] {
+            let response = fields(&format!("Location: {reference}"));
+            let schemes = [Scheme::Http, Scheme::Https];
+            let found = locations(response.fields(), &schemes, b"example.com", b"/");
+            let expected = expected.map(|target| target.as_bytes().to_vec());
+            assert_eq!(found.to_vec(), Vec::from_iter(expected), "{reference}");
+        }
+    }
+
+    #[test]
     fn both_fields_are_read() {
         let response = fields("Content-Location: /y\nLocation: /x");
-        let found = locations(response.fields(), Scheme::Https, b"a", b"/");
+        let found = locations(response.fields(), &[Scheme::Https], b"a", b"/");
         assert_eq!(found.as_slice(), [b"/x".to_vec(), b"/y".to_vec()]);
-        assert!(locations(fields("").fields(), Scheme::Https, b"a", b"/").is_empty());
+        assert!(locations(fields("").fields(), &[Scheme::Https], b"a", b"/").is_empty());
     }
 }

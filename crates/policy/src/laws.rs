@@ -507,7 +507,7 @@ fn judge_everything(
     let facts = RequestFacts::read(&Method::GET, request, false, &rules);
     precondition(request, &facts, status, response, now);
     range(request, &facts, 200, response, length, now);
-    locations(response, Scheme::Http, b"a", b"/b");
+    locations(response, &[Scheme::Http], b"a", b"/b");
     same_representation(response, request);
     head_update(response, length, request, &rules);
     merge_not_modified(response, request, &rules);

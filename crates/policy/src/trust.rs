@@ -188,6 +188,22 @@ fn begins_with_one_of(name: &[u8], beginnings: &[&str]) -> bool {
     })
 }
 
+/// Whether a request says that the visitor came by TLS. To be believed of a trusted proxy only.
+pub fn says_https(request: Fields<'_>) -> bool {
+    let is_https = |value: &[u8]| value.trim_ascii().eq_ignore_ascii_case(b"https");
+    let proto = |pair: &[u8]| {
+        let (name, value) = pair.split_at(memchr::memchr(b'=', pair).unwrap_or(pair.len()));
+        let value = value.strip_prefix(b"=").unwrap_or_default();
+        let value = value.strip_prefix(b"\"").unwrap_or(value);
+        name.trim_ascii().eq_ignore_ascii_case(b"proto")
+            && is_https(value.strip_suffix(b"\"").unwrap_or(value))
+    };
+    request.members("x-forwarded-proto").any(is_https)
+        || request
+            .members("forwarded")
+            .any(|element| element.split(|&b| b == b';').any(proto))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

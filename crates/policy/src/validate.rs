@@ -142,8 +142,8 @@ fn merge(stored: Fields<'_>, fresh: Fields<'_>) -> FieldsBuf {
     let fresh = hop::end_to_end(fresh);
     let fresh = fresh.fields();
     let has_tag = stored.contains("etag");
-    let updates =
-        |name: &[u8]| !describes_framing(name) && !(has_tag && name.eq_ignore_ascii_case(b"etag"));
+    let stays = |name: &[u8]| has_tag && name.eq_ignore_ascii_case(b"etag");
+    let updates = |name: &[u8]| !(describes_framing(name) || stays(name));
     let replaced = |name: &[u8]| {
         let named = fresh
             .iter()

@@ -20,7 +20,7 @@ pub(crate) fn bare(status: u16) -> OriginResponse {
         length: (status != 204).then_some(0),
         body: Body::Empty,
         tunnel: None,
-        sent: None,
+        waited: 0,
     }
 }
 

@@ -153,7 +153,7 @@ impl Origin for World {
                     Body::Empty
                 },
                 tunnel: None,
-                sent: None,
+                waited: 0,
             })
         })
     }

@@ -42,7 +42,7 @@ impl Origin for Pages {
             length: None,
             body: Body::Full(page(number)),
             tunnel: None,
-            sent: None,
+            waited: 0,
         };
         Box::pin(async { Ok(response) })
     }

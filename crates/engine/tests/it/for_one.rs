@@ -52,7 +52,7 @@ impl Origin for Site {
                 length: None,
                 body,
                 tunnel: None,
-                sent: None,
+                waited: 0,
             })
         })
     }

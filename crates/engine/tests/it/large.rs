@@ -46,7 +46,7 @@ impl Origin for Application {
                 length: None,
                 body: Body::Stream(Box::new(Pieces(PIECES))),
                 tunnel: None,
-                sent: None,
+                waited: 0,
             })
         })
     }

@@ -16,7 +16,7 @@ use microcache_policy::Rules;
 use microcache_store::Tiers;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
-use tokio::time::{Instant, advance};
+use tokio::time::advance;
 
 use crate::asking::{fields_of, incoming};
 use crate::support;
@@ -42,11 +42,11 @@ impl Scripted {
 
     /// Answers the only request that there was.
     async fn answer(&self, fields: &str, body: Body) {
-        self.answer_sent(None, 200, fields, body).await;
+        self.answer_late(0, 200, fields, body).await;
     }
 
-    /// The same, and says when the request was sent.
-    async fn answer_sent(&self, sent: Option<Instant>, status: u16, fields: &str, body: Body) {
+    /// The same, after the request has waited for so many milliseconds.
+    async fn answer_late(&self, waited: u64, status: u16, fields: &str, body: Body) {
         let asked = std::mem::take(&mut *self.0.lock().unwrap());
         let [asked] = <[Asked; 1]>::try_from(asked).expect("it was asked once");
         let response = OriginResponse {
@@ -55,7 +55,7 @@ impl Scripted {
             length: None,
             body,
             tunnel: None,
-            sent,
+            waited,
         };
         asked.send(response).expect("somebody waits");
         settle().await;
@@ -176,11 +176,9 @@ async fn what_waits_for_a_place_at_the_origin_does_not_age() {
     assert!(step(&mut first).is_none());
     assert!(step(&mut second).is_none());
     settle().await;
-    advance(Duration::from_secs(10)).await;
-    let sent = Some(Instant::now());
-    advance(Duration::from_millis(500)).await;
+    advance(Duration::from_millis(10_500)).await;
     let fields = "Cache-Control: s-maxage=2\r\nETag: \"a\"";
-    origin.answer_sent(sent, 200, fields, Body::Empty).await;
+    origin.answer_late(10_000, 200, fields, Body::Empty).await;
     assert!(step(&mut first).is_some());
     assert!(step(&mut second).is_some_and(|response| response.cache_status.collapsed));
     advance(Duration::from_secs(1)).await;
@@ -190,9 +188,8 @@ async fn what_waits_for_a_place_at_the_origin_does_not_age() {
     assert!(step(&mut renewed).is_none());
     settle().await;
     advance(Duration::from_secs(10)).await;
-    let sent = Some(Instant::now());
     origin
-        .answer_sent(sent, 304, "ETag: \"a\"", Body::Empty)
+        .answer_late(10_000, 304, "ETag: \"a\"", Body::Empty)
         .await;
     assert!(step(&mut renewed).is_some());
     check_hit(&engine, Some(2), "confirmed");

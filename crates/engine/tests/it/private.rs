@@ -45,7 +45,7 @@ impl Origin for Site {
             length: None,
             body,
             tunnel: None,
-            sent: None,
+            waited: 0,
         };
         Box::pin(async { Ok(response) })
     }

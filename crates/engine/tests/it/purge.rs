@@ -51,7 +51,7 @@ impl Origin for Site {
                 Body::Full(body.into())
             },
             tunnel: None,
-            sent: None,
+            waited: 0,
         };
         Box::pin(async {
             let _free = self.held.lock().await;

@@ -30,7 +30,7 @@ impl Origin for Application {
                 length: Some(4),
                 body: Body::Full(Bytes::from_static(b"page")),
                 tunnel: None,
-                sent: None,
+                waited: 0,
             })
         })
     }

@@ -26,6 +26,7 @@ mod loops;
 mod memory;
 mod mercure;
 mod monitor;
+mod nginx;
 mod operators;
 mod origins_http2;
 mod passing;

@@ -39,7 +39,7 @@ impl Origin for Faulty {
                 length: None,
                 body,
                 tunnel: None,
-                sent: None,
+                waited: 0,
             })
         })
     }

@@ -161,7 +161,7 @@ impl Chosen {
             length: Some(part),
             body,
             tunnel: None,
-            sent: None,
+            waited: 0,
         })
     }
 

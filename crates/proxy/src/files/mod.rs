@@ -70,7 +70,7 @@ fn bare(status: u16) -> OriginResponse {
         length: Some(0),
         body: Body::Empty,
         tunnel: None,
-        sent: None,
+        waited: 0,
     }
 }
 

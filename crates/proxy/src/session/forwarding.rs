@@ -8,7 +8,7 @@ use microcache_policy::cookies::{self, Rewritten};
 use microcache_policy::fields::is_one_of;
 use microcache_policy::{
     Fate, Fields, FieldsBuf, MaxForwards, RequestRules, Scheme, TRACE_FIELDS, fate, hop,
-    max_forwards, trace_travels,
+    max_forwards, says_https, trace_travels,
 };
 use parking_lot::Mutex;
 
@@ -166,22 +166,6 @@ pub(crate) fn outgoing(
         }
     }
     fields
-}
-
-/// Whether a request says that the visitor came by TLS.
-pub(super) fn says_https(request: Fields<'_>) -> bool {
-    let is_https = |value: &[u8]| value.trim_ascii().eq_ignore_ascii_case(b"https");
-    let proto = |pair: &[u8]| {
-        let (name, value) = pair.split_at(memchr::memchr(b'=', pair).unwrap_or(pair.len()));
-        let value = value.strip_prefix(b"=").unwrap_or_default();
-        let value = value.strip_prefix(b"\"").unwrap_or(value);
-        name.trim_ascii().eq_ignore_ascii_case(b"proto")
-            && is_https(value.strip_suffix(b"\"").unwrap_or(value))
-    };
-    request.members("x-forwarded-proto").any(is_https)
-        || request
-            .members("forwarded")
-            .any(|element| element.split(|&b| b == b';').any(proto))
 }
 
 /// Peers that are not trusted and have said that the visitor came by TLS. To be overwritten is right for

@@ -30,7 +30,7 @@ use microcache_engine::{
     Question, Refresh, Request, Response, RouteId, Served,
 };
 use microcache_policy::key::normal_host;
-use microcache_policy::{FieldBlock, Fields, RequestRules, Scheme, Span, Time};
+use microcache_policy::{FieldBlock, Fields, RequestRules, Scheme, Span, Time, says_https};
 
 use crate::config::RateOf;
 use crate::figures::{AtOnce, Named, Refusal};
@@ -215,8 +215,8 @@ impl Session {
             host if host == self.shared.default_host.as_bytes() => &b""[..],
             host => host,
         };
-        let came_by_tls = request.scheme == Scheme::Https
-            || request.vouched && forwarding::says_https(request.fields);
+        let came_by_tls =
+            request.scheme == Scheme::Https || request.vouched && says_https(request.fields);
         // Applications purge where they always have.
         let stays = came_by_tls || self.shared.takes_for_purge(request);
         (!stays).then(|| pages::elsewhere(host, request.target, port, now))

@@ -53,7 +53,7 @@ impl Origin for Echo {
                 length: Some(body.len() as u64),
                 body: Body::Full(body.into()),
                 tunnel: None,
-                sent: None,
+                waited: 0,
             })
         })
     }

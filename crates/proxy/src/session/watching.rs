@@ -7,11 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::{Body, Question, Served};
-use microcache_policy::{Fields, FieldsBuf, Scheme};
+use microcache_policy::{Fields, FieldsBuf, Scheme, says_https};
 use tokio::time::timeout;
 
 use super::explaining::drain;
-use super::forwarding::says_https;
 use super::{Head, OwnedHead, Session};
 use microcache_policy::network::address;
 

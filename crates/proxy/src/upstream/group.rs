@@ -304,6 +304,7 @@ impl Group {
 
     /// Gives a request a place as soon as there is something to send, and one that is free.
     async fn admit(&self, request: &mut OriginRequest) -> Result<(Permit, Upload), OriginError> {
+        let asked = Instant::now();
         let bounds = Bounds {
             bytes: self.settings.upload_buffer,
             wait: self.settings.upload_wait,
@@ -312,12 +313,12 @@ impl Group {
             Arrived::Whole(held) => {
                 let permit = self.queue.enter(&request.urgency).await;
                 let permit = permit.map_err(|Full| self.busy())?;
-                Ok((permit, Upload::whole(request, held)))
+                Ok((permit, Upload::whole(request, held).asked_at(asked)))
             }
             Arrived::InPart => {
                 let place = self.queue.enter_upload().await;
                 let (share, permit) = place.map_err(|Full| self.busy())?;
-                Ok((permit, Upload::in_part(request, share)))
+                Ok((permit, Upload::in_part(request, share).asked_at(asked)))
             }
         }
     }
@@ -371,7 +372,7 @@ impl Group {
             length: answer.length,
             body: Body::Empty,
             tunnel: None,
-            sent: Some(upload.began()),
+            waited: upload.waited(),
         };
         let mut silence = self.settings.between_bytes_timeout;
         let media_type = response.fields.fields().get("content-type");

@@ -6,14 +6,14 @@ mod http2;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::body::{Body, BodyError, Frame};
 use microcache_engine::origin::{OriginError, OriginRequest};
-use microcache_policy::{Fields, FieldsBuf};
-use tokio::time::{Instant, Sleep, sleep};
+use microcache_policy::{Fields, FieldsBuf, Millis};
+use tokio::time::{Sleep, sleep};
 
 use self::http1::Pieces;
 use super::ahead::Held;
@@ -32,6 +32,7 @@ pub(super) struct Upload {
     /// What is being written.
     out: Pieces,
     sent: u64,
+    asked: Instant,
     /// The beginning of the latest attempt.
     began: Instant,
     /// The body waits for a 100.
@@ -126,6 +127,7 @@ impl Upload {
             upgrade: request.upgrade,
             says_length: request.length.is_some(),
         };
+        let now = Instant::now();
         Self {
             held_back: stream.is_some() && head.fields.fields().contains("expect"),
             head,
@@ -133,7 +135,8 @@ impl Upload {
             stream,
             out: Pieces::default(),
             sent: 0,
-            began: Instant::now(),
+            asked: now,
+            began: now,
             patience: None,
             ended: false,
             cut_off: false,
@@ -157,9 +160,14 @@ impl Upload {
         self.sent
     }
 
-    /// The beginning of the latest attempt to send the request.
-    pub(super) const fn began(&self) -> Instant {
-        self.began
+    /// The moment when the request was asked for. What comes before the latest attempt to send it is waiting.
+    pub(super) fn asked_at(self, asked: Instant) -> Self {
+        Self { asked, ..self }
+    }
+
+    /// Time before the latest attempt.
+    pub(super) fn waited(&self) -> Millis {
+        self.began.duration_since(self.asked).as_millis() as Millis
     }
 
     /// Whether the server has been given all of the request.

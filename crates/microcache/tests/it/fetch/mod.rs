@@ -2,7 +2,7 @@
 
 mod broken;
 mod large;
-mod place;
+pub(crate) mod place;
 mod several;
 mod told;
 

@@ -136,6 +136,44 @@ fn location_and_content_location_are_ended_too() {
     }
 }
 
+/// Behind a TLS terminator applications name the visitors' scheme, which is not that of the connection.
+#[test]
+fn the_scheme_of_a_visitor_behind_a_trusted_terminator_is_that_of_its_urls() {
+    const BY_TLS: &str = "X-Forwarded-Proto: https";
+    for (flags, forwarded, ends) in [
+        (&["--trusted-proxies", "127.0.0.1"][..], BY_TLS, true),
+        (
+            &["--trusted-proxies", "127.0.0.1"],
+            "Forwarded: for=192.0.2.1;proto=https",
+            true,
+        ),
+        (
+            &["--trusted-proxies", "127.0.0.1"],
+            "X-Forwarded-Proto: http",
+            false,
+        ),
+        (&[], BY_TLS, false),
+    ] {
+        let origin = Origin::start();
+        let proxy = Proxy::start(&origin, flags);
+        origin
+            .on("/list")
+            .reply(Reply::new(200).with(FRESH).body("x"));
+        origin.on("/form").reply(
+            Reply::new(303)
+                .with("Location: https://example.com/list")
+                .body(""),
+        );
+        let fields = [forwarded];
+        proxy.get_with("/list", &fields);
+        proxy.get_with("/list", &fields).assert_hit();
+        let posted = proxy.send("POST", "/form", &[forwarded, "Content-Length: 0"]);
+        assert_eq!(posted.status, 303);
+        let is_hit = proxy.get_with("/list", &fields).is_hit();
+        assert_eq!(is_hit, !ends, "{flags:?} {forwarded}");
+    }
+}
+
 #[test]
 fn another_origins_location_is_left_alone() {
     let locations = [

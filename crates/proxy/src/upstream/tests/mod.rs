@@ -25,6 +25,9 @@ use crate::notices::{Notices, collected};
 /// What a step of a test may take; only a hang takes that long.
 const HANG: Duration = Duration::from_mins(1);
 
+/// Long enough to be seen among milliseconds.
+const NOTICEABLE: Duration = Duration::from_millis(20);
+
 async fn within<T>(step: impl Future<Output = T>) -> T {
     timeout(HANG, step).await.expect("a step hangs")
 }
