@@ -539,6 +539,7 @@ pub(crate) enum Use {
 
 /// Whether the origin lately set a cookie in its answer to such a request. From then on each client needs an
 /// answer of its own, and the stale copy is for errors only.
+#[cold]
 fn sets_cookies(hit: &Hit, view: &OriginView<'_>, now: Time) -> bool {
     let object = hit.object();
     object.uncacheable(&object.selection(view), now) == Some(Detail::SetCookie)
