@@ -212,6 +212,52 @@ fn rule_3_set_cookie_is_never_replayed() {
     }
 }
 
+/// The page may be asked about only (`no-cache`), and each confirmation is for one session.
+#[test]
+fn rule_3_a_304_with_a_cookie_leaves_nothing_for_others() {
+    let origin = Origin::start();
+    let proxy = default(&origin);
+    let (gate, mut count) = (Gate::default(), 0);
+    let opening = gate.clone();
+    origin.on("/").answer(move |asked| {
+        count += 1;
+        let page = ["Cache-Control: public, no-cache", "ETag: \"a\""];
+        if count == 1 {
+            return Reply::new(200).with_all(&page).body("page");
+        }
+        let (cookie, csrf) = (
+            format!("Set-Cookie: session={count}"),
+            format!("X-Csrf: {count}"),
+        );
+        let own = [&cookie[..], &csrf];
+        let reply = match asked.field("if-none-match") {
+            Some(_) => Reply::new(304).with_all(&page).with_all(&own),
+            None => Reply::new(200).with_all(&page).with_all(&own).body("page"),
+        };
+        reply.after(&opening)
+    });
+    proxy.get("/").assert_is(200, "page");
+    let leader = proxy.ask("/");
+    origin.wait_for("/", 2);
+    let mut clients: Vec<_> = (0..5).map(|_| proxy.ask("/")).collect();
+    clients.push(leader);
+    proxy.settle();
+    gate.open();
+    let mut sessions = Vec::new();
+    for client in &mut clients {
+        let response = client.response();
+        response.assert_is(200, "page");
+        let [cookie] = response.head.all("set-cookie")[..] else {
+            panic!("one cookie of its own: {response:?}");
+        };
+        let csrf = response.field("x-csrf").expect("its own token");
+        assert_eq!(cookie, format!("session={csrf}"), "{response:?}");
+        sessions.push(csrf.to_owned());
+    }
+    sessions.sort();
+    assert_eq!(sessions, ["2", "3", "4", "5", "6", "7"]);
+}
+
 #[test]
 fn rule_3_waiters_never_get_anothers_cookie() {
     let origin = Origin::start();
