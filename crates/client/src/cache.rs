@@ -117,6 +117,6 @@ impl Drop for Shared {
 pub(crate) fn only_route(_: &Request<'_>) -> RouteFound {
     RouteFound {
         route: 0,
-        bypass: false,
+        bypass: None,
     }
 }

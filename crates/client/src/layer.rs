@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use http::header::AUTHORIZATION;
 use http::{Method, Request, Response, Uri};
 use http_body::Body;
-use microcache_engine::{Engine, Failure, NoResponse, RouteFound, Served};
+use microcache_engine::{Bypass, Engine, Failure, NoResponse, RouteFound, Served};
 use microcache_policy::{FieldsBuf, invalidates};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -117,7 +117,7 @@ where
     let mode = asked.mode();
     let found = RouteFound {
         route: 0,
-        bypass: mode == CacheMode::NoStore,
+        bypass: (mode == CacheMode::NoStore).then_some(Bypass::Condition),
     };
     let served = engine.serve_on(found, &asked.as_request(), engine.clock.now());
     let question = match served {

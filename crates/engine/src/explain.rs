@@ -22,8 +22,8 @@ use crate::failure::NoResponse;
 use crate::lead::fill_fields;
 use crate::message::{Incoming, Request, Response};
 use crate::serve::{
-    Alone, Engine, Look, Question, Served, Use, Way, WhyAsked, facts_of, key_of, nothing_selected,
-    way_of,
+    Alone, Bypass, Engine, Look, Question, Served, Use, Way, WhyAsked, facts_of, key_of,
+    nothing_selected, way_of,
 };
 
 /// What would become of a request.
@@ -36,8 +36,8 @@ pub struct Explained {
     pub rules: Rules,
     /// Nothing on the route is looked up or stored.
     pub passes: bool,
-    /// A bypass condition of the route holds for it.
-    pub bypass: bool,
+    /// Why it passes by the cache all the same, if it does.
+    pub bypass: Option<Bypass>,
     /// What was read of it.
     pub facts: RequestFacts,
     /// What it is looked up under, unless it passes by the cache.

@@ -51,4 +51,4 @@ pub use origin::{
     BoxFuture, Duplex, Origin, OriginError, OriginRequest, OriginResponse, RouteId, Tunnel, Urgency,
 };
 pub use outcome::Outcome;
-pub use serve::{Clients, Engine, Question, Refresh, Route, RouteFound, Served, Settings};
+pub use serve::{Bypass, Clients, Engine, Question, Refresh, Route, RouteFound, Served, Settings};

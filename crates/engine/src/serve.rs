@@ -50,8 +50,26 @@ pub struct Route {
 pub struct RouteFound {
     /// Its number.
     pub route: usize,
-    /// A bypass condition of the route holds for this request.
-    pub bypass: bool,
+    /// Why the request passes by the cache on it, if it does.
+    pub bypass: Option<Bypass>,
+}
+
+/// Why a request passes by the cache of a route that keeps responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bypass {
+    /// The operator, or the program that sent it, says so.
+    Condition,
+    /// Its path has another reading, by which it would take another route.
+    Path,
+}
+
+impl Bypass {
+    const fn detail(self) -> Option<Detail> {
+        match self {
+            Self::Condition => None,
+            Self::Path => Some(Detail::AmbiguousPath),
+        }
+    }
 }
 
 /// Finds the route that a request takes.
@@ -139,6 +157,11 @@ impl Question {
             Self::Alone(question) => question.why.route,
             Self::Together(question) => question.why.route,
         }
+    }
+
+    /// Whether it passes by the cache because its path can be read as that of another route.
+    pub fn has_ambiguous_path(&self) -> bool {
+        matches!(self, Self::Alone(question) if question.why.detail == Some(Detail::AmbiguousPath))
     }
 
     /// The same for this request by itself: what comes back is kept where it is a whole response.
@@ -516,9 +539,9 @@ pub(crate) enum Way {
 
 /// The way of a request with these facts.
 #[inline]
-pub(crate) fn way_of(route: &Route, bypass: bool, facts: &RequestFacts) -> Way {
-    if route.pass || bypass {
-        return Way::Pass(Forward::Bypass, None);
+pub(crate) fn way_of(route: &Route, bypass: Option<Bypass>, facts: &RequestFacts) -> Way {
+    if route.pass || bypass.is_some() {
+        return Way::Pass(Forward::Bypass, bypass.and_then(Bypass::detail));
     }
     match facts.handling() {
         Handling::Pass(why) => Way::Pass(forward(why), Some(why.detail())),

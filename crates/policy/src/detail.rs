@@ -33,6 +33,8 @@ details! {
     Method = "method",
     /// A GET with a body: the answer may depend on it.
     Body = "body",
+    /// Its path can be read as that of another route.
+    AmbiguousPath = "ambiguous-path",
     /// It asks for another protocol.
     Upgrade = "upgrade",
     /// It accepts an event stream, or the response is one: it has no end.

@@ -27,6 +27,7 @@ pub mod percent;
 pub mod precondition;
 pub mod query;
 pub mod range;
+pub mod readings;
 pub mod request;
 pub mod response;
 pub mod reuse;

@@ -20,6 +20,7 @@ pub mod proxy_protocol;
 mod rates;
 mod reload;
 mod room;
+mod routing;
 mod server;
 mod session;
 mod shared;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::serve::FindRoute;
 use microcache_engine::{
-    BodyError, Clients, Engine, Origin, OriginRequest, Request, Route, RouteFound, Settings,
+    BodyError, Clients, Engine, Origin, OriginRequest, Question, Request, Route, Settings,
 };
 use microcache_push::{Hub, KeepError, Mercure, Push, PushSettings, Watch};
 use microcache_store::{MemoryLimits, Tiers};
@@ -26,6 +26,7 @@ use crate::lent::Lent;
 use crate::notices::Notices;
 use crate::rates::Rates;
 use crate::room::{Bounds, Room};
+use crate::routing::Routing;
 use crate::session::{OnFinished, Pseudonym, Strangers};
 use crate::tls::Issued;
 use crate::watched::WatchedPages;
@@ -43,6 +44,8 @@ const WAIT_TIMEOUT: u64 = 90_000;
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
+    /// The routes that the engine finds by.
+    pub(crate) routing: Arc<Routing>,
     /// Documents that are put here, where there are any.
     pub(crate) push: Option<Arc<Push>>,
     /// The Mercure hub, where there is one.
@@ -58,7 +61,7 @@ pub(crate) struct Shared {
     /// Who may purge the way plugins do.
     pub(crate) purge_from: Vec<Cidr>,
     /// The largest body that requests may have, by the number of their route.
-    pub(crate) max_bodies: Box<[u64]>,
+    max_bodies: Box<[u64]>,
     /// Those whose pages may be watched, by the number of their route; `None` where none is.
     pub(crate) watched_routes: Option<Box<[bool]>>,
     /// Requests that one connection may have.
@@ -112,8 +115,9 @@ impl Shared {
             mercure: mercure.as_ref(),
             watched: &watched,
         };
-        let (routes, find) = routes(config, behind, object, &figures);
+        let (routes, find, routing) = routes(config, behind, object, &figures);
         let lasting = Lasting {
+            routing,
             engine: Engine::new(settings(config), routes, find, tiers),
             push,
             mercure,
@@ -130,6 +134,19 @@ impl Shared {
             generation: 0,
         };
         lasting.with(config)
+    }
+
+    /// The largest body that a request may have on its route, and on those that its path may be read as.
+    pub(crate) fn max_body(&self, question: &Question, request: &Request<'_>) -> u64 {
+        let most = self.max_bodies[question.route()];
+        if !question.has_ambiguous_path() {
+            return most;
+        }
+        let (method, host, target) = (request.method, request.host, request.target);
+        let ambiguous = self.routing.ambiguous(method, host, target);
+        let routes = ambiguous.map(|it| it.routes).unwrap_or_default();
+        let bodies = routes.into_iter().map(|route| self.max_bodies[route]);
+        bodies.fold(most, u64::min)
     }
 
     /// Whether the pages of a route may be watched.
@@ -149,12 +166,13 @@ impl Shared {
             mercure: mercure.as_ref(),
             watched: &self.watched,
         };
-        let (routes, find) = routes(config, behind, object, &self.figures);
+        let (routes, find, routing) = routes(config, behind, object, &self.figures);
         self.room.rebound(Bounds::of(config));
         if let Some(push) = &self.push {
             push.renew_keys(config.push.keys.clone());
         }
         let lasting = Lasting {
+            routing,
             engine: self.engine.reconfigured(settings(config), routes, find),
             push,
             mercure,
@@ -241,6 +259,7 @@ impl Shared {
 /// What goes on over reloads, as it is to go on: the rest is what the configuration says.
 struct Lasting {
     engine: Engine,
+    routing: Arc<Routing>,
     push: Option<Arc<Push>>,
     mercure: Option<Arc<Hub>>,
     watched: Arc<WatchedPages>,
@@ -261,6 +280,7 @@ impl Lasting {
         let secure_port = config.tls.secure_port();
         Shared {
             engine: Arc::new(self.engine),
+            routing: self.routing,
             push: self.push,
             mercure: self.mercure,
             watched: self.watched,
@@ -378,7 +398,7 @@ fn routes(
     behind: Behind<'_>,
     object: u64,
     figures: &Figures,
-) -> (Vec<Route>, FindRoute) {
+) -> (Vec<Route>, FindRoute, Arc<Routing>) {
     let routes = config
         .routes
         .iter()
@@ -399,17 +419,12 @@ fn routes(
             },
         })
         .collect();
-    let config = config.clone();
-    let find = move |request: &Request<'_>| {
-        let found = config.route(request.method, request.host, request.target);
-        // The last route takes everything, so there always is one.
-        let route = found.unwrap_or(config.routes.len() - 1);
-        RouteFound {
-            route,
-            bypass: config.routes[route].bypasses(request.fields, request.target),
-        }
+    let routing = Arc::new(Routing::of(config));
+    let find = {
+        let routing = Arc::clone(&routing);
+        move |request: &Request<'_>| routing.find(request)
     };
-    (routes, Box::new(find))
+    (routes, Box::new(find), routing)
 }
 
 /// Who answers what the cache cannot.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_engine::cache::{ChangeKind, Notice, Watched, Watcher};
-use microcache_engine::{Glance, OriginRequest};
+use microcache_engine::{Bypass, Glance, OriginRequest};
 use microcache_policy::{Scheme, Time};
 use microcache_push::{FindContent, MAX_INLINE, News, NoPage, Page};
 use parking_lot::Mutex;
@@ -208,6 +208,9 @@ impl Follower {
     fn allowed(&self) -> Watching {
         let engine = &self.in_force.shared.engine;
         let found = engine.find(&self.session.request(self.plain.head()));
+        if found.bypass == Some(Bypass::Path) {
+            return Watching::Off;
+        }
         self.in_force.config.routes[found.route].watch
     }
 

@@ -1,6 +1,6 @@
 //! The request's way, step by step: its route, what it asks for, its key, what is found there.
 
-use microcache_engine::{Decision, Explained};
+use microcache_engine::{Bypass, Decision, Explained};
 use microcache_policy::{Detail, Explanation, Fields, Forward, Handling, Reuse, Why, cookies, key};
 use microcache_proxy::{Outlook, Rated, Read};
 use serde_json::{Value, json};
@@ -95,9 +95,13 @@ fn asked_for(request: &Read, explained: &Explained) -> Step {
         return Step::new(STRAIGHT, "the route says `pass`")
             .unless("take `pass` out of the route, or put a route before it that takes this url");
     }
-    if explained.bypass {
-        return Step::new(STRAIGHT, "a `bypass` condition of the route holds for it")
-            .unless("change `bypass` on the route, or leave out of the request what it names");
+    match explained.bypass {
+        Some(Bypass::Condition) => {
+            return Step::new(STRAIGHT, "a `bypass` condition of the route holds for it")
+                .unless("change `bypass` on the route, or leave out of the request what it names");
+        }
+        Some(Bypass::Path) => return Step::of(STRAIGHT, Detail::AmbiguousPath.explanation()),
+        None => {}
     }
     match explained.facts.handling() {
         Handling::Pass(why) => Step::of(STRAIGHT, why.explanation()),

@@ -57,7 +57,7 @@ pub(crate) fn route(origin: Arc<dyn Origin>, rules: Rules) -> Route {
 pub(crate) fn engine(settings: Settings, route: Route, tiers: Tiers) -> Arc<Engine> {
     let find = |_: &Request<'_>| RouteFound {
         route: 0,
-        bypass: false,
+        bypass: None,
     };
     let engine = Engine::new(settings, vec![route], Box::new(find), tiers);
     Arc::new(engine)

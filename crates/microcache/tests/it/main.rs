@@ -2,6 +2,7 @@
 
 mod acme;
 mod adversary;
+mod ambiguous_paths;
 mod bad_days;
 mod bad_origin;
 mod chaos;

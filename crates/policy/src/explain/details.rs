@@ -12,6 +12,7 @@ impl Detail {
         match self {
             Self::Method => PassReason::Method.explanation(),
             Self::Body => PassReason::Body.explanation(),
+            Self::AmbiguousPath => AMBIGUOUS_PATH,
             Self::Upgrade => PassReason::Upgrade.explanation(),
             Self::EventStream => EVENT_STREAM,
             Self::Connection => PassReason::Connection.explanation(),
@@ -53,6 +54,13 @@ impl Detail {
         }
     }
 }
+
+const AMBIGUOUS_PATH: Explanation = Explanation::of(
+    "programs read its path in more than one way (decoded, with `..` resolved, without `;` and what follows), and \
+     another reading takes another route",
+)
+.by("RFC 3986 §6.2.2")
+.unless("ask for the path as it is when it is decoded and resolved");
 
 const NO_STORE: Explanation = Explanation::of(
     "`no-store` was said, by the client in the request or by the origin in the response",

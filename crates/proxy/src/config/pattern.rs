@@ -2,11 +2,14 @@
 
 use microcache_policy::glob;
 use microcache_policy::key::without_port;
+use microcache_policy::readings::readings;
 
 /// A pattern for paths: text, and `*` for any run of bytes, also of none and also over `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Glob {
     text: String,
+    /// The other readings of the text: what is written `/caf%C3%A9/*` takes what is decoded as well.
+    readings: Vec<Vec<u8>>,
 }
 
 impl Glob {
@@ -36,28 +39,34 @@ impl Glob {
                     .to_owned(),
             );
         }
-        Ok(Self {
-            text: text.to_owned(),
-        })
+        Ok(Self::of(text.to_owned()))
     }
 
     /// All paths that begin so.
     pub(super) fn beginning_with(prefix: &str) -> Self {
-        Self {
-            text: format!("{prefix}*"),
-        }
+        Self::of(format!("{prefix}*"))
     }
 
     /// This path alone, which has no star in it.
     pub(super) fn exactly(path: &str) -> Self {
-        Self {
-            text: path.to_owned(),
-        }
+        Self::of(path.to_owned())
+    }
+
+    fn of(text: String) -> Self {
+        let mut readings = readings(text.as_bytes()).unwrap_or_default();
+        readings.retain(|reading| reading != text.as_bytes());
+        Self { text, readings }
     }
 
     /// Whether the pattern takes the whole of `path`.
     pub(super) fn matches(&self, path: &[u8]) -> bool {
         glob::matches(self.text.as_bytes(), path)
+    }
+
+    /// Whether the pattern takes the whole of a reading of a path.
+    pub(super) fn matches_reading(&self, reading: &[u8]) -> bool {
+        let mut readings = self.readings.iter();
+        self.matches(reading) || readings.any(|own| glob::matches(own, reading))
     }
 
     /// Whether it takes every path that `other` takes. A `*` over there can only be met by a `*`

@@ -86,6 +86,19 @@ impl Matcher {
         self.takes_method(method) && self.takes_host(host) && self.takes_path(path_and_query)
     }
 
+    /// Whether a request with a path that is read so is one of them.
+    pub(crate) fn matches_reading(&self, method: &Method, host: &[u8], reading: &[u8]) -> bool {
+        let mut paths = self.paths.iter();
+        self.takes_method(method)
+            && self.takes_host(host)
+            && (!self.goes_by_path() || paths.any(|pattern| pattern.matches_reading(reading)))
+    }
+
+    /// Whether it takes some paths only.
+    pub(crate) fn goes_by_path(&self) -> bool {
+        !self.paths.is_empty()
+    }
+
     /// Whether every request is.
     pub fn is_everything(&self) -> bool {
         self.covers(&Self::default())

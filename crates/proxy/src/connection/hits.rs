@@ -41,6 +41,9 @@ impl Connection {
         read_at: &mut Option<Time>,
     ) -> (usize, Option<Next>) {
         self.session.catch_up();
+        if self.requests == 0 && self.stream.has_agreed_on_http2() {
+            return (0, Some(Next::Http2));
+        }
         let now = *read_at.insert(self.session.shared.engine.clock.now());
         let began = figures::is_next().then(Instant::now);
         let mut timed = None;

@@ -129,6 +129,11 @@ impl Tls {
         self.state.lock().session.is_challenge()
     }
 
+    /// Whether HTTP/2 was agreed on, so that nothing else may be spoken (RFC 9113 §3.2).
+    pub(crate) fn has_agreed_on_http2(&self) -> bool {
+        self.state.lock().session.has_agreed_on_http2()
+    }
+
     /// What the client was shown, if it is for the host that it has named.
     pub(crate) fn certificate_for_host(&self) -> Option<Arc<Certificate>> {
         self.state.lock().session.certificate_for_host().cloned()

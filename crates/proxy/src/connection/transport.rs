@@ -88,6 +88,14 @@ impl Transport {
         }
     }
 
+    /// Whether nothing but HTTP/2 may be spoken.
+    pub(crate) fn has_agreed_on_http2(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(tls) => tls.has_agreed_on_http2(),
+        }
+    }
+
     /// The socket below.
     pub(crate) const fn socket(&mut self) -> &mut TcpStream {
         match self {

@@ -7,6 +7,8 @@ use std::path::Path;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 
+use super::links;
+
 /// A file, and what is known of it.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -31,21 +33,18 @@ pub(super) fn open_root(folder: &Path) -> io::Result<File> {
     Ok(openat(CWD, folder, flags, Mode::empty())?.into())
 }
 
-/// Looks what lies at a path below the directory. The system itself sees to it that neither `..` nor a link
-/// leads out.
+/// Looks what lies at a path below the directory, which names nothing hidden. The system itself sees to it that neither
+/// `..` nor a link leads out; links are followed here, because one may lead to what is hidden.
 pub(super) fn look(root: &File, path: &Path) -> io::Result<Lies> {
-    // Somebody may have put a named pipe there, which would wait for a writer.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let opened = loop {
-        match openat2(root, path, flags, Mode::empty(), within) {
-            // Something was renamed meanwhile.
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            opened => break opened,
-        }
+    let opened = match open(root, path) {
+        Err(Errno::LOOP) => match links::target(root, path) {
+            Some(path) => open(root, &path),
+            None => return Ok(Lies::Nothing),
+        },
+        opened => opened,
     };
-    let file: File = match opened {
-        Ok(file) => file.into(),
+    let file = match opened {
+        Ok(file) => file,
         Err(
             Errno::NOENT
             | Errno::NOTDIR
@@ -67,4 +66,18 @@ pub(super) fn look(root: &File, path: &Path) -> io::Result<Lies> {
     } else {
         Lies::Nothing
     })
+}
+
+/// Opens what lies at a path on which there is no link.
+fn open(root: &File, path: &Path) -> Result<File, Errno> {
+    // Somebody may have put a named pipe there, which would wait for a writer.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    loop {
+        match openat2(root, path, flags, Mode::empty(), within) {
+            // Something was renamed meanwhile.
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            opened => return opened.map(File::from),
+        }
+    }
 }

@@ -6,6 +6,7 @@
 mod answer;
 mod content;
 mod found;
+mod links;
 mod path;
 #[cfg(test)]
 mod tests;

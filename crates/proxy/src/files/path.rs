@@ -35,8 +35,7 @@ pub(super) fn named(target: &[u8]) -> Option<Named> {
     }
     for segment in path.split(|&byte| byte == b'/') {
         let segment = decoded(segment)?;
-        let is_hidden = segment.first() == Some(&b'.') && segment != b".well-known";
-        if segment.is_empty() || is_hidden {
+        if segment.is_empty() || is_hidden(&segment) {
             return None;
         }
         named.push(OsString::from_vec(segment));
@@ -45,6 +44,11 @@ pub(super) fn named(target: &[u8]) -> Option<Named> {
         path: named,
         is_folder,
     })
+}
+
+/// Whether a file or folder of this name is nobody's to see.
+pub(super) fn is_hidden(name: &[u8]) -> bool {
+    name.first() == Some(&b'.') && name != b".well-known"
 }
 
 fn decoded(segment: &[u8]) -> Option<Vec<u8>> {

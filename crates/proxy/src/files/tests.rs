@@ -147,6 +147,51 @@ async fn links_that_stay_inside_are_followed_and_no_others() {
     ] {
         assert_eq!(site.ask(out, &[]).status, 404, "{out}");
     }
+    // What is hidden stays hidden, whatever leads there.
+    fs::create_dir_all(at(".git/objects")).expect("a folder");
+    fs::create_dir_all(at(".well-known")).expect("a folder");
+    for file in [
+        ".env",
+        ".git/config",
+        ".git/objects/page.html",
+        ".well-known/security.txt",
+    ] {
+        fs::write(at(file), "hidden").expect("a file");
+    }
+    for (link, to) in [
+        ("env.txt", ".env"),
+        ("again.txt", "env.txt"),
+        ("repository", ".git"),
+        ("objects", "blog/../.git/objects"),
+        ("blog/env.txt", ".././../site/.env"),
+        ("blog/above.txt", "../.env"),
+        ("contact.txt", ".well-known/../.well-known/security.txt"),
+        ("blog/home.html", "../blog/../inside.html"),
+        ("here", "."),
+        ("articles", "blog/"),
+    ] {
+        symlink(to, at(link)).expect("a link");
+    }
+    for hidden in [
+        "/env.txt",
+        "/again.txt",
+        "/repository/config",
+        "/repository/",
+        "/objects/page.html",
+        "/blog/env.txt",
+        "/blog/above.txt",
+        "/here/env.txt",
+    ] {
+        assert_eq!(site.ask(hidden, &[]).status, 404, "{hidden}");
+    }
+    for (shown, content) in [
+        ("/contact.txt", "hidden"),
+        ("/blog/home.html", "<p>home"),
+        ("/here/here/", "<p>home"),
+        ("/articles/", "<p>blog"),
+    ] {
+        assert_eq!(text(site.ask(shown, &[])).await, content, "{shown}");
+    }
     // A pipe would wait for somebody to write.
     rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR).expect("a pipe");
     assert_eq!(site.ask("/pipe", &[]).status, 404);

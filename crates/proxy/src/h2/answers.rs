@@ -9,7 +9,7 @@ use super::connection::Connection;
 use super::frame::MAX_PAYLOAD;
 use super::reason::Reason;
 use super::stream::{Answer, End, Sending, Sink, Wait};
-use super::tunnel::agreed;
+use super::tunnel::{agreed, seems_agreed};
 use super::waiting::Step;
 use super::write;
 use crate::room::Held;
@@ -77,6 +77,10 @@ impl Connection<'_> {
             return;
         };
         let head_only = stream.head_only;
+        if stream.is_tunnel && seems_agreed(&response) {
+            response = pages::not_switched(self.now);
+            account.answered(&response, self.now);
+        }
         let tunnel = response.tunnel.take();
         let is_tunnel = tunnel.is_some();
         if let (Some(tunnel), Some(content)) = (tunnel, &mut stream.content) {

@@ -14,9 +14,10 @@ use super::priority::Priority;
 use super::reason::{Fault, Reason};
 use super::section::{RequestHead, Section, Wrong};
 use super::stream::{Answer, Content, Stall, Stream, Wait};
+use super::tunnel::seems_agreed;
 use super::waiting::Step;
 use super::write;
-use crate::session::{Announced, Head, Reply, Unanswered, is_bodiless};
+use crate::session::{Announced, Head, Reply, Unanswered, is_bodiless, pages};
 
 /// What of a request is needed when it is answered.
 #[derive(Clone, Copy)]
@@ -110,6 +111,13 @@ impl Connection<'_> {
         let mut reply = None;
         let route = self.session.serve(&request, self.now, &mut reply);
         match reply {
+            // Whatever it is, it has not been switched.
+            Some(Reply::Now(response)) if asked.is_tunnel && seems_agreed(&response) => {
+                let page = pages::not_switched(self.now);
+                self.session
+                    .finished(route, &request, Version::HTTP_2, &page, self.now);
+                self.answer_now(asked.id, asked.is_open, false, &page);
+            }
             Some(Reply::Now(response)) if self.fits(&response, asked.head_only) => {
                 let session = &self.session;
                 if session.finished(route, &request, Version::HTTP_2, &response, self.now) {
@@ -213,6 +221,7 @@ impl Connection<'_> {
             given: Given::new(INITIAL),
             priority: asked.priority,
             is_open: asked.is_open,
+            is_tunnel: asked.is_tunnel,
             head_only: asked.head_only,
             announced: asked.length.filter(|_| asked.is_open),
             content,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use microcache_policy::{Fields, FieldsBuf, upgrade};
+use microcache_policy::{Fields, FieldsBuf};
 
 use super::priority::Priority;
 use super::tunnel;
@@ -207,13 +207,15 @@ impl Section {
             if protocol.is_empty() || span(protocol, TOKEN) != protocol.len() {
                 return Err(Wrong::Malformed("a protocol that may not be"));
             }
-            tunnel::ask_in_http1(&mut self.lines, protocol);
-            if !upgrade::is_asked_for(Fields::new(&self.lines)) {
+            // RFC 9220 §3: 501 for one that is not known. What an HTTP/1 application makes of others is not what their
+            // clients expect of a stream.
+            if !protocol.eq_ignore_ascii_case(tunnel::PROTOCOL) {
                 return Err(Wrong::Refused(
                     501,
-                    "a protocol that may not be spoken through here",
+                    "a protocol that is not spoken through here",
                 ));
             }
+            tunnel::ask_in_http1(&mut self.lines);
         }
         let is_tunnel = protocol.is_some();
         let word = |range: &Option<Range<usize>>| range.clone().and_then(|it| self.words.get(it));

@@ -23,6 +23,8 @@ pub(super) struct Stream {
     pub(super) priority: Priority,
     /// The client has not ended it yet.
     pub(super) is_open: bool,
+    /// The request was an extended CONNECT (RFC 8441).
+    pub(super) is_tunnel: bool,
     /// The request was a HEAD.
     pub(super) head_only: bool,
     /// What the client said of the length of its content, less what has come.

@@ -46,10 +46,13 @@ impl Source for FromOrigin {
     }
 }
 
+/// The protocol that streams may speak.
+pub(super) const PROTOCOL: &[u8] = b"websocket";
+
 /// What the origin's side is asked with in place of a CONNECT: fields that only HTTP/1 has.
-pub(super) fn ask_in_http1(lines: &mut Vec<u8>, protocol: &[u8]) {
+pub(super) fn ask_in_http1(lines: &mut Vec<u8>) {
     lines.extend_from_slice(b"connection: upgrade\r\nupgrade: ");
-    lines.extend_from_slice(protocol);
+    lines.extend_from_slice(PROTOCOL);
     // RFC 6455 §4.1: it shows that the answer is one to this request, and is no secret.
     lines.extend_from_slice(b"\r\nsec-websocket-key: ");
     let random = RandomState::new();
@@ -69,6 +72,22 @@ fn base64(number: u128) -> [u8; 24] {
         DIGITS[(bits & 63) as usize]
     };
     std::array::from_fn(|at| if at < 22 { digit(at) } else { b'=' })
+}
+
+/// Whether an extended CONNECT must not be answered so: its client would take the tunnel for open (RFC 8441 §4), and the
+/// content of an ordinary answer for what the application says in it.
+pub(super) fn seems_agreed(response: &Response) -> bool {
+    let is_switched = || {
+        let mut protocols = response.fields().members("upgrade");
+        protocols
+            .next()
+            .is_some_and(|it| it.eq_ignore_ascii_case(PROTOCOL))
+            && protocols.next().is_none()
+    };
+    match response.tunnel {
+        Some(_) => !is_switched(),
+        None => response.status < 300,
+    }
 }
 
 /// The answer to an extended CONNECT that the origin has agreed to: there is no 101 in HTTP/2.

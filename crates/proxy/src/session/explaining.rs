@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::Method;
 use microcache_engine::{
-    Body, Decision, Explained, Failure, NoResponse, Origin, OriginError, Response,
+    Body, Bypass, Decision, Explained, Failure, NoResponse, Origin, OriginError, Response,
 };
 use microcache_policy::key::{normal_host, split_query};
 use microcache_policy::{CacheStatus, Detail, FieldBlock, Fields, Scheme, Time, upgrade};
@@ -20,6 +20,7 @@ use super::{Caller, Head, OwnedHead, Session, last_hop, pages};
 use crate::config::{Cidr, Config, GoesTo, RateOf};
 use crate::h1::{BadRequest, Framing, Target, parse_request, split_target};
 use crate::in_force::InForce;
+use crate::routing::AmbiguousPath;
 use crate::shared::Shared;
 
 /// How long the origin is waited for, with all of its answer. The command line waits for half a minute.
@@ -238,7 +239,10 @@ impl Session {
         let asks = matches!(decision, Decision::Pass(..) | Decision::Ask { .. });
         let is_purge = self.shared.takes_for_purge(&request);
         let used_up = rated.filter(|rated| rated.left == 0 && !is_purge);
-        if used_up.is_some_and(|rated| !rated.only_misses) {
+        let ambiguous = self.ambiguous(read, explained).filter(|_| !is_purge);
+        if ambiguous.is_some_and(|it| it.is_refused) {
+            Some(Detail::AmbiguousPath)
+        } else if used_up.is_some_and(|rated| !rated.only_misses) {
             Some(Detail::RateLimited)
         } else if decision.is_hit() {
             None
@@ -276,17 +280,31 @@ impl Session {
     /// What the route of a request lets through. It is looked at, and none of it is used up.
     fn rated(&self, read: &Read, explained: &Explained) -> Option<Rated> {
         let rates = self.shared.rates.as_deref()?;
-        let limit = rates.any_limit(explained.route())?;
         let request = self.request(read.head());
         let client = self
             .peer
             .client(request.fields, &self.shared.trusted_proxies);
-        Some(Rated {
+        let routes = match self.ambiguous(read, explained) {
+            Some(ambiguous) => ambiguous.routes,
+            None => vec![explained.route()],
+        };
+        let limits = routes.into_iter().filter_map(|it| rates.any_limit(it));
+        let rated = limits.map(|limit| Rated {
             quota: limit.quota.to_string(),
             by: limit.by.to_string(),
             only_misses: limit.of() == RateOf::Misses,
             left: rates.left(limit, &request, client, explained.now),
-        })
+        });
+        rated.min_by_key(|rated| rated.left)
+    }
+
+    /// The routes of a request whose path can be read in several ways that matter.
+    fn ambiguous(&self, read: &Read, explained: &Explained) -> Option<AmbiguousPath> {
+        if explained.bypass != Some(Bypass::Path) {
+            return None;
+        }
+        let routing = &self.shared.routing;
+        routing.ambiguous(&read.method, &read.host, &read.target)
     }
 
     /// Has the origin asked, and takes its answer to the end if it is stored.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Extensions, Method, Version};
 use microcache_engine::{
-    Body, BodyError, BoxFuture, ClientConnection, Incoming, Interims, NoResponse, Outcome,
+    Body, BodyError, BoxFuture, Bypass, ClientConnection, Incoming, Interims, NoResponse, Outcome,
     Question, Refresh, Request, Response, RouteId, Served,
 };
 use microcache_policy::key::normal_host;
@@ -173,6 +173,12 @@ impl Session {
         let served = catch_unwind(AssertUnwindSafe(|| {
             let found = engine.find(request);
             route = engine.id_of(found);
+            if found.bypass == Some(Bypass::Path)
+                && let Some(page) = self.ambiguous_path(found.route, request, now)
+            {
+                *reply = Some(Reply::Now(page));
+                return;
+            }
             if let Some(page) = self.beyond_rate(found.route, RateOf::Requests, request, now) {
                 *reply = Some(Reply::Now(page));
                 return;
@@ -343,7 +349,9 @@ impl Session {
             Wanted::Origin(question) => question,
             Wanted::Purge(purge) => return self.purge(purge, account, announced),
         };
-        let most = self.shared.max_bodies[question.route()];
+        let most = self
+            .shared
+            .max_body(&question, &self.request(head.borrowed()));
         let is_too_large = |announced: Announced| announced.length.is_some_and(|it| it > most);
         if announced.is_some_and(is_too_large) {
             let page = pages::too_large(self.shared.engine.clock.now());
@@ -538,6 +546,17 @@ fn traced(incoming: &mut Incoming, span: Option<Span>, rules: &RequestRules) {
 }
 
 impl OwnedHead {
+    fn borrowed(&self) -> Head<'_> {
+        Head {
+            method: &self.method,
+            host: &self.host,
+            target: &self.target,
+            fields: self.fields.fields(),
+            has_body: self.has_body,
+            upgrade: self.upgrade,
+        }
+    }
+
     /// One allocation for all of it but the host, which goes on as it is keyed.
     fn copied(request: &Request<'_>) -> Self {
         let (fields, target) = FieldBlock::copied_with(request.fields, &[request.target]);

@@ -22,6 +22,12 @@ pub(crate) fn refused(status: u16, reason: &str, now: Time) -> Response {
     page(status, reason, Detail::BadRequest, now)
 }
 
+/// To a request whose path can be read as that of a route that guards what is there.
+pub(crate) fn ambiguous_path(now: Time) -> Response {
+    let text = "The path can be read in more than one way.";
+    page(400, text, Detail::AmbiguousPath, now)
+}
+
 /// To a request that is to come by TLS, at this port (RFC 9110 §15.4.9). Whoever names no host is shown no way.
 pub(crate) fn elsewhere(host: &[u8], target: &[u8], port: u16, now: Time) -> Response {
     let bare = std::str::from_utf8(without_port(host)).unwrap_or_default();
@@ -126,6 +132,12 @@ pub(crate) fn panicked(now: Time) -> Response {
 pub(crate) fn too_many_streams(now: Time) -> Response {
     let text = "There are too many open streams. Please try again.";
     page(503, text, Detail::TooManyTunnels, now)
+}
+
+/// To an extended CONNECT that the application has answered without changing the protocol.
+pub(crate) fn not_switched(now: Time) -> Response {
+    let text = "The application does not speak this protocol here.";
+    page(502, text, Detail::Upgrade, now)
 }
 
 /// Instead of an answer that turned out to be broken before any of it was sent on.

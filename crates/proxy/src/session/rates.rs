@@ -23,6 +23,25 @@ impl Session {
         self.held_back(rates, limit, request, now)
     }
 
+    /// The answer to a request whose path can be read as that of other routes, if it is not to go on: it counts on each
+    /// of them, whatever they count, because it is never answered from memory.
+    pub(super) fn ambiguous_path(
+        &self,
+        route: usize,
+        request: &Request<'_>,
+        now: Time,
+    ) -> Option<Response> {
+        let (method, host, target) = (request.method, request.host, request.target);
+        let ambiguous = self.shared.routing.ambiguous(method, host, target)?;
+        if ambiguous.is_refused && !self.shared.takes_for_purge(request) {
+            return Some(pages::ambiguous_path(now));
+        }
+        let rates = self.shared.rates.as_deref()?;
+        let others = ambiguous.routes.into_iter().filter(|&it| it != route);
+        let mut limits = others.filter_map(|it| rates.any_limit(it));
+        limits.find_map(|limit| self.held_back(rates, limit, request, now))
+    }
+
     fn held_back(
         &self,
         rates: &Rates,

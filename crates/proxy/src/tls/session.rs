@@ -107,6 +107,11 @@ impl Session {
         self.rustls.alpn_protocol() == Some(super::CHALLENGE)
     }
 
+    /// Whether HTTP/2 was agreed on.
+    pub(crate) fn has_agreed_on_http2(&self) -> bool {
+        self.rustls.alpn_protocol() == Some(super::HTTP2)
+    }
+
     /// What the client is shown, once it has asked.
     #[cfg(test)]
     pub(crate) fn certificate(&self) -> Option<&Arc<Certificate>> {

@@ -3,12 +3,16 @@
 mod attacks;
 mod clients;
 
+use std::sync::Arc;
+
 use crate::log_access::{Folder, end, lines};
 use crate::support::http2::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, GO_AWAY, HEADERS, Http2, PING, RESET,
     SETTINGS, WINDOW_UPDATE, frame,
 };
-use crate::support::{Gate, Origin, Proxy, Reply, eventually, request};
+use crate::support::{
+    CertificateFile, Client, Gate, Origin, Proxy, Reply, eventually, request, trusting,
+};
 
 const FRESH: &str = "Cache-Control: max-age=1000";
 /// RFC 9113 §7.
@@ -265,6 +269,98 @@ fn content_that_waits_for_a_100_is_sent_when_it_is_wanted() {
     assert_eq!(origin.wait_for("/", 1).body(), b"content");
 }
 
+/// Begins an extended CONNECT (RFC 8441 §4).
+fn open_tunnel(client: &mut Http2, protocol: &str, target: &str) -> u32 {
+    let fields = [
+        (":method", "CONNECT"),
+        (":protocol", protocol),
+        (":scheme", "http"),
+        (":path", target),
+        (":authority", "example.com"),
+        ("sec-websocket-version", "13"),
+    ];
+    let stream = client.stream();
+    client.send(frame(HEADERS, END_HEADERS, stream, &http2::block(&fields)));
+    stream
+}
+
+#[test]
+fn only_what_the_application_has_switched_is_an_open_tunnel() {
+    let (origin, proxy) = start();
+    let other = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: foo\r\n\r\n";
+    origin.on("/other").reply(Reply::raw(other).hold());
+    // Bytes that a browser would read as a frame of the application's.
+    for (target, status) in [("/page", 200), ("/empty", 204), ("/part", 206)] {
+        let reply = Reply::new(status).with(FRESH);
+        let has_content = status != 204;
+        origin.on(target).reply(if has_content {
+            reply.body("\u{1}\u{5}hello")
+        } else {
+            reply
+        });
+    }
+    origin
+        .on("/moved")
+        .reply(Reply::new(302).with("Location: /page"));
+    origin.on("/gone").reply(Reply::new(410).body("gone"));
+    proxy.get("/page").assert_is(200, "\u{1}\u{5}hello");
+    let mut client = Http2::connect(proxy.address());
+    for target in ["/page", "/empty", "/part", "/other"] {
+        let stream = open_tunnel(&mut client, "websocket", target);
+        let answer = client.answer(stream);
+        let expected = "The application does not speak this protocol here.\n";
+        answer.assert_is(502, expected);
+    }
+    let moved = open_tunnel(&mut client, "websocket", "/moved");
+    assert_eq!(client.answer(moved).status(), 302);
+    let gone = open_tunnel(&mut client, "websocket", "/gone");
+    client.answer(gone).assert_is(410, "gone");
+    // No other protocol comes to the application at all.
+    let before = origin.requests().len();
+    for protocol in ["foo", "connect-udp", "webtransport", "h2c"] {
+        let stream = open_tunnel(&mut client, protocol, "/page");
+        assert_eq!(client.answer(stream).status(), 501, "{protocol}");
+    }
+    assert_eq!(origin.requests().len(), before);
+    client.get("/page").assert_is(200, "\u{1}\u{5}hello");
+}
+
+#[test]
+fn where_it_was_agreed_on_nothing_else_is_spoken() {
+    let origin = Origin::start();
+    origin
+        .on("/")
+        .reply(Reply::new(200).with(FRESH).body("page"));
+    let certificate = CertificateFile::new(&["example.com"]);
+    let flags = ["--tls", certificate.name(), "--tls-listen", "127.0.0.1:0"];
+    let proxy = Proxy::start(&origin, &flags);
+    let connect = |protocol: &[u8]| {
+        let mut config = (*trusting(&[&certificate])).clone();
+        config.alpn_protocols = vec![protocol.to_vec()];
+        Client::connect_by_tls(proxy.tls_address(), &Arc::new(config), "example.com")
+            .expect("a session")
+    };
+    let asked = request("GET", "/", &[]);
+    let mut client = connect(b"http/1.1");
+    client.send(&asked);
+    client.response().assert_is(200, "page");
+    for bytes in [&*asked, "PRI * HTTP/1.1\r\n\r\n", "no HTTP at all\r\n\r\n"] {
+        let mut client = connect(b"h2");
+        client.send(bytes);
+        // Settings may come first; then it says why it leaves, and does.
+        let code = loop {
+            let head = client.bytes(9);
+            let payload = client.bytes(usize::from(head[1]) << 8 | usize::from(head[2]));
+            if head[3] == GO_AWAY {
+                break u32::from(payload[7]);
+            }
+        };
+        assert_eq!(code, PROTOCOL_ERROR, "{bytes}");
+        assert!(client.is_closed(), "{bytes}");
+    }
+    assert_eq!(origin.count("/"), 1);
+}
+
 #[test]
 fn a_websocket_is_a_stream_among_others() {
     let (origin, proxy) = start();
@@ -276,19 +372,7 @@ fn a_websocket_is_a_stream_among_others() {
         .on("/")
         .reply(Reply::new(200).with(FRESH).body("page"));
     let mut client = Http2::connect(proxy.address());
-    let open = |client: &mut Http2, target| {
-        let fields = [
-            (":method", "CONNECT"),
-            (":protocol", "websocket"),
-            (":scheme", "http"),
-            (":path", target),
-            (":authority", "example.com"),
-            ("sec-websocket-version", "13"),
-        ];
-        let stream = client.stream();
-        client.send(frame(HEADERS, END_HEADERS, stream, &http2::block(&fields)));
-        stream
-    };
+    let open = |client: &mut Http2, target| open_tunnel(client, "websocket", target);
     let socket = open(&mut client, "/socket");
     let head = client.until(HEADERS);
     assert_eq!((head.stream, head.flags & END_STREAM), (socket, 0));

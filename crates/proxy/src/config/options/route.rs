@@ -118,7 +118,9 @@ pub(in crate::config) const MATCH: &[Opt<Matcher>] = &[
             example: r#"["/blog/*", "*.css"]"#,
             help: "The path: as it is, or with `*` for any run of characters",
             more: "`/blog` is that one path, `/blog/*` all below it, `*.css` all that end so. The path is compared as \
-                   it travels, without the query and without decoding.",
+                   it travels, without the query and without decoding. A request whose path programs may read as that of \
+                   another route (`/static/..%2faccount`, `/%6cogin`) passes by the cache and counts for the `rate` of \
+                   both.",
         },
         set: |r, v, m| r.paths = some(v, m, |item| item.parse(Glob::parse)),
     },

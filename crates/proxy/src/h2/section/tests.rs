@@ -124,6 +124,8 @@ fn what_is_too_much_or_makes_no_sense_has_an_answer() {
         ),
         (":method: CONNECT\n:authority: a:443", 405),
         (&format!("{CONNECT}:protocol: h2c"), 501),
+        (&format!("{CONNECT}:protocol: connect-udp"), 501),
+        (&format!("{CONNECT}:protocol: foo"), 501),
     ] {
         assert!(
             matches!(wrong(text), Wrong::Refused(is, _) if is == status),

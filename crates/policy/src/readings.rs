@@ -1,0 +1,285 @@
+//! The paths that programs behind the cache may take a raw path for.
+//!
+//! The cache decodes nothing: keys and forwarded targets are raw. But the application may answer
+//! `/static/..%2faccount` as `/account`, so a rule that goes by the path asks for all readings.
+
+use memchr::{memchr, memchr_iter, memchr2, memchr3};
+
+use crate::percent;
+
+/// The most readings that one path may have. Real paths have a handful.
+pub const MAX_READINGS: usize = 64;
+
+/// How often programs in a row decode a path: a server in front of the application, and that.
+const DECODINGS: usize = 2;
+
+/// A step that some programs take, in any order. `None` where it changes nothing.
+type Step = fn(&[u8]) -> Option<Vec<u8>>;
+
+const STEPS: [Step; 5] = [
+    cut_short,
+    without_parameters,
+    with_slashes,
+    with_merged_slashes,
+    without_dot_segments,
+];
+
+/// Whether every program reads a path as it stands. What no raw path can have (`\`, `#`, NUL) is not looked for.
+#[inline]
+pub fn is_plain(path: &[u8]) -> bool {
+    memchr2(b'%', b';', path).is_none()
+        && memchr_iter(b'/', path).all(|at| !matches!(path.get(at + 1), Some(b'/' | b'.')))
+}
+
+/// All readings of a path, itself first; `None` where there are more than [`MAX_READINGS`].
+pub fn readings(path: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut all = vec![path.to_vec()];
+    let mut begin = 0;
+    for _ in 0..DECODINGS {
+        close(&mut all, begin)?;
+        let decoded: Vec<_> = all[begin..].iter().filter_map(|one| decoded(one)).collect();
+        begin = all.len();
+        for one in decoded {
+            add(&mut all, one)?;
+        }
+    }
+    close(&mut all, begin)?;
+    Some(all)
+}
+
+/// Adds what the steps, in any order, make of those from there on.
+fn close(all: &mut Vec<Vec<u8>>, begin: usize) -> Option<()> {
+    let mut at = begin;
+    while at < all.len() {
+        for step in STEPS {
+            if let Some(next) = step(&all[at]) {
+                add(all, next)?;
+            }
+        }
+        at += 1;
+    }
+    Some(())
+}
+
+fn add(all: &mut Vec<Vec<u8>>, one: Vec<u8>) -> Option<()> {
+    if !all.contains(&one) {
+        if all.len() == MAX_READINGS {
+            return None;
+        }
+        all.push(one);
+    }
+    Some(())
+}
+
+/// What a `%` encodes, once. One that encodes nothing stays.
+fn decoded(path: &[u8]) -> Option<Vec<u8>> {
+    memchr(b'%', path)?;
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(&byte) = rest.first() {
+        let code = rest.get(..3).filter(|_| byte == b'%');
+        let (end, one) = match code.and_then(percent::decoded).as_deref() {
+            Some([one]) => (3, *one),
+            _ => (1, byte),
+        };
+        out.push(one);
+        rest = &rest[end..];
+    }
+    (out != path).then_some(out)
+}
+
+/// A query or a fragment that was encoded begins where it is decoded, and a C string ends at NUL.
+fn cut_short(path: &[u8]) -> Option<Vec<u8>> {
+    memchr3(b'?', b'#', 0, path).map(|at| path[..at].to_vec())
+}
+
+/// Servlet containers leave out of each segment what begins with `;`.
+fn without_parameters(path: &[u8]) -> Option<Vec<u8>> {
+    memchr(b';', path)?;
+    let segments = path.split(|&byte| byte == b'/');
+    let names = segments.map(|one| &one[..memchr(b';', one).unwrap_or(one.len())]);
+    Some(names.collect::<Vec<_>>().join(&b'/'))
+}
+
+/// To programs on Windows, and to some elsewhere, `\` is `/`.
+fn with_slashes(path: &[u8]) -> Option<Vec<u8>> {
+    memchr(b'\\', path)?;
+    let slash = |&byte: &u8| if byte == b'\\' { b'/' } else { byte };
+    Some(path.iter().map(slash).collect())
+}
+
+/// Most servers take slashes in a row for one.
+fn with_merged_slashes(path: &[u8]) -> Option<Vec<u8>> {
+    let mut out = path.to_vec();
+    out.dedup_by(|next, before| *next == b'/' && *before == b'/');
+    (out.len() < path.len()).then_some(out)
+}
+
+/// RFC 3986 §5.2.4. Nothing lies above the root.
+fn without_dot_segments(path: &[u8]) -> Option<Vec<u8>> {
+    let relative = path.strip_prefix(b"/")?;
+    let mut kept: Vec<&[u8]> = Vec::new();
+    let mut segments = relative.split(|&byte| byte == b'/').peekable();
+    while let Some(segment) = segments.next() {
+        match segment {
+            b"." => {}
+            b".." => {
+                kept.pop();
+            }
+            name => {
+                kept.push(name);
+                continue;
+            }
+        }
+        if segments.peek().is_none() {
+            kept.push(b"");
+        }
+    }
+    let out = [b"/", &*kept.join(&b'/')].concat();
+    (out != path).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(path: &str) -> Vec<String> {
+        let text = |one| String::from_utf8(one).unwrap();
+        let all = readings(path.as_bytes()).expect("few readings");
+        all.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_path_is_read_in_every_way_that_some_program_reads_it() {
+        for (path, reading) in [
+            ("/static/..%2faccount", "/account"),
+            ("/static/..%2Faccount", "/account"),
+            ("/static/../account", "/account"),
+            ("/static/%2e%2e/account", "/account"),
+            ("/static/.%2e/account", "/account"),
+            ("/static/..;/account", "/account"),
+            ("/static/..;a=b/account", "/account"),
+            ("/static/..%3b/account", "/account"),
+            ("/static/x;/%2e%2e/..;/account", "/account"),
+            ("/static/..\\account", "/account"),
+            ("/static/..%5caccount", "/account"),
+            ("/static/%252e%252e%252faccount", "/account"),
+            ("/static/%252e%252e%255caccount", "/account"),
+            ("/static//../account", "/account"),
+            ("/static//../account", "/static/account"),
+            ("/static/./../account", "/account"),
+            ("/static/../../account", "/account"),
+            ("/account%3fx.css", "/account"),
+            ("/account%23x.css", "/account"),
+            ("/account%00.css", "/account"),
+            ("/account;x.css", "/account"),
+            // The parameter ends where the raw segment does, or where the decoded one does.
+            ("/a/b;%2f../c", "/a/c"),
+            ("/a/b;%2f../c", "/a/b/c"),
+            ("/%6cogin", "/login"),
+            ("/%256cogin", "/login"),
+            ("//login", "/login"),
+            ("/./login", "/login"),
+            ("/login/.", "/login/"),
+            ("/login/x/..", "/login/"),
+            ("/.//login", "//login"),
+            ("/../..", "/"),
+        ] {
+            let all = all(path);
+            assert!(all.iter().any(|one| one == reading), "{path}: {all:?}");
+            assert!(!is_plain(path.as_bytes()) || path.contains('\\'), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_reads_otherwise_has_one_reading() {
+        for path in ["/", "/a/b.css", "/a..b/c.", "/@scope/x+y", "*", "", "/a/b/"] {
+            assert!(is_plain(path.as_bytes()), "{path}");
+            assert_eq!(all(path), [path]);
+        }
+        // It is looked at, and there is nothing to it.
+        for path in ["/.well-known/x", "/a/.b/...", "/%", "/a%2", "/50%zz"] {
+            assert!(!is_plain(path.as_bytes()), "{path}");
+            assert_eq!(all(path), [path]);
+        }
+    }
+
+    #[test]
+    fn what_stays_what_it_is_has_few_readings() {
+        for (path, readings) in [
+            (
+                "/api/v4/projects/a%2Fb",
+                &["/api/v4/projects/a%2Fb", "/api/v4/projects/a/b"][..],
+            ),
+            ("/@scope%2fpkg", &["/@scope%2fpkg", "/@scope/pkg"]),
+            ("/caf%c3%a9%25", &["/caf%c3%a9%25"]),
+            ("/a;v=1/b", &["/a;v=1/b", "/a/b"]),
+            ("//a", &["//a", "/a"]),
+        ] {
+            let read = super::readings(path.as_bytes()).unwrap();
+            let expected = readings.iter().map(|one| one.as_bytes());
+            assert!(
+                expected.eq(read.iter().take(readings.len()).map(Vec::as_slice)),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_too_many_readings_has_none() {
+        let path = "/a;%3f/%2e%2e/%255c;%252f//..%5c%3b//%2523/./x%25%32%65".repeat(3);
+        assert_eq!(readings(path.as_bytes()), None);
+    }
+
+    /// Paths of which each byte means something to a step.
+    fn odd_path() -> impl Strategy<Value = String> {
+        "(/|a|\\.|\\.\\.|;|%2f|%2e|%5c|%3b|%25){0,6}".prop_map(|rest| format!("/{rest}"))
+    }
+
+    proptest! {
+        #[test]
+        fn a_path_without_anything_to_read_has_one_reading(path in "/[a-c/.%;]{0,12}") {
+            if is_plain(path.as_bytes()) {
+                prop_assert_eq!(all(&path), [path]);
+            }
+        }
+
+        #[test]
+        fn readings_are_there_in_any_order_of_the_steps(path in odd_path(), steps in prop::collection::vec(0..6_usize, 0..8)) {
+            let Some(all) = readings(path.as_bytes()) else { return Ok(()) };
+            let (mut read, mut decodings) = (path.into_bytes(), 0);
+            for step in steps {
+                let next = match STEPS.get(step) {
+                    Some(step) => step(&read),
+                    None if decodings < DECODINGS => { decodings += 1; decoded(&read) }
+                    None => None,
+                };
+                read = next.unwrap_or(read);
+            }
+            prop_assert!(all.contains(&read), "{:?}", String::from_utf8_lossy(&read));
+        }
+
+        #[test]
+        fn what_is_encoded_is_read(path in "/[a-c/.]{0,8}", encoded in any::<u16>(), twice in any::<bool>()) {
+            let percent = if twice { "%25" } else { "%" };
+            let raw = path.bytes().enumerate().fold(String::new(), |mut raw, (at, byte)| {
+                if at > 0 && encoded >> at & 1 == 1 {
+                    write!(raw, "{percent}{byte:02x}").unwrap();
+                } else {
+                    raw.push(byte.into());
+                }
+                raw
+            });
+            prop_assert!(all(&raw).contains(&path), "{}", raw);
+        }
+
+        #[test]
+        fn any_bytes_are_read(path in any::<Vec<u8>>()) {
+            readings(&path);
+        }
+    }
+}
