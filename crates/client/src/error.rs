@@ -61,6 +61,7 @@ impl From<BodyError> for Error {
             BodyError::TooSlow => Self::Body("it was read too slowly, and others waited for it"),
             BodyError::Timeout => Self::Body("nothing came for too long"),
             BodyError::TooLarge => Self::Body("it is too large"),
+            BodyError::Reset(_) => Self::Body("its stream was reset"),
             BodyError::Disconnected => Self::Body("whoever fetched it has ended"),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use microcache_policy::{
     CacheStatus, Detail, Fields, FieldsBuf, Handling, HeadUpdate, Storable, Vary, head_update,
-    is_conditional_field, is_origin_failure, is_refusal, refreshed, vary,
+    is_conditional_field, is_origin_failure, is_refusal, refreshed, takes_trailers, vary,
 };
 use microcache_store::Hit;
 use tokio::time::Instant;
@@ -240,6 +240,7 @@ fn request(incoming: &mut Incoming, fields: FieldsBuf, route: RouteId) -> Origin
         body: std::mem::replace(&mut incoming.body, Body::Empty),
         length: incoming.length,
         upgrade: incoming.upgrade,
+        takes_trailers: takes_trailers(incoming.fields.fields()),
         interim: incoming.interim.take(),
         urgency: Urgency::Client,
         client: incoming.client.clone(),

@@ -41,6 +41,9 @@ pub enum BodyError {
     /// The connection failed.
     #[error("the connection was lost")]
     Disconnected,
+    /// The peer gave it up by HTTP/2, with this code (RFC 9113 §7).
+    #[error("the stream was reset with code {0}")]
+    Reset(u32),
     /// Whatever the one says who brings it.
     #[error("the body broke off")]
     Other(#[source] Cause),

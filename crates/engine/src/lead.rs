@@ -191,6 +191,7 @@ impl Engine {
                 body: Body::Empty,
                 length: None,
                 upgrade: false,
+                takes_trailers: false,
                 interim: fetch.incoming.interim.clone(),
                 urgency: fetch.urgency.clone(),
                 client: None,

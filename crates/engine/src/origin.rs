@@ -36,6 +36,8 @@ pub struct OriginRequest {
     pub length: Option<u64>,
     /// The client asked for another protocol (`Upgrade` is among the fields).
     pub upgrade: bool,
+    /// The client takes trailers. One that many get has none, so it is not asked with them.
+    pub takes_trailers: bool,
     /// Takes 1xx responses on their way to the client.
     pub interim: Option<Interims>,
     /// Who is waiting for the answer.
@@ -63,6 +65,7 @@ impl OriginRequest {
             body: Body::Empty,
             length: None,
             upgrade: false,
+            takes_trailers: false,
             interim: None,
             urgency: Urgency::Client,
             client: None,

@@ -62,6 +62,12 @@ const PROTECTED: &[&str] = &[
     "x-forwarded-proto",
 ];
 
+/// Whether a client takes trailers (RFC 9110 §10.1.4). The field is one of the connection, so the next hop is told anew.
+pub fn takes_trailers(fields: Fields<'_>) -> bool {
+    let mut codings = fields.members("te");
+    codings.any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+}
+
 /// The fields that go on to the next hop, in their order and case.
 pub fn end_to_end(fields: Fields<'_>) -> FieldsBuf {
     let nominated = Nominated::by(fields);

@@ -66,7 +66,7 @@ pub use dictionaries::DictionaryCoding;
 pub use explain::{Account, Explanation, SaidBy, WindowBy};
 pub use field_block::FieldBlock;
 pub use fields::{Fields, FieldsBuf};
-pub use hop::end_to_end;
+pub use hop::{end_to_end, takes_trailers};
 pub use identity::{identities, is_identity};
 pub use invalidate::{invalidates, locations};
 pub use key::{KeyBuf, Scheme};
@@ -77,7 +77,7 @@ pub use origin_view::{OriginView, goes_with_fill};
 pub use patterns::{FieldPatterns, Patterns};
 pub use precondition::{Precondition, not_modified_keeps, precondition};
 pub use range::{RangeVerdict, range};
-pub use request::{Credentials, Handling, PassReason, RequestFacts, is_event_stream};
+pub use request::{Credentials, Handling, PassReason, RequestFacts, is_event_stream, is_grpc};
 pub use response::ResponseFacts;
 pub use reuse::{Reuse, Why, in_use_until, is_origin_failure, is_refusal, on_error, reuse};
 pub use rules::{

@@ -419,6 +419,18 @@ pub fn is_event_stream(media_type: &[u8]) -> bool {
         })
 }
 
+/// Whether a media type is that of gRPC, in whatever form its messages are.
+pub fn is_grpc(media_type: &[u8]) -> bool {
+    const GRPC: &[u8] = b"application/grpc";
+    media_type
+        .trim_ascii_start()
+        .split_at_checked(GRPC.len())
+        .is_some_and(|(essence, rest)| {
+            essence.eq_ignore_ascii_case(GRPC)
+                && matches!(rest.trim_ascii_start(), [] | [b';' | b'+', ..])
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -434,6 +446,21 @@ mod tests {
 
     fn is_personal(rules: &Rules, request: &str) -> bool {
         get(&fields(request), rules).credentials().cookie
+    }
+
+    #[test]
+    fn calls_of_grpc_say_so_by_their_media_type() {
+        for (media_type, expected) in [
+            ("application/grpc", true),
+            ("Application/GRPC+proto", true),
+            ("application/grpc ; a=b", true),
+            ("application/grpc-web", false),
+            ("application/grpcs", false),
+            ("text/plain", false),
+            ("", false),
+        ] {
+            assert_eq!(is_grpc(media_type.as_bytes()), expected, "{media_type}");
+        }
     }
 
     #[test]

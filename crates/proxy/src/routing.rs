@@ -161,7 +161,7 @@ mod tests {
             ("/static/..%5caccount", "static default"),
             ("/static/%252e%252e%252faccount", "static default"),
             ("/static//../account", "static default"),
-            ("/static/..%2flogin", "static login default"),
+            ("/static/..%2flogin", "static login"),
             ("/x/..%2fstatic/a", "default static"),
             ("/%6cogin", "default login"),
             ("//login", "default login"),

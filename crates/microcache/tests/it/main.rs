@@ -15,6 +15,7 @@ mod fanout;
 mod fetch;
 mod figures;
 mod files;
+mod grpc;
 mod h2;
 mod large_bodies;
 mod limits;

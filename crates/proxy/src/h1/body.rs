@@ -6,7 +6,7 @@ use microcache_policy::FieldsBuf;
 
 use super::extension::is_extension;
 use super::head::Framing;
-use super::lines::{Line, line};
+use super::lines::line;
 use super::syntax::{MAX_LENGTH, line_end, value_span};
 
 /// Digits of a chunk size: what fits 64 bits.
@@ -206,7 +206,7 @@ pub(crate) fn read_trailers(buf: &mut BytesMut) -> Result<Option<FieldsBuf>, &'s
                 None
             }
             Some(_) => line(rest)?.map(|line| {
-                if may_trail(&line) {
+                if may_trail(line.name) {
                     kept.push(line.name, line.value);
                 }
                 line.length
@@ -224,7 +224,7 @@ pub(crate) fn read_trailers(buf: &mut BytesMut) -> Result<Option<FieldsBuf>, &'s
 
 /// RFC 9110 §6.5.1: nothing that frames, routes, authenticates or controls a message can come
 /// after it.
-fn may_trail(line: &Line<'_>) -> bool {
+pub(crate) fn may_trail(name: &[u8]) -> bool {
     const FORBIDDEN: [&str; 37] = [
         "Age",
         "Authorization",
@@ -264,7 +264,6 @@ fn may_trail(line: &Line<'_>) -> bool {
         "Warning",
         "WWW-Authenticate",
     ];
-    let name = line.name;
     let conditional = name
         .split_at_checked(3)
         .is_some_and(|(front, _)| front.eq_ignore_ascii_case(b"If-"));

@@ -4,6 +4,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use microcache_engine::{Body, BodyError, Frame, Response};
+use microcache_policy::is_grpc;
 
 use super::connection::Connection;
 use super::frame::MAX_PAYLOAD;
@@ -80,6 +81,13 @@ impl Connection<'_> {
         if stream.is_tunnel && seems_agreed(&response) {
             response = pages::not_switched(self.now);
             account.answered(&response, self.now);
+        }
+        let media_type = response.fields().get("content-type");
+        if media_type.is_some_and(is_grpc)
+            && let Some(content) = &mut stream.content
+        {
+            let silence = self.session.shared.timeouts.tunnel;
+            content.silence = Some(silence.as_millis() as u64);
         }
         let tunnel = response.tunnel.take();
         let is_tunnel = tunnel.is_some();
@@ -191,7 +199,7 @@ impl Connection<'_> {
             Some(Ok(Frame::Trailers(trailers))) => sending.end = End::Trailers(trailers),
             None => sending.end = End::Here,
             // The client learns of it by the reset: what it has is not all.
-            Some(Err(_)) => self.reset(id, Reason::Internal),
+            Some(Err(why)) => self.reset(id, Reason::of(&why)),
         }
     }
 

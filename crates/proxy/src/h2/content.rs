@@ -26,6 +26,7 @@ impl Content {
             handed_on: 0,
             waits: Wait::default(),
             asked: None,
+            silence: None,
         }
     }
 }

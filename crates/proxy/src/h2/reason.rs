@@ -1,5 +1,7 @@
 //! Why a stream or a connection ends (RFC 9113 §5.4, §7).
 
+use microcache_engine::BodyError;
+
 /// An error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -27,6 +29,14 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// What a client is told of a body that breaks off. Where the origin has said by HTTP/2 that it gives up, or that there
+    /// was too much of something, it is that; its other reasons are about its connection with us.
+    pub(super) fn of(why: &BodyError) -> Self {
+        let said = [Self::Cancel, Self::EnhanceYourCalm];
+        let is_it = |reason: &Self| *why == BodyError::Reset(reason.code());
+        said.into_iter().find(is_it).unwrap_or(Self::Internal)
+    }
+
     /// As it stands in frames.
     pub const fn code(self) -> u32 {
         self as u32

@@ -7,6 +7,7 @@ use microcache_policy::{Fields, FieldsBuf};
 use super::priority::Priority;
 use super::tunnel;
 use crate::h1::Limits;
+use crate::h1::body::may_trail;
 use crate::h1::syntax::{MAX_LENGTH, TOKEN, span, target_span, value_span};
 use crate::h1::target::authority;
 
@@ -268,12 +269,14 @@ impl Section {
         Ok(target)
     }
 
-    /// The end: the trailer section that it is.
+    /// The end: the trailer section that it is, without what may not be in one.
     pub(super) fn trailers(&self) -> Result<FieldsBuf, Wrong> {
-        match self.wrong {
-            Some(wrong) => Err(wrong),
-            None => Ok(FieldsBuf::from(Fields::new(&self.lines))),
+        if let Some(wrong) = self.wrong {
+            return Err(wrong);
         }
+        let mut trailers = FieldsBuf::from(Fields::new(&self.lines));
+        trailers.retain(|name, _| may_trail(name));
+        Ok(trailers)
     }
 }
 

@@ -15,6 +15,7 @@ use crate::room::Held;
 use crate::session::{Account, Allowance, ContentSender};
 
 /// A request under way.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct Stream {
     /// What of the response may be sent.
     pub(super) window: Window,
@@ -48,6 +49,8 @@ pub(super) struct Content {
     pub(super) waits: Wait,
     /// Since when the client is waited for.
     pub(super) asked: Option<Time>,
+    /// The client may be silent for so many milliseconds, however little it has sent: it is in a conversation.
+    pub(super) silence: Option<u64>,
 }
 
 /// Whoever wants the content.

@@ -211,6 +211,6 @@ fn content_deadline(stream: &Stream) -> Option<Time> {
     let Sink::Request(sender) = content.sender.as_ref()? else {
         return None;
     };
-    let left = sender.allowance.left().as_millis() as u64;
-    Some(content.asked?.plus(left))
+    let left = || sender.allowance.left().as_millis() as u64;
+    Some(content.asked?.plus(content.silence.unwrap_or_else(left)))
 }

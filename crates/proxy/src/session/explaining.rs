@@ -289,13 +289,13 @@ impl Session {
             None => vec![explained.route()],
         };
         let limits = routes.into_iter().filter_map(|it| rates.any_limit(it));
-        let rated = limits.map(|limit| Rated {
+        let all = limits.map(|limit| Rated {
             quota: limit.quota.to_string(),
             by: limit.by.to_string(),
             only_misses: limit.of() == RateOf::Misses,
             left: rates.left(limit, &request, client, explained.now),
         });
-        rated.min_by_key(|rated| rated.left)
+        all.min_by_key(|rated| rated.left)
     }
 
     /// The routes of a request whose path can be read in several ways that matter.

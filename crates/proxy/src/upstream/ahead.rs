@@ -13,7 +13,12 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use microcache_engine::body::{Body, BodyError, Frame, Source};
 use microcache_engine::origin::{OriginError, OriginRequest};
+use microcache_policy::is_grpc;
 use tokio::time::{Instant, timeout_at};
+
+/// How long the body of a gRPC call is read ahead: most are one message, which comes with the head, and the others are
+/// conversations.
+const CALL_WAIT: Duration = Duration::from_millis(10);
 
 /// What bodies that are read ahead may take, all those of a group together.
 #[derive(Debug)]
@@ -104,7 +109,13 @@ pub(super) async fn read_ahead(
         held: room.none_of(),
         rest,
     };
-    let deadline = Instant::now() + bounds.wait;
+    let media_type = request.fields.fields().get("content-type");
+    let wait = if media_type.is_some_and(is_grpc) {
+        bounds.wait.min(CALL_WAIT)
+    } else {
+        bounds.wait
+    };
+    let deadline = Instant::now() + wait;
     let unread = loop {
         let frame = match reading.length {
             Some(_) => reading.rest.frame().await,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use microcache_engine::body::Body;
 use microcache_engine::origin::{BoxFuture, Origin, OriginError, OriginRequest, OriginResponse};
-use microcache_policy::is_event_stream;
+use microcache_policy::{is_event_stream, is_grpc};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -360,7 +360,7 @@ impl Group {
     fn deliver(
         &self,
         carrier: Carrier,
-        upload: Upload,
+        mut upload: Upload,
         mut stay: Stay,
         server: &Arc<Server>,
         owner: impl FnOnce() -> Owner,
@@ -376,7 +376,11 @@ impl Group {
         };
         let mut silence = self.settings.between_bytes_timeout;
         let media_type = response.fields.fields().get("content-type");
-        if media_type.is_some_and(is_event_stream) {
+        let is_call = media_type.is_some_and(is_grpc);
+        if is_call {
+            upload.is_conversation();
+        }
+        if is_call || media_type.is_some_and(is_event_stream) {
             silence = self.settings.event_stream_timeout;
             // What may never end is no render: it must not use up a place for as long as it lives.
             stay.give_place_back();

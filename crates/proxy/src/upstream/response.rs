@@ -228,6 +228,7 @@ pub(super) fn no_answer(error: &BodyError) -> OriginError {
         | BodyError::TooLarge
         | BodyError::TooSlow
         | BodyError::Disconnected
+        | BodyError::Reset(_)
         | BodyError::Other(_) => OriginError::Disconnected,
     }
 }

@@ -56,6 +56,7 @@ struct Head {
     target: Bytes,
     fields: FieldsBuf,
     upgrade: bool,
+    takes_trailers: bool,
     /// The client has said how long the body is.
     says_length: bool,
 }
@@ -125,6 +126,7 @@ impl Upload {
             target: request.target.clone(),
             fields: std::mem::take(&mut request.fields),
             upgrade: request.upgrade,
+            takes_trailers: request.takes_trailers,
             says_length: request.length.is_some(),
         };
         let now = Instant::now();
@@ -188,6 +190,11 @@ impl Upload {
             self.whole = Bytes::new();
             self.held = None;
         }
+    }
+
+    /// It goes on for as long as both sides speak: other uploads do not wait for it.
+    pub(super) fn is_conversation(&mut self) {
+        self.share = None;
     }
 
     /// Starts over, for another connection.

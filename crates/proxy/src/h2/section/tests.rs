@@ -136,7 +136,12 @@ fn what_is_too_much_or_makes_no_sense_has_an_answer() {
 
 #[test]
 fn trailers_have_no_pseudo_header_fields() {
-    let trailers = section("x-sum: 1", true, Limits::default()).trailers();
+    let trailers = section(
+        "x-sum: 1\nauthorization: a\ncontent-length: 5\nhost: b\ncookie: c\nif-match: d",
+        true,
+        Limits::default(),
+    )
+    .trailers();
     assert_eq!(
         trailers.map(FieldsBuf::into_block),
         Ok(b"x-sum: 1\r\n".to_vec())

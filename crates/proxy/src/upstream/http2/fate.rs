@@ -73,6 +73,11 @@ impl Broken {
 pub(super) fn broke_off(error: &h2::Error) -> BodyError {
     if error.is_library() {
         BodyError::Malformed(RULES)
+    } else if let Some(reason) = error
+        .reason()
+        .filter(|_| error.is_reset() && error.is_remote())
+    {
+        BodyError::Reset(reason.into())
     } else {
         BodyError::Disconnected
     }

@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use h2::SendStream;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, TE};
 use http::uri::{Authority, Parts, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, Version};
 use microcache_engine::origin::OriginError;
@@ -32,6 +32,9 @@ impl Upload {
         let mut fields = map_of(self.fields(), |name| self.travels(name))?;
         if let Some(length) = self.length() {
             fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        if head.takes_trailers {
+            fields.insert(TE, HeaderValue::from_static("trailers"));
         }
         *request.headers_mut() = fields;
         Some(request)
@@ -202,6 +205,7 @@ mod tests {
             }
             let request = head(request).expect("a request");
             let fields = request.headers();
+            assert!(!fields.contains_key(TE));
             let said = fields.get(CONTENT_LENGTH);
             assert_eq!(said.map(HeaderValue::as_bytes), framing.map(str::as_bytes));
             assert_eq!(fields.len(), 3 + usize::from(framing.is_some()));
@@ -209,5 +213,13 @@ mod tests {
             assert_eq!(twice, ["1".as_bytes(), "\u{e4}".as_bytes()]);
             assert!(fields[COOKIE].is_sensitive() && !twice[0].is_sensitive());
         }
+    }
+
+    #[test]
+    fn trailers_are_asked_for_where_the_client_takes_them() {
+        let mut request = asked(Method::POST, "a", "/");
+        request.takes_trailers = true;
+        let request = head(request).expect("a request");
+        assert_eq!(request.headers()[TE], "trailers");
     }
 }

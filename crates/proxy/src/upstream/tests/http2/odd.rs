@@ -271,7 +271,7 @@ async fn what_is_reset_behind_its_end_is_whole() {
 async fn an_answer_that_is_reset_is_broken() {
     for reason in [0_u32, 2, 8, REFUSED_STREAM] {
         check(
-            Ok(cut("begin", BodyError::Disconnected)),
+            Ok(cut("begin", BodyError::Reset(reason))),
             async |peer, stream| {
                 let head = block(&[(":status", "200")]);
                 peer.send(HEADERS, END_HEADERS, stream, &head).await;

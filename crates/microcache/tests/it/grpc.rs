@@ -1,0 +1,102 @@
+//! gRPC, by a client and a service of another implementation (python3-grpcio): a call through here is what it is without.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use crate::support::{Proxy, left_out};
+
+const PYTHON: &str = "/usr/bin/python3";
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/grpc");
+
+struct Service {
+    process: Child,
+    port: u16,
+}
+
+impl Service {
+    fn start() -> Option<Self> {
+        let has_grpc = Command::new(PYTHON)
+            .args(["-c", "import grpc"])
+            .stderr(Stdio::null())
+            .status();
+        if !has_grpc.is_ok_and(|status| status.success()) {
+            left_out("gRPC: python3-grpcio is not installed");
+            return None;
+        }
+        let mut process = Command::new(PYTHON)
+            .current_dir(PROGRAMS)
+            .args(["-B", "server.py"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it can be run");
+        let output = process.stdout.take().expect("its output");
+        let mut line = String::new();
+        BufReader::new(output)
+            .read_line(&mut line)
+            .expect("its port");
+        let port = line.trim().parse().expect("a port");
+        Some(Self { process, port })
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What comes of each kind of call at this address. With a pause, neither side of a conversation says anything for so many
+/// seconds.
+fn calls(address: SocketAddr, pause: &[&str]) -> String {
+    let output = Command::new(PYTHON)
+        .current_dir(PROGRAMS)
+        .args(["-B", "client.py", &address.to_string()])
+        .args(pause)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it can be run");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn a_call_through_here_is_what_it_is_without() {
+    let Some(service) = Service::start() else {
+        return;
+    };
+    let direct = calls(([127, 0, 0, 1], service.port).into(), &[]);
+    assert!(direct.contains("error (<StatusCode.NOT_FOUND"), "{direct}");
+    assert_eq!(direct.lines().count(), 21, "{direct}");
+    let proxy = Proxy::before_url(&service.url(), &["--origin-http2"]);
+    assert_eq!(calls(proxy.address(), &[]), direct);
+}
+
+#[test]
+fn conversations_hold_no_place_and_may_be_silent() {
+    let Some(service) = Service::start() else {
+        return;
+    };
+    let direct = calls(([127, 0, 0, 1], service.port).into(), &[]);
+    let flags = [
+        "--origin-http2",
+        "--max-concurrent",
+        "2",
+        "--max-uploads",
+        "1",
+        "--client-body-timeout",
+        "2s",
+        "--between-bytes-timeout",
+        "2s",
+        "--threads",
+        "1",
+    ];
+    let proxy = Proxy::before_url(&service.url(), &flags);
+    assert_eq!(calls(proxy.address(), &["5"]), direct);
+}
