@@ -114,7 +114,7 @@ pub(crate) async fn purge(
     let named = scopes.into_iter().map(|scope| (scope, strength));
     let purged = engine.cache.purge(named).await;
     // What the process before this one has stored is served no more when this answers.
-    interface.handle.is_alone().await;
+    interface.handle.purged_before(&purged.rules).await;
     let not_written = purged.written.err().map(|error| error.to_string());
     let told = purged.rules.iter().map(|rule| Told {
         not_written: not_written.clone(),

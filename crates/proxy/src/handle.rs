@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use microcache_engine::Engine;
+use microcache_engine::cache::Rule;
 use microcache_push::{FleetStats, Hub, MercureStats, Push, PushStats};
 use tokio::sync::{mpsc, oneshot};
 
@@ -179,9 +180,10 @@ impl Handle {
         self.life.is_handing_over()
     }
 
-    /// Ready when the process whose place it has taken serves nothing more from what it has stored.
-    pub async fn is_alone(&self) {
-        self.life.is_alone().await;
+    /// Ready when these purges, which count in it, do so in the process whose place it has taken too, where that still
+    /// serves.
+    pub async fn purged_before(&self, rules: &[Rule]) {
+        self.life.predecessor.purge(rules).await;
     }
 
     /// How many reloads have changed what is in force.

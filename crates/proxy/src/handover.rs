@@ -13,6 +13,8 @@
 //! | old | `go` | when it has let go of it |
 //! | new | `ready`, or `failed WHY` | |
 //! | old | `go`: it takes no purges any more, and accepts no longer than it has to | |
+//! | new | `purge RULE`, in hexadecimal digits, as often as there is one while the old one ends | |
+//! | old | `purged`, when that counts there too | |
 //!
 //! When the pair is closed on the old one's side, that one has ended.
 
@@ -39,7 +41,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// Before the keys of tickets.
 pub(crate) const TICKETS: &str = "tickets ";
 /// The longest message.
-const LONGEST: usize = 4096;
+pub(crate) const LONGEST: usize = 4096;
 
 /// One end of the pair.
 pub(crate) struct Line(OwnedFd);
@@ -52,7 +54,7 @@ impl Line {
         Ok((Self::of(ours)?, theirs))
     }
 
-    fn of(end: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn of(end: OwnedFd) -> io::Result<Self> {
         for direction in [Timeout::Recv, Timeout::Send] {
             set_socket_timeout(&end, direction, Some(PATIENCE))?;
         }
@@ -96,10 +98,9 @@ impl Line {
         Ok((!text.is_empty()).then_some((text, handed)))
     }
 
-    /// Waits until the other side is closed, however long that takes.
-    fn wait_for_end(&self) {
+    /// Has the other side take as long as it likes for its next word.
+    pub(crate) fn wait_for_ever(&self) {
         let _ = set_socket_timeout(&self.0, Timeout::Recv, None);
-        while let Ok(Some(_)) = self.hear() {}
     }
 }
 
@@ -225,12 +226,12 @@ impl Inherited {
         }
     }
 
-    /// Says that it is about to accept, and waits until it may. What it gives is ready when the other one has ended.
-    pub(crate) fn ready(&mut self) -> Option<impl FnOnce() + Send + 'static> {
+    /// Says that it is about to accept, and waits until it may. Gives the line to the other one, which ends with that.
+    pub(crate) fn ready(&mut self) -> Option<Line> {
         let line = self.predecessor.take()?;
         // If that has gone, its place is free all the same.
         let _ = line.say("ready", None).and_then(|()| line.hear());
-        Some(move || line.wait_for_end())
+        Some(line)
     }
 }
 
@@ -264,6 +265,5 @@ mod tests {
         assert!(matches!(new.hear(), Ok(Some((text, None))) if text == "all"));
         drop(old);
         assert!(matches!(new.hear(), Ok(None)));
-        new.wait_for_end();
     }
 }

@@ -20,6 +20,7 @@ use tokio::sync::{Notify, watch};
 use crate::config::Config;
 use crate::handover::Line;
 use crate::notices::Notices;
+use crate::predecessor::Predecessor;
 use crate::shared::Shared;
 use crate::upstream::Group;
 
@@ -49,8 +50,8 @@ pub(crate) struct Life {
     /// It has. It hears of this one's end by the line's.
     successor: Mutex<Option<Arc<Line>>>,
     replaced: watch::Sender<bool>,
-    /// The process whose place this one has taken still finishes what it began.
-    overlaps: watch::Sender<bool>,
+    /// The process whose place this one has taken, while it finishes what it began.
+    pub(crate) predecessor: Arc<Predecessor>,
 }
 
 impl InForce {
@@ -196,17 +197,6 @@ impl Life {
         if replaced.wait_for(|&replaced| replaced).await.is_err() {
             pending::<()>().await;
         }
-    }
-
-    /// Says whether the process whose place this one has taken is still there.
-    pub(crate) fn set_overlaps(&self, overlaps: bool) {
-        self.overlaps.send_replace(overlaps);
-    }
-
-    /// Ready when there is no other process that serves from what it has stored.
-    pub(crate) async fn is_alone(&self) {
-        let mut overlaps = self.overlaps.subscribe();
-        let _ = overlaps.wait_for(|&overlaps| !overlaps).await;
     }
 
     /// Has the server stop, as a signal does.

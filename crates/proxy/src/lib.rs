@@ -16,6 +16,7 @@ mod lent;
 mod listener;
 mod newcomer;
 mod notices;
+mod predecessor;
 pub mod proxy_protocol;
 mod rates;
 mod reload;

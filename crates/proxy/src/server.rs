@@ -307,7 +307,7 @@ impl Server {
         let reloader = Reloader::new(self.source, self.on_stage.clone(), asked)
             .map_err(ServerError::Thread)?;
         let life = &first.shared.life;
-        life.set_overlaps(self.inherited.takes_over());
+        life.predecessor.set_serves(self.inherited.takes_over());
         for (label, socket) in self.sockets {
             life.listens(label, socket);
         }
@@ -403,18 +403,15 @@ impl Started {
 /// Says to the server before that this one is about to accept, and remembers for how long that one still
 /// serves.
 fn take_over(inherited: &mut Inherited, life: &Arc<Life>) {
-    let Some(wait_for_end) = inherited.ready() else {
+    let Some(before) = inherited.ready() else {
         return;
     };
-    let watching = Arc::clone(life);
-    let watched = thread::Builder::new()
+    let predecessor = Arc::clone(&life.predecessor);
+    let hears = thread::Builder::new()
         .name("before".to_owned())
-        .spawn(move || {
-            wait_for_end();
-            watching.set_overlaps(false);
-        });
-    if watched.is_err() {
-        life.set_overlaps(false);
+        .spawn(move || predecessor.hear_until_end(before));
+    if hears.is_err() {
+        life.predecessor.set_serves(false);
     }
 }
 

@@ -13,12 +13,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use microcache_engine::cache::Rule;
 use microcache_store::TierError;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::handle::Handle;
 use crate::handover::{Line, TICKETS, VARIABLE};
+use crate::predecessor::follow_successor;
 use crate::tls::Tickets;
 
 /// How long writing to the tiers may take before the disk is handed over: what is not written then is
@@ -120,7 +122,18 @@ pub(crate) async fn upgrade(program: &Program, handle: &Handle) -> Result<u32, N
     }
     successor.serves = true;
     life.hand_over(Arc::clone(&successor.line));
+    // Without it a purge there is answered when this process has ended.
+    let _ = follow(Arc::clone(&successor.line), handle);
     Ok(successor.process.id())
+}
+
+/// Has purges count here that come to the new process while this one ends.
+fn follow(line: Arc<Line>, handle: &Handle) -> io::Result<()> {
+    let engine = handle.engine();
+    let purge = move |rule: Rule| engine.cache.purge_too(&rule);
+    let follow = move || follow_successor(&line, purge);
+    let thread = thread::Builder::new().name("after".to_owned());
+    thread.spawn(follow).map(drop)
 }
 
 async fn blocking<T: Send + 'static>(

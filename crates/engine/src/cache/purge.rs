@@ -102,6 +102,11 @@ impl Cache {
         told
     }
 
+    /// Has a purge count in memory that another process has decided, and makes known where it has to be.
+    pub fn purge_too(&self, rule: &Rule) {
+        self.begin(rule, Places::default());
+    }
+
     /// A purge that counts from now on.
     pub(super) fn decide(&self, scope: Scope, strength: Strength) -> Rule {
         let rule = Rule {

@@ -374,6 +374,41 @@ fn what_is_under_way_ends_with_the_process_it_began_with() {
     assert_eq!(line.proxy.get("/").status, 200);
 }
 
+#[test]
+fn a_purge_is_answered_at_once_and_holds_in_the_process_before_as_well() {
+    let origin = Origin::start();
+    page(&origin, "/");
+    let gate = Gate::default();
+    origin
+        .on("/slow")
+        .reply(Reply::new(200).body("slow").after(&gate));
+    let file = config_file("drain_timeout = \"1h\"\n");
+    let name = file.display().to_string();
+    let mut line = Line::start(&origin, &["--config", &name]);
+    let mut kept: Vec<_> = (0..4).map(|_| line.proxy.connect()).collect();
+    for client in &mut kept {
+        client.get("/").assert_is(200, "1");
+    }
+    let mut slow = line.proxy.ask("/slow");
+    origin.wait_for("/slow", 1);
+    line.upgrade();
+    let long = format!(r#"{{"url": "http://example.com/{}"}}"#, "x".repeat(5000));
+    for purge in [
+        r#"{"url": "http://example.com/"}"#,
+        r#"{"tag": "x"}"#,
+        &long,
+    ] {
+        assert_eq!(line.ask("POST", "/v1/purges", purge).status, 200);
+    }
+    assert!(line.proxy.is_running(), "it has a request under way");
+    for client in &mut kept {
+        client.get("/").assert_is(200, "2");
+    }
+    gate.open();
+    slow.response().assert_is(200, "slow");
+    line.wait_for_others();
+}
+
 /// Becomes the program, with a socket that listens as systemd would hand it over, and in whose queue a
 /// client may wait already.
 const ACTIVATION: &str = r#"

@@ -395,13 +395,9 @@ impl Session {
         account: Account,
         announced: Option<Announced>,
     ) -> (Answering, Option<ContentSender>) {
-        let answer = purge.carry_out(Arc::clone(&self.shared.engine));
-        let life = Arc::clone(&self.shared.life);
-        let answer = Box::pin(async move {
-            let answer = answer.await;
-            life.is_alone().await;
-            Ok(answer)
-        });
+        let (engine, life) = (&self.shared.engine, &self.shared.life);
+        let answer = purge.carry_out(Arc::clone(engine), Arc::clone(&life.predecessor));
+        let answer = Box::pin(async move { Ok(answer.await) });
         self.without_content(answer, account, announced)
     }
 

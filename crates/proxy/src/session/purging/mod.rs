@@ -15,6 +15,7 @@ use microcache_policy::Time;
 
 use super::pages;
 use crate::notices::Kind;
+use crate::predecessor::Predecessor;
 use crate::shared::Shared;
 
 /// A purge that is to be put in force.
@@ -72,9 +73,17 @@ impl Shared {
 impl Purge {
     /// Puts it in force, whether or not somebody waits for the answer: plugins that must not keep an
     /// editor waiting hang up at once.
-    pub(super) fn carry_out(self, engine: Arc<Engine>) -> impl Future<Output = Response> {
+    pub(super) fn carry_out(
+        self,
+        engine: Arc<Engine>,
+        predecessor: Arc<Predecessor>,
+    ) -> impl Future<Output = Response> {
         let carrier = Arc::clone(&engine);
-        let done = tokio::spawn(async move { told(&carrier.cache.purge(self.named).await) });
+        let done = tokio::spawn(async move {
+            let purged = carrier.cache.purge(self.named).await;
+            predecessor.purge(&purged.rules).await;
+            told(&purged)
+        });
         async move {
             let done = done.await;
             let now = engine.clock.now();

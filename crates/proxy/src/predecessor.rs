@@ -1,0 +1,191 @@
+//! The process whose place this one has taken, as long as it serves what it has stored.
+//!
+//! A purge counts here at once. The other process is told of it on the line by which it handed its sockets over, and
+//! says when it counts there too; it has ended when the line has.
+
+use std::sync::Arc;
+
+use microcache_engine::cache::{Rule, Scope, Strength};
+use microcache_policy::Time;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use crate::handover::{LONGEST, Line};
+
+/// Before a purge.
+const PURGE: &str = "purge ";
+/// The answer to it.
+const PURGED: &str = "purged";
+
+#[derive(Default)]
+pub(crate) struct Predecessor {
+    serves: watch::Sender<bool>,
+    /// There is one as soon as this process has taken its place.
+    line: watch::Sender<Option<Arc<Line>>>,
+    /// How many purges it was told of.
+    told: Mutex<u64>,
+    /// How many of these count there.
+    counted: watch::Sender<u64>,
+}
+
+impl Predecessor {
+    /// Says whether it still serves.
+    pub(crate) fn set_serves(&self, serves: bool) {
+        self.serves.send_replace(serves);
+    }
+
+    /// Hears what it answers until it has ended, however long that takes.
+    pub(crate) fn hear_until_end(&self, line: Line) {
+        let line = Arc::new(line);
+        self.line.send_replace(Some(Arc::clone(&line)));
+        line.wait_for_ever();
+        while let Ok(Some((word, _))) = line.hear() {
+            if word == PURGED {
+                self.counted.send_modify(|counted| *counted += 1);
+            }
+        }
+        self.set_serves(false);
+    }
+
+    /// Ready when these purges, which count here, count there too, or nothing is served there any more.
+    pub(crate) async fn purge(self: &Arc<Self>, rules: &[Rule]) {
+        if rules.is_empty() || !*self.serves.borrow() {
+            return;
+        }
+        let words: Vec<_> = rules.iter().map(word).collect();
+        let told = async {
+            let Some(line) = self.line().await else {
+                return;
+            };
+            let this = Arc::clone(self);
+            let told = spawn_blocking(move || this.tell(&line, &words)).await;
+            if let Ok(Some(number)) = told {
+                let mut counted = self.counted.subscribe();
+                let _ = counted.wait_for(|&counted| counted >= number).await;
+            } else {
+                self.has_ended().await;
+            }
+        };
+        tokio::select! {
+            () = told => {}
+            () = self.has_ended() => {}
+        }
+    }
+
+    /// Tells it of these purges, and gives how many it was told of by then.
+    fn tell(&self, line: &Line, words: &[String]) -> Option<u64> {
+        let mut told = self.told.lock();
+        for word in words {
+            line.say(word, None).ok()?;
+            *told += 1;
+        }
+        Some(*told)
+    }
+
+    /// The line to it, as soon as there is one.
+    async fn line(&self) -> Option<Arc<Line>> {
+        let mut line = self.line.subscribe();
+        let there_is_one = line.wait_for(Option::is_some).await;
+        there_is_one.ok().and_then(|line| line.clone())
+    }
+
+    async fn has_ended(&self) {
+        let mut serves = self.serves.subscribe();
+        let _ = serves.wait_for(|&serves| !serves).await;
+    }
+}
+
+/// What is said of a purge. One whose name is too long for a message is one of everything there: that process ends
+/// soon, and has to ask again for what it still wants.
+fn word(rule: &Rule) -> String {
+    let said = |rule: &Rule| format!("{PURGE}{}", hex::encode(rule.encode()));
+    let word = said(rule);
+    if word.len() <= LONGEST {
+        return word;
+    }
+    said(&Rule {
+        scope: Scope::Everything,
+        ..rule.clone()
+    })
+}
+
+/// The other end: has purges count of which the process tells that has taken this one's place, until it has ended.
+pub(crate) fn follow_successor(line: &Line, purge: impl Fn(Rule)) {
+    line.wait_for_ever();
+    while let Ok(Some((word, _))) = line.hear() {
+        let encoded = word.strip_prefix(PURGE).map(hex::decode);
+        let Some(Ok(encoded)) = encoded else { continue };
+        // Both are mostly the same program, and never far apart. What cannot be read may have named anything.
+        let rule = Rule::decode(&encoded).unwrap_or_else(everything);
+        purge(rule);
+        if line.say(PURGED, None).is_err() {
+            return;
+        }
+    }
+}
+
+fn everything() -> Rule {
+    Rule {
+        id: 0,
+        scope: Scope::Everything,
+        strength: Strength::Hard,
+        at: Time::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn tag(id: u64, length: usize) -> Rule {
+        Rule {
+            id,
+            scope: Scope::Tag(Bytes::from("x".repeat(length))),
+            strength: Strength::Soft,
+            at: Time::from_secs(1),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_purge_counts_in_both_processes_when_it_is_answered() {
+        let (old, new) = Line::pair().expect("a pair");
+        let new = Line::of(new).expect("an end");
+        let (purge, purged) = mpsc::channel();
+        let before = Arc::new(Predecessor::default());
+        before.purge(&[tag(1, 1)]).await;
+        before.set_serves(true);
+        let hears = Arc::clone(&before);
+        let hears = thread::spawn(move || hears.hear_until_end(new));
+        let follows = thread::spawn(move || {
+            follow_successor(&old, |rule| purge.send(rule).expect("somebody wants it"));
+        });
+        before.purge(&[tag(2, 10), tag(3, LONGEST)]).await;
+        let known: Vec<_> = purged.try_iter().collect();
+        assert_eq!(known[0], tag(2, 10));
+        assert_eq!((known[1].id, &known[1].scope), (3, &Scope::Everything));
+        assert_eq!(known.len(), 2);
+        drop((hears, follows));
+    }
+
+    #[tokio::test]
+    async fn a_process_that_ends_is_not_waited_for() {
+        let (old, new) = Line::pair().expect("a pair");
+        let new = Line::of(new).expect("an end");
+        let before = Arc::new(Predecessor::default());
+        before.set_serves(true);
+        let hears = Arc::clone(&before);
+        let hears = thread::spawn(move || hears.hear_until_end(new));
+        let rules = [tag(1, 1)];
+        let purged = before.purge(&rules);
+        let ends = async { drop(old) };
+        tokio::join!(purged, ends);
+        hears.join().expect("it has ended");
+        before.purge(&[tag(2, 1)]).await;
+    }
+}
