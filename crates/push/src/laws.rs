@@ -416,6 +416,39 @@ fn an_id_alone_says_nothing_of_the_version_of_a_document() {
     assert_eq!(kinds, ["put", "patch"]);
 }
 
+/// `Link: rel=monitor` names the version that a client was answered with.
+#[test]
+fn whoever_has_a_version_is_told_each_one_after_it_or_of_a_gap() {
+    let mut world = World::new(3);
+    world.publish("/live/a", true, false);
+    let first = world.last("/live/a").expect("it is there").number;
+    let told = |world: &World| {
+        let documents = world.push.documents();
+        let version = documents.books.lock().generations.version(first);
+        let asked = Asked {
+            documents: vec![Pattern::parse("/live/a").expect("a name")],
+            has: vec![("/live/a".into(), version)],
+            ..Asked::default()
+        };
+        let mut subscription = Subscription::new(documents, asked).expect("there is room");
+        let events = std::iter::from_fn(|| subscription.next_json_at_hand());
+        let events: Vec<Value> = events
+            .map(|event| serde_json::from_slice(&event).expect("JSON"))
+            .collect();
+        let id = |event: &Value| event["id"].as_str().map(str::to_owned);
+        let told: Vec<_> = events.iter().map(id).collect();
+        let is_gap = events.first().is_some_and(|it| it["event"] == "gap");
+        (is_gap, told.into_iter().flatten().count())
+    };
+    assert_eq!(told(&world), (false, 0));
+    for expected in [(false, 1), (false, 2), (false, 3), (true, 3)] {
+        world.publish("/live/a", true, false);
+        assert_eq!(told(&world), expected);
+    }
+    world.publish("/live/a", false, false);
+    assert_eq!(told(&world), (true, 1), "it is gone");
+}
+
 #[test]
 fn who_misses_something_of_very_many_documents_is_told_all_the_same() {
     const DOCUMENTS: usize = 5000;

@@ -25,7 +25,8 @@ use crate::keeper::{KeepError, Keeper};
 use crate::name::{Name, Pattern, name};
 use crate::publishing::batch;
 use crate::publishing::coming::{Arrivals, NotPublished};
-use crate::publishing::wish::{Condition, Deed, Patch, Wish};
+use crate::publishing::patch::Patch;
+use crate::publishing::wish::{Condition, Deed, Wish};
 use crate::settings::PushSettings;
 use crate::socket::{Language, Protocol, handshake, is_asked_for};
 use crate::stats::PushStats;
@@ -45,13 +46,11 @@ pub struct Push {
 impl Push {
     /// Opens the documents that were kept, and keeps more.
     pub fn start(settings: PushSettings, keys: PushKeys) -> Result<Self, KeepError> {
-        let epoch = microcache_store::random::number();
-        let mut books = Books::new(epoch, settings.history, settings.memory);
+        let mut books = Books::new(settings.history, settings.memory);
         books.is_shared = settings.fleet.is_some();
         let mut journal = None;
         if let Some(directory) = settings.directory.as_ref().filter(|_| !books.is_shared) {
-            let (opened, loaded) =
-                Journal::open(LogOf::Documents, directory, settings.sync, epoch)?;
+            let (mut opened, loaded) = Journal::open(LogOf::Documents, directory, settings.sync)?;
             if loaded.is_damaged {
                 tracing::error!(
                     target: "microcache",
@@ -60,6 +59,7 @@ impl Push {
                 );
             }
             books.load(loaded);
+            opened.begin(books.begin_generation());
             journal = Some(opened);
         }
         let documents = Documents::new(books, settings, keys);
@@ -362,17 +362,10 @@ fn lifetime(fields: Fields<'_>) -> Result<Option<u64>, OriginResponse> {
 }
 
 fn patch(media_type: &str, body: Bytes) -> Result<Patch, OriginResponse> {
-    let wrong = |error: serde_json::Error| {
-        answer::problem(400, format!("the patch cannot be read: {error}"))
-    };
+    let wrong = |error| answer::problem(400, format!("the patch cannot be read: {error}"));
     match essence(media_type) {
-        "application/merge-patch+json" => {
-            let value = serde_json::from_slice(&body).map_err(wrong)?;
-            Ok(Patch::Merge(body, value))
-        }
-        "application/json-patch+json" => serde_json::from_slice(&body)
-            .map(Patch::Operations)
-            .map_err(wrong),
+        "application/merge-patch+json" => Patch::merge(body).map_err(wrong),
+        "application/json-patch+json" => Patch::operations(&body).map_err(wrong),
         _ => Err(answer::unknown_patch()),
     }
 }

@@ -1,14 +1,18 @@
 //! Several documents, or all that are like a pattern, in one subscription.
 
-use std::sync::Arc;
+use std::io::Write as _;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use http::Method;
 use microcache_engine::origin::BoxFuture;
 use microcache_engine::{Origin, OriginError, OriginRequest, OriginResponse};
-use microcache_policy::is_event_stream;
+use microcache_policy::compression::{Coding, Compress};
 use microcache_policy::key::split_query;
+use microcache_policy::{Fields, is_event_stream};
 use tokio::time::{Instant, timeout_at};
 
 use crate::access::sites;
@@ -22,7 +26,13 @@ use crate::subscribing::subscription::{NoSubscription, Subscription, WatchEvents
 use crate::subscribing::urls::{FindPage, find};
 
 /// The script that makes a page update itself.
-const LIVE: &[u8] = include_bytes!("live.js");
+static LIVE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("live.js")));
+
+/// A script as it is sent.
+struct Script {
+    whole: Bytes,
+    gzip: Bytes,
+}
 
 /// The most changes, and bytes, that are told at once to somebody who asks again and again.
 const MAX_TOLD: usize = 1000;
@@ -120,7 +130,7 @@ impl Origin for Watch {
         Box::pin(async move {
             let (path, _) = split_query(&request.target);
             if path == LIVE_PATH.as_bytes() && is_read(&request.method) {
-                return Ok(live());
+                return Ok(live(request.fields.fields()));
             }
             let fields = request.fields.fields();
             let sites = &self.push.documents().settings.allow_origins;
@@ -144,14 +154,67 @@ const fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
+impl Script {
+    /// Without comments, indents and empty lines: every page loads it.
+    fn new(text: &str) -> Self {
+        let lines = text.lines().map(str::trim_start);
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
+        let whole = lines.flat_map(|line| [line, "\n"]).collect::<String>();
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        let written = encoder.write_all(whole.as_bytes());
+        let gzip = written.and_then(|()| encoder.finish());
+        Self {
+            whole: whole.into(),
+            // Nothing can fail that is written to memory.
+            gzip: gzip.unwrap_or_default().into(),
+        }
+    }
+}
+
 /// What makes a page update itself.
-fn live() -> OriginResponse {
-    let mut answer = answer::whole(
-        200,
-        "text/javascript; charset=utf-8",
-        Bytes::from_static(LIVE),
-    );
+fn live(request: Fields<'_>) -> OriginResponse {
+    let gzip = Compress {
+        codings: vec![Coding::Gzip],
+        ..Compress::default()
+    };
+    let is_encoded = !gzip.wanted(request).is_identity();
+    let body = if is_encoded { &LIVE.gzip } else { &LIVE.whole };
+    let mut answer = answer::whole(200, "text/javascript; charset=utf-8", body.clone());
+    if is_encoded {
+        answer.fields.push("Content-Encoding", "gzip");
+    }
+    answer.fields.push("Vary", "Accept-Encoding");
     answer.fields.push("Cache-Control", "max-age=3600");
     answer.fields.push("X-Content-Type-Options", "nosniff");
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use microcache_engine::Body;
+
+    use super::*;
+
+    #[test]
+    fn the_script_of_pages_is_sent_in_four_kilobytes() {
+        let sent = |request: &[u8]| {
+            let answer = live(Fields::new(request));
+            let Body::Full(body) = answer.body else {
+                panic!("it is whole");
+            };
+            let coding = answer.fields.fields().get("content-encoding");
+            (coding.map(<[u8]>::to_vec), body)
+        };
+        let (coding, whole) = sent(b"");
+        assert_eq!(coding, None);
+        let (coding, small) = sent(b"Accept-Encoding: gzip, deflate, br\r\n");
+        assert_eq!(coding.as_deref(), Some(&b"gzip"[..]));
+        assert!(small.len() <= 4096, "{}", small.len());
+        let mut text = Vec::new();
+        let decoded = flate2::read::GzDecoder::new(&small[..]).read_to_end(&mut text);
+        decoded.expect("gzip");
+        assert_eq!(text, whole);
+    }
 }

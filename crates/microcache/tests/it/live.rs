@@ -276,3 +276,40 @@ fn where_nothing_may_be_watched_a_page_is_fetched_every_few_seconds() {
     site.change();
     site.wait_for("/page=1---false");
 }
+
+/// Without locks, which browsers have only where a page came by https or from this machine, each tab would hold one of the
+/// six connections of a browser.
+#[test]
+fn a_tab_that_is_not_seen_and_shares_nothing_holds_no_connection() {
+    let site = Changing::new();
+    let hides = "<script>
+        delete Navigator.prototype.locks;
+        let isHidden = false;
+        Object.defineProperty(document, 'hidden', { get: () => isHidden });
+        const turn = (now) => {
+            isHidden = now;
+            dispatchEvent(new Event('visibilitychange'));
+        };
+        fetch('/gate?hide').then(() => turn(true)).then(() => fetch('/gate?show')).then(() => turn(false));
+        </script>";
+    site.page("/page", FRESH, &[TELLS, hides]);
+    let [hide, show] = ["/gate?hide", "/gate?show"].map(|target| {
+        let gate = Gate::default();
+        let opened = Reply::new(200).with("Cache-Control: no-store").after(&gate);
+        site.origin.on(target).reply(opened.body(""));
+        gate
+    });
+    let (proxy, admin) = Proxy::operated(&site.origin, &WATCH);
+    let url = url(&proxy, "/page");
+    let Some(_browser) = Browser::open(&url, &[], "a tab that is hidden") else {
+        return;
+    };
+    wait_for_subscribers(admin, 1);
+    hide.open();
+    wait_for_subscribers(admin, 0);
+    site.change();
+    Operator::at(admin).purge(&json!({ "url": url }));
+    show.open();
+    site.wait_for("/page=1---false");
+    wait_for_subscribers(admin, 1);
+}

@@ -20,6 +20,7 @@ mod h2;
 mod large_bodies;
 mod limits;
 mod live;
+mod live_cases;
 mod log;
 mod log_access;
 mod log_files;

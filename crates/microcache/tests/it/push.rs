@@ -614,11 +614,72 @@ fn after_a_damage_nothing_is_called_as_something_else_was() {
     assert!(kept.0.join("documents/documents.damaged").exists());
     let found = live.0.get("/live/x");
     found.assert_is(200, "1");
-    assert_ne!(tag(&found), first);
+    assert_eq!(tag(&found), first, "it is what it was");
     assert_ne!(tag(&live.put("/live/x", "4")), lost);
     let seen = format!("Last-Event-ID: {}", lost.trim_matches('"'));
     let mut events = live.subscribe("/live/x", &[&seen]);
     assert_eq!(events.event().1, "reset");
+}
+
+/// As when a backup is put back, or the power fails with `push_sync = "never"`.
+#[test]
+fn a_directory_that_is_put_back_gives_no_version_out_twice() {
+    let (kept, origin) = (Kept::new(), Origin::start());
+    let (documents, backup) = (kept.0.join("documents"), kept.0.join("backup"));
+    let flags = ["--push-history", "8"];
+    let stop = |mut live: Live| {
+        live.0.signal("TERM");
+        live.0.wait();
+    };
+    let live = kept.start(&origin, &flags);
+    let first = tag(&live.put("/live/x", "1"));
+    fs::create_dir(&backup).expect("a directory");
+    fs::copy(
+        documents.join("documents.log"),
+        backup.join("documents.log"),
+    )
+    .expect("a copy");
+    let lost = ["2", "3"].map(|value| tag(&live.put("/live/x", value)));
+    stop(live);
+    fs::remove_dir_all(&documents).expect("removed");
+    fs::rename(&backup, &documents).expect("put back");
+
+    let live = kept.start(&origin, &flags);
+    let has = |tag: &str| {
+        live.0
+            .get_with("/live/x", &[&format!("If-None-Match: {tag}")])
+    };
+    assert_eq!(has(&first).status, 304, "it is what it was");
+    let others = ["other 2", "other 3"].map(|value| {
+        let put = live.publish("PUT", "/live/x", &["Content-Type: text/plain"], value);
+        tag(&put)
+    });
+    for lost in &lost {
+        assert!(!others.contains(lost));
+        has(lost).assert_is(200, "other 3");
+        let condition = format!("If-Match: {lost}");
+        let text = "Content-Type: text/plain";
+        assert_eq!(
+            live.publish("PUT", "/live/x", &[text, &condition], "lost")
+                .status,
+            412
+        );
+        let id = lost.trim_matches('"');
+        let mut events = live.subscribe("/live/x", &[&format!("Last-Event-ID: {id}")]);
+        assert_eq!(events.event().1, "reset");
+        assert_eq!(events.event().2, "other 3");
+        let watched = format!("/.well-known/microcache/watch?url=/live/x&version={id}");
+        assert_eq!(live.subscribe(&watched, &[]).event().1, "reset");
+    }
+    // Who has seen what was in the copy goes on, over another start too.
+    stop(live);
+    let live = kept.start(&origin, &flags);
+    assert_eq!(tag(&live.0.get("/live/x")), others[1]);
+    for (seen, next) in [(&first, &others[0]), (&others[0], &others[1])] {
+        let seen = format!("Last-Event-ID: {}", seen.trim_matches('"'));
+        let (id, kind, _) = live.subscribe("/live/x", &[&seen]).event();
+        assert_eq!((format!("\"{id}\""), kind.as_str()), (next.clone(), "put"));
+    }
 }
 
 #[test]

@@ -56,12 +56,8 @@ pub(crate) enum Word {
     Gap,
 }
 
-/// Writes a change down.
-pub(crate) fn encode(change: &Change, epoch: u64, form: Form) -> Vec<u8> {
-    let id = Version {
-        epoch,
-        number: change.number,
-    };
+/// Writes a change down, which made this version.
+pub(crate) fn encode(change: &Change, id: Version, form: Form) -> Vec<u8> {
     if form == Form::Value {
         return encode_value(change, id);
     }
@@ -192,7 +188,11 @@ mod tests {
     }
 
     fn check(change: &Change, form: Form, expected: &str) {
-        let encoded = encode(change, 0x1f, form);
+        let id = Version {
+            epoch: 0x1f,
+            number: change.number,
+        };
+        let encoded = encode(change, id, form);
         assert_eq!(String::from_utf8(encoded).as_deref(), Ok(expected));
     }
 

@@ -6,15 +6,17 @@
 //! the file is set aside, and what came before the damage is kept.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
+use microcache_store::random;
 
 use crate::changes::change::Change;
-use crate::changes::records::{self, MAGIC, Read};
+use crate::changes::generations::{Generation, Generations};
+use crate::changes::records::{self, MAGIC, OLD_MAGIC, Read};
 
 /// What the log begins with: the magic bytes, and three numbers.
 const HEADER: usize = MAGIC.len() + 3 * 8;
@@ -92,9 +94,9 @@ pub enum JournalError {
 }
 
 /// What is true of all changes in a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    pub(crate) epoch: u64,
+    pub(crate) generations: Generations,
     /// The last change before the log was written anew.
     pub(crate) newest: u64,
     /// What was gone by this change may not be in the log any more.
@@ -111,6 +113,21 @@ pub(crate) struct Loaded {
     pub(crate) is_damaged: bool,
 }
 
+impl Loaded {
+    /// Of a log that begins.
+    fn nothing() -> Self {
+        Self {
+            header: Header {
+                generations: Generations::new(random::number()),
+                newest: 0,
+                forgotten_through: 0,
+            },
+            changes: Vec::new(),
+            is_damaged: false,
+        }
+    }
+}
+
 /// The log of a directory, and the right to write to it.
 pub(crate) struct Journal {
     of: LogOf,
@@ -118,6 +135,8 @@ pub(crate) struct Journal {
     sync: Sync,
     /// `None` after a failure: what is on the disk then is not known, and it has to be written anew.
     log: Option<Log>,
+    /// It stands in the log before what is added next.
+    begins: Option<Generation>,
     lock: File,
 }
 
@@ -132,7 +151,6 @@ impl Journal {
         of: LogOf,
         directory: &Path,
         sync: Sync,
-        epoch: u64,
     ) -> Result<(Self, Loaded), JournalError> {
         let what = of.what();
         let unusable = |error| JournalError::Unusable {
@@ -154,12 +172,12 @@ impl Journal {
             }
             Err(TryLockError::Error(error)) => return Err(unusable(error)),
         }
-        let may_have_lost_some = lost_power(&lock, sync).map_err(unusable)?;
         let mut journal = Self {
             of,
             directory: directory.to_owned(),
             sync,
             log: None,
+            begins: None,
             lock,
         };
         let path = of.file(directory, "log");
@@ -169,20 +187,12 @@ impl Journal {
             Err(error) => return Err(unusable(error)),
         };
         if bytes.is_empty() {
-            let header = Header {
-                epoch,
-                newest: 0,
-                forgotten_through: 0,
-            };
-            journal.rewrite(header, &[]).map_err(unusable)?;
-            let loaded = Loaded {
-                header,
-                changes: Vec::new(),
-                is_damaged: false,
-            };
+            let loaded = Loaded::nothing();
+            let begun = journal.rewrite(&loaded.header, &[]);
+            begun.map_err(unusable)?;
             return Ok((journal, loaded));
         }
-        let (mut loaded, end) = load(bytes.clone()).ok_or_else(|| JournalError::Foreign {
+        let (loaded, end) = load(bytes.clone()).ok_or_else(|| JournalError::Foreign {
             what,
             path: path.clone(),
         })?;
@@ -191,17 +201,15 @@ impl Journal {
         } else if end < bytes.len() as u64 {
             journal.set_tail_aside(&bytes[end as usize..]);
         }
-        if loaded.is_damaged || may_have_lost_some {
-            // What is lost has had numbers, which are given away once more: they must not mean the same.
-            loaded.header.epoch = epoch;
-            let rewritten = journal.rewrite(loaded.header, &loaded.changes);
-            rewritten.map_err(unusable)?;
-        } else {
-            let file = open(&path).map_err(unusable)?;
-            file.set_len(end).map_err(unusable)?;
-            journal.log = Some(Log { file, end });
-        }
+        let file = open(&path).map_err(unusable)?;
+        file.set_len(end).map_err(unusable)?;
+        journal.log = Some(Log { file, end });
         Ok((journal, loaded))
+    }
+
+    /// What is added from now on is of this generation.
+    pub(crate) const fn begin(&mut self, begun: Generation) {
+        self.begins = Some(begun);
     }
 
     /// Keeps what is cut off: if it is no torn record but one of a length that is wrong, others lie behind that.
@@ -248,15 +256,18 @@ impl Journal {
         let Some(log) = &mut self.log else {
             return Err(io::Error::other("the log has to be written anew"));
         };
-        let written = log
-            .file
-            .write_all_at(records, log.end)
-            .and_then(|()| match self.sync {
-                Sync::Always => log.file.sync_data(),
-                Sync::Never => Ok(()),
-            });
+        let opening = self.begins.map(|begun| {
+            let mut opening = Vec::new();
+            records::write_generation(begun, &mut opening);
+            opening
+        });
+        let written = log.append(opening.as_deref().unwrap_or_default(), records);
+        let written = written.and_then(|()| match self.sync {
+            Sync::Always => log.file.sync_data(),
+            Sync::Never => Ok(()),
+        });
         match written {
-            Ok(()) => log.end += records.len() as u64,
+            Ok(()) => self.begins = None,
             Err(_) => self.log = None,
         }
         written
@@ -278,7 +289,7 @@ impl Journal {
     }
 
     /// Writes it anew, with these changes only.
-    pub(crate) fn rewrite(&mut self, header: Header, changes: &[Arc<Change>]) -> io::Result<()> {
+    pub(crate) fn rewrite(&mut self, header: &Header, changes: &[Arc<Change>]) -> io::Result<()> {
         let path = self.of.file(&self.directory, "new");
         let directory = File::open(&self.directory)?;
         let log = Log::write(&path, header, changes).inspect_err(|_| {
@@ -290,17 +301,22 @@ impl Journal {
         fs::rename(&path, self.of.file(&self.directory, "log"))?;
         directory.sync_all()?;
         self.log = Some(log);
+        self.begins = None;
         Ok(())
     }
 }
 
 impl Log {
     /// Writes one with these changes.
-    fn write(path: &Path, header: Header, changes: &[Arc<Change>]) -> io::Result<Self> {
+    fn write(path: &Path, header: &Header, changes: &[Arc<Change>]) -> io::Result<Self> {
+        let oldest = header.generations.version(0).epoch;
         let mut out = Vec::new();
         out.extend_from_slice(&MAGIC);
-        for number in [header.epoch, header.newest, header.forgotten_through] {
+        for number in [oldest, header.newest, header.forgotten_through] {
             out.extend_from_slice(&number.to_le_bytes());
+        }
+        for begun in header.generations.all().iter().skip(1) {
+            records::write_generation(*begun, &mut out);
         }
         let file = open(path)?;
         file.set_len(0)?;
@@ -318,21 +334,18 @@ impl Log {
         file.sync_all()?;
         Ok(Self { file, end })
     }
-}
 
-/// Whether the system was started anew since a process wrote without waiting for the disk: what it wrote last
-/// may not be there. The file of the lock says under which start of the system that was.
-fn lost_power(lock: &File, sync: Sync) -> io::Result<bool> {
-    let now = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let mut before = Vec::new();
-    (&*lock).read_to_end(&mut before)?;
-    let writing: &[u8] = match sync {
-        Sync::Always => b"",
-        Sync::Never => &now,
-    };
-    lock.set_len(0)?;
-    lock.write_all_at(writing, 0)?;
-    Ok(!before.is_empty() && before != now)
+    /// Adds a generation, if one begins, and what is of it.
+    fn append(&mut self, opening: &[u8], records: &[u8]) -> io::Result<()> {
+        if !opening.is_empty() {
+            // Programs that do not know of generations are not to take them for damage.
+            self.file.write_all_at(&MAGIC, 0)?;
+        }
+        let added = [opening, records].concat();
+        self.file.write_all_at(&added, self.end)?;
+        self.end += added.len() as u64;
+        Ok(())
+    }
 }
 
 /// What a log has in it, and where that ends; `None` if it is no log.
@@ -342,11 +355,12 @@ fn load(mut bytes: Bytes) -> Option<(Loaded, u64)> {
         return None;
     }
     let mut header = bytes.split_to(HEADER);
-    if header.split_to(MAGIC.len()) != MAGIC[..] {
+    let magic = header.split_to(MAGIC.len());
+    if magic != MAGIC[..] && magic != OLD_MAGIC[..] {
         return None;
     }
-    let header = Header {
-        epoch: header.get_u64_le(),
+    let mut header = Header {
+        generations: Generations::new(header.get_u64_le()),
         newest: header.get_u64_le(),
         forgotten_through: header.get_u64_le(),
     };
@@ -355,6 +369,10 @@ fn load(mut bytes: Bytes) -> Option<(Loaded, u64)> {
         match records::read(bytes.clone()) {
             Read::Record(more, rest) => {
                 changes.extend(more.into_iter().map(Arc::new));
+                bytes = rest;
+            }
+            Read::Generation(begun, rest) => {
+                header.generations.begin(begun);
                 bytes = rest;
             }
             Read::End => break false,

@@ -3,6 +3,7 @@
 pub(crate) mod change;
 pub(crate) mod encodings;
 pub(crate) mod events;
+pub(crate) mod generations;
 pub(crate) mod journal;
 pub(crate) mod json;
 pub(crate) mod numbers;

@@ -8,19 +8,39 @@ use microcache_policy::Time;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::changes::change::{Change, Content};
+use crate::changes::generations::Generation;
 
-/// The log begins with it; the last byte is the version of this format. The epoch follows.
-pub(crate) const MAGIC: [u8; 8] = *b"MCPUSH\0\x01";
+/// The log begins with it; the last byte is the version of this format.
+pub(crate) const MAGIC: [u8; 8] = *b"MCPUSH\0\x02";
+/// The same before there were generations.
+pub(crate) const OLD_MAGIC: [u8; 8] = *b"MCPUSH\0\x01";
 /// Before a record: its length, and its checksum.
 pub(crate) const OPENING: usize = 4 + 8;
+/// Stands for the number of a change where a generation begins.
+const GENERATION: u64 = u64::MAX;
 
 /// Adds a record of these changes, which count together or not at all.
 pub(crate) fn write(changes: &[Arc<Change>], out: &mut Vec<u8>) {
+    write_record(out, |out| {
+        for change in changes {
+            write_change(change, out);
+        }
+    });
+}
+
+/// Adds a record of a generation: what stands behind it may be of this one.
+pub(crate) fn write_generation(begun: Generation, out: &mut Vec<u8>) {
+    write_record(out, |out| {
+        for number in [GENERATION, begun.epoch, begun.first] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+    });
+}
+
+fn write_record(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend_from_slice(&[0; OPENING]);
-    for change in changes {
-        write_change(change, out);
-    }
+    write(out);
     let record = &out[at + OPENING..];
     let (length, checksum) = (record.len() as u32, xxh3_64(record));
     out[at..at + 4].copy_from_slice(&length.to_le_bytes());
@@ -50,6 +70,8 @@ fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
 pub(crate) enum Read {
     /// A record of these changes, and what comes after it.
     Record(Vec<Change>, Bytes),
+    /// A generation begins, and what comes after that.
+    Generation(Generation, Bytes),
     /// Its end.
     End,
     /// A record that is not all there, or none at all.
@@ -72,6 +94,9 @@ pub(crate) fn read(mut rest: Bytes) -> Read {
     if xxh3_64(&record) != checksum {
         return Read::Damaged;
     }
+    if let Some(begun) = read_generation(&record) {
+        return Read::Generation(begun, rest);
+    }
     let mut changes = Vec::new();
     while !record.is_empty() {
         match read_change(&mut record) {
@@ -80,6 +105,14 @@ pub(crate) fn read(mut rest: Bytes) -> Read {
         }
     }
     Read::Record(changes, rest)
+}
+
+fn read_generation(mut record: &[u8]) -> Option<Generation> {
+    let is_one = record.len() == 3 * 8 && record.get_u64_le() == GENERATION;
+    is_one.then(|| Generation {
+        epoch: record.get_u64_le(),
+        first: record.get_u64_le(),
+    })
 }
 
 fn read_change(rest: &mut Bytes) -> Option<Change> {
@@ -154,6 +187,10 @@ mod tests {
         };
         assert_eq!(second.len(), 1);
         assert!(matches!(read(rest), Read::End));
+        let begun = Generation { epoch: 5, first: 9 };
+        let mut out = Vec::new();
+        write_generation(begun, &mut out);
+        assert!(matches!(read(out.into()), Read::Generation(it, _) if it == begun));
     }
 
     #[test]

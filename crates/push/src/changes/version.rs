@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The number of a change, in the life of one collection of documents.
+/// The number of a change, as one generation of processes or one collection of several nodes counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
-    /// Which life. Numbers of different ones say nothing about each other.
+    /// Whose number it is.
     pub(crate) epoch: u64,
     pub(crate) number: u64,
 }

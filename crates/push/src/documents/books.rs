@@ -7,10 +7,12 @@ use std::task::Waker;
 
 use foldhash::fast::RandomState;
 use microcache_policy::Time;
+use microcache_store::random;
 use smallvec::SmallVec;
 
 use crate::changes::change::Change;
 use crate::changes::encodings::Encodings;
+use crate::changes::generations::{Generation, Generations};
 use crate::changes::journal::{Header, Loaded};
 use crate::changes::numbers::Numbers;
 use crate::changes::version::Version;
@@ -28,7 +30,7 @@ const MAX_LOOKED_AT: usize = 1024;
 
 /// All documents.
 pub(crate) struct Books {
-    pub(crate) epoch: u64,
+    pub(crate) generations: Generations,
     /// The number of the last change.
     pub(crate) newest: u64,
     documents: HashMap<Name, Document, RandomState>,
@@ -116,9 +118,9 @@ impl Document {
 
 impl Books {
     /// For documents that may take so many bytes.
-    pub(crate) fn new(epoch: u64, history: usize, capacity: u64) -> Self {
+    pub(crate) fn new(history: usize, capacity: u64) -> Self {
         Self {
-            epoch,
+            generations: Generations::new(random::number()),
             newest: 0,
             documents: HashMap::default(),
             names: BTreeSet::new(),
@@ -140,11 +142,11 @@ impl Books {
     /// Takes up what a log has in it.
     pub(crate) fn load(&mut self, loaded: Loaded) {
         let Header {
-            epoch,
+            generations,
             newest,
             forgotten_through,
         } = loaded.header;
-        self.epoch = epoch;
+        self.generations = generations;
         for change in loaded.changes {
             self.note(&change);
         }
@@ -155,6 +157,16 @@ impl Books {
         }
     }
 
+    /// Versions from now on are of a generation of their own.
+    pub(crate) fn begin_generation(&mut self) -> Generation {
+        let begun = Generation {
+            epoch: random::number(),
+            first: self.newest + 1,
+        };
+        self.generations.begin(begun);
+        begun
+    }
+
     /// Is what this says from now on, for several nodes. Gives those who wait for what is different, and what is not
     /// there any more.
     ///
@@ -162,11 +174,11 @@ impl Books {
     /// something to read.
     pub(crate) fn take_over(&mut self, loaded: Loaded, beside: Beside) -> TakenOver {
         let Header {
-            epoch,
+            generations,
             newest,
             forgotten_through,
         } = loaded.header;
-        let is_another_life = epoch != self.epoch;
+        let is_another_life = generations != self.generations;
         let mut taken = TakenOver {
             documents: self.len(),
             is_another_life,
@@ -174,7 +186,7 @@ impl Books {
         };
         if is_another_life {
             taken.vanished = self.documents.keys().map(Arc::clone).collect();
-            taken.woken = self.begin_anew(epoch);
+            taken.woken = self.begin_anew(generations);
         } else {
             let changes = loaded.changes.iter();
             let stays: HashSet<&str> = changes.map(|change| &*change.name).collect();
@@ -204,8 +216,9 @@ impl Books {
     }
 
     /// Nothing is known of another life yet. Gives all who wait: whatever they have seen, it has another name now.
-    fn begin_anew(&mut self, epoch: u64) -> Vec<Woken> {
-        (self.epoch, self.newest, self.forgotten_through) = (epoch, 0, 0);
+    fn begin_anew(&mut self, generations: Generations) -> Vec<Woken> {
+        self.generations = generations;
+        (self.newest, self.forgotten_through) = (0, 0);
         (self.size, self.gone_size) = (0, 0);
         self.documents.clear();
         self.names.clear();
@@ -326,7 +339,7 @@ impl Books {
 
     /// Whether somebody was told of this, and it was lost since.
     pub(crate) fn has_lost(&self, version: Version) -> bool {
-        version.epoch == self.epoch && self.numbers.has_lost(version.number)
+        self.generations.has(version) && self.numbers.has_lost(version.number)
     }
 
     /// Somebody subscribes to a pattern. What there is of it has to be found, with [`Self::look_on`].
@@ -475,7 +488,7 @@ mod tests {
     fn snapshot(epoch: u64, newest: u64, changes: &[Arc<Change>]) -> Loaded {
         Loaded {
             header: Header {
-                epoch,
+                generations: Generations::new(epoch),
                 newest,
                 forgotten_through: newest - 1,
             },
@@ -486,7 +499,8 @@ mod tests {
 
     #[test]
     fn what_is_taken_up_is_what_there_is() {
-        let mut books = Books::new(1, 1, 1 << 20);
+        let mut books = Books::new(1, 1 << 20);
+        books.generations = Generations::new(1);
         for (number, name) in [(1, "/live/a"), (2, "/live/b"), (3, "/live/c")] {
             let _ = books.note(&change(number, name, true));
         }
@@ -503,7 +517,8 @@ mod tests {
             assert_eq!(taken.is_another_life, epoch == 2);
             let numbers: Vec<_> = books.topics.get(topic).changes.keys().copied().collect();
             assert_eq!(numbers, [3, 9]);
-            assert_eq!((books.len(), books.newest, books.epoch), (2, 9, epoch));
+            assert_eq!((books.len(), books.newest), (2, 9));
+            assert_eq!(books.generations.current(), epoch);
             assert_eq!(books.size(), same.iter().map(|it| it.size()).sum::<u64>());
             assert!(books.now("/live/a").is_none() && books.now("/live/c").is_some());
         }
@@ -516,7 +531,7 @@ mod tests {
             .map(|number| change(number, &format!("/live/{number}"), false))
             .collect();
         let room_for_three = gone[0].gone_size() * 3 * GONE_SHARE;
-        let mut books = Books::new(1, 1, room_for_three);
+        let mut books = Books::new(1, room_for_three);
         for (epoch, forgotten, expected) in [(1, 0, 2), (2, 0, 2), (2, 4, 4), (3, 0, 2)] {
             let mut loaded = snapshot(epoch, 9, &gone);
             loaded.header.forgotten_through = forgotten;
@@ -528,7 +543,7 @@ mod tests {
     #[test]
     fn a_new_pattern_is_looked_for_a_few_documents_at_a_time() {
         const DOCUMENTS: u64 = 100_000;
-        let mut books = Books::new(1, 2, 1 << 40);
+        let mut books = Books::new(2, 1 << 40);
         for number in 1..=DOCUMENTS {
             let _ = books.note(&change(
                 number,

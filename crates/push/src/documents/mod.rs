@@ -66,8 +66,11 @@ impl Documents {
         let mut books = self.books.lock();
         // Before anybody is told: who asks then must not be given what was before.
         let is_private = self.is_private(&change.name);
-        self.pages
-            .note(change, books.epoch, (self.clock.now(), is_private));
+        self.pages.note(
+            change,
+            books.generations.version(change.number),
+            (self.clock.now(), is_private),
+        );
         let woken = books.note(change);
         drop(books);
         self.counters.changes.add_one();
@@ -95,7 +98,11 @@ impl Documents {
                 self.pages.hide(&change.name);
             } else {
                 let is_private = self.is_private(&change.name);
-                self.pages.note(change, books.epoch, (now, is_private));
+                self.pages.note(
+                    change,
+                    books.generations.version(change.number),
+                    (now, is_private),
+                );
             }
         }
         drop(books);
@@ -111,8 +118,11 @@ impl Documents {
         let books = self.books.lock();
         if books.is_now(change) {
             let is_private = self.is_private(&change.name);
-            self.pages
-                .note(change, books.epoch, (self.clock.now(), is_private));
+            self.pages.note(
+                change,
+                books.generations.version(change.number),
+                (self.clock.now(), is_private),
+            );
         }
     }
 
@@ -127,7 +137,11 @@ impl Documents {
         for change in books.all() {
             if books.is_now(&change) && !change.has_expired(now) {
                 let is_private = self.is_private(&change.name);
-                self.pages.note(&change, books.epoch, (now, is_private));
+                self.pages.note(
+                    &change,
+                    books.generations.version(change.number),
+                    (now, is_private),
+                );
             }
         }
     }

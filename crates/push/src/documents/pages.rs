@@ -34,12 +34,8 @@ impl Pages {
         drop(before);
     }
 
-    /// A document is something else now.
-    pub(crate) fn note(&self, change: &Change, epoch: u64, (now, is_private): (Time, bool)) {
-        let version = Version {
-            epoch,
-            number: change.number,
-        };
+    /// A document is something else now, in this version.
+    pub(crate) fn note(&self, change: &Change, version: Version, (now, is_private): (Time, bool)) {
         let page = change
             .content
             .as_ref()

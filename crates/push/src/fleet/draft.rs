@@ -6,8 +6,9 @@ use super::record;
 use crate::changes::change::{Change, Content, Delta};
 use crate::changes::version::Version;
 use crate::documents::Documents;
+use crate::publishing::patch::Patch;
 use crate::publishing::patch::patched;
-use crate::publishing::wish::{Deed, Patch, Refused, Wish};
+use crate::publishing::wish::{Deed, Refused, Wish};
 
 /// An argument of a script.
 pub(super) type Argument = Vec<u8>;
@@ -64,10 +65,7 @@ pub(super) fn draft(documents: &Documents, wish: &Wish) -> Result<Drafted, Refus
 fn here(documents: &Documents, name: &str) -> Option<(Version, Content)> {
     let books = documents.books.lock();
     let now = books.now(name)?;
-    let version = Version {
-        epoch: books.epoch,
-        number: now.number,
-    };
+    let version = books.generations.version(now.number);
     now.content.clone().map(|content| (version, content))
 }
 
@@ -85,13 +83,13 @@ impl Drafting {
             }
             Ok(content) => {
                 self.kind = "patch";
-                self.change.delta = match patch {
-                    Patch::Merge(sent, _) if sent.len() < content.body.len() => Some(Delta {
-                        from: version.number,
-                        patch: sent.clone(),
-                    }),
-                    _ => None,
-                };
+                let sent = patch
+                    .merged()
+                    .filter(|sent| sent.len() < content.body.len());
+                self.change.delta = sent.map(|sent| Delta {
+                    from: version.number,
+                    patch: sent.clone(),
+                });
                 self.change.content = Some(content);
             }
             // If this is what there is: Redis says that too.

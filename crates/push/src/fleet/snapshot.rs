@@ -10,6 +10,7 @@ use super::reader::{PATIENCE, Reader, missing};
 use super::scripts::{self, Kind, What, number, shown};
 use super::while_sent;
 use crate::changes::change::Change;
+use crate::changes::generations::Generations;
 use crate::changes::journal::{Header, Loaded};
 use crate::changes::version::Version;
 use crate::documents::books::Beside;
@@ -200,7 +201,7 @@ impl Snapshot {
         changes.sort_unstable_by_key(|change| change.number);
         Loaded {
             header: Header {
-                epoch: self.at.epoch,
+                generations: Generations::new(self.at.epoch),
                 newest: self.at.number,
                 forgotten_through: self.forgotten_through,
             },

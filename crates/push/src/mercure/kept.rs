@@ -16,6 +16,7 @@ use tokio::task::spawn_blocking;
 
 use super::Hub;
 use super::update::Update;
+use crate::changes::generations::Generations;
 use crate::changes::journal::{Header, Journal, JournalError, LogOf, Sync};
 use crate::changes::records;
 use crate::publishing::coming::Coming;
@@ -67,7 +68,7 @@ pub(crate) enum NotKept {
 impl Hub {
     /// Takes up what was published before, and writes down what will be. To be called once, before anybody asks.
     pub fn keep_in(&self, directory: &Path, sync: Sync) -> Result<(), JournalError> {
-        let (journal, loaded) = Journal::open(LogOf::Updates, directory, sync, random::number())?;
+        let (journal, loaded) = Journal::open(LogOf::Updates, directory, sync)?;
         if loaded.is_damaged {
             tracing::error!(
                 target: TARGET,
@@ -175,11 +176,11 @@ impl Hub {
         let changes: Vec<_> = updates.iter().map(|it| Arc::new(it.change())).collect();
         // Subscribers begin at ids: to them neither numbers nor an epoch mean anything.
         let header = Header {
-            epoch: random::number(),
+            generations: Generations::new(random::number()),
             newest: 0,
             forgotten_through: 0,
         };
-        journal.rewrite(header, &changes)
+        journal.rewrite(&header, &changes)
     }
 
     /// Lets another process take up what was published. When this returns, nothing is published here any more.

@@ -8,13 +8,11 @@ use serde_json::value::RawValue;
 
 use super::selector::Selector;
 use super::token::{LongPayload, Payloads};
-use super::update::Update;
+use super::update::{EVENT_OF_THE_HUB, Update};
 use crate::paths::SUBSCRIPTIONS_PATH;
 
 /// What tells programs how to read a description.
 const CONTEXT: &str = "https://mercure.rocks/";
-/// The type of events by which 1.0 tells of its subscriptions.
-const EVENT_OF_1_0: &str = "mercure";
 
 /// How somebody has said what he subscribes to. Others are told of it in the same words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +148,7 @@ impl Member {
                 active,
                 ..self.description(it, &path)
             });
-            let kind = it.spelling.match_type().map(|_| EVENT_OF_1_0);
+            let kind = it.spelling.match_type().map(|_| EVENT_OF_THE_HUB);
             Update::of_the_hub(path.into(), &new_id(), kind, &data)
         });
         each.collect()
@@ -176,7 +174,7 @@ impl Member {
         Description {
             context: None,
             id: path,
-            kind: "Subscription",
+            kind: match_type.map_or("Subscription", |_| "subscription"),
             topic: text.filter(|_| match_type.is_none()),
             matched: text.filter(|_| match_type.is_some()),
             match_type,
@@ -293,7 +291,7 @@ mod tests {
         assert_eq!(
             told,
             json!({
-                "@context": "https://mercure.rocks/", "id": path, "type": "Subscription", "match": "a", "match_type": "exact",
+                "@context": "https://mercure.rocks/", "id": path, "type": "subscription", "match": "a", "match_type": "exact",
                 "subscriber": "urn:uuid:1", "active": true, "lastEventID": "last",
             })
         );

@@ -289,7 +289,6 @@ impl Hub {
         if let Some(seen) = request.fields.fields().get("last-event-id") {
             wanted.last_event_id = Some(String::from_utf8_lossy(seen).into_owned());
         }
-        wanted.last_event_id = wanted.last_event_id.filter(|id| !id.is_empty());
         Ok(wanted)
     }
 

@@ -117,6 +117,11 @@ impl Begin {
                 seen: remembered.newest(),
                 after: None,
             },
+            // It has seen nothing, and wants to know where it begins.
+            Some(("", _)) => Self {
+                seen: remembered.newest(),
+                after: Some(remembered.last()),
+            },
             Some((id, Some(seen))) => Self {
                 seen,
                 after: Some(id.into()),

@@ -18,6 +18,8 @@ const MAX_WORD: usize = 1024;
 const OVERHEAD: usize = 256;
 /// Asks for all that is remembered. No update is called so.
 pub(crate) const EARLIEST: &str = "earliest";
+/// The type of events by which 1.0 tells of its subscriptions, so that none who publishes can forge them.
+pub(crate) const EVENT_OF_THE_HUB: &str = "mercure";
 /// What is said of an update where it is written down, beside its topics and its event.
 const PUBLIC: &str = "text/event-stream";
 const PRIVATE: &str = "text/event-stream; private";
@@ -56,6 +58,8 @@ pub(crate) enum Unfit {
     Reserved,
     #[error("an id does not begin with `#`, is not `{EARLIEST}`, and is not empty")]
     Id,
+    #[error("the type `{EVENT_OF_THE_HUB}` is for what the hub says itself")]
+    TypeOfTheHub,
     #[error("retry is a number of milliseconds")]
     Retry,
 }
@@ -97,6 +101,9 @@ impl Update {
         }
         check("the id", id.as_deref())?;
         check("the type", kind.as_deref())?;
+        if kind.as_deref() == Some(EVENT_OF_THE_HUB) {
+            return Err(Unfit::TypeOfTheHub);
+        }
         if id
             .as_ref()
             .is_some_and(|id| id.starts_with('#') || id == EARLIEST)
@@ -314,6 +321,7 @@ mod tests {
             ("topic=a&id=a%00", Unfit::Control("the id")),
             ("topic=a&id=%C2%85", Unfit::Control("the id")),
             ("topic=a&type=a%0D", Unfit::Control("the type")),
+            ("topic=a&type=mercure", Unfit::TypeOfTheHub),
             ("topic=a&id=%23a", Unfit::Id),
             ("topic=a&id=earliest", Unfit::Id),
             ("topic=a&retry=-1", Unfit::Retry),

@@ -2,104 +2,101 @@
 
 use std::sync::Arc;
 
-use json_patch::{PatchErrorKind, PatchOperation};
-use serde_json::Value;
+use bytes::Bytes;
 
+use super::operations::{MAX_DEPTH, Operation, operate};
+use super::tree::{Object, Tree, depth};
 use crate::changes::change::Content;
 use crate::changes::json::is_json;
-use crate::publishing::wish::{Patch, Refused};
+use crate::publishing::wish::Refused;
+
+/// A change of a JSON document.
+#[derive(Debug)]
+pub(crate) enum Patch {
+    /// A merge patch (RFC 7396), as it was sent.
+    Merge(Bytes),
+    /// Operations (RFC 6902).
+    Operations(Vec<Operation>),
+}
+
+impl Patch {
+    /// Reads a merge patch.
+    pub(crate) fn merge(sent: Bytes) -> Result<Self, String> {
+        match Tree::read(&sent) {
+            Ok(Tree::Text(text)) if depth(text) > MAX_DEPTH => {
+                Err(format!("it is more than {MAX_DEPTH} levels deep"))
+            }
+            Ok(_) => Ok(Self::Merge(sent)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Reads operations.
+    pub(crate) fn operations(sent: &[u8]) -> Result<Self, String> {
+        let operations = serde_json::from_slice(sent).map_err(|error| error.to_string())?;
+        Ok(Self::Operations(operations))
+    }
+
+    /// The merge patch, if it is one.
+    pub(crate) const fn merged(&self) -> Option<&Bytes> {
+        match self {
+            Self::Merge(sent) => Some(sent),
+            Self::Operations(_) => None,
+        }
+    }
+}
 
 /// What a patch makes of a document, which may have so many bytes then.
 pub(crate) fn patched(before: &Content, patch: &Patch, most: u64) -> Result<Content, Refused> {
     if !is_json(&before.media_type) {
         return Err(Refused::NoJson);
     }
-    let mut value: Value = serde_json::from_slice(&before.body).map_err(|_| Refused::NoJson)?;
+    let mut document = Tree::read(&before.body).map_err(|_| Refused::NoJson)?;
     match patch {
-        Patch::Merge(_, patch) => json_patch::merge(&mut value, patch),
-        Patch::Operations(operations) => operate(&mut value, operations, most)?,
+        Patch::Merge(sent) => {
+            let merged = Tree::read(sent).and_then(|patch| merge(Some(document), patch));
+            document = merged.map_err(|_| Refused::NoJson)?;
+        }
+        Patch::Operations(operations) => operate(&mut document, operations, most)?,
     }
-    let body = serde_json::to_vec(&value).map_err(|error| Refused::Unfit(error.to_string()))?;
+    let mut body = String::new();
+    document.write(&mut body);
     Ok(Content {
         media_type: Arc::clone(&before.media_type),
         body: body.into(),
     })
 }
 
-/// As deep as JSON is read: what is deeper could not be read again, and what walks through it would need more
-/// stack than there is.
-const MAX_DEPTH: usize = 128;
-
-/// Takes one operation after the other. What is copied may be copied again, and what is moved may be moved into
-/// what was moved: a short patch could make a document that no memory holds, or so deep that nothing can walk
-/// through it. So what all of it copies is bounded, and how deep each puts something.
-fn operate(value: &mut Value, operations: &[PatchOperation], most: u64) -> Result<(), Refused> {
-    let mut copied = 0;
-    for operation in operations {
-        if let PatchOperation::Copy(copy) = operation {
-            let source = copy.from.resolve(value).ok();
-            copied += source.map_or(0, |source| size(source, most));
-            if copied > most {
-                return Err(Refused::TooLarge);
-            }
-        }
-        let put = match operation {
-            PatchOperation::Add(add) => Some((&add.path, Some(&add.value))),
-            PatchOperation::Replace(replace) => Some((&replace.path, Some(&replace.value))),
-            PatchOperation::Copy(copy) => Some((&copy.path, copy.from.resolve(value).ok())),
-            PatchOperation::Move(moved) => Some((&moved.path, moved.from.resolve(value).ok())),
-            PatchOperation::Remove(_) | PatchOperation::Test(_) => None,
-        };
-        if let Some((path, what)) = put
-            && path.count() + what.map_or(0, depth) > MAX_DEPTH
-        {
-            let why = format!("{path}: the document would be more than {MAX_DEPTH} levels deep");
-            return Err(Refused::Unfit(why));
-        }
-        let one = std::slice::from_ref(operation);
-        json_patch::patch(value, one).map_err(|error| match error.kind {
-            PatchErrorKind::TestFailed => Refused::Test,
-            kind => Refused::Unfit(format!("{}: {kind}", error.path)),
-        })?;
-    }
-    Ok(())
-}
-
-/// How many levels a value has. No value here has more than [`MAX_DEPTH`] of them.
-fn depth(value: &Value) -> usize {
-    let deepest = match value {
-        Value::Array(items) => items.iter().map(depth).max(),
-        Value::Object(members) => members.values().map(depth).max(),
-        _ => return 0,
+/// What a merge patch makes of a value, or of nothing (RFC 7396 §2).
+fn merge<'a>(before: Option<Tree<'a>>, mut patch: Tree<'a>) -> serde_json::Result<Tree<'a>> {
+    patch.open()?;
+    let Tree::Object(patch) = patch else {
+        return Ok(patch);
     };
-    1 + deepest.unwrap_or(0)
-}
-
-/// How many bytes a value has at least; not more than a little over `most` is counted.
-fn size(value: &Value, most: u64) -> u64 {
-    let sum = |sizes: &mut dyn Iterator<Item = u64>| {
-        let mut all = 2;
-        for size in sizes {
-            all += size;
-            if all > most {
-                break;
-            }
-        }
-        all
+    let mut before = before.unwrap_or(Tree::Text("{}"));
+    before.open()?;
+    let mut merged = match before {
+        Tree::Object(object) => object,
+        Tree::Text(_) | Tree::Array(_) => Object::default(),
     };
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
-        Value::String(text) => text.len() as u64 + 2,
-        Value::Array(items) => sum(&mut items.iter().map(|item| size(item, most) + 1)),
-        Value::Object(members) => sum(&mut members
-            .iter()
-            .map(|(name, member)| name.len() as u64 + 4 + size(member, most))),
+    for (name, mut member) in patch.into_members() {
+        let value = std::mem::replace(&mut member.value, Tree::Text("null"));
+        if value.is_null() {
+            merged.remove(&name);
+        } else if let Some(there) = merged.get_mut(&name) {
+            let before = std::mem::replace(there, Tree::Text("null"));
+            *there = merge(Some(before), value)?;
+        } else {
+            merged.set(name, member.with(merge(None, value)?));
+        }
     }
+    Ok(Tree::Object(merged))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     fn json(body: &str) -> Content {
         Content {
@@ -109,15 +106,14 @@ mod tests {
     }
 
     fn merged(before: &str, patch: &str) -> String {
-        let value = serde_json::from_str(patch).expect("JSON");
-        let patch = Patch::Merge(patch.to_owned().into(), value);
+        let patch = Patch::merge(patch.to_owned().into()).expect("a patch");
         let after = patched(&json(before), &patch, 1 << 20).expect("it fits");
         after.as_text().expect("text").to_owned()
     }
 
     fn operated(before: &str, operations: &str) -> Result<String, Refused> {
-        let operations = serde_json::from_str(operations).expect("a patch");
-        let after = patched(&json(before), &Patch::Operations(operations), 1 << 10)?;
+        let patch = Patch::operations(operations.as_bytes()).expect("a patch");
+        let after = patched(&json(before), &patch, 1 << 10)?;
         Ok(after.as_text().expect("text").to_owned())
     }
 
@@ -141,7 +137,7 @@ mod tests {
             (r#"{"a":"b"}"#, r#"["c"]"#, r#"["c"]"#),
             (r#"{"a":"foo"}"#, "null", "null"),
             (r#"{"a":"foo"}"#, r#""bar""#, r#""bar""#),
-            (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"a":1,"e":null}"#),
+            (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"e":null,"a":1}"#),
             ("[1,2]", r#"{"a":"b","c":null}"#, r#"{"a":"b"}"#),
             ("{}", r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
         ] {
@@ -161,6 +157,43 @@ mod tests {
         assert!(matches!(unfit, Err(Refused::Unfit(_))), "{unfit:?}");
     }
 
+    /// Money has more digits than a float, and clients compare texts.
+    #[test]
+    fn what_a_patch_does_not_name_stays_byte_for_byte() {
+        let before = r#"{"z":79228162514264337593543950335.0001,"price":1.10,"e":1E+2,"t":"\u00e9\/","o":{ "y": 1.0, "x": [ 2 ] },"a":1}"#;
+        let after = before.replace(r#""a":1}"#, r#""a":2.50,"new":{"p":1.10}}"#);
+        let patch = r#"{"a": 2.50, "new": {"p":1.10,"gone":null}, "missing": null}"#;
+        assert_eq!(merged(before, patch), after);
+        let patch = r#"[{"op":"replace","path":"/a","value":2.50},{"op":"add","path":"/new","value":{"p":1.10}},
+            {"op":"test","path":"/price","value":1.1},{"op":"test","path":"/o","value":{"x":[2],"y":1}}]"#;
+        assert_eq!(operated(before, patch), Ok(after));
+        let patch = r#"[{"op":"test","path":"/z","value":79228162514264337593543950335.0002}]"#;
+        assert_eq!(operated(before, patch), Err(Refused::Test));
+        assert_eq!(
+            merged(before, r#"{"o":{"x":null}}"#),
+            before.replace(r#"{ "y": 1.0, "x": [ 2 ] }"#, r#"{"y":1.0}"#)
+        );
+    }
+
+    #[test]
+    fn many_members_are_no_more_than_so_many() {
+        let all = |value: usize| {
+            let members: Vec<_> = (0..50_000).map(|it| format!("\"m{it}\":{value}")).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        assert_eq!(merged(&all(1), &all(2)), all(2));
+        let nulls = all(1).replace(":1", ":null");
+        assert_eq!(merged(&all(1), &nulls), "{}");
+    }
+
+    #[test]
+    fn a_patch_that_is_too_deep_is_refused_when_it_is_read() {
+        let deep = format!("{}1{}", "{\"a\":".repeat(129), "}".repeat(129));
+        assert!(Patch::merge(deep.clone().into()).is_err());
+        let add = format!(r#"[{{"op":"add","path":"/a","value":{deep}}}]"#);
+        assert!(Patch::operations(add.as_bytes()).is_err());
+    }
+
     /// The public suite of cases, see its own README.
     #[test]
     fn the_public_suite_holds() {
@@ -178,12 +211,11 @@ mod tests {
                 cases += 1;
                 let before = json(&case["doc"].to_string());
                 // What is no patch is refused before it is applied.
-                let after = serde_json::from_value(case["patch"].clone())
-                    .map_err(|error| error.to_string())
-                    .and_then(|operations| {
-                        let patched = patched(&before, &Patch::Operations(operations), 1 << 20);
-                        patched.map_err(|refused| refused.to_string())
-                    });
+                let sent = case["patch"].to_string();
+                let after = Patch::operations(sent.as_bytes()).and_then(|patch| {
+                    let patched = patched(&before, &patch, 1 << 20);
+                    patched.map_err(|refused| refused.to_string())
+                });
                 if let Some(expected) = case.get("expected") {
                     let after = after.unwrap_or_else(|why| panic!("{why}: {case:#}"));
                     let after: Value = serde_json::from_slice(&after.body).expect("JSON");
@@ -212,8 +244,8 @@ mod tests {
         );
         let patch = format!("[{}]", vec![round; 500].join(","));
         let before = r#"{"x":[]}"#;
-        let operations = serde_json::from_str(&patch).expect("a patch");
-        let refused = patched(&json(before), &Patch::Operations(operations), 1 << 20);
+        let patch = Patch::operations(patch.as_bytes()).expect("a patch");
+        let refused = patched(&json(before), &patch, 1 << 20);
         assert!(matches!(refused, Err(Refused::Unfit(why)) if why.contains("levels")));
     }
 

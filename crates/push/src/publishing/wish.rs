@@ -1,15 +1,13 @@
 //! What somebody who publishes wants to be changed, and under which conditions.
 
-use bytes::Bytes;
-use json_patch::PatchOperation;
 use microcache_engine::OriginResponse;
 use microcache_policy::{Fields, Millis, etag};
-use serde_json::Value;
 
 use crate::answer;
 use crate::changes::change::Content;
 use crate::changes::version::Version;
 use crate::name::Name;
+use crate::publishing::patch::Patch;
 
 /// A change that is wanted.
 #[derive(Debug)]
@@ -28,15 +26,6 @@ pub(crate) enum Deed {
     Patch(Patch),
     /// It is gone.
     Delete,
-}
-
-/// What is to be changed in a JSON document.
-#[derive(Debug)]
-pub(crate) enum Patch {
-    /// A merge patch (RFC 7396), as it was sent and as it was read.
-    Merge(Bytes, Value),
-    /// Operations (RFC 6902).
-    Operations(Vec<PatchOperation>),
 }
 
 /// Which version a change is meant for (RFC 9110 §13.1).

@@ -10,15 +10,15 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::changes::change::{Change, Delta};
+use crate::changes::generations::Generations;
 use crate::changes::journal::{Header, Journal};
 use crate::changes::records;
-use crate::changes::version::Version;
 use crate::documents::Documents;
 use crate::documents::books::Books;
 use crate::name::Name;
 use crate::publishing::coming::Coming;
 use crate::publishing::patch::patched;
-use crate::publishing::wish::{Deed, Done, Patch, Refused, Wish};
+use crate::publishing::wish::{Deed, Done, Refused, Wish};
 
 /// Jobs that wait to be written.
 const MAX_WAITING: usize = 1024;
@@ -120,7 +120,7 @@ struct Writing {
 
 /// Changes that are not written down yet.
 struct Draft {
-    epoch: u64,
+    generations: Generations,
     /// Those of each job together.
     records: Vec<Vec<Arc<Change>>>,
     /// The last one of each document.
@@ -142,18 +142,11 @@ impl Draft {
     /// Nobody but who writes changes what it begins with.
     fn after(books: &Books) -> Self {
         Self {
-            epoch: books.epoch,
+            generations: books.generations.clone(),
             records: Vec::new(),
             now: HashMap::new(),
             newest: books.newest,
             size: books.size(),
-        }
-    }
-
-    const fn version(&self, number: u64) -> Version {
-        Version {
-            epoch: self.epoch,
-            number,
         }
     }
 
@@ -299,7 +292,9 @@ impl Writing {
         drafting: &mut Drafting,
     ) -> Result<Done, Refused> {
         let now = self.now(draft, &wish.name);
-        let version = now.as_ref().map(|now| draft.version(now.number));
+        let version = now
+            .as_ref()
+            .map(|now| draft.generations.version(now.number));
         if self.documents.settings.conditions && !wish.condition.is_set() {
             return Err(Refused::NoCondition);
         }
@@ -319,11 +314,7 @@ impl Writing {
                 let now = now.as_ref().ok_or(Refused::Missing)?;
                 let before = now.content.as_ref().ok_or(Refused::Missing)?;
                 let content = patched(before, patch, most)?;
-                let sent = match patch {
-                    Patch::Merge(sent, _) => Some(sent.clone()),
-                    Patch::Operations(_) => None,
-                };
-                (content, now.expires, sent)
+                (content, now.expires, patch.merged().cloned())
             }
             Deed::Delete => {
                 self.gone(draft, drafting, Arc::clone(&wish.name));
@@ -356,7 +347,7 @@ impl Writing {
             delta,
         };
         self.add(draft, drafting, change);
-        let version = draft.version(draft.newest);
+        let version = draft.generations.version(draft.newest);
         Ok(match now {
             Some(_) => Done::Changed(version),
             None => Done::Created(version),
@@ -426,7 +417,7 @@ impl Writing {
         }
         let mended = if journal.is_broken() {
             let (header, all) = self.documents.all();
-            journal.rewrite(header, &all)
+            journal.rewrite(&header, &all)
         } else {
             Ok(())
         };
@@ -447,7 +438,7 @@ impl Writing {
             return;
         }
         let (header, all) = self.documents.all();
-        if let Err(error) = journal.rewrite(header, &all) {
+        if let Err(error) = journal.rewrite(&header, &all) {
             tracing::warn!(target: TARGET, "the log of documents grows: it cannot be written anew: {error}");
         }
     }
@@ -461,7 +452,7 @@ impl Documents {
     fn all(&self) -> (Header, Vec<Arc<Change>>) {
         let books = self.books.lock();
         let header = Header {
-            epoch: books.epoch,
+            generations: books.generations.clone(),
             newest: books.newest,
             forgotten_through: books.forgotten_through,
         };

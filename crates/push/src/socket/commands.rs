@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Order;
 use crate::changes::change::Change;
 use crate::changes::events::{Form, encode};
+use crate::changes::version::Version;
 use crate::documents::no_url::NoUrl;
 use crate::name::MAX_NAME;
 
@@ -95,8 +96,8 @@ pub(super) fn error(url: Option<&str>, error: &NoUrl) -> Bytes {
 }
 
 /// A document that was asked for.
-pub(super) fn value(change: &Change, epoch: u64) -> Bytes {
-    encode(change, epoch, Form::Value).into()
+pub(super) fn value(change: &Change, version: Version) -> Bytes {
+    encode(change, version, Form::Value).into()
 }
 
 #[cfg(test)]

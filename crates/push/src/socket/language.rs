@@ -10,6 +10,7 @@ use super::piper::Piper;
 use super::{Order, commands};
 use crate::changes::change::Change;
 use crate::changes::events::Form;
+use crate::changes::version::Version;
 use crate::documents::no_url::NoUrl;
 use crate::name::Prefix;
 use crate::paths::WATCH_PATH;
@@ -148,9 +149,9 @@ impl Language {
     }
 
     /// A document that was asked for.
-    pub(super) fn value(&self, change: &Change, epoch: u64) -> Bytes {
+    pub(super) fn value(&self, change: &Change, version: Version) -> Bytes {
         match self {
-            Self::Ours { .. } => commands::value(change, epoch),
+            Self::Ours { .. } => commands::value(change, version),
             Self::Piper(piper) => piper.value(change),
         }
     }

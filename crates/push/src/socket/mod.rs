@@ -444,10 +444,12 @@ impl Session {
         let now = self.place.documents().clock.now();
         let document = books.now(&name).filter(|it| !it.has_expired(now));
         let change = document.map(Arc::clone);
-        let epoch = books.epoch;
+        let version = change
+            .as_ref()
+            .map(|it| books.generations.version(it.number));
         drop(books);
-        match change {
-            Some(change) => Ok(self.language.value(&change, epoch)),
+        match change.zip(version) {
+            Some((change, version)) => Ok(self.language.value(&change, version)),
             None => Err(NoUrl::new(404, "there is no such document")),
         }
     }

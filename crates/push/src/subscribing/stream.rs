@@ -16,8 +16,8 @@ use crate::answer;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// An id for those who have not been told of any that counts: who comes back with it is not new.
 pub(crate) const MARK: &str = "-";
-/// A comment.
-const ALIVE: &[u8] = b":\n\n";
+/// A comment. An empty line behind it would be an event without anything, to some clients.
+const ALIVE: &[u8] = b":\n";
 
 /// Whose events are sent.
 pub(crate) trait Events: Send + Sync + Unpin {
@@ -44,13 +44,14 @@ struct Greeting {
 }
 
 impl Greeting {
+    /// The first lines of the first event. By themselves, some clients would take them for one.
     fn written(&self) -> Bytes {
         // Clients come back after a while, and not all at once.
         let pause = 1000 + microcache_store::random::number() % 2000;
         if self.is_marked {
-            format!("retry: {pause}\nid: {MARK}\n\n").into()
+            format!("retry: {pause}\nid: {MARK}\n").into()
         } else {
-            format!("retry: {pause}\n\n").into()
+            format!("retry: {pause}\n").into()
         }
     }
 }
@@ -117,8 +118,49 @@ impl<E: Events> Source for EventStream<E> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use super::*;
     use crate::subscribing::subscription::WatchEvents;
+
+    /// One event, and nothing more for a minute.
+    struct One(Option<Bytes>, Instant);
+
+    impl Events for One {
+        fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<Option<Bytes>> {
+            self.0
+                .take()
+                .map_or(Poll::Pending, |event| Poll::Ready(Some(event)))
+        }
+
+        fn ends(&self) -> Option<Instant> {
+            Some(self.1)
+        }
+    }
+
+    /// httpx-sse and Symfony take each empty line for the end of an event, whatever stands before it.
+    #[tokio::test(start_paused = true)]
+    async fn an_empty_line_ends_an_event_and_nothing_else() {
+        for is_marked in [false, true] {
+            let end = Instant::now() + Duration::from_mins(1);
+            let event = Bytes::from_static(b"data: 1\n\n");
+            let mut stream = EventStream::new(One(Some(event), end), is_marked);
+            let mut sent = String::new();
+            while let Some(frame) = poll_fn(|cx| stream.poll_frame(cx)).await {
+                let Ok(Frame::Data(bytes)) = frame else {
+                    panic!("it is data");
+                };
+                sent += std::str::from_utf8(&bytes).expect("text");
+            }
+            let (first, rest) = sent.split_once("\n\n").expect("an event");
+            assert!(
+                first.starts_with("retry: ") && first.ends_with("\ndata: 1"),
+                "{sent}"
+            );
+            assert_eq!(first.contains("\nid: -\n"), is_marked);
+            assert_eq!(rest, ":\n".repeat(3));
+        }
+    }
 
     /// Thousands are open, and nothing happens to most of them.
     #[test]

@@ -34,7 +34,7 @@ pub(crate) struct Subscription {
     pub(crate) joining: Option<Box<Joining>>,
     /// Pages of the application.
     pub(crate) pages: Vec<Watching>,
-    /// Whose numbers the others are.
+    /// Of the versions that came last when it began. What it has seen is known by this too.
     epoch: u64,
     /// The number of the last change that it has seen. What was overtaken before it came to that was not told.
     pub(crate) seen: u64,
@@ -50,6 +50,8 @@ pub(crate) struct Subscription {
     begins_anew: bool,
     /// It was told on another node of what has not come here yet, and may be lost.
     is_ahead: bool,
+    /// Of a document that it has, some versions in between are not remembered.
+    has_a_gap: bool,
     /// It was told of a gap when this was the last change that it had seen.
     gap_at: u64,
     wants: Wants,
@@ -200,7 +202,7 @@ impl Subscription {
             topics: SmallVec::new(),
             joining: None,
             pages: asked.pages,
-            epoch: books.epoch,
+            epoch: books.generations.current(),
             seen: 0,
             told_whole_through: books.newest,
             caught_up: 0,
@@ -208,6 +210,7 @@ impl Subscription {
             told: Told::default(),
             begins_anew: false,
             is_ahead: false,
+            has_a_gap: false,
             gap_at: NOWHERE,
             wants: asked.wants,
             reader: asked.reader,
@@ -244,7 +247,11 @@ impl Subscription {
     fn resume(&mut self, seen: &str, books: &Books) {
         let remembered = books.forgotten_through..=self.newest_anywhere(books);
         let is_ours = |it: &Place| {
-            it.version.epoch == books.epoch && remembered.contains(&it.knows_through())
+            let last = Version {
+                number: it.knows_through(),
+                ..it.version
+            };
+            books.generations.has(last) && remembered.contains(&last.number)
         };
         match seen.parse::<Place>().ok().filter(is_ours) {
             Some(place) => {
@@ -269,10 +276,14 @@ impl Subscription {
     /// It has a document in this version: it is told of another one, or that it is gone, and differences to this one. An id
     /// alone says nothing of that: whoever asked for other things may have been told it.
     fn has_version(&mut self, name: &Name, version: Version, books: &Books) {
-        let is_ours = version.epoch == books.epoch && version.number <= self.newest_anywhere(books);
+        let is_ours =
+            books.generations.has(version) && version.number <= self.newest_anywhere(books);
         let is_to_come = version.number > books.newest;
-        if is_ours && (is_to_come || books.document(name).is_some()) {
+        let document = books.document(name);
+        if is_ours && (is_to_come || document.is_some()) {
             self.told.note(name, version.number);
+            let forgotten = document.map_or(0, |it| it.forgotten_through);
+            self.has_a_gap |= books.has_history() && forgotten > version.number;
         } else {
             self.begins_anew = true;
         }
@@ -310,10 +321,10 @@ impl Subscription {
                     As::Whole => whole,
                     As::Added => Form::Value,
                 };
-                let epoch = books.epoch;
+                let version = books.generations.version(change.number);
                 books
                     .encodings
-                    .get(change.number, form, || encode(change, epoch, form))
+                    .get(change.number, form, || encode(change, version, form))
             }
         })
     }
@@ -409,7 +420,7 @@ impl Subscription {
         self.caught_up = self.seen;
         if self.topics.is_empty() {
             // It has seen nothing that could have another name now.
-            self.epoch = books.epoch;
+            self.epoch = books.generations.current();
         }
         if !self.is_ahead {
             self.told = Told::default();
@@ -438,7 +449,7 @@ impl Subscription {
             self.look_ahead(books);
         }
         self.begins_anew
-            || self.epoch != books.epoch
+            || self.epoch != books.generations.current()
             || self.seen.max(self.told_whole_through) < books.forgotten_through
     }
 
@@ -446,7 +457,8 @@ impl Subscription {
     pub(crate) fn next(&mut self, books: &Books, through: u64) -> Step {
         if self.has_to_begin_anew(books) {
             self.begins_anew = false;
-            self.epoch = books.epoch;
+            self.has_a_gap = false;
+            self.epoch = books.generations.current();
             self.seen = 0;
             self.told_whole_through = books.newest;
             self.caught_up = 0;
@@ -458,7 +470,7 @@ impl Subscription {
             }
             return Step::Next(Next::Word(Word::Reset));
         }
-        if self.comes_to_a_gap(books) {
+        if std::mem::take(&mut self.has_a_gap) || self.comes_to_a_gap(books) {
             return Step::Next(Next::Word(Word::Gap));
         }
         for _ in 0..MAX_SKIPPED {
@@ -470,8 +482,8 @@ impl Subscription {
             };
             let knows_nothing = change.number <= self.told_whole_through;
             let told = self.told.of(&change.name);
-            // Who has something is told that it is gone.
-            let is_nothing = change.is_gone() && told == 0 || !books.is_now(&change);
+            // Who has a version is told of those after it, and that it is gone.
+            let is_nothing = told == 0 && (change.is_gone() || !books.is_now(&change));
             let is_passed_over = told >= change.number || knows_nothing && is_nothing;
             if is_passed_over || self.is_hidden(&change.name) {
                 self.seen = change.number;

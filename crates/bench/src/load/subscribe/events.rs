@@ -106,7 +106,7 @@ mod tests {
         check("data: a\n\n", &["a"]);
         check("data: a\n", &[]);
         check(
-            "retry: 5\n\nid: 1\nevent: put\ndata: a\n\ndata:b\n\n",
+            "retry: 5\nid: 1\nevent: put\ndata: a\n\ndata:b\n\n",
             &["a", "b"],
         );
         check("data: a\ndata:  b\ndata\ndata:\n\n", &["a\n b\n\n"]);

@@ -118,6 +118,7 @@ fn as_1_0_has_it_a_subscription_is_told_in_its_words() {
     let coded = subscriber.replace(':', "%3A");
     let path = format!("/urlpattern/%2Fbooks%2F%3Aid/{coded}");
     assert_eq!(told["id"], format!("{SUBSCRIPTIONS}{path}"));
+    assert_eq!(told["type"], "subscription");
     assert_eq!(told["match"], "/books/:id");
     assert_eq!(told["match_type"], "urlpattern");
     assert_eq!(

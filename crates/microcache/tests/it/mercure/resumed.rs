@@ -33,7 +33,9 @@ fn who_says_what_he_has_seen_is_sent_what_came_since() {
         ("lastEventID=4", &[], Some("4"), &["5"]),
         ("lastEventID=5", &[], Some("5"), &[]),
         ("lastEventID=1", &["Last-Event-ID: 3"], Some("3"), &["5"]),
-        ("lastEventID=", &["Last-Event-ID: "], None, &[]),
+        // Whoever has seen nothing begins now, and is told where that is.
+        ("lastEventID=", &["Last-Event-ID: "], Some("5"), &[]),
+        ("last_event_id=", &[], Some("5"), &[]),
         (
             "lastEventID=earliest",
             &[],

@@ -24,7 +24,15 @@ impl Events {
             client,
             text: String::new(),
         };
-        assert!(events.next().starts_with("retry: "));
+        // It is a line of the first event.
+        let rest = loop {
+            if let Some((greeting, rest)) = events.text.split_once('\n') {
+                assert!(greeting.starts_with("retry: "), "{greeting}");
+                break rest.trim_start_matches("id: -\n").to_owned();
+            }
+            events.text += &events.client.chunk();
+        };
+        events.text = rest;
         (head, events)
     }
 

@@ -1,0 +1,304 @@
+//! What `live.js` leaves alone, in a real browser: pages with something typed, chosen, focused or changed by scripts, before
+//! and after the server says something else. Each page shows its case, tells what came of it, and leads to the next one.
+
+use crate::support::{Browser, Origin, Reply};
+
+const SCRIPT_PATH: &str = "/.well-known/microcache/live.js";
+const SCRIPT: &str = include_str!("../../../push/src/live.js");
+
+/// What cases are said in. Time goes fifty times as fast, so that the page asks ten times a second.
+const WORDS: &str = "
+    for (const name of ['setTimeout', 'setInterval']) {
+        const real = window[name];
+        window[name] = (act, time, ...more) => real(act, time / 50, ...more);
+    }
+    const q = (id) => document.getElementById(id), qs = (what) => document.querySelector(what);
+    const qsa = (what) => [...document.querySelectorAll(what)];
+    const markel = (it) => (it.m = 1), mark = (id) => markel(q(id)), kept = (id) => q(id)?.m === 1;
+    const active = (id) => document.activeElement === q(id);
+    const type = (text) => document.execCommand('insertText', false, text);
+    const order = (...ids) => ids.every((id, i) => !i || q(ids[i - 1]).compareDocumentPosition(q(id)) & 4);";
+
+/// What it is about, the page, what happens in it, the page as it is then, and what holds when it shows that.
+type Case = [&'static str; 5];
+
+const CASES: &[Case] = &[
+    [
+        "swapped",
+        r##"<div><input id=f value=abc><input id=o></div>"##,
+        r##"q('f').focus();q('f').setSelectionRange(1,2);mark('f')"##,
+        r##"<div><input id=o><input id=f value=abc></div>"##,
+        r##"kept('f')&&active('f')&&q('f').selectionStart==1&&order('o','f')"##,
+    ],
+    [
+        "sibling moves past typed",
+        r##"<p id=a>a</p><p id=b>b</p><input id=f><p id=c>c</p>"##,
+        r##"q('f').focus();type('words');mark('f');mark('c')"##,
+        r##"<p id=c>c</p><input id=f><p id=b>b</p><p id=a>a</p>"##,
+        r##"kept('f')&&kept('c')&&active('f')&&q('f').value=='words'&&order('c','f','b','a')"##,
+    ],
+    [
+        "previous replaced",
+        r##"<div><a></a><input id=f></div>"##,
+        r##"q('f').focus();mark('f')"##,
+        r##"<div><b></b><input id=f></div>"##,
+        r##"kept('f')&&active('f')&&!!document.querySelector('div b')&&!document.querySelector('div a')"##,
+    ],
+    [
+        "to another level",
+        r##"<div><input id=o><div><input id=f value=abc></div></div>"##,
+        r##"q('f').focus();type('x');mark('f')"##,
+        r##"<div><input id=o><input id=f value=abc></div>"##,
+        r##"kept('f')&&active('f')&&q('f').value.includes('x')&&q('f').parentNode==q('o').parentNode"##,
+    ],
+    [
+        "between containers",
+        r##"<div id=l><input id=f></div><div id=r><input id=o></div>"##,
+        r##"q('f').focus();type('x');mark('f');mark('l')"##,
+        r##"<div id=l><input id=o></div><div id=r><input id=f></div>"##,
+        r##"kept('f')&&kept('l')&&active('f')&&q('f').value=='x'&&q('r').contains(q('f'))&&q('l').contains(q('o'))"##,
+    ],
+    [
+        "anonymous containers",
+        r##"<div><input id=o></div><div><input id=f></div>"##,
+        r##"q('f').focus();type('x');mark('f')"##,
+        r##"<div><input id=o><input id=f></div>"##,
+        r##"kept('f')&&active('f')&&q('f').value=='x'&&document.querySelectorAll('div').length==1"##,
+    ],
+    [
+        "parent moved down",
+        r##"<div id=w><input id=f></div><div id=v><input id=o></div>"##,
+        r##"q('f').focus();mark('f')"##,
+        r##"<div id=v><input id=o></div><div id=w><input id=f></div>"##,
+        r##"kept('f')&&active('f')&&order('v','w')"##,
+    ],
+    [
+        "matching anonymous inserted",
+        r##"<section><div><input id=f></div></section>"##,
+        r##"q('f').focus();type('x');mark('f')"##,
+        r##"<section><div><i>new</i></div><div><input id=f></div></section>"##,
+        r##"kept('f')&&active('f')&&q('f').value=='x'&&document.querySelectorAll('section>div').length==2"##,
+    ],
+    [
+        "anonymous field, item before",
+        r##"<ul><li><input class=q></li></ul>"##,
+        r##"qs('.q').focus();type('x');markel(qs('.q'))"##,
+        r##"<ul><li>new <b>one</b></li><li><input class=q></li></ul>"##,
+        r##"qs('.q').m&&qs('.q').value=='x'&&document.activeElement==qs('.q')&&qs('ul').children.length==2"##,
+    ],
+    [
+        "anonymous prepended",
+        r##"<section><a>A</a><a>B</a></section>"##,
+        r##"qsa('a').forEach(markel)"##,
+        r##"<section><a>New</a><a>A</a><a>B</a></section>"##,
+        r##"qsa('a').map(x=>x.textContent+!!x.m).join()=='Newfalse,Atrue,Btrue'"##,
+    ],
+    [
+        "anonymous removed in front",
+        r##"<section><a>A</a><a>B</a><a>C</a></section>"##,
+        r##"qsa('a').forEach(markel)"##,
+        r##"<section><a>B</a><a>C</a></section>"##,
+        r##"qsa('a').map(x=>x.textContent+!!x.m).join()=='Btrue,Ctrue'"##,
+    ],
+    [
+        "anonymous reordered",
+        r##"<div><a>A</a><b>B</b><i>C</i></div>"##,
+        r##"qsa('div>*').forEach(markel)"##,
+        r##"<div><i>C</i><b>B</b><a>A</a></div>"##,
+        r##"qsa('div>*').map(x=>x.textContent+!!x.m).join()=='Ctrue,Btrue,Atrue'"##,
+    ],
+    [
+        "ids reordered",
+        r##"<div><a id=a>A</a><b id=b>B</b><i id=c>C</i></div>"##,
+        r##"qsa('div>*').forEach(markel)"##,
+        r##"<div><i id=c>C</i><b id=b>B</b><a id=a>A</a></div>"##,
+        r##"qsa('div>*').map(x=>x.id+!!x.m).join()=='ctrue,btrue,atrue'"##,
+    ],
+    [
+        "wrapped",
+        r##"<main><hr id=a></main>"##,
+        r##"mark('a')"##,
+        r##"<main><div><hr id=a></div></main>"##,
+        r##"kept('a')&&q('a').parentNode.nodeName=='DIV'&&qsa('hr').length==1"##,
+    ],
+    [
+        "unwrapped",
+        r##"<main><div><input id=f></div></main>"##,
+        r##"q('f').focus();type('x');mark('f')"##,
+        r##"<main><input id=f></main>"##,
+        r##"kept('f')&&q('f').value=='x'&&active('f')&&q('f').parentNode.nodeName=='MAIN'&&!qs('div')"##,
+    ],
+    [
+        "turned inside out",
+        r##"<main><div id=a><div id=b><i>x</i></div></div></main>"##,
+        r##"mark('a');mark('b')"##,
+        r##"<main><div id=b><div id=a></div><i>x</i></div></main>"##,
+        r##"kept('a')&&kept('b')&&q('b').contains(q('a'))&&qsa('i').length==1&&q('b').parentNode.nodeName=='MAIN'"##,
+    ],
+    [
+        "from the future",
+        r##"<div><div id=c><div id=i>x</div></div></div>"##,
+        r##"mark('i');mark('c')"##,
+        r##"<div><div id=i>x</div><div id=c></div></div>"##,
+        r##"kept('i')&&kept('c')&&order('i','c')&&!q('c').contains(q('i'))"##,
+    ],
+    [
+        "restored then moved into",
+        r##"<div><a id=a></a><br><b id=b></b></div>"##,
+        r##"mark('a');mark('b')"##,
+        r##"<div><br><a id=a><b id=b></b></a></div>"##,
+        r##"kept('a')&&kept('b')&&q('a').contains(q('b'))&&qsa('br').length==1"##,
+    ],
+    [
+        "container of another kind",
+        r##"<div><form><input id=f></form></div>"##,
+        r##"q('f').focus();type('x');mark('f')"##,
+        r##"<section><form><input id=f></form></section>"##,
+        r##"kept('f')&&q('f').value=='x'&&active('f')&&!!qs('section')&&!qs('div')"##,
+    ],
+    [
+        "field with a name",
+        r##"<p>1</p><div><input name=q></div>"##,
+        r##"qs('input').focus();type('x');markel(qs('input'))"##,
+        r##"<p>2</p><section><input name=q></section>"##,
+        r##"qs('input').m&&qs('input').value=='x'&&document.activeElement.name=='q'"##,
+    ],
+    [
+        "chosen select",
+        r##"<select id=s><option>1<option>2</select>"##,
+        r##"q('s').value='2';q('s').dispatchEvent(new Event('input',{bubbles:true}))"##,
+        r##"<select id=s><option>0<option>1<option selected>3<option>2</select>"##,
+        r##"q('s').value=='2'&&[...q('s').options].map(o=>o.value).join()=='0,1,3,2'"##,
+    ],
+    [
+        "select that nobody chose",
+        r##"<select id=s><option selected>1<option>2</select>"##,
+        r##""##,
+        r##"<select id=s><option>1<option selected>2</select>"##,
+        r##"q('s').value=='2'"##,
+    ],
+    [
+        "after a reset",
+        r##"<form id=x><input id=f value=1><textarea id=t>1</textarea><select id=s><option selected>1<option>2</select></form>"##,
+        r##"q('f').focus();type('w');q('t').focus();type('w');q('s').value='2';q('s').dispatchEvent(new Event('input',{bubbles:true}));q('x').reset()"##,
+        r##"<form id=x><input id=f value=2><textarea id=t>2</textarea><select id=s><option>1<option selected>3<option>2</select></form>"##,
+        r##"q('f').value=='2'&&q('t').value=='2'&&q('s').value=='3'"##,
+    ],
+    [
+        "typed stays",
+        r##"<p id=p>1</p><input id=f value=1><textarea id=t>1</textarea><input type=checkbox id=c>"##,
+        r##"q('f').focus();type('w');q('t').focus();type('w');q('c').click()"##,
+        r##"<p id=p>2</p><input id=f value=2 class=y><textarea id=t>2</textarea><input type=checkbox id=c class=z>"##,
+        r##"q('p').textContent=='2'&&q('f').value.includes('w')&&q('t').value.includes('w')&&q('c').checked&&q('f').className=='y'"##,
+    ],
+    [
+        "template",
+        r##"<template id=t><p>1</p></template><p id=p>1</p>"##,
+        r##"mark('t')"##,
+        r##"<template id=t><p>2</p><i></i></template><p id=p>1</p>"##,
+        r##"kept('t')&&q('t').innerHTML=='<p>2</p><i></i>'"##,
+    ],
+    [
+        "classes of scripts",
+        r##"<p id=p class="a b">1</p><p id=r>1</p><p id=n class=x>1</p>"##,
+        r##"q('p').classList.add('open');q('r').classList.add('open');q('n').classList.add('open')"##,
+        r##"<p id=p class="b c">2</p><p id=r class=d>2</p><p id=n>2</p>"##,
+        r##"q('p').className.split(' ').sort().join()=='b,c,open'&&q('r').className.split(' ').sort().join()=='d,open'&&q('n').className=='open'"##,
+    ],
+    [
+        "attributes",
+        r##"<p id=p a=1 b=2>1</p>"##,
+        r##"q('p').setAttribute('s',1)"##,
+        r##"<p id=p b=3 c=4>1</p>"##,
+        r##"q('p').outerHTML=='<p id="p" b="3" s="1" c="4">1</p>'"##,
+    ],
+    [
+        "what scripts put in",
+        r##"<ul id=u><li>1</ul>"##,
+        r##"q('u').before(Object.assign(document.createElement('nav'),{id:'n'}));q('u').append(document.createElement('hr'))"##,
+        r##"<ul id=u><li>0<li>1</ul>"##,
+        r##"!!q('n')&&qsa('li').length==2&&qsa('hr').length==1"##,
+    ],
+    [
+        "what scripts took away",
+        r##"<p id=a>1</p><p id=b>1</p>"##,
+        r##"q('a').remove()"##,
+        r##"<p id=a>2</p><p id=b>2</p>"##,
+        r##"!q('a')&&q('b').textContent=='2'"##,
+    ],
+    [
+        "texts",
+        r##"<div id=d>one <b>two</b> three</div>"##,
+        r##"mark('d')"##,
+        r##"<div id=d>one <i>x</i> <b>two!</b> four</div>"##,
+        r##"kept('d')&&q('d').innerHTML=='one <i>x</i> <b>two!</b> four'"##,
+    ],
+    [
+        "strip utm",
+        r##"<p id=p>1</p>"##,
+        r##"history.replaceState({},'','?stripped')"##,
+        r##"<p id=p>2</p>"##,
+        r##"q('p').textContent=='2'"##,
+    ],
+    [
+        "replaced path",
+        r##"<p id=p>1</p>"##,
+        r##"history.replaceState({},'','/other')"##,
+        r##"<p id=p>2</p>"##,
+        r##"q('p').textContent=='2'"##,
+    ],
+    [
+        "pushed query",
+        r##"<p id=p>1</p>"##,
+        r##"history.pushState({},'','?tab=2')"##,
+        r##"<p id=p>2</p>"##,
+        r##"q('p').textContent=='2'"##,
+    ],
+    [
+        "another view",
+        r##"<p id=p>1</p>"##,
+        r##"let stayed;addEventListener('load',()=>{history.pushState({},'','/elsewhere');setTimeout(()=>{stayed=q('p').textContent=='1';history.back()},20000)})"##,
+        r##"<p id=p>2</p>"##,
+        r##"stayed&&q('p').textContent=='2'"##,
+    ],
+];
+
+#[test]
+fn what_was_typed_chosen_or_focused_stays_however_the_page_changes() {
+    let origin = Origin::start();
+    let script = Reply::new(200).with("Content-Type: text/javascript");
+    origin.on(SCRIPT_PATH).reply(script.body(SCRIPT));
+    for (number, &[_, before, act, after, check]) in CASES.iter().enumerate() {
+        let next = number + 1;
+        let page = move |body: &str| {
+            format!(
+                "<!doctype html><title>{number}</title><script>{WORDS}
+                document.addEventListener('microcache:update', async () => {{
+                    let result;
+                    try {{ result = {check} ? 'holds' : document.body.innerHTML; }} catch (error) {{ result = error; }}
+                    await fetch('/told', {{ method: 'POST', body: result }});
+                    location = '/case/{next}';
+                }});</script><script type=module src={SCRIPT_PATH}></script><body>{body}<script>{act}</script>"
+            )
+        };
+        origin.on(&format!("/case/{number}")).answer(move |asked| {
+            // The page itself, and what it was made of, are asked for without this.
+            let is_update = asked.field("cache-control").is_some()
+                && asked.field("sec-fetch-mode") != Some("navigate");
+            let body = page(if is_update { after } else { before });
+            let fields = [
+                "Cache-Control: max-age=0",
+                "Content-Type: text/html; charset=utf-8",
+            ];
+            Reply::new(200).with_all(&fields).body(body)
+        });
+    }
+    let url = format!("http://{}/case/0", origin.address());
+    let Some(_browser) = Browser::open(&url, &[], "what pages keep when they change") else {
+        return;
+    };
+    for (number, [what, ..]) in CASES.iter().enumerate() {
+        let told = origin.wait_for("/told", number + 1);
+        assert_eq!(String::from_utf8_lossy(&told.body), "holds", "{what}");
+    }
+}

@@ -1,0 +1,124 @@
+//! Whether two values are the same one, however they are written (RFC 6902 §4.6).
+
+use super::tree::Tree;
+
+/// Whether these are equal. Neither has more levels than can be walked through.
+pub(super) fn is_equal(one: &str, other: &str) -> serde_json::Result<bool> {
+    if one == other {
+        return Ok(true);
+    }
+    let (mut one, mut other) = (Tree::Text(one), Tree::Text(other));
+    one.open()?;
+    other.open()?;
+    Ok(match (one, other) {
+        (Tree::Array(these), Tree::Array(those)) => {
+            these.len() == those.len() && are_equal(these.iter().zip(&those))?
+        }
+        (Tree::Object(these), Tree::Object(those)) => {
+            let pairs = these
+                .names()
+                .map(|name| these.get(name).zip(those.get(name)));
+            let pairs: Option<Vec<_>> = pairs.collect();
+            let has_same_names = these.names().len() == those.names().len();
+            has_same_names && pairs.map_or(Ok(false), |pairs| are_equal(pairs.into_iter()))?
+        }
+        (Tree::Text(one), Tree::Text(other)) if one.starts_with('"') && other.starts_with('"') => {
+            let [one, other]: [String; 2] =
+                [serde_json::from_str(one)?, serde_json::from_str(other)?];
+            one == other
+        }
+        (Tree::Text(one), Tree::Text(other)) => {
+            Number::read(one).is_some_and(|one| Some(one) == Number::read(other))
+        }
+        _ => false,
+    })
+}
+
+fn are_equal<'t, 'a: 't>(
+    mut pairs: impl Iterator<Item = (&'t Tree<'a>, &'t Tree<'a>)>,
+) -> serde_json::Result<bool> {
+    pairs.try_fold(true, |are_equal, pair| match pair {
+        // What was opened a moment ago has all in it as it was written.
+        (Tree::Text(one), Tree::Text(other)) => Ok(are_equal && is_equal(one, other)?),
+        _ => Ok(false),
+    })
+}
+
+/// A number: its digits without zeros at either end, and by how many places the point is behind the last of them.
+#[derive(PartialEq, Eq)]
+struct Number {
+    is_negative: bool,
+    digits: String,
+    exponent: i64,
+}
+
+impl Number {
+    /// `None` if it is no number, or its exponent is beyond all bounds.
+    fn read(text: &str) -> Option<Self> {
+        let unsigned = text.strip_prefix('-').unwrap_or(text);
+        let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+            None => (unsigned, 0),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        if !whole.starts_with(|it: char| it.is_ascii_digit()) {
+            return None;
+        }
+        let all = format!("{whole}{fraction}");
+        let digits = all.trim_end_matches('0');
+        let moved = all.len() as i64 - digits.len() as i64 - fraction.len() as i64;
+        let digits = digits.trim_start_matches('0');
+        let is_zero = digits.is_empty();
+        Some(Self {
+            is_negative: text.len() > unsigned.len() && !is_zero,
+            digits: digits.to_owned(),
+            exponent: if is_zero {
+                0
+            } else {
+                i64::from(exponent) + moved
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_equal_however_they_are_written() {
+        for (one, other) in [
+            ("1.10", "1.1"),
+            ("1", "1.0"),
+            ("100", "1e2"),
+            ("-0", "0.00"),
+            ("0.015", "1.5E-2"),
+            (
+                "79228162514264337593543950335.0001",
+                "79228162514264337593543950335.00010",
+            ),
+            (r#""\u00e9""#, "\"é\""),
+            (r#"{"a":1,"b":[true]}"#, r#"{ "b": [ true ], "a": 1.0 }"#),
+        ] {
+            assert_eq!(is_equal(one, other).ok(), Some(true), "{one} {other}");
+        }
+        for (one, other) in [
+            (
+                "79228162514264337593543950335.0001",
+                "79228162514264337593543950335.0002",
+            ),
+            ("1", "-1"),
+            ("1", "10"),
+            ("1", "\"1\""),
+            ("0", "false"),
+            ("null", "true"),
+            ("[]", "{}"),
+            ("[1]", "[1,1]"),
+            (r#"{"a":1}"#, r#"{"b":1}"#),
+            (r#"{"a":1}"#, r#"{"a":1,"b":1}"#),
+            (r#"{"a":[1]}"#, r#"{"a":[2]}"#),
+        ] {
+            assert_eq!(is_equal(one, other).ok(), Some(false), "{one} {other}");
+        }
+    }
+}

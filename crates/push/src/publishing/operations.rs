@@ -1,0 +1,265 @@
+//! Operations on a JSON document, one after the other (RFC 6902).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::equal::is_equal;
+use super::tree::{Member, Tree, depth};
+use crate::publishing::wish::Refused;
+
+/// As deep as a document may become: what walks through one that is deeper would need more stack than there is.
+pub(super) const MAX_DEPTH: usize = 128;
+
+/// One of them.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Said")]
+pub(crate) struct Operation {
+    path: Pointer,
+    deed: Deed,
+}
+
+#[derive(Debug)]
+enum Deed {
+    Add(Box<RawValue>),
+    Remove,
+    Replace(Box<RawValue>),
+    Move(Pointer),
+    Copy(Pointer),
+    Test(Box<RawValue>),
+}
+
+/// The same as it is sent.
+#[derive(Deserialize)]
+struct Said {
+    op: String,
+    path: String,
+    from: Option<String>,
+    #[serde(default, deserialize_with = "even_null")]
+    value: Option<Box<RawValue>>,
+}
+
+fn even_null<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(value).map(Some)
+}
+
+impl TryFrom<Said> for Operation {
+    type Error = String;
+
+    fn try_from(said: Said) -> Result<Self, String> {
+        let value = || {
+            said.value
+                .ok_or_else(|| format!("{} has no value", said.op))
+        };
+        let from = said.from.as_deref();
+        let from = || Pointer::read(from.ok_or_else(|| format!("{} has no from", said.op))?);
+        let deed = match &*said.op {
+            "add" => Deed::Add(value()?),
+            "remove" => Deed::Remove,
+            "replace" => Deed::Replace(value()?),
+            "move" => Deed::Move(from()?),
+            "copy" => Deed::Copy(from()?),
+            "test" => Deed::Test(value()?),
+            other => return Err(format!("there is no operation {other}")),
+        };
+        if let Deed::Add(value) | Deed::Replace(value) | Deed::Test(value) = &deed
+            && depth(value.get()) > MAX_DEPTH
+        {
+            return Err(format!("a value is more than {MAX_DEPTH} levels deep"));
+        }
+        let path = Pointer::read(&said.path)?;
+        Ok(Self { path, deed })
+    }
+}
+
+/// Where something is in a document (RFC 6901): the names and indices that lead there.
+#[derive(Debug, PartialEq, Eq)]
+struct Pointer(Vec<String>);
+
+impl Pointer {
+    fn read(text: &str) -> Result<Self, String> {
+        let Some(rest) = text.strip_prefix('/') else {
+            return if text.is_empty() {
+                Ok(Self(Vec::new()))
+            } else {
+                Err(format!("{text} does not begin with a slash"))
+            };
+        };
+        let is_whole = |token: &str| {
+            let mut after = token.split('~').skip(1);
+            after.all(|it| it.starts_with(['0', '1']))
+        };
+        let tokens = rest.split('/').map(|token| {
+            let token = is_whole(token).then(|| token.replace("~1", "/").replace("~0", "~"));
+            token.ok_or_else(|| format!("{text} has a ~ that is neither ~0 nor ~1"))
+        });
+        tokens.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// What this is in, and what it is called there; `None` for the whole document.
+    fn split(&self) -> Option<(&[String], &str)> {
+        let (last, parent) = self.0.split_last()?;
+        Some((parent, last))
+    }
+
+    fn is_above(&self, other: &Self) -> bool {
+        self.0.len() < other.0.len() && other.0.starts_with(&self.0)
+    }
+
+    /// It leads nowhere.
+    fn refused(&self) -> Refused {
+        Refused::Unfit(format!("{self}: there is nothing"))
+    }
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for token in &self.0 {
+            write!(f, "/{}", token.replace('~', "~0").replace('/', "~1"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes one operation after the other. What is copied may be copied again, and what is moved may be moved into
+/// what was moved: a short patch could make a document that no memory holds, or so deep that nothing can walk
+/// through it. So what all of it copies is bounded, and how deep each puts something.
+pub(super) fn operate<'a>(
+    document: &mut Tree<'a>,
+    operations: &'a [Operation],
+    most: u64,
+) -> Result<(), Refused> {
+    let mut copied = 0;
+    for Operation { path, deed } in operations {
+        match deed {
+            Deed::Add(value) => add(document, path, Tree::Text(value.get()))?,
+            Deed::Remove => drop(remove(document, path)?),
+            Deed::Replace(value) => {
+                let new = Tree::Text(value.get());
+                has_room(path, &new)?;
+                *find(document, path)? = new;
+            }
+            Deed::Move(from) if from.is_above(path) => {
+                let why = format!("{path}: nothing can be moved into itself");
+                return Err(Refused::Unfit(why));
+            }
+            Deed::Move(from) => {
+                let moved = remove(document, from)?;
+                add(document, path, moved)?;
+            }
+            Deed::Copy(from) => {
+                let source = find(document, from)?;
+                copied += source.size() as u64;
+                if copied > most {
+                    return Err(Refused::TooLarge);
+                }
+                let copy = source.clone();
+                add(document, path, copy)?;
+            }
+            Deed::Test(value) => {
+                let mut there = String::new();
+                find(document, path)?.write(&mut there);
+                if !is_equal(&there, value.get()).map_err(unreadable)? {
+                    return Err(Refused::Test);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn has_room(path: &Pointer, value: &Tree<'_>) -> Result<(), Refused> {
+    if path.0.len() + value.depth() > MAX_DEPTH {
+        let why = format!("{path}: the document would be more than {MAX_DEPTH} levels deep");
+        return Err(Refused::Unfit(why));
+    }
+    Ok(())
+}
+
+fn add<'a>(document: &mut Tree<'a>, path: &'a Pointer, value: Tree<'a>) -> Result<(), Refused> {
+    has_room(path, &value)?;
+    let Some((parent, last)) = path.split() else {
+        *document = value;
+        return Ok(());
+    };
+    match parent_of(document, parent)? {
+        Some(Tree::Object(object)) => {
+            object.set(Cow::Borrowed(last), Member::new(last, value));
+        }
+        Some(Tree::Array(items)) => {
+            let at = if last == "-" {
+                Some(items.len())
+            } else {
+                index(last)
+            };
+            let at = at.filter(|at| *at <= items.len());
+            items.insert(at.ok_or_else(|| path.refused())?, value);
+        }
+        _ => return Err(path.refused()),
+    }
+    Ok(())
+}
+
+fn remove<'a>(document: &mut Tree<'a>, path: &Pointer) -> Result<Tree<'a>, Refused> {
+    let (parent, last) = path.split().ok_or_else(|| path.refused())?;
+    let removed = match parent_of(document, parent)? {
+        Some(Tree::Object(object)) => object.remove(last),
+        Some(Tree::Array(items)) => {
+            let at = index(last).filter(|at| *at < items.len());
+            at.map(|at| items.remove(at))
+        }
+        _ => None,
+    };
+    removed.ok_or_else(|| path.refused())
+}
+
+fn find<'t, 'a>(document: &'t mut Tree<'a>, path: &Pointer) -> Result<&'t mut Tree<'a>, Refused> {
+    let found = walk(document, &path.0).map_err(unreadable)?;
+    found.ok_or_else(|| path.refused())
+}
+
+/// What these lead to, with what it has in it.
+fn parent_of<'t, 'a>(
+    document: &'t mut Tree<'a>,
+    tokens: &[String],
+) -> Result<Option<&'t mut Tree<'a>>, Refused> {
+    let mut found = walk(document, tokens).map_err(unreadable)?;
+    if let Some(parent) = &mut found {
+        parent.open().map_err(unreadable)?;
+    }
+    Ok(found)
+}
+
+/// What these lead to.
+fn walk<'t, 'a>(
+    mut tree: &'t mut Tree<'a>,
+    tokens: &[String],
+) -> serde_json::Result<Option<&'t mut Tree<'a>>> {
+    for token in tokens {
+        tree.open()?;
+        let next = match tree {
+            Tree::Object(object) => object.get_mut(token),
+            Tree::Array(items) => index(token).and_then(|at| items.get_mut(at)),
+            Tree::Text(_) => None,
+        };
+        let Some(next) = next else {
+            return Ok(None);
+        };
+        tree = next;
+    }
+    Ok(Some(tree))
+}
+
+/// Digits, without zeros before them.
+fn index(token: &str) -> Option<usize> {
+    let is_index = token.bytes().all(|byte| byte.is_ascii_digit());
+    let is_plain = token == "0" || !token.starts_with('0');
+    (is_index && is_plain).then(|| token.parse().ok())?
+}
+
+/// A name in it is no text.
+fn unreadable(_: serde_json::Error) -> Refused {
+    Refused::NoJson
+}
