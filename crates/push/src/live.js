@@ -154,6 +154,7 @@ const update = (before, after, page) => {
   };
 
   const { selectionStart, selectionEnd } = focus;
+  const { scrollX: left, scrollY: top } = window;
   change(before, after, page);
   for (const [it, parent] of gone) if (it?.parentNode === (parent.content || parent)) it.remove();
   if (document.activeElement !== focus) {
@@ -161,6 +162,8 @@ const update = (before, after, page) => {
     it?.focus?.({ preventScroll: true });
     if (selectionEnd != null && it?.value) it.setSelectionRange(selectionStart, selectionEnd);
   }
+  // Browsers scroll to a field that is moved.
+  if (scrollY !== top) scrollTo({ left, top, behavior: "instant" });
 };
 
 // The same in another coding has a weak one.

@@ -299,6 +299,7 @@ fn what_was_typed_chosen_or_focused_stays_however_the_page_changes() {
     };
     for (number, [what, ..]) in CASES.iter().enumerate() {
         let told = origin.wait_for("/told", number + 1);
-        assert_eq!(String::from_utf8_lossy(&told.body), "holds", "{what}");
+        let result = told.body();
+        assert_eq!(String::from_utf8_lossy(&result), "holds", "{what}");
     }
 }

@@ -5,9 +5,9 @@
 //! it was written: then nobody was told that it is there, and it is cut off. If anything else is damaged,
 //! the file is set aside, and what came before the damage is kept.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use microcache_store::random;
 
 use crate::changes::change::Change;
 use crate::changes::generations::{Generation, Generations};
+use crate::changes::place::Place;
 use crate::changes::records::{self, MAGIC, OLD_MAGIC, Read};
 
 /// What the log begins with: the magic bytes, and three numbers.
@@ -39,13 +40,12 @@ impl LogOf {
         }
     }
 
-    /// The file of the log, or one beside it.
-    fn file(self, directory: &Path, kind: &str) -> PathBuf {
-        let name = match self {
-            Self::Documents => "documents",
-            Self::Updates => "mercure",
-        };
-        directory.join(format!("{name}.{kind}"))
+    /// The name of the log's file, or of one beside it.
+    fn file(self, kind: &str) -> String {
+        match self {
+            Self::Documents => format!("documents.{kind}"),
+            Self::Updates => format!("mercure.{kind}"),
+        }
     }
 }
 
@@ -131,7 +131,7 @@ impl Loaded {
 /// The log of a directory, and the right to write to it.
 pub(crate) struct Journal {
     of: LogOf,
-    directory: PathBuf,
+    place: Place,
     sync: Sync,
     /// `None` after a failure: what is on the disk then is not known, and it has to be written anew.
     log: Option<Log>,
@@ -158,10 +158,8 @@ impl Journal {
             path: directory.to_owned(),
             error,
         };
-        let mut make = DirBuilder::new();
-        make.recursive(true).mode(0o700);
-        make.create(directory).map_err(unusable)?;
-        let lock = open(&of.file(directory, "lock")).map_err(unusable)?;
+        let place = Place::open(directory).map_err(unusable)?;
+        let lock = place.file(&of.file("lock")).map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -174,18 +172,15 @@ impl Journal {
         }
         let mut journal = Self {
             of,
-            directory: directory.to_owned(),
+            place,
             sync,
             log: None,
             begins: None,
             lock,
         };
-        let path = of.file(directory, "log");
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => Bytes::from(bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Bytes::new(),
-            Err(error) => return Err(unusable(error)),
-        };
+        let name = of.file("log");
+        let bytes = journal.place.read(&name).map_err(unusable)?;
+        let bytes = Bytes::from(bytes);
         if bytes.is_empty() {
             let loaded = Loaded::nothing();
             let begun = journal.rewrite(&loaded.header, &[]);
@@ -194,14 +189,15 @@ impl Journal {
         }
         let (loaded, end) = load(bytes.clone()).ok_or_else(|| JournalError::Foreign {
             what,
-            path: path.clone(),
+            path: journal.place.path_of(&name),
         })?;
         if loaded.is_damaged {
-            fs::copy(&path, of.file(directory, "damaged")).map_err(unusable)?;
+            let kept = journal.set_aside("damaged", &bytes);
+            kept.map_err(unusable)?;
         } else if end < bytes.len() as u64 {
             journal.set_tail_aside(&bytes[end as usize..]);
         }
-        let file = open(&path).map_err(unusable)?;
+        let file = journal.place.file(&name).map_err(unusable)?;
         file.set_len(end).map_err(unusable)?;
         journal.log = Some(Log { file, end });
         Ok((journal, loaded))
@@ -214,11 +210,8 @@ impl Journal {
 
     /// Keeps what is cut off: if it is no torn record but one of a length that is wrong, others lie behind that.
     fn set_tail_aside(&self, tail: &[u8]) {
-        let path = self.of.file(&self.directory, "torn");
-        let kept = open(&path).and_then(|file| {
-            file.set_len(0)?;
-            file.write_all_at(tail, 0)
-        });
+        let path = self.place.path_of(&self.of.file("torn"));
+        let kept = self.set_aside("torn", tail);
         // It may be torn because the disk is full.
         let place = match kept {
             Ok(()) => format!("lie in {}", path.display()),
@@ -230,9 +223,16 @@ impl Journal {
         tracing::warn!(
             target: "microcache",
             "the last record of {} is not all there, for the process was killed or the power failed while it was written: {} bytes are cut off, and {place}",
-            self.of.file(&self.directory, "log").display(),
+            self.place.path_of(&self.of.file("log")).display(),
             tail.len(),
         );
+    }
+
+    /// Keeps these bytes beside the log.
+    fn set_aside(&self, kind: &str, bytes: &[u8]) -> io::Result<()> {
+        let file = self.place.file(&self.of.file(kind))?;
+        file.set_len(0)?;
+        file.write_all_at(bytes, 0)
     }
 
     /// Lets another process take it up.
@@ -290,16 +290,16 @@ impl Journal {
 
     /// Writes it anew, with these changes only.
     pub(crate) fn rewrite(&mut self, header: &Header, changes: &[Arc<Change>]) -> io::Result<()> {
-        let path = self.of.file(&self.directory, "new");
-        let directory = File::open(&self.directory)?;
-        let log = Log::write(&path, header, changes).inspect_err(|_| {
+        self.place.find_again()?;
+        let name = self.of.file("new");
+        let file = self.place.file(&name)?;
+        let log = Log::write(file, header, changes).inspect_err(|_| {
             // The disk may be full, of this.
-            let _ = fs::remove_file(&path);
+            let _ = self.place.remove(&name);
         })?;
         // From here on what was the log may have no name any more.
         self.log = None;
-        fs::rename(&path, self.of.file(&self.directory, "log"))?;
-        directory.sync_all()?;
+        self.place.rename(&name, &self.of.file("log"))?;
         self.log = Some(log);
         self.begins = None;
         Ok(())
@@ -308,7 +308,7 @@ impl Journal {
 
 impl Log {
     /// Writes one with these changes.
-    fn write(path: &Path, header: &Header, changes: &[Arc<Change>]) -> io::Result<Self> {
+    fn write(file: File, header: &Header, changes: &[Arc<Change>]) -> io::Result<Self> {
         let oldest = header.generations.version(0).epoch;
         let mut out = Vec::new();
         out.extend_from_slice(&MAGIC);
@@ -318,7 +318,6 @@ impl Log {
         for begun in header.generations.all().iter().skip(1) {
             records::write_generation(*begun, &mut out);
         }
-        let file = open(path)?;
         file.set_len(0)?;
         let mut end = 0;
         for change in changes {
@@ -395,14 +394,4 @@ fn is_torn(rest: &[u8]) -> bool {
     let length = u32::from_le_bytes(*length) as usize;
     // A record that was written in part may have any bytes, zeros above all, where the rest belongs.
     length >= rest.len().saturating_sub(records::OPENING) || rest.iter().all(|&byte| byte == 0)
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
 }

@@ -7,5 +7,6 @@ pub(crate) mod generations;
 pub(crate) mod journal;
 pub(crate) mod json;
 pub(crate) mod numbers;
+pub(crate) mod place;
 pub(crate) mod records;
 pub(crate) mod version;

@@ -2,7 +2,7 @@
 
 use super::tree::Tree;
 
-/// Whether these are equal. Neither has more levels than can be walked through.
+/// Whether ours are equal. Neither has more levels than can be walked through.
 pub(super) fn is_equal(one: &str, other: &str) -> serde_json::Result<bool> {
     if one == other {
         return Ok(true);
@@ -11,15 +11,15 @@ pub(super) fn is_equal(one: &str, other: &str) -> serde_json::Result<bool> {
     one.open()?;
     other.open()?;
     Ok(match (one, other) {
-        (Tree::Array(these), Tree::Array(those)) => {
-            these.len() == those.len() && are_equal(these.iter().zip(&those))?
+        (Tree::Array(ours), Tree::Array(others)) => {
+            ours.len() == others.len() && are_equal(ours.iter().zip(&others))?
         }
-        (Tree::Object(these), Tree::Object(those)) => {
-            let pairs = these
+        (Tree::Object(ours), Tree::Object(others)) => {
+            let pairs = ours
                 .names()
-                .map(|name| these.get(name).zip(those.get(name)));
+                .map(|name| ours.get(name).zip(others.get(name)));
             let pairs: Option<Vec<_>> = pairs.collect();
-            let has_same_names = these.names().len() == those.names().len();
+            let has_same_names = ours.names().len() == others.names().len();
             has_same_names && pairs.map_or(Ok(false), |pairs| are_equal(pairs.into_iter()))?
         }
         (Tree::Text(one), Tree::Text(other)) if one.starts_with('"') && other.starts_with('"') => {
@@ -66,7 +66,8 @@ impl Number {
         }
         let all = format!("{whole}{fraction}");
         let digits = all.trim_end_matches('0');
-        let moved = all.len() as i64 - digits.len() as i64 - fraction.len() as i64;
+        let count = |text: &str| i64::try_from(text.len()).ok();
+        let moved = count(&all)? - count(digits)? - count(fraction)?;
         let digits = digits.trim_start_matches('0');
         let is_zero = digits.is_empty();
         Some(Self {

@@ -1,0 +1,166 @@
+//! The directory of logs, which stays open. Whatever is done in it is done relative to it and follows no link: a program
+//! that runs as root would write, and read, wherever a link leads to.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Stat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, fsync, openat, renameat, unlinkat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+/// An open directory.
+pub(crate) struct Place {
+    path: PathBuf,
+    folder: OwnedFd,
+}
+
+impl Place {
+    /// Opens a directory, or makes it. Nobody else may be able to put there what would be believed.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let mut make = DirBuilder::new();
+        make.recursive(true).mode(0o700).create(path)?;
+        let folder = open_folder(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            folder,
+        })
+    }
+
+    /// Opens it again if it was removed, and another one is there now.
+    pub(crate) fn find_again(&mut self) -> io::Result<()> {
+        if fstat(&self.folder)?.st_nlink == 0 {
+            self.folder = open_folder(&self.path)?;
+        }
+        Ok(())
+    }
+
+    /// A file in it to read and write, which is made if it is not there.
+    pub(crate) fn file(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
+        let opened = openat(
+            &self.folder,
+            name,
+            flags | OFlags::NONBLOCK | OFlags::CLOEXEC,
+            Mode::RUSR | Mode::WUSR,
+        );
+        let file = match opened {
+            Err(Errno::LOOP) => return Err(not_a_file(name)),
+            opened => File::from(opened?),
+        };
+        let Stat { st_mode, .. } = fstat(&file)?;
+        if FileType::from_raw_mode(st_mode) != FileType::RegularFile {
+            return Err(not_a_file(name));
+        }
+        Ok(file)
+    }
+
+    /// What a file has in it; nothing if it is not there.
+    pub(crate) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.file(name)?.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Has one file take the place of another.
+    pub(crate) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        renameat(&self.folder, from, &self.folder, to)?;
+        Ok(fsync(&self.folder)?)
+    }
+
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(unlinkat(&self.folder, name, AtFlags::empty())?)
+    }
+
+    /// Where a file of this name lies, for those who look for it.
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+/// That the directory itself is reached through a link is its operator's own doing.
+fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(CWD, path, flags, Mode::empty())?;
+    let stat = fstat(&folder)?;
+    if stat.st_uid != geteuid().as_raw() && stat.st_uid != 0 {
+        let why = format!("it belongs to another user ({})", stat.st_uid);
+        return Err(io::Error::other(why));
+    }
+    if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
+        let why = "others than its owner may write there: choose a directory below it, which is made for this program alone";
+        return Err(io::Error::other(why));
+    }
+    Ok(folder)
+}
+
+fn not_a_file(name: &str) -> io::Error {
+    io::Error::other(format!(
+        "{name} is a link, or no file: look what it is, and take it away"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new() -> Self {
+            static NUMBER: AtomicU32 = AtomicU32::new(0);
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("microcache-place-{}-{number}", std::process::id());
+            Self(std::env::temp_dir().join(name))
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn no_link_is_followed_and_what_is_no_file_is_not_read() {
+        let directory = Directory::new();
+        let place = Place::open(&directory.0).expect("a directory");
+        let outside = Directory::new();
+        fs::write(&outside.0, "theirs").expect("a file");
+        symlink("/dev/zero", place.path_of("zero")).expect("a link");
+        symlink(&outside.0, place.path_of("theirs")).expect("a link");
+        fs::create_dir(place.path_of("folder")).expect("a directory");
+        for name in ["zero", "theirs", "folder"] {
+            assert!(place.file(name).is_err(), "{name}");
+            assert!(place.read(name).is_err(), "{name}");
+        }
+        assert_eq!(fs::read(&outside.0).expect("it is there"), b"theirs");
+        fs::remove_file(&outside.0).expect("removed");
+        fs::write(place.path_of("new"), "mine").expect("written");
+        place.rename("new", "theirs").expect("renamed");
+        assert_eq!(place.read("theirs").expect("a file"), b"mine");
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_refused() {
+        let directory = Directory::new();
+        drop(Place::open(&directory.0).expect("made for us alone"));
+        for (mode, is_good) in [
+            (0o700, true),
+            (0o755, true),
+            (0o777, false),
+            (0o770, false),
+            (0o1777, false),
+        ] {
+            fs::set_permissions(&directory.0, fs::Permissions::from_mode(mode)).expect("set");
+            assert_eq!(Place::open(&directory.0).is_ok(), is_good, "{mode:o}");
+        }
+    }
+}
