@@ -7,6 +7,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use microcache_proxy::h1::{Limits, parse_response};
 use microcache_store::Content;
+use microcache_store::Epoch;
 use microcache_store::encoding::{Head, Record, checksum, encode, encode_varies};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -35,7 +36,7 @@ fn check(encoded: &Bytes, body: Bytes) {
     let stored = match head.with_body(Content::Bytes(body)) {
         Err(_) => return,
         Ok(Record::Varies(varies)) => {
-            let again = Head::decode(&encode_varies(&key, &varies)).expect("our own");
+            let again = Head::decode(&encode_varies(&key, &varies, Epoch::now())).expect("our own");
             assert!(matches!(
                 again.with_body(Content::default()),
                 Ok(Record::Varies(read)) if read == varies
@@ -44,7 +45,7 @@ fn check(encoded: &Bytes, body: Bytes) {
         }
         Ok(Record::Response(stored)) => *stored,
     };
-    let again = Head::decode(&encode(&key, &stored, length, sum)).expect("our own");
+    let again = Head::decode(&encode(&key, &stored, (length, sum), Epoch::now())).expect("our own");
     assert_eq!(again.key, key);
     assert!((200..=599).contains(&stored.status));
 

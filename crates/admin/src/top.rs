@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
+use microcache_engine::clock;
 use microcache_proxy::{Amount, ErrorKind, Measure, RecentError, TopUrl};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -104,7 +105,7 @@ fn error(error: &RecentError) -> Value {
             ErrorKind::Origin => "origin",
             ErrorKind::Answer => "answer",
         },
-        "at_milliseconds": error.at.as_millis(),
+        "at_milliseconds": clock::date(error.at).as_millis(),
         "count": error.count,
         "route": error.route,
         "upstream": error.upstream,

@@ -185,7 +185,7 @@ impl Engine {
         }
         let rules = &route.rules;
         let (have, new) = (stored.fields(), response.fields.fields());
-        let merged = refreshed(facts, 200, have, new, times.request, times.response, rules);
+        let merged = refreshed(facts, 200, have, new, times.judged(), rules);
         if matches!(merged.storable, Storable::No(why) if why.is_for_one()) {
             return;
         }

@@ -15,7 +15,7 @@ use microcache_policy::{
     RequestFacts, ResponseFacts, Rules, Storable, Time, TooManyTags, date, fields_to_store,
     storable,
 };
-use microcache_store::{Claimed, Spooling, Stored, TagNumbers};
+use microcache_store::{Claimed, Spooling, Stored, TagNumbers, clock};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::body::{Body, BodyError, Frame};
@@ -391,7 +391,7 @@ pub(crate) fn judge(
         return Err(Detail::TooLarge);
     }
     let read = ResponseFacts::read(response.fields.fields(), &route.rules);
-    match storable(facts, response.status, &read, times.request, times.response) {
+    match storable(facts, response.status, &read, times.judged()) {
         Storable::Yes(lifetime) => {
             let mut fields = fields_to_store(&read);
             note_compression(
@@ -463,7 +463,7 @@ fn tags_of(key: &[u8], response: &ResponseFacts<'_>) -> TagNumbers {
 /// What a recipient adds to a response (RFC 9110 §6.6.1, §7.6.3).
 pub(crate) fn complete(fields: &mut FieldsBuf, rules: &Rules, now: Time) {
     if !fields.fields().contains("date") {
-        fields.push("Date", date::format(now));
+        fields.push("Date", date::format(clock::date(now)));
     }
     // A cache inside a client is no intermediary.
     if rules.kind == CacheKind::Shared {

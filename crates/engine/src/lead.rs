@@ -236,8 +236,7 @@ impl Engine {
             stored.status,
             stored.fields(),
             update.fields.fields(),
-            times.request,
-            times.response,
+            times.judged(),
             &route.rules,
         );
         let renewed = |fields, lifetime| {

@@ -7,7 +7,6 @@ pub mod body;
 pub mod cache;
 mod cause;
 mod client;
-mod clock;
 mod compress;
 #[cfg(feature = "compress")]
 mod decoded;
@@ -38,7 +37,6 @@ pub use cache::flight::Failure;
 pub use cache::{Cache, flight};
 pub use cause::Cause;
 pub use client::ClientConnection;
-pub use clock::Clock;
 pub use compress::{CompressionStats, MadeStats};
 pub use explain::{Compressed, Decision, Explained, Variant};
 pub use failure::NoResponse;
@@ -47,6 +45,7 @@ pub use fill::FillReader;
 pub use glance::Glance;
 pub use interim::{Interim, Interims};
 pub use message::{Incoming, Request, Response};
+pub use microcache_store::clock::{self, Clock};
 pub use origin::{
     BoxFuture, Duplex, Origin, OriginError, OriginRequest, OriginResponse, RouteId, Tunnel, Urgency,
 };

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{Extensions, Method};
 use microcache_policy::{Fields, FieldsBuf, Millis, Scheme, Span, Time};
 use microcache_store::Hit;
+use microcache_store::clock;
 pub use microcache_store::tier::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -127,6 +128,15 @@ pub(crate) struct Times {
 }
 
 impl Times {
+    /// What of them a response is judged by.
+    pub(crate) fn judged(&self) -> microcache_policy::Times {
+        microcache_policy::Times {
+            request: self.request,
+            response: self.response,
+            date: clock::date(self.response),
+        }
+    }
+
     /// Those of a fetch that brings this response now, after the origin was `asked`.
     pub(crate) fn of(response: &OriginResponse, began: Time, asked: Time, now: Time) -> Self {
         Self {

@@ -16,7 +16,6 @@ use microcache_store::{Hit, Key, MemoryLimits, Tiers};
 
 use crate::cache::flight::{Failure, FlightLimits};
 use crate::cache::{Cache, Known, Scope};
-use crate::clock::Clock;
 use crate::encoded::Said;
 use crate::failure::NoResponse;
 use crate::fill::Budget;
@@ -24,6 +23,7 @@ use crate::message::{Request, Response};
 use crate::origin::{Origin, RouteId};
 use crate::outcome::Outcome;
 use crate::respond::Reusable;
+use microcache_store::Clock;
 
 /// What the operator says for some requests.
 pub struct Route {

@@ -6,7 +6,7 @@ use crate::explain::SaidBy;
 use crate::request::RequestFacts;
 use crate::response::ResponseFacts;
 use crate::rules::Rules;
-use crate::time::{Millis, Time};
+use crate::time::{Millis, Time, Times};
 
 /// A `Date` counts whole seconds, and clocks drift: an apparent age below this says nothing, and
 /// would make half of all one-second responses stale on arrival.
@@ -33,8 +33,7 @@ pub(crate) enum Freshness {
 pub(crate) struct Arrived<'r, 'a> {
     pub(crate) facts: &'r ResponseFacts<'a>,
     pub(crate) status: u16,
-    requested: Time,
-    pub(crate) received: Time,
+    pub(crate) times: Times,
     /// `Date`, or the time of receipt where it is missing or invalid (RFC 9110 §6.6.1).
     date: Time,
     /// How long the origin itself says that it is fresh, and where.
@@ -48,9 +47,9 @@ impl<'r, 'a> Arrived<'r, 'a> {
         request: &RequestFacts,
         facts: &'r ResponseFacts<'a>,
         status: u16,
-        requested: Time,
-        received: Time,
+        times: Times,
     ) -> Self {
+        let received = times.date;
         let date = facts
             .seen
             .date
@@ -70,8 +69,7 @@ impl<'r, 'a> Arrived<'r, 'a> {
         Self {
             facts,
             status,
-            requested,
-            received,
+            times,
             date,
             explicit: stated.or_else(expires),
             forced: request.forced_ttl(facts.rules),
@@ -119,13 +117,13 @@ impl<'r, 'a> Arrived<'r, 'a> {
 
     /// `corrected_initial_age` of §4.2.3.
     pub(crate) fn initial_age(&self) -> Millis {
-        let apparent = self.received.since(self.date);
+        let apparent = self.times.date.since(self.date);
         let apparent = if apparent < DATE_RESOLUTION {
             0
         } else {
             apparent
         };
-        let delay = self.received.since(self.requested);
+        let delay = self.times.response.since(self.times.request);
         apparent.max(self.age_value().saturating_add(delay))
     }
 
@@ -138,7 +136,7 @@ impl<'r, 'a> Arrived<'r, 'a> {
     /// A percentage of the time since the last modification.
     fn heuristic(&self) -> Option<Millis> {
         let percent = self.facts.rules.heuristic?;
-        let modified = date::parse(self.facts.seen.last_modified?, self.received)?;
+        let modified = date::parse(self.facts.seen.last_modified?, self.times.date)?;
         let unchanged_for = self.date.since(modified);
         (unchanged_for > 0).then(|| unchanged_for / 100 * u64::from(percent))
     }
@@ -328,8 +326,46 @@ mod tests {
         let (response, rules) = (fields("Age: 3"), Rules::default());
         let facts = ResponseFacts::read(response.fields(), &rules);
         let request = get(&FieldsBuf::new(), &rules);
-        let arrived = Arrived::new(&request, &facts, 200, RECEIVED, RECEIVED.plus(1_500));
+        let times = Times {
+            response: RECEIVED.plus(1_500),
+            ..Times::at(RECEIVED)
+        };
+        let arrived = Arrived::new(&request, &facts, 200, times);
         assert_eq!(arrived.initial_age(), 4_500);
+    }
+
+    #[test]
+    fn dates_are_compared_with_the_wall_clock_and_ages_are_not() {
+        const HOUR: Millis = 3_600_000;
+        let rules = Rules::default();
+        let request = get(&FieldsBuf::new(), &rules);
+        // The process began two hours ahead, or behind, and the clock has been set right since.
+        for began in [RECEIVED.plus(2 * HOUR), RECEIVED.before(2 * HOUR)] {
+            let times = Times {
+                date: RECEIVED,
+                ..Times::at(began)
+            };
+            for (response, age, fresh_for) in [
+                (
+                    "Cache-Control: max-age=60\nDate: Sun, 06 Nov 1994 08:49:37 GMT",
+                    0,
+                    60_000,
+                ),
+                (
+                    "Cache-Control: max-age=60\nDate: Sun, 06 Nov 1994 08:49:07 GMT",
+                    30_000,
+                    60_000,
+                ),
+                ("Expires: Sun, 06 Nov 1994 08:50:37 GMT", 0, 60_000),
+                ("Cache-Control: max-age=60", 0, 60_000),
+            ] {
+                let response = fields(response);
+                let facts = ResponseFacts::read(response.fields(), &rules);
+                let arrived = Arrived::new(&request, &facts, 200, times);
+                assert_eq!(arrived.initial_age(), age, "{response:?}");
+                assert_eq!(arrived.freshness(), Freshness::Explicit(fresh_for));
+            }
+        }
     }
 
     #[test]

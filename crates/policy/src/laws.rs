@@ -24,7 +24,7 @@ use crate::status::{CacheStatus, Forward};
 use crate::storable::{NotStorable, Storable, storable};
 use crate::tags::{TagKind, invalidated_groups};
 use crate::testing::{RECEIVED, fields, get, judge, tags_of, to_store, view};
-use crate::time::Time;
+use crate::time::{Time, Times};
 use crate::validate::{head_update, merge_not_modified, same_representation};
 use crate::vary::{self, Selection, Vary, VaryNames};
 
@@ -518,7 +518,7 @@ fn judge_everything(
     let mut forwarded = FieldsBuf::from(request);
     vary::normalise(&mut forwarded, &rules);
     let read = ResponseFacts::read(response, &rules);
-    match storable(&facts, status, &read, now, now) {
+    match storable(&facts, status, &read, Times::at(now)) {
         Storable::Yes(stored) => {
             reuse(&stored, &facts, now);
             on_error(&stored, &facts, now);

@@ -89,7 +89,7 @@ pub use status::{CacheStatus, Forward};
 pub use storable::{NotStorable, Storable, storable};
 pub use stored_fields::fields_to_store;
 pub use tags::{Separator, Tag, TagKind, Tags, TooManyTags, invalidated_groups};
-pub use time::{Millis, Time};
+pub use time::{Millis, Time, Times};
 pub use trace::{Span, TRACE_FIELDS, TraceParent, trace_parent, trace_travels};
 pub use trust::{Fate, fate, only_from_trusted_peers, says_https};
 pub use validate::{

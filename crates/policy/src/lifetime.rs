@@ -116,6 +116,15 @@ impl Lifetime {
         self.response_time
     }
 
+    /// The same with another moment of receipt: tiers keep it as a date.
+    #[must_use]
+    pub const fn received_at(self, response_time: Time) -> Self {
+        Self {
+            response_time,
+            ..self
+        }
+    }
+
     /// The fixed-size form in which a store keeps it.
     pub fn to_bytes(&self) -> [u8; Self::ENCODED_LEN] {
         let numbers = [

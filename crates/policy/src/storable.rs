@@ -10,7 +10,7 @@ use crate::lifetime::{
 use crate::request::{Credentials, Handling, RequestFacts, is_event_stream};
 use crate::response::ResponseFacts;
 use crate::rules::SetCookie;
-use crate::time::Time;
+use crate::time::Times;
 use crate::vary::Vary;
 
 /// Whether a response may be stored, and for how long it may then be used.
@@ -81,13 +81,12 @@ pub fn storable(
     request: &RequestFacts,
     status: u16,
     response: &ResponseFacts<'_>,
-    request_time: Time,
-    response_time: Time,
+    times: Times,
 ) -> Storable {
     if let Some(reason) = refusal(request, status, response) {
         return Storable::No(reason);
     }
-    let arrived = Arrived::new(request, response, status, request_time, response_time);
+    let arrived = Arrived::new(request, response, status, times);
     match lifetime(&arrived) {
         Err(reason) => Storable::No(reason),
         Ok(lifetime) if !lifetime.is_shareable(request.credentials()) => {
@@ -181,7 +180,7 @@ fn lifetime(arrived: &Arrived<'_, '_>) -> Result<Lifetime, NotStorable> {
         ),
     ];
     Ok(Lifetime {
-        response_time: arrived.received,
+        response_time: arrived.times.response,
         initial_age,
         fresh_for,
         stale_while_revalidate: while_revalidate,
@@ -426,7 +425,7 @@ mod tests {
         let post = RequestFacts::read(&http::Method::POST, Fields::default(), false, &rules);
         let response = fields("Cache-Control: max-age=5");
         let facts = ResponseFacts::read(response.fields(), &rules);
-        let verdict = storable(&post, 200, &facts, RECEIVED, RECEIVED);
+        let verdict = storable(&post, 200, &facts, Times::at(RECEIVED));
         assert_eq!(verdict, Storable::No(NotStorable::Request));
     }
 

@@ -12,7 +12,7 @@ use crate::rules::Rules;
 use crate::storable::{NotStorable, Storable, storable};
 use crate::stored_fields::fields_to_store;
 use crate::tags::{Tags, TooManyTags};
-use crate::time::Time;
+use crate::time::{Time, Times};
 
 /// When responses of the tests are received: Sun, 06 Nov 1994 08:49:37 GMT.
 pub(crate) const RECEIVED: Time = Time::from_secs(784_111_777);
@@ -42,7 +42,7 @@ pub(crate) fn judge(
     let (request, response) = (fields(request), fields(response));
     let facts = get(&request, rules);
     let response = ResponseFacts::read(response.fields(), rules);
-    let verdict = storable(&facts, status, &response, RECEIVED, RECEIVED);
+    let verdict = storable(&facts, status, &response, Times::at(RECEIVED));
     check_account(&facts, status, &response, verdict);
     match verdict {
         Storable::Yes(lifetime) => Ok(lifetime),
@@ -57,7 +57,7 @@ fn check_account(
     response: &ResponseFacts<'_>,
     verdict: Storable,
 ) {
-    let account = Account::of(facts, status, response, RECEIVED, RECEIVED);
+    let account = Account::of(facts, status, response, Times::at(RECEIVED));
     assert_eq!(account.verdict, verdict, "{response:?}");
     let Storable::Yes(lifetime) = verdict else {
         return;

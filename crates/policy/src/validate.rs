@@ -8,7 +8,7 @@ use crate::response::ResponseFacts;
 use crate::rules::Rules;
 use crate::storable::{Storable, storable};
 use crate::stored_fields::fields_to_store;
-use crate::time::Time;
+use crate::time::Times;
 
 pub use crate::precondition::{Precondition, not_modified_keeps, precondition};
 
@@ -91,8 +91,7 @@ pub fn refreshed(
     status: u16,
     stored: Fields<'_>,
     fresh: Fields<'_>,
-    request_time: Time,
-    response_time: Time,
+    times: Times,
     rules: &Rules,
 ) -> Refreshed {
     let merged = merge(stored, fresh);
@@ -100,7 +99,7 @@ pub fn refreshed(
     let mut for_one = merged.clone();
     for_one.remove("age");
     Refreshed {
-        storable: storable(request, status, &facts, request_time, response_time),
+        storable: storable(request, status, &facts, times),
         fields: fields_to_store(&facts),
         for_one,
     }
@@ -329,8 +328,7 @@ mod tests {
                 200,
                 stored.fields(),
                 fresh.fields(),
-                RECEIVED,
-                RECEIVED,
+                Times::at(RECEIVED),
                 &rules,
             );
             let verdict = match refreshed.storable {
@@ -367,8 +365,7 @@ mod tests {
                 200,
                 page.fields(),
                 fresh.fields(),
-                RECEIVED,
-                RECEIVED,
+                Times::at(RECEIVED),
                 &rules,
             );
             assert_eq!(refreshed.for_one, fields(FOR_ONE));

@@ -8,6 +8,7 @@ use microcache_policy::vary::VaryNames;
 use microcache_policy::{FieldBlock, Lifetime, Time};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::clock::Epoch;
 use crate::content::Content;
 use crate::stored::Stored;
 use crate::tags::TagNumbers;
@@ -16,7 +17,9 @@ use crate::tier::{LOG_COPIES, LogPositions};
 const MAGIC: [u8; 4] = *b"MCS\x03";
 /// The same with one number more: a position in the second copy of the log of purges.
 const MAGIC_OF_TWO: [u8; 4] = *b"MCS\x04";
-const NUMBERS: usize = 5;
+/// The same with two more: a boot of the machine, and what leads from its dates to the uptime.
+const MAGIC_OF_BOOT: [u8; 4] = *b"MCS\x05";
+const NUMBERS: usize = 7;
 const PARTS: usize = 5;
 /// The fixed part, but for its numbers.
 const FIXED: usize = 4 + 2 + Lifetime::ENCODED_LEN + PARTS * 4 + 8;
@@ -82,6 +85,8 @@ pub struct Head {
     pub fields: FieldBlock,
     /// When the request was sent that brought it.
     pub began: Time,
+    /// Of what a key varies on: see [`Varies::until`].
+    until: Time,
     pub(crate) body_sum: u64,
     /// By what it may be purged together with others.
     pub tags: TagNumbers,
@@ -89,9 +94,15 @@ pub struct Head {
     numbers: LogPositions,
 }
 
-/// The head of a response whose body has this length and [`checksum`].
-pub fn encode(key: &[u8], stored: &Stored, body_len: u64, body_sum: u64) -> Bytes {
-    let lifetime = stored.lifetime.to_bytes();
+/// The head of a response whose body has this length and [`checksum`]. Times are written as dates.
+pub fn encode(
+    key: &[u8],
+    stored: &Stored,
+    (body_len, body_sum): (u64, u64),
+    epoch: Epoch,
+) -> Bytes {
+    let received = epoch.date_of(stored.lifetime.response_time());
+    let lifetime = stored.lifetime.received_at(received).to_bytes();
     let tags = stored.tags.to_bytes();
     let parts = [
         key,
@@ -100,23 +111,21 @@ pub fn encode(key: &[u8], stored: &Stored, body_len: u64, body_sum: u64) -> Byte
         stored.fields().as_block(),
         &tags,
     ];
-    let began = stored.began.as_millis();
+    let began = epoch.date_of(stored.began).as_millis();
     let [first, second] = stored.purges_known();
-    let numbers = [body_len, body_sum, began, first, second];
+    let [boot, uptime] = epoch.to_numbers();
+    let numbers = [body_len, body_sum, began, first, second, boot, uptime];
     assemble(stored.status, numbers, lifetime, parts)
 }
 
 /// The record that says what a key varies on. It has no body.
-pub fn encode_varies(key: &[u8], varies: &Varies) -> Bytes {
-    let numbers = [
-        0,
-        checksum(&[]),
-        varies.began.as_millis(),
-        varies.generation,
-        0,
-    ];
+pub fn encode_varies(key: &[u8], varies: &Varies, epoch: Epoch) -> Bytes {
+    let began = epoch.date_of(varies.began).as_millis();
+    let [boot, uptime] = epoch.to_numbers();
+    let (empty, generation) = (checksum(&[]), varies.generation);
+    let numbers = [0, empty, began, generation, 0, boot, uptime];
     // It has no selection of its own.
-    let until = varies.until.as_millis().to_le_bytes();
+    let until = epoch.date_of(varies.until).as_millis().to_le_bytes();
     let parts = [key, varies.names.as_bytes(), &until, &[], &[]];
     assemble(VARIES, numbers, [0; Lifetime::ENCODED_LEN], parts)
 }
@@ -134,10 +143,12 @@ fn assemble(
 ) -> Bytes {
     let room = FIXED + NUMBERS * 8 + parts.iter().map(|part| part.len()).sum::<usize>();
     let mut out = Vec::with_capacity(room);
-    // Most tiers keep one copy of the log, and processes from before know no other form.
-    let (magic, numbers) = match numbers.split_last() {
-        Some((0, numbers)) => (MAGIC, numbers),
-        _ => (MAGIC_OF_TWO, &numbers[..]),
+    // Most tiers that machines share keep one copy of the log, and processes from before know no other
+    // form.
+    let (magic, numbers) = match numbers {
+        [.., 0, 0, _] => (MAGIC, &numbers[..4]),
+        [.., 0, _] => (MAGIC_OF_TWO, &numbers[..5]),
+        _ => (MAGIC_OF_BOOT, &numbers[..]),
     };
     out.extend_from_slice(&magic);
     out.extend_from_slice(&status.to_le_bytes());
@@ -161,10 +172,15 @@ fn assemble(
 impl Head {
     /// Reads a head.
     pub fn decode(bytes: &Bytes) -> Result<Self, Corrupt> {
+        Self::decode_in(bytes, Epoch::now())
+    }
+
+    fn decode_in(bytes: &Bytes, epoch: Epoch) -> Result<Self, Corrupt> {
         let mut rest = &bytes[..];
         let count = match take(&mut rest)? {
-            MAGIC => NUMBERS - 1,
-            MAGIC_OF_TWO => NUMBERS,
+            MAGIC => 4,
+            MAGIC_OF_TWO => 5,
+            MAGIC_OF_BOOT => NUMBERS,
             _ => return Err(Corrupt::Version),
         };
         let status = u16::from_le_bytes(take(&mut rest)?);
@@ -172,7 +188,7 @@ impl Head {
         for number in &mut numbers[..count] {
             *number = u64::from_le_bytes(take(&mut rest)?);
         }
-        let [body_len, body_sum, began, first, second] = numbers;
+        let [body_len, body_sum, began, first, second, boot, uptime] = numbers;
         let lifetime: [u8; Lifetime::ENCODED_LEN] = take(&mut rest)?;
         let mut lengths = [0usize; PARTS];
         for length in &mut lengths {
@@ -192,18 +208,27 @@ impl Head {
         if status != VARIES && !(200..=599).contains(&status) {
             return Err(Corrupt::Value);
         }
+        let moment = |date| epoch.moment(date, [boot, uptime]);
+        let lifetime = Lifetime::from_bytes(&lifetime).ok_or(Corrupt::Value)?;
+        let until = match selection.first_chunk() {
+            Some(until) if status == VARIES => {
+                moment(Time::from_millis(u64::from_le_bytes(*until)))
+            }
+            _ => Time::default(),
+        };
         Ok(Self {
             key,
             body_len,
             body_sum,
             status,
-            lifetime: Lifetime::from_bytes(&lifetime).ok_or(Corrupt::Value)?,
+            lifetime: lifetime.received_at(moment(lifetime.response_time())),
             vary: VaryNames::from_bytes(&vary).ok_or(Corrupt::Value)?,
             selection,
             fields: FieldBlock::of_stored(fields).ok_or(Corrupt::Value)?,
             tags: TagNumbers::from_bytes(&tags).ok_or(Corrupt::Value)?,
             numbers: [first, second],
-            began: Time::from_millis(began),
+            began: moment(Time::from_millis(began)),
+            until,
         })
     }
 
@@ -248,12 +273,7 @@ impl Head {
                 names: self.vary,
                 generation: self.numbers[0],
                 began: self.began,
-                until: self
-                    .selection
-                    .first_chunk()
-                    .map_or_else(Time::default, |until| {
-                        Time::from_millis(u64::from_le_bytes(*until))
-                    }),
+                until: self.until,
             }));
         }
         let stored = Stored::new(
@@ -322,7 +342,30 @@ mod tests {
 
     fn encoded(stored: &Stored, key: &[u8]) -> Bytes {
         let body = body(stored);
-        encode(key, stored, body.len() as u64, checksum(&body))
+        let sums = (body.len() as u64, checksum(&body));
+        encode(key, stored, sums, Epoch::default())
+    }
+
+    #[test]
+    fn times_survive_a_clock_that_is_set_on_the_same_boot() {
+        let (boot, off) = (Epoch::now(), Time::from_secs(9_000_000));
+        let mut stored = stored(b"a: b\r\n", b"body".to_vec(), b"");
+        stored.began = off;
+        stored.lifetime = stored.lifetime.received_at(off);
+        let head = |epoch: Epoch| encode(b"key", &stored, (4, checksum(b"body")), epoch);
+        for set_by in [0, 7_200_000, -7_200_000] {
+            let bytes = head(boot.set_by(set_by));
+            let here = Head::decode_in(&bytes, boot).expect("a head");
+            assert_eq!((here.began, here.lifetime.response_time()), (off, off));
+            for length in 0..bytes.len() {
+                assert!(Head::decode(&bytes.slice(..length)).is_err());
+            }
+            // Another machine has the date alone.
+            let bytes = head(boot.set_by(set_by).anywhere());
+            assert!(bytes.starts_with(&MAGIC));
+            let elsewhere = Head::decode_in(&bytes, boot).expect("a head");
+            assert_eq!(elsewhere.began, off.shifted(set_by));
+        }
     }
 
     #[test]
@@ -340,7 +383,7 @@ mod tests {
             began: Time::from_secs(7),
             until: Time::from_secs(8),
         };
-        let head = Head::decode(&encode_varies(b"key", &varies)).unwrap();
+        let head = Head::decode(&encode_varies(b"key", &varies, Epoch::now())).unwrap();
         assert_eq!(head.key, &b"key"[..]);
         match head.with_body(Content::default()) {
             Ok(Record::Varies(read)) => assert_eq!(read, varies),

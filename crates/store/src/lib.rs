@@ -1,5 +1,6 @@
 //! Where responses live. Memory is the place every hit comes from; tiers lie behind it.
 
+pub mod clock;
 pub mod content;
 pub mod directory;
 pub mod disk;
@@ -17,6 +18,7 @@ pub mod tags;
 pub mod tier;
 pub mod tiers;
 
+pub use clock::{Clock, Epoch};
 pub use content::{Content, FileBody};
 pub use directory::{Directory, DirectoryError, DirectorySettings};
 pub use encoding::Varies;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::clock::Epoch;
 use crate::content::Content;
 use crate::encoding::Head;
 
@@ -194,6 +195,15 @@ pub enum AnyTier {
 }
 
 impl AnyTier {
+    /// How times are written for who reads its records: where that may be on another machine, as dates
+    /// alone.
+    pub(crate) fn epoch(&self) -> Epoch {
+        match self {
+            Self::Shared(tier) if !tier.is_on_this_machine() => Epoch::now().anywhere(),
+            Self::Local(_) | Self::Shared(_) => Epoch::now(),
+        }
+    }
+
     /// The largest body that it takes while it arrives; 0 if it takes none so.
     pub fn largest(&self) -> u64 {
         match self {
@@ -273,6 +283,11 @@ pub trait SharedTier: Tier {
     /// the claim still stands then, and ends it. `None` if there are too many such now.
     fn spool(&self, _id: EntryId, _token: Token) -> Option<Box<dyn Spool>> {
         None
+    }
+
+    /// Whether all processes that share it run on this machine.
+    fn is_on_this_machine(&self) -> bool {
+        false
     }
 
     /// The page that an application keeps there itself for what a request asks. `None` if such are

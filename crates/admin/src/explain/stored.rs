@@ -1,9 +1,10 @@
 //! What is stored, and why: on whose word, for how long, for whom.
 
 use microcache_engine::cache::variant_number;
-use microcache_engine::{Compressed, Explained, Variant};
+use microcache_engine::{Compressed, Explained, Variant, clock};
 use microcache_policy::{
-    Account, AsStored, Millis, ResponseFacts, SaidBy, SentCoding, TagKind, Time, WindowBy, vary,
+    Account, AsStored, Millis, ResponseFacts, SaidBy, SentCoding, TagKind, Time, Times, WindowBy,
+    vary,
 };
 use serde_json::{Value, json};
 
@@ -63,7 +64,11 @@ fn account(one: &Variant, explained: &Explained) -> Account {
     let read = ResponseFacts::read(one.fields.fields(), &explained.rules);
     let received = one.lifetime.response_time();
     let facts = explained.facts.as_fill();
-    Account::of(&facts, one.status, &read, received, received)
+    let times = Times {
+        date: clock::date(received),
+        ..Times::at(received)
+    };
+    Account::of(&facts, one.status, &read, times)
 }
 
 /// Why what the request selects is stored, and for how long.

@@ -1,8 +1,8 @@
 //! The whole of it: a verdict, a sentence, and the steps that lead there.
 
-use microcache_engine::{Decision, Explained};
+use microcache_engine::{Decision, Explained, clock};
 use microcache_policy::{
-    Account, CacheStatus, Detail, Forward, Millis, ResponseFacts, Reuse, Storable,
+    Account, CacheStatus, Detail, Forward, Millis, ResponseFacts, Reuse, Storable, Times,
 };
 use microcache_proxy::{Fetched, Outlook};
 use serde_json::{Value, json};
@@ -362,7 +362,12 @@ fn judged(fetched: &Fetched, outlook: &Outlook, status: u16, is_aside: bool) -> 
         explained.facts
     };
     let read = ResponseFacts::read(answer.fields(), &explained.rules);
-    let account = Account::of(&facts, status, &read, fetched.asked, fetched.answered);
+    let times = Times {
+        request: fetched.asked,
+        response: fetched.answered,
+        date: clock::date(fetched.answered),
+    };
+    let account = Account::of(&facts, status, &read, times);
     match (account.verdict, answer.cache_status.detail) {
         (Storable::No(why), _) => Err(Step::of(NOT_STORED, why.explanation())),
         (Storable::Yes(_), _) if is_aside => Ok(()),

@@ -57,11 +57,11 @@ use microcache_store::{Key, Memory, MemoryLimits, MemoryStats, TierError, TierRe
 
 use tokio::sync::Notify;
 
-use crate::clock::Clock;
 use crate::compress::{CompressionStats, Compressor};
 use changes::Changes;
 use fleet::Fleet;
 use flight::{FlightLimits, Flights, UnderWay};
+use microcache_store::Clock;
 use oversized::Oversized;
 use purges::Purges;
 use rules::Rules;

@@ -12,8 +12,8 @@ use microcache_store::{Key, Stored, Tiers};
 use super::flight::{Failure, Flights, Leader, Progress, Role};
 use super::testing::{FLIGHTS, cache, key_of, stored, view};
 use super::{Cache, ChangeKind, Scope, Strength};
-use crate::clock::Clock;
 use crate::origin::Urgency;
+use microcache_store::Clock;
 
 const RUNS: usize = 3_000;
 const KEY: &[u8] = b"key";

@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use http::Method;
 use microcache_policy::{
-    Fields, OriginView, RequestFacts, ResponseFacts, Rules, Scheme, Storable, Time, VaryNames, key,
-    storable,
+    Fields, OriginView, RequestFacts, ResponseFacts, Rules, Scheme, Storable, Time, Times,
+    VaryNames, key, storable,
 };
 use microcache_store::{Key, MemoryLimits, Stored, Tiers};
 
 use super::flight::FlightLimits;
 use super::{Cache, tag_numbers};
-use crate::clock::Clock;
+use microcache_store::Clock;
 
 /// More than a test needs.
 pub(super) const FLIGHTS: FlightLimits = FlightLimits {
@@ -40,7 +40,7 @@ pub(super) fn stored(key: &Key, lines: &str, at: Time) -> Stored {
     let (fields, rules) = (Fields::new(lines.as_bytes()), Rules::default());
     let facts = RequestFacts::read(&Method::GET, Fields::default(), false, &rules);
     let read = ResponseFacts::read(fields, &rules);
-    let Storable::Yes(lifetime) = storable(&facts, 200, &read, at, at) else {
+    let Storable::Yes(lifetime) = storable(&facts, 200, &read, Times::at(at)) else {
         panic!("it can be stored")
     };
     let tags = read.tags().expect("not too many tags");

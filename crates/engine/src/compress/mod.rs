@@ -310,8 +310,8 @@ mod tests {
     use microcache_store::{MemoryLimits, Tiers};
 
     use super::*;
-    use crate::clock::Clock;
     use crate::flight::FlightLimits;
+    use microcache_store::Clock;
 
     fn cache() -> Cache {
         let memory = MemoryLimits {

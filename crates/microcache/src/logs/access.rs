@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use http::Version;
-use microcache_engine::Request;
+use microcache_engine::{Request, clock};
 use microcache_proxy::config::{Config, LogForm};
 use microcache_proxy::{Finished, by_chance};
 
@@ -87,7 +87,7 @@ impl AccessLog {
     fn text(&self, out: &mut Vec<u8>, finished: &Finished<'_>, facts: &Facts<'_>) {
         out.extend_from_slice(finished.address.as_bytes());
         out.extend_from_slice(b" - - [");
-        push_common_date(out, finished.began);
+        push_common_date(out, clock::date(finished.began));
         out.extend_from_slice(b"] \"");
         if let Some(request) = &finished.request {
             escape_text(out, request.method.as_str().as_bytes());
@@ -136,7 +136,7 @@ impl AccessLog {
 
     fn json(&self, out: &mut Vec<u8>, finished: &Finished<'_>, facts: &Facts<'_>) {
         out.extend_from_slice(b"{\"time\":\"");
-        push_date(out, finished.began);
+        push_date(out, clock::date(finished.began));
         out.extend_from_slice(b"\",\"client\":");
         quote_json(out, finished.address.as_bytes());
         if let Some(request) = &finished.request {

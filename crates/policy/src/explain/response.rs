@@ -5,7 +5,7 @@ use crate::freshness::{self, Arrived, Freshness};
 use crate::request::RequestFacts;
 use crate::response::ResponseFacts;
 use crate::storable::{Storable, storable};
-use crate::time::{Millis, Time};
+use crate::time::{Millis, Times};
 
 /// Who says how long a response is fresh: the first of these that says anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,15 +127,14 @@ impl Account {
         request: &RequestFacts,
         status: u16,
         response: &ResponseFacts<'_>,
-        request_time: Time,
-        response_time: Time,
+        times: Times,
     ) -> Self {
-        let arrived = Arrived::new(request, response, status, request_time, response_time);
+        let arrived = Arrived::new(request, response, status, times);
         let (freshness, said_by) = arrived.decided();
         let directives = &response.said.directives;
         let windows = freshness::windows(directives, freshness, response.rules);
         Self {
-            verdict: storable(request, status, response, request_time, response_time),
+            verdict: storable(request, status, response, times),
             said_by,
             fresh_for: match freshness {
                 Freshness::Explicit(span)
@@ -169,7 +168,7 @@ mod tests {
         let (request, response) = (fields(""), fields(response));
         let facts = get(&request, rules);
         let read = ResponseFacts::read(response.fields(), rules);
-        Account::of(&facts, status, &read, RECEIVED, RECEIVED)
+        Account::of(&facts, status, &read, Times::at(RECEIVED))
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use http::Method;
-use microcache_engine::{Body, OriginError, OriginResponse};
+use microcache_engine::{Body, OriginError, OriginResponse, clock};
 use microcache_policy::key::split_query;
 use microcache_policy::vary::Codings;
 use microcache_policy::{
@@ -167,7 +167,7 @@ impl Chosen {
 
     fn fields(&self, now: Time) -> FieldsBuf {
         let mut fields = FieldsBuf::new();
-        fields.push("Date", date::format(now));
+        fields.push("Date", date::format(clock::date(now)));
         fields.push("Content-Type", media_type(&self.path));
         if let Some(coding) = self.coding {
             fields.push("Content-Encoding", coding);

@@ -1,7 +1,7 @@
 //! Requests that must not go any further than here (RFC 9110 §7.6.2).
 
 use http::Method;
-use microcache_engine::{Body, Outcome, Request, Response};
+use microcache_engine::{Body, Outcome, Request, Response, clock};
 use microcache_policy::fields::is_one_of;
 use microcache_policy::{CacheStatus, Detail, FieldsBuf, MaxForwards, Time, date, max_forwards};
 
@@ -15,7 +15,7 @@ pub(crate) fn answer(request: &Request<'_>, now: Time) -> Option<Response> {
         return None;
     }
     let mut fields = FieldsBuf::new();
-    fields.push("Date", date::format(now));
+    fields.push("Date", date::format(clock::date(now)));
     let (status, length, body) = if *request.method == Method::TRACE {
         fields.push("Content-Type", "message/http");
         let seen = reflection(request);

@@ -1,7 +1,9 @@
 //! The pages that are not the application's: short, plain, and never stored.
 
 use bytes::Bytes;
-use microcache_engine::{Body, BodyError, Failure, NoResponse, OriginError, Outcome, Response};
+use microcache_engine::{
+    Body, BodyError, Failure, NoResponse, OriginError, Outcome, Response, clock,
+};
 use microcache_policy::key::without_port;
 use microcache_policy::{CacheStatus, Detail, FieldsBuf, Time, date};
 
@@ -180,7 +182,7 @@ pub(crate) fn failed(failed: &NoResponse, now: Time) -> Response {
 
 fn plain(status: u16, text: &str, cache_status: CacheStatus, now: Time) -> Response {
     let mut fields = FieldsBuf::new();
-    fields.push("Date", date::format(now));
+    fields.push("Date", date::format(clock::date(now)));
     fields.push("Content-Type", "text/plain; charset=utf-8");
     fields.push("Cache-Control", "no-store");
     if status == 503 {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use http::Method;
+use microcache_engine::clock;
 use microcache_policy::{
-    Fields, FieldsBuf, RequestFacts, ResponseFacts, Rules, Storable, Time, VaryNames, date,
+    Fields, FieldsBuf, RequestFacts, ResponseFacts, Rules, Storable, Time, Times, VaryNames, date,
     storable,
 };
 use microcache_store::{Hit, Memory, Stored};
@@ -60,7 +61,7 @@ fn page(
     (now, is_private): (Time, bool),
 ) -> Option<Hit> {
     let mut fields = FieldsBuf::new();
-    fields.push("Date", date::format(now));
+    fields.push("Date", date::format(clock::date(now)));
     fields.push("Content-Type", &*content.media_type);
     fields.push("ETag", version.entity_tag());
     fields.push("X-Content-Type-Options", "nosniff");
@@ -75,7 +76,7 @@ fn page(
     let get = RequestFacts::read(&Method::GET, Fields::default(), false, &rules);
     let lifetime = {
         let response = ResponseFacts::read(fields.fields(), &rules);
-        match storable(&get, 200, &response, now, now) {
+        match storable(&get, 200, &response, Times::at(now)) {
             Storable::Yes(lifetime) => lifetime,
             Storable::No(_) => return None,
         }

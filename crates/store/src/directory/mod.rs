@@ -412,6 +412,10 @@ impl Tier for Directory {
 }
 
 impl SharedTier for Directory {
+    fn is_on_this_machine(&self) -> bool {
+        true
+    }
+
     fn get_or_claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Got, TierError>> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::fs::{CWD, Mode, OFlags, fchmod, fstat, mkdirat, openat};
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
 use crate::disk::DiskFailure;
+use crate::ownership::{self, OwnershipError};
 
 /// The folder, by the version of what is in it.
 const HOME: &str = "microcache-shared-v1";
@@ -32,20 +32,9 @@ pub enum DirectoryError {
         /// What the system says.
         source: io::Error,
     },
-    /// Somebody else could put there what we would believe.
-    #[error("{} belongs to another user ({owner}): choose a directory of your own", directory.display())]
-    Foreign {
-        /// Which.
-        directory: PathBuf,
-        /// The number of that user.
-        owner: u32,
-    },
-    /// Somebody else may have put there what we would believe.
-    #[error("others than its owner may write to {}: remove it, or choose another directory", directory.display())]
-    Open {
-        /// Which.
-        directory: PathBuf,
-    },
+    /// Others may put there what would be believed.
+    #[error(transparent)]
+    Untrusted(#[from] OwnershipError),
 }
 
 /// A directory, and our folder in it.
@@ -87,27 +76,17 @@ fn open(directory: &Path) -> Result<OwnedFd, DirectoryError> {
     // That it is a link itself is its user's own doing.
     let outer = openat(CWD, directory, folder_flags(), Mode::empty());
     let outer = outer.map_err(|error| unusable(error.into()))?;
-    is_ours(directory, &outer)?;
+    ownership::check(directory, &outer)?;
     let home = open_or_make(&outer, HOME).map_err(|error| unusable(error.into()))?;
-    is_ours(&directory.join(HOME), &home)?;
-    is_ours_alone(&directory.join(HOME), &home)?;
+    ownership::check(&directory.join(HOME), &home)?;
+    close_to_readers(&home).map_err(|error| unusable(error.into()))?;
     Ok(home)
 }
 
-/// We made it so. It may have come from elsewhere since, by a copy that has not kept who may read it.
-fn is_ours_alone(directory: &Path, home: &OwnedFd) -> Result<(), DirectoryError> {
-    let unusable = |error: Errno| DirectoryError::Unusable {
-        directory: directory.into(),
-        source: error.into(),
-    };
-    let mode = Mode::from_raw_mode(fstat(home).map_err(unusable)?.st_mode);
-    if mode.intersects(Mode::WGRP | Mode::WOTH) {
-        return Err(DirectoryError::Open {
-            directory: directory.into(),
-        });
-    }
-    if mode.intersects(Mode::RWXG | Mode::RWXO) {
-        // Where nothing can be written, it stays as open as whoever made it so has wanted it.
+/// We made it for its owner alone. A copy may not have kept who may read it.
+fn close_to_readers(home: &OwnedFd) -> Result<(), Errno> {
+    if Mode::from_raw_mode(fstat(home)?.st_mode).intersects(Mode::RWXG | Mode::RWXO) {
+        // Where nothing can be written, it stays as open as it was made.
         let _ = fchmod(home, FOLDER_MODE);
     }
     Ok(())
@@ -135,21 +114,6 @@ pub(super) fn open_or_make(outer: &OwnedFd, name: &str) -> Result<OwnedFd, Errno
 
 pub(super) fn folder_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC
-}
-
-fn is_ours(directory: &Path, opened: &OwnedFd) -> Result<(), DirectoryError> {
-    let stat = fstat(opened).map_err(|error| DirectoryError::Unusable {
-        directory: directory.into(),
-        source: error.into(),
-    })?;
-    if stat.st_uid == geteuid().as_raw() {
-        Ok(())
-    } else {
-        Err(DirectoryError::Foreign {
-            directory: directory.into(),
-            owner: stat.st_uid,
-        })
-    }
 }
 
 pub(super) fn failed(error: Errno) -> DiskFailure {

@@ -196,7 +196,12 @@ impl TierInUse {
             return Ok(Put::Superseded);
         };
         let entry = Entry {
-            head: encode(key, response, body.len() as u64, checksum(body)),
+            head: encode(
+                key,
+                response,
+                (body.len() as u64, checksum(body)),
+                self.tier.epoch(),
+            ),
             body: response.body.clone(),
         };
         self.put(id, entry, *expires, token).await
@@ -252,7 +257,12 @@ impl TierInUse {
         if !(is_it && is_its_body) {
             return Ok(Put::Superseded);
         }
-        let head = encode(key, response, old.body_len, old.body_sum);
+        let head = encode(
+            key,
+            response,
+            (old.body_len, old.body_sum),
+            self.tier.epoch(),
+        );
         let expires = storing.expires;
         match (token, self.tier.shared()) {
             (Some(token), Some(shared)) => {
@@ -329,10 +339,10 @@ impl TierInUse {
         };
         let from = entry.head.clone();
         if let Ok(Some(Record::Varies(now))) = decode(entry, key)
-            && now == *known
+            && (now.generation, &now.names) == (known.generation, &known.names)
         {
             let until = varies_until(response);
-            let head = encode_varies(key, &Varies { until, ..now });
+            let head = encode_varies(key, &Varies { until, ..now }, self.tier.epoch());
             let expires = expires.saturating_add(VARIES_LONGER);
             tier.renew(base, from, head, expires).await?;
         }
@@ -347,7 +357,7 @@ impl TierInUse {
         token: Option<Token>,
     ) -> Result<Put, TierError> {
         let entry = Entry {
-            head: encode_varies(key, varies),
+            head: encode_varies(key, varies, self.tier.epoch()),
             body: Content::default(),
         };
         let expires = expires.saturating_add(VARIES_LONGER);

@@ -182,7 +182,7 @@ impl End {
         let Some((id, _)) = id else {
             return Err(TierError::Failed("purged meanwhile".into()));
         };
-        let head = encode(key, &response, length, sum);
+        let head = encode(key, &response, (length, sum), tier.tier.epoch());
         let body = spool.finish(id, head, self.expires).await?;
         // The tier has ended it.
         self.claimed.as_mut().and_then(Claimed::spend);

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::process::Command;
 
-use microcache_store::{Directory, DirectoryError, Put, SharedTier, Tier};
+use microcache_store::{Directory, DirectoryError, OwnershipError, Put, SharedTier, Tier};
 use tokio::runtime::Handle;
 
 use crate::place::{HOLD, LONG, Place, entry, found, id, mine};
@@ -102,7 +102,8 @@ async fn what_others_can_write_to_is_refused_and_what_they_can_read_is_closed() 
         let refused = Directory::open(place.settings(), &Handle::current());
         let said = refused.expect_err("others may write").to_string();
         let home = place.home().display().to_string();
-        assert!(said.contains(&home) && said.contains("remove it"), "{said}");
+        let remedy = format!("`chmod go-w {home}`");
+        assert!(said.contains(&remedy), "{said}");
     }
     mode(0o755);
     drop(place.open());
@@ -136,8 +137,22 @@ async fn a_directory_that_is_none_or_another_user_s_is_refused() {
         let refused = refused.expect_err("it is another user's");
         assert!(matches!(
             refused,
-            DirectoryError::Foreign { owner: 65_534, .. }
+            DirectoryError::Untrusted(OwnershipError::Foreign { owner: 65_534, .. })
         ));
+    }
+}
+
+#[tokio::test]
+async fn a_directory_to_which_others_may_write_is_refused_and_left_as_it_is() {
+    for mode in [0o777, 0o770, 0o1777] {
+        let place = Place::new();
+        fs::create_dir(&place.directory).unwrap();
+        fs::set_permissions(&place.directory, Permissions::from_mode(mode)).unwrap();
+        let refused = Directory::open(place.settings(), &Handle::current());
+        let said = refused.expect_err("others may write").to_string();
+        let remedy = format!("`chmod go-w {}`", place.directory.display());
+        assert!(said.contains(&remedy), "{said}");
+        assert_eq!(fs::read_dir(&place.directory).unwrap().count(), 0);
     }
 }
 

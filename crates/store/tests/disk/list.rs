@@ -2,7 +2,7 @@
 
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{Fields, Lifetime, Time};
-use microcache_store::{Listed, LocalTier, Stored, encoding};
+use microcache_store::{Epoch, Listed, LocalTier, Stored, encoding};
 
 use super::*;
 
@@ -91,7 +91,12 @@ fn a_head_says_what_is_stored() {
         b"selection",
         Time::from_secs(9),
     );
-    let head = encoding::encode(b"key", &stored, 4, encoding::checksum(b"body"));
+    let head = encoding::encode(
+        b"key",
+        &stored,
+        (4, encoding::checksum(b"body")),
+        Epoch::now(),
+    );
     place.put(&disk, "one", &head, Bytes::from_static(b"body"));
     place.put(&disk, "other", b"no head of ours", Bytes::new());
     let heads: Vec<_> = place

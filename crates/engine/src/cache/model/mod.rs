@@ -20,8 +20,8 @@ use tokio::task::yield_now;
 use tokio::time::advance;
 
 use super::Rule;
-use crate::clock::Clock;
 use double::{Kept, Mood};
+use microcache_store::Clock;
 use pages::{Chance, Page, Purge, Url};
 use process::{Asked, Process, number_in};
 

@@ -20,8 +20,8 @@ use crate::cache::entries::{Order, Wanted};
 use crate::cache::flight::{Leader, Lone, Role};
 use crate::cache::testing::{self, view};
 use crate::cache::{Cache, ChangeKind, FoundBehind, LookedBehind, Rule, Where};
-use crate::clock::Clock;
 use crate::origin::Urgency;
+use microcache_store::Clock;
 
 pub(super) struct Process {
     pub(super) cache: Arc<Cache>,

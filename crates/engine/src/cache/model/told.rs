@@ -19,7 +19,7 @@ use super::process::{Asked, Process, number_in};
 use super::{STEPS, When, number_from};
 use crate::cache::fleet::MAX_UNTOLD;
 use crate::cache::{NotWritten, Scope, Strength};
-use crate::clock::Clock;
+use microcache_store::Clock;
 
 const PROCESSES: usize = 3;
 /// How often a process looks at the log, a little less often than it really does.
