@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use microcache_policy::{
-    CacheStatus, Detail, Fields, FieldsBuf, Handling, HeadUpdate, Storable, Vary, head_update,
-    is_conditional_field, is_origin_failure, is_refusal, refreshed, takes_trailers, vary,
+    CacheStatus, Detail, Fields, FieldsBuf, Handling, HeadUpdate, SharedRequest, Storable, Vary,
+    head_update, is_conditional_field, is_origin_failure, is_refusal, refreshed, takes_trailers,
+    vary,
 };
 use microcache_store::Hit;
 use tokio::time::Instant;
@@ -14,7 +15,6 @@ use crate::cache::ChangeKind;
 use crate::cache::flight::{Failure, Lone};
 use crate::failure::NoResponse;
 use crate::keep::{complete, judge};
-use crate::lead::fill_fields;
 use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, OriginRequest, OriginResponse, RouteId, Times, Urgency};
 use crate::outcome::Outcome;
@@ -63,21 +63,16 @@ impl Engine {
         question: Alone,
         mut incoming: Incoming,
     ) -> Result<Response, NoResponse> {
-        let Alone { why, key } = question;
+        let Alone { why, key, whole } = question;
         let route = &self.routes[why.route];
         let began = self.clock.now();
-        let mut outgoing = std::mem::take(&mut incoming.outgoing);
-        let fills = key.is_some() && !asks_for_less(outgoing.fields());
-        if fills {
-            let client = std::mem::take(&mut outgoing);
-            (outgoing, _) = fill_fields(&client, None, &route.rules);
-            if is_for_one(route, &why) {
-                vary::accept_as(&mut outgoing, client.fields());
-            }
-        }
-        let request = request(&mut incoming, outgoing, route.id);
+        let client = std::mem::take(&mut incoming.outgoing);
+        let filling = key.as_ref().filter(|_| !whole);
+        let sent = self.sent_alone(route, &why, filling.map(|key| &key[..]), client.fields());
+        let again = sent.leaves_out.as_ref().map(|_| incoming.again(client));
+        let request = request(&mut incoming, sent.fields, route.id);
         // From now on a purge of the key is noticed.
-        let lone = key.as_ref().filter(|_| fills);
+        let lone = key.as_ref().filter(|_| sent.fills);
         let lone = lone.map(|key| self.cache.begin_alone(key));
         let answer = route.origin.fetch(request).await;
         if let Some(failure) = failure(&answer)
@@ -94,6 +89,30 @@ impl Engine {
         };
         let times = Times::of(&response, began, began, self.clock.now());
         complete(&mut response.fields, &route.rules, times.response);
+        if let Some(key) = &key {
+            self.learn_vary(route, key, response.fields.fields());
+            let explains = |shared: &SharedRequest| shared.explains(response.status);
+            let withholds = sent.leaves_out.as_ref().is_some_and(explains);
+            let is_kept = (withholds || sent.has_credentials)
+                && judge(&self, route, key, &why.facts, &response, &times).is_ok();
+            if sent.has_credentials && is_kept {
+                self.cache.note_open(key);
+            }
+            if let Some(again) = again.filter(|_| withholds && !is_kept) {
+                drop((lone, response));
+                let why = WhyAsked {
+                    detail: why.detail.or(Some(Detail::Withheld)),
+                    ..why
+                };
+                let key = Some(key.clone());
+                let question = Alone {
+                    why,
+                    key,
+                    whole: true,
+                };
+                return Box::pin(self.alone(question, again)).await;
+            }
+        }
         let (status, fields) = (response.status, response.fields.fields());
         self.invalidate_after(&incoming.as_request(), status, fields)
             .await;
@@ -103,6 +122,50 @@ impl Engine {
             return Ok(passed_on(response, &why.facts, cache_status, Outcome::Pass));
         };
         Ok(self.kept_or_passed_on(lone, &why, &incoming, response, &times))
+    }
+
+    /// What a request that goes alone sends. Where nothing is to be stored, and where it asks for less, that is everything.
+    /// One with credentials sends everything too, since its answer is its client's: that is stored for others only if
+    /// all that they could not have said was left out, which is tried where the answer to the last one was for everyone.
+    fn sent_alone(
+        &self,
+        route: &Route,
+        why: &WhyAsked,
+        key: Option<&[u8]>,
+        client: Fields<'_>,
+    ) -> SentAlone {
+        let rules = &route.rules;
+        let all = |has_credentials| SentAlone {
+            fields: client.iter().collect(),
+            fills: false,
+            leaves_out: None,
+            has_credentials,
+        };
+        let Some(key) = key.filter(|_| !asks_for_less(client)) else {
+            return all(false);
+        };
+        let known = self.known_vary(key, None);
+        let has_credentials = why.facts.handling() == Handling::Credentialed;
+        let mut shared = if has_credentials {
+            SharedRequest::with_credentials(client, rules, &known)
+        } else {
+            SharedRequest::of(client, rules, &known)
+        };
+        if has_credentials {
+            let is_open = !shared.leaves_out() || self.cache.is_open(key);
+            if !shared.withheld.is_empty() || !is_open {
+                return all(true);
+            }
+        }
+        if is_for_one(route, why) {
+            vary::accept_as(&mut shared.fields, client);
+        }
+        SentAlone {
+            fields: std::mem::take(&mut shared.fields),
+            fills: true,
+            leaves_out: Some(shared).filter(|_| !has_credentials),
+            has_credentials,
+        }
     }
 
     /// What came for one request alone, in answer to it. It is kept for others if it may be.
@@ -219,9 +282,20 @@ impl Engine {
             || response.length.is_some();
         let named = vary::of_response(fields, &route.rules.vary_ignored);
         let same_vary =
-            named != Vary::Any && self.cache.vary_of(key, named.names()) == *stored.vary();
+            named != Vary::Any && self.cache.vary_of(key, &named.names()) == *stored.vary();
         response.status == 200 && stored.status == 200 && comparable && same_vary
     }
+}
+
+/// What the origin sees of a request that goes alone.
+struct SentAlone {
+    fields: FieldsBuf,
+    /// Its answer may be stored.
+    fills: bool,
+    /// What it leaves out for the sake of others.
+    leaves_out: Option<SharedRequest>,
+    /// It carries credentials.
+    has_credentials: bool,
 }
 
 /// Whether the answer is hardly ever for everyone, on a route that compresses what is. Then the origin is asked

@@ -64,15 +64,18 @@ impl Engine {
         let incoming = Arc::new(incoming);
         let deadline = Instant::now() + Duration::from_millis(self.settings.wait_timeout);
         let mut before = Before::default();
+        let mut whole = false;
         for _ in 0..MAX_ROUNDS {
             let entered = self.clock.now();
             let told = match self.enter(&question.wanted, &Urgency::Client) {
                 Role::Full => break,
                 Role::Lead(leader) => {
-                    if let Some(answer) = self.ask_for_all(leader, &question, &incoming).await {
-                        return answer;
-                    }
-                    question.why.detail = Some(Detail::TooLarge);
+                    let why = match self.ask_for_all(leader, &question, &incoming).await {
+                        Led::Answer(answer) => return *answer,
+                        Led::Alone(why) => why,
+                    };
+                    whole = why == Detail::Withheld;
+                    question.why.detail = Some(why);
                     break;
                 }
                 Role::Join(ticket) => {
@@ -94,7 +97,7 @@ impl Engine {
                 Served::Failed(failed) => return Err(failed),
                 Served::Ask(Question::Alone(alone)) => {
                     question.why = alone.why;
-                    key = alone.key;
+                    (key, whole) = (alone.key, alone.whole);
                     break;
                 }
                 Served::Ask(Question::Together(next)) => {
@@ -113,7 +116,8 @@ impl Engine {
         };
         let incoming =
             Arc::into_inner(incoming).expect("only a leader shares it, and leads to the end");
-        self.alone_or_stale(Alone { why, key }, incoming).await
+        self.alone_or_stale(Alone { why, key, whole }, incoming)
+            .await
     }
 
     /// What [`Engine::serve`] says by now.
@@ -121,14 +125,13 @@ impl Engine {
         self.serve(&incoming.as_request(), self.clock.now())
     }
 
-    /// Leads the fetch of what is wanted. `None` if the whole is too large to be kept, and the client
-    /// wants a part: it asks for that by itself.
+    /// Leads the fetch of what is wanted.
     async fn ask_for_all(
         self: &Arc<Self>,
         leader: Leader,
         question: &Together,
         incoming: &Arc<Incoming>,
-    ) -> Option<Result<Response, NoResponse>> {
+    ) -> Led {
         let view = incoming.origin_view(self.rules(question.why.route));
         // The fetch of somebody else may have ended since the look.
         if self.has_newer(&question.wanted, &view)
@@ -136,16 +139,16 @@ impl Engine {
                 self.look_once_more(incoming)
         {
             leader.tell(Progress::LookAgain);
-            return Some(Ok(response));
+            return Led::answer(Ok(response));
         }
         let verdict = self.start_fetch(leader, question, incoming);
         let copy = || self.copy_for(question, incoming, None, Detail::OriginSlow);
         match self.or_stale(verdict, (Instant::now(), None), copy).await {
-            Waited::Stale(response) => Some(Ok(response)),
+            Waited::Stale(response) => Led::answer(Ok(response)),
             Waited::Done(Ok(verdict)) => self.answer_leader(question, incoming, verdict),
             Waited::Done(Err(_)) | Waited::TooLong => {
                 let forward = question.why.forward;
-                Some(Err(NoResponse::new(Failure::Abandoned, forward)))
+                Led::answer(Err(NoResponse::new(Failure::Abandoned, forward)))
             }
         }
     }
@@ -227,6 +230,7 @@ impl Engine {
                 urgency,
                 incoming: Arc::new(incoming),
                 asker: None,
+                withheld: false,
             };
             self.spawn_lead(leader, fetch);
         }
@@ -266,6 +270,7 @@ impl Engine {
             urgency: Urgency::Client,
             incoming: Arc::clone(incoming),
             asker: Some(asker),
+            withheld: false,
         };
         self.spawn_lead(leader, fetch);
         verdict
@@ -277,20 +282,15 @@ impl Engine {
         tokio::spawn(Box::pin(Arc::clone(self).lead(leader, fetch)));
     }
 
-    /// What the one gets who has led a fetch; `None` if it asks again by itself.
-    fn answer_leader(
-        &self,
-        question: &Together,
-        incoming: &Incoming,
-        verdict: Verdict,
-    ) -> Option<Result<Response, NoResponse>> {
+    /// What the one gets who has led a fetch.
+    fn answer_leader(&self, question: &Together, incoming: &Incoming, verdict: Verdict) -> Led {
         let facts = question.why.facts;
         let mut cache_status = CacheStatus {
             fwd: Some(question.why.forward),
             detail: question.why.detail,
             ..CacheStatus::default()
         };
-        Some(Ok(match verdict {
+        Led::answer(Ok(match verdict {
             Verdict::Storable(copy) => {
                 let now = self.clock.now();
                 copy.respond(incoming.fields.fields(), &facts, now, cache_status)
@@ -316,19 +316,24 @@ impl Engine {
                 failure,
                 stale,
                 page,
+                ask_whole,
             }) => {
                 let why = failure.detail();
                 if let Some(copy) = self.copy_for(question, incoming, stale.as_ref(), why) {
-                    return Some(Ok(copy));
+                    return Led::answer(Ok(copy));
+                }
+                if ask_whole {
+                    return Led::Alone(Detail::Withheld);
                 }
                 let Some((page, why)) = page else {
                     let forward = question.why.forward;
-                    return Some(Err(NoResponse::new(failure, forward)));
+                    return Led::answer(Err(NoResponse::new(failure, forward)));
                 };
                 cache_status.detail = Some(why);
                 passed_on(page, &facts, cache_status, Outcome::Miss)
             }
-            Verdict::TooLarge => return None,
+            Verdict::AskWhole => return Led::Alone(Detail::Withheld),
+            Verdict::TooLarge => return Led::Alone(Detail::TooLarge),
         }))
     }
 
@@ -439,6 +444,20 @@ impl Engine {
             known: [found, question.wanted.stored.as_ref()],
         };
         self.stale_copy(&wish, why)
+    }
+}
+
+/// What comes of leading a fetch.
+enum Led {
+    Answer(Box<Result<Response, NoResponse>>),
+    /// The client asks by itself: the whole is too large to be kept and it wants a part, or the origin has not seen all
+    /// that it says.
+    Alone(Detail),
+}
+
+impl Led {
+    fn answer(answer: Result<Response, NoResponse>) -> Self {
+        Self::Answer(Box::new(answer))
     }
 }
 

@@ -9,7 +9,8 @@ use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::reuse::{Reuse, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
 use microcache_policy::{
-    AsStored, Detail, FieldBlock, Lifetime, RequestFacts, Rules, SentCoding, Time, VaryNames,
+    AsStored, Detail, FieldBlock, Lifetime, RequestFacts, Rules, SentCoding, SharedRequest, Time,
+    VaryNames,
 };
 use microcache_store::{Encoded, Hit, Object, Stored};
 
@@ -19,11 +20,10 @@ use crate::cache::Known;
 use crate::cache::flight::UnderWay;
 use crate::encoded::unsuited;
 use crate::failure::NoResponse;
-use crate::lead::fill_fields;
 use crate::message::{Incoming, Request, Response};
 use crate::serve::{
-    Alone, Bypass, Engine, Look, Question, Served, Use, Way, WhyAsked, facts_of, key_of,
-    nothing_selected, way_of,
+    Alone, Bypass, Engine, Look, Question, Served, Use, Way, WhyAsked, key_of, nothing_selected,
+    way_of,
 };
 
 /// What would become of a request.
@@ -180,7 +180,7 @@ impl Engine {
         let now = self.clock.now();
         let found = self.find(request);
         let route = &self.routes[found.route];
-        let facts = facts_of(request, &route.rules);
+        let facts = self.facts_on(route, request);
         let key = key_of(request, &route.rules);
         let mut explained = Explained {
             route: found.route,
@@ -396,7 +396,9 @@ impl Engine {
         let question = match explained.decision {
             Decision::Stored { .. } | Decision::OnlyIfCached(_) => {
                 let rules = self.rules(explained.route);
-                (incoming.outgoing, _) = fill_fields(&incoming.outgoing, None, rules);
+                let known = self.cache.known_vary(&explained.key);
+                let shared = SharedRequest::of(incoming.outgoing.fields(), rules, &known);
+                incoming.outgoing = shared.fields;
                 incoming.method = Method::GET;
                 self.tell_what_is_keyed(explained.route, &mut incoming);
                 aside(explained)
@@ -420,7 +422,11 @@ fn aside(explained: &Explained) -> Question {
         forward: Forward::Bypass,
         detail: None,
     };
-    Question::Alone(Alone { why, key: None })
+    Question::Alone(Alone {
+        why,
+        key: None,
+        whole: true,
+    })
 }
 
 /// What else there is to say of a request that memory has no answer for.

@@ -9,7 +9,7 @@ use crate::cache::Watched;
 #[cfg(feature = "compress")]
 use crate::decoded::decoded;
 use crate::message::Request;
-use crate::serve::{Engine, Use, Way, facts_of, key_of, way_of};
+use crate::serve::{Engine, Use, Way, key_of, way_of};
 
 /// A stored response that is the answer to a request.
 #[derive(Clone)]
@@ -72,7 +72,7 @@ impl Engine {
     pub fn glance(&self, request: &Request<'_>, now: Time) -> Option<Glance> {
         let found = self.find(request);
         let route = &self.routes[found.route];
-        let facts = facts_of(request, &route.rules);
+        let facts = self.facts_on(route, request);
         if !matches!(way_of(route, found.bypass, &facts), Way::Together) || route.answers_at_once {
             return None;
         }

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use http::Method;
 use microcache_policy::key::normal_host;
-use microcache_policy::{Fields, KeyBuf, Scheme, invalidate, says_https, tags};
+use microcache_policy::{AcceptClass, Fields, KeyBuf, Scheme, invalidate, says_https, tags};
 
 use crate::cache::Scope;
 use crate::message::Request;
-use crate::serve::{Engine, key_of};
+use crate::serve::{Engine, key_as};
 
 impl Engine {
     /// RFC 9111 §4.4: a successful unsafe request makes what is stored for its target, and for
@@ -36,7 +36,7 @@ impl Engine {
     }
 
     fn keys_changed(&self, request: &Request<'_>, response: Fields<'_>) -> Vec<KeyBuf> {
-        let mut keys = Vec::from_iter(self.key_of_get(request, request.target));
+        let mut keys = self.keys_of_get(request, request.target);
         let schemes = [request.scheme, Scheme::Https];
         // What a TLS terminator sends on came by https, and applications name that in urls.
         let came_by = if request.vouched && says_https(request.fields) {
@@ -45,21 +45,29 @@ impl Engine {
             &schemes[..1]
         };
         for target in invalidate::locations(response, came_by, request.host, request.target) {
-            keys.extend(self.key_of_get(request, &target));
+            keys.extend(self.keys_of_get(request, &target));
         }
         keys
     }
 
     /// A GET of the target may take another route than the request that invalidates it, and
-    /// routes decide what makes up a key. There is none where nothing is ever stored.
-    fn key_of_get(&self, request: &Request<'_>, target: &[u8]) -> Option<KeyBuf> {
+    /// routes decide what makes up a key. Each kind of representation has one of its own; of the unusual ones that counts
+    /// which the request itself accepts. There is none where nothing is ever stored.
+    fn keys_of_get(&self, request: &Request<'_>, target: &[u8]) -> Vec<KeyBuf> {
         let get = Request {
             method: &Method::GET,
             target,
             ..*request
         };
         let route = self.route(&get);
-        (!route.answers_at_once).then(|| key_of(&get, &route.rules))
+        if route.answers_at_once {
+            return Vec::new();
+        }
+        let key = |accept| key_as(accept, &get, &route.rules);
+        if route.rules.obeys_client {
+            return vec![key(AcceptClass::Page)];
+        }
+        AcceptClass::ALL.into_iter().map(key).collect()
     }
 }
 

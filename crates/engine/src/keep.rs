@@ -83,7 +83,7 @@ impl Engine {
         began: Time,
     ) -> (LeadersCopy, Body) {
         let is_kept = self.cache.may_keep(leader, &keepable.tags);
-        let vary = self.cache.vary_of(leader.key(), keepable.named);
+        let vary = self.cache.vary_of(leader.key(), &keepable.named);
         let mut selection = Selection::new();
         vary::select(&vary, &incoming.origin_view(&route.rules), &mut selection);
         let fill = Fill::new(&self.fill_budget);
@@ -428,7 +428,7 @@ impl Engine {
         let read = ResponseFacts::read(fields.fields(), rules);
         let tags = tags_of(key, &read);
         let named = named_by_origin(rules, read.into_vary().names(), stored.vary());
-        let vary = self.cache.vary_of(key, named);
+        let vary = self.cache.vary_of(key, &named);
         let mut selection = Selection::new();
         vary::select(&vary, request, &mut selection);
         let mut fields = fields.clone();

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::{
-    Detail, Fields, FieldsBuf, Handling, NotStorable, RequestFacts, Rules, Storable, Time,
-    add_validators, goes_with_fill, is_origin_failure, is_refusal, on_error, refreshed,
-    same_representation, vary,
+    Detail, Fields, Handling, NotStorable, RequestFacts, SharedRequest, Storable, Time, VaryNames,
+    add_validators, is_origin_failure, is_refusal, on_error, refreshed, same_representation, vary,
+    withheld_names,
 };
 use microcache_store::{Claimed, Hit, Memory};
 use tokio::sync::oneshot;
@@ -31,6 +31,8 @@ pub(crate) struct Fetch {
     pub(crate) incoming: Arc<Incoming>,
     /// Where the one waits who led it; nobody waits for a refresh.
     pub(crate) asker: Option<oneshot::Sender<Verdict>>,
+    /// The origin did not see all that the request of that one says.
+    pub(crate) withheld: bool,
 }
 
 impl Fetch {
@@ -40,6 +42,11 @@ impl Fetch {
         verdict.tell_others(&engine.cache, leader, engine.clock.now());
         drop(self.incoming);
         if let Some(asker) = self.asker {
+            let verdict = if self.withheld {
+                verdict.for_one_who_said_more()
+            } else {
+                verdict
+            };
             let _ = asker.send(verdict);
         }
     }
@@ -70,7 +77,10 @@ impl Engine {
         };
         let route = &self.routes[fetch.route];
         let began = self.clock.now();
-        match self.fetch_once(route, &fetch, began).await {
+        match self
+            .fetch_once(route, &mut fetch, (leader.key(), began))
+            .await
+        {
             Ok((Answered::Confirmed(stored, update), times)) => {
                 self.tell_confirmed(&leader, fetch, &stored, update, &times, claimed);
             }
@@ -168,20 +178,30 @@ impl Engine {
             failure,
             stale,
             page,
+            ask_whole: false,
         };
         fetch.conclude(self, leader, Verdict::Failed(failed));
     }
 
+    /// Asks the origin as everyone would. Where the answer turns out to vary on something that it was not told of the
+    /// request, it is asked once more.
     async fn fetch_once(
         &self,
         route: &Route,
-        fetch: &Fetch,
-        began: Time,
+        fetch: &mut Fetch,
+        (key, began): (&[u8], Time),
     ) -> Result<(Answered, Times), OriginError> {
         let mut stored = fetch.stored.clone().filter(|_| !fetch.incoming.anew);
+        let mut known = self.known_vary(key, stored.as_ref());
+        let mut has_learnt = false;
         loop {
-            let outgoing = &fetch.incoming.outgoing;
-            let (fields, conditional) = fill_fields(outgoing, stored.as_ref(), &route.rules);
+            let outgoing = fetch.incoming.outgoing.fields();
+            let shared = SharedRequest::of(outgoing, &route.rules, &known);
+            fetch.withheld = !shared.withheld.is_empty();
+            let mut fields = shared.fields.clone();
+            let conditional = stored
+                .as_ref()
+                .is_some_and(|hit| add_validators(hit.fields(), &mut fields));
             let request = OriginRequest {
                 method: Method::GET,
                 scheme: fetch.incoming.scheme,
@@ -202,6 +222,12 @@ impl Engine {
             let asked = self.clock.now();
             let response = route.origin.fetch(request).await?;
             let times = Times::of(&response, began, asked, self.clock.now());
+            fetch.withheld = shared.explains(response.status);
+            let named = self.learn_vary(route, key, response.fields.fields());
+            if shared.lacks(&named) && !std::mem::replace(&mut has_learnt, true) {
+                known = known.union(&named);
+                continue;
+            }
             if response.status != 304 {
                 return Ok((Answered::Whole(response), times));
             }
@@ -302,20 +328,23 @@ impl Engine {
             let until = now.plus(self.settings.hit_for_miss);
             self.cache
                 .mark_uncacheable(leader, (named, why), &view, until);
+            if fetch.withheld {
+                let withheld = withheld_names(&view, &self.cache.known_vary(leader.key()));
+                self.cache.note_whole(leader.key(), &withheld);
+            }
         }
     }
-}
 
-/// What a fetch for everyone sends: what [`goes_with_fill`], and the validators of what is stored.
-/// Says whether there are any.
-pub(crate) fn fill_fields(
-    outgoing: &FieldsBuf,
-    stored: Option<&Hit>,
-    rules: &Rules,
-) -> (FieldsBuf, bool) {
-    let mut fields = outgoing.clone();
-    fields.retain(|name, _| goes_with_fill(name, rules));
-    vary::normalise(&mut fields, rules);
-    let conditional = stored.is_some_and(|hit| add_validators(hit.fields(), &mut fields));
-    (fields, conditional)
+    /// The request fields that are known to select the answers of a key.
+    pub(crate) fn known_vary(&self, key: &[u8], stored: Option<&Hit>) -> VaryNames {
+        let known = self.cache.known_vary(key);
+        stored.map_or(known.clone(), |hit| known.union(hit.vary()))
+    }
+
+    /// Remembers what an answer varies on, and says it.
+    pub(crate) fn learn_vary(&self, route: &Route, key: &[u8], response: Fields<'_>) -> VaryNames {
+        let named = vary::of_response(response, &route.rules.vary_ignored).names();
+        self.cache.note_vary(key, &named);
+        named
+    }
 }

@@ -171,6 +171,15 @@ impl Incoming {
         }
     }
 
+    /// The same request, which has no body, to be sent once more with these field lines.
+    pub(crate) fn again(&self, outgoing: FieldsBuf) -> Self {
+        Self {
+            outgoing,
+            interim: self.interim.clone(),
+            ..self.without_body()
+        }
+    }
+
     /// What it takes to renew what it was answered with, on behalf of nobody.
     pub(crate) fn for_renewal(&self) -> Self {
         Self {

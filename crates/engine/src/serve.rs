@@ -8,10 +8,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use microcache_policy::key::{self, KeyBuf};
-use microcache_policy::request::{Handling, PassReason};
+use microcache_policy::request::{Handling, PassReason, fragment_fields};
+use microcache_policy::request_fields::withheld_names;
 use microcache_policy::reuse::{Reuse, Why, awaits_refresh, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
-use microcache_policy::{Detail, Millis, OriginView, RequestFacts, Rules, Scheme, Selection, Time};
+use microcache_policy::{
+    AcceptClass, Detail, Millis, OriginView, RequestFacts, Rules, Scheme, Selection, Time,
+};
 use microcache_store::{Hit, Key, MemoryLimits, Tiers};
 
 use crate::cache::flight::{Failure, FlightLimits};
@@ -170,7 +173,8 @@ impl Question {
         match self {
             Self::Together(Together { why, wanted }) => {
                 let key = Some(wanted.key);
-                Self::Alone(Alone { why, key })
+                let whole = false;
+                Self::Alone(Alone { why, key, whole })
             }
             alone @ Self::Alone(_) => alone,
         }
@@ -190,6 +194,8 @@ pub struct Alone {
     pub(crate) why: WhyAsked,
     /// A response that turns out storable is stored under it. Without one, nothing is stored.
     pub(crate) key: Option<Key>,
+    /// It carries everything that its client sent, and its answer is that client's alone.
+    pub(crate) whole: bool,
 }
 
 /// A request for what others may want as well.
@@ -281,7 +287,7 @@ impl Engine {
     #[inline(never)]
     pub fn serve_on(&self, found: RouteFound, request: &Request<'_>, now: Time) -> Served {
         let route = &self.routes[found.route];
-        let facts = facts_of(request, &route.rules);
+        let facts = self.facts_on(route, request);
         let pass = |forward, detail| {
             let route = found.route;
             let why = WhyAsked {
@@ -290,7 +296,11 @@ impl Engine {
                 forward,
                 detail,
             };
-            Served::Ask(Question::Alone(Alone { why, key: None }))
+            Served::Ask(Question::Alone(Alone {
+                why,
+                key: None,
+                whole: true,
+            }))
         };
 
         // 1. Is it a request for the cache at all?
@@ -308,7 +318,7 @@ impl Engine {
         }
 
         // 2. The key, and what is known about it.
-        let key = key_of(request, &route.rules);
+        let key = key_as(facts.accept(), request, &route.rules);
         let view = request.origin_view(&route.rules);
         let known = self.cache.look_up(&key, &view, now);
 
@@ -383,8 +393,11 @@ impl Engine {
         };
         let key = Key::from(key);
         Served::Ask(if alone.is_some() {
-            let key = Some(key);
-            Question::Alone(Alone { why, key })
+            Question::Alone(Alone {
+                why,
+                key: Some(key),
+                whole: alone == Some(Detail::Withheld),
+            })
         } else {
             let wanted = Wanted {
                 key,
@@ -485,10 +498,50 @@ impl Engine {
             Some(Detail::CollapseOff)
         } else if nothing_fits && self.cache.is_too_large(look.key, selection, now) {
             Some(Detail::TooLarge)
+        } else if self.is_sent_whole(look, now) {
+            Some(Detail::Withheld)
         } else if known.uncacheable(selection, now).is_some() {
             Some(Detail::HitForMiss)
         } else {
             None
+        }
+    }
+
+    /// Whether the last request that carried as much more than a fetch for everyone sends was answered, without that,
+    /// with what was not to be shared.
+    fn is_sent_whole(&self, look: &Look<'_>, now: Time) -> bool {
+        let withheld = withheld_names(look.view, &self.cache.known_vary(look.key));
+        !withheld.is_empty() && self.cache.is_sent_whole(look.key, &withheld, now)
+    }
+
+    /// What a request asks for on its route. One for a fragment of a page is for the cache where the answers of its
+    /// url are known to vary on what it says.
+    #[inline]
+    pub(crate) fn facts_on(&self, route: &Route, request: &Request<'_>) -> RequestFacts {
+        let facts = facts_of(request, &route.rules);
+        if facts.handling() == Handling::Pass(PassReason::Fragment) {
+            return self.told_apart(route, request, facts);
+        }
+        facts
+    }
+
+    #[cold]
+    fn told_apart(
+        &self,
+        route: &Route,
+        request: &Request<'_>,
+        facts: RequestFacts,
+    ) -> RequestFacts {
+        let known = self.cache.known_vary(&key_of(request, &route.rules));
+        let mut asked = fragment_fields(request.fields, &route.rules);
+        let is_known = |name: &[u8]| {
+            let mut known = known.iter();
+            known.any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
+        };
+        if asked.all(is_known) {
+            facts.told_apart()
+        } else {
+            facts
         }
     }
 
@@ -594,6 +647,20 @@ pub(crate) fn facts_of(request: &Request<'_>, rules: &Rules) -> RequestFacts {
     } else {
         facts
     }
+}
+
+/// The key of a request for this kind of representation, on a route with these rules.
+#[inline]
+pub(crate) fn key_as(accept: AcceptClass, request: &Request<'_>, rules: &Rules) -> KeyBuf {
+    key::build_for(
+        accept,
+        request.scheme,
+        request.host,
+        request.target,
+        request.fields,
+        request.vouched,
+        rules,
+    )
 }
 
 /// The key of a request on a route with these rules.

@@ -25,6 +25,9 @@ pub(crate) enum Verdict {
     Refused(OriginResponse, Detail),
     /// The whole is too large to be kept, and the client wants a part: it asks for that.
     TooLarge,
+    /// What the origin answered without some fields of the request is not for others, and not for its client either:
+    /// that client asks with all of them.
+    AskWhole,
     /// No answer.
     Failed(Failed),
 }
@@ -46,6 +49,8 @@ pub(crate) struct Failed {
     pub(crate) stale: Option<Hit>,
     /// The origin's error page, if it sent one, and why that is not kept.
     pub(crate) page: Option<(OriginResponse, Detail)>,
+    /// It may be the page of a request that the origin has not seen all of: its client asks with everything.
+    pub(crate) ask_whole: bool,
 }
 
 impl Verdict {
@@ -65,10 +70,26 @@ impl Verdict {
                 Progress::Answer(Shareable::Confirmed(confirmed.stored.clone()), now)
             }
             Self::Found(hit, tier) => Progress::Answer(Shareable::Found(hit.clone(), *tier), now),
-            Self::ConfirmedForOne(..) | Self::Private(..) | Self::TooLarge => Progress::Released,
+            Self::ConfirmedForOne(..) | Self::Private(..) | Self::TooLarge | Self::AskWhole => {
+                Progress::Released
+            }
             Self::Refused(..) => Progress::Refused,
             Self::Failed(failed) => Progress::Failed(failed.failure.clone(), failed.stale.clone()),
         });
+    }
+
+    /// The same for a client of whose request the origin has not seen all: an answer for that client alone is none to
+    /// what it has asked.
+    pub(crate) fn for_one_who_said_more(self) -> Self {
+        match self {
+            Self::Private(..) | Self::Refused(..) | Self::ConfirmedForOne(..) => Self::AskWhole,
+            Self::Failed(failed) => Self::Failed(Failed {
+                ask_whole: failed.page.is_some(),
+                page: None,
+                ..failed
+            }),
+            other => other,
+        }
     }
 
     /// By what the answer may be purged together with others, if it is one for everyone.

@@ -66,6 +66,17 @@ pub fn rewritten(fields: Fields<'_>, rules: &RequestRules) -> Rewritten {
     }
 }
 
+/// The `Cookie` line of a request that is sent on for everyone: the cookies of the key alone.
+pub fn keyed(fields: Fields<'_>, rules: &Rules) -> Option<Vec<u8>> {
+    let is_keyed = |name: &[u8]| {
+        let mut wanted = rules.key.cookies.iter();
+        wanted.any(|one| takes(one.as_bytes(), name))
+    };
+    let pairs = sent(fields, &rules.request).filter(|pair| is_keyed(split(pair).0));
+    let pairs: Vec<_> = pairs.collect();
+    (!pairs.is_empty()).then(|| pairs.join(&b"; "[..]))
+}
+
 /// What the origin gets in the place of a client's `Cookie` lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rewritten {

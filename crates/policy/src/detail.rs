@@ -42,6 +42,10 @@ details! {
     /// `Connection` names fields that the origin will not see, so that it would answer another
     /// request than the one looked up.
     Connection = "connection",
+    /// It asks for another form of the page, by a field such as `HX-Request` that is no part of the key.
+    Fragment = "fragment",
+    /// More is in the fields that a fetch for everyone would send than any browser has there.
+    LongFields = "long-fields",
     /// `no-store`, said by the client or by the origin.
     NoStore = "no-store",
     /// It has credentials, and the response does not say that it can be shared.
@@ -65,6 +69,8 @@ details! {
     Refused = "refused",
     /// A response to such a request was not storable a moment ago, so it did not wait for others.
     HitForMiss = "hit-for-miss",
+    /// It has fields that no fetch for everyone sends, and what came without them was not to be shared.
+    Withheld = "withheld",
     /// The route makes every miss a request of its own.
     CollapseOff = "collapse-off",
     /// It could not share the answer that it waited for, or a bound on waiting was reached.

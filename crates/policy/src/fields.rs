@@ -113,6 +113,11 @@ impl<'a> Line<'a> {
         self.0.get(at) == Some(&byte)
     }
 
+    /// How long it is, with its end.
+    pub(crate) const fn len(self) -> usize {
+        self.0.len()
+    }
+
     /// Its name.
     pub(crate) fn name(self) -> &'a [u8] {
         name_and_value(self.0).map_or(b"", |(name, _)| name)

@@ -2,12 +2,14 @@
 //!
 //! Nothing is decoded and nothing cut off: two urls that any origin could tell apart have two keys
 //! (web cache deception). Every component stands behind its length, so that none can pass for
-//! another. A key whose first letter is a capital ends with the number of the rules of sharing that it was
+//! another. The first letter says the scheme and what kind of representation is asked for; the words for one of no usual
+//! kind follow the url. A key whose first letter is a capital ends with the number of the rules of sharing that it was
 //! built by ([`Seal`]).
 
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::accept::AcceptClass;
 use crate::cookies;
 use crate::encoding::{length, push_component, push_field, push_with_len, take_component};
 use crate::fields::Fields;
@@ -52,19 +54,20 @@ impl Scheme {
     }
 
     /// How a key begins.
-    const fn as_byte(self, seal: Seal) -> u8 {
-        match (self, seal) {
+    const fn as_byte(self, accept: AcceptClass, seal: Seal) -> u8 {
+        let first = match (self, seal) {
             (Self::Http, Seal::None | Seal::Usual) => b'h',
             (Self::Https, Seal::None | Seal::Usual) => b's',
             (Self::Http, Seal::Own(_)) => b'H',
             (Self::Https, Seal::Own(_)) => b'S',
-        }
+        };
+        first + accept as u8
     }
 
     const fn from_byte(byte: u8) -> Option<Self> {
         match byte {
-            b'h' | b'H' => Some(Self::Http),
-            b's' | b'S' => Some(Self::Https),
+            b'h'..=b'k' | b'H'..=b'K' => Some(Self::Http),
+            b's'..=b'v' | b'S'..=b'V' => Some(Self::Https),
             _ => None,
         }
     }
@@ -81,17 +84,38 @@ pub fn build(
     vouched: bool,
     rules: &Rules,
 ) -> KeyBuf {
+    let accept = if rules.obeys_client {
+        AcceptClass::Page
+    } else {
+        AcceptClass::of(fields)
+    };
+    build_for(accept, scheme, host, path_and_query, fields, vouched, rules)
+}
+
+/// The same where it is known already what kind of representation the request asks for.
+pub fn build_for(
+    accept: AcceptClass,
+    scheme: Scheme,
+    host: &[u8],
+    path_and_query: &[u8],
+    fields: Fields<'_>,
+    vouched: bool,
+    rules: &Rules,
+) -> KeyBuf {
     let (path, query) = split_query(path_and_query);
     let host = without_default_port(scheme, host);
     let path = if path.is_empty() { b"/" } else { path };
     let mut key = KeyBuf::from_buf_and_len([0; INLINE], INLINE);
     let seal = rules.key.seal;
-    let first = scheme.as_byte(seal);
+    let first = scheme.as_byte(accept, seal);
     let all = rules.key.query == Query::All;
     let plain = all.then(|| plain(&mut key, first, host, path, query));
     key.truncate(plain.flatten().unwrap_or(0));
     if key.is_empty() {
         push_url(&mut key, first, host, path, query, &rules.key.query);
+    }
+    if accept == AcceptClass::Other {
+        push_component(&mut key, &accept.asked_as(fields));
     }
     if seal == Seal::Usual && !vouched {
         return key;

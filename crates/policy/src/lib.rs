@@ -3,6 +3,7 @@
 //! Fields and the time go in, a verdict comes out. Nothing here reads a clock, does I/O, or
 //! allocates on the way to a hit.
 
+pub mod accept;
 pub mod compression;
 pub mod cookies;
 pub mod date;
@@ -29,6 +30,7 @@ pub mod query;
 pub mod range;
 pub mod readings;
 pub mod request;
+pub mod request_fields;
 pub mod response;
 pub mod reuse;
 pub mod rules;
@@ -60,6 +62,7 @@ mod safe_rules;
 #[cfg(test)]
 mod testing;
 
+pub use accept::AcceptClass;
 pub use compression::{AsStored, Coding, Compress, SentCoding, Unsuited, Wanted};
 pub use detail::Detail;
 pub use dictionaries::DictionaryCoding;
@@ -78,6 +81,7 @@ pub use patterns::{FieldPatterns, Patterns};
 pub use precondition::{Precondition, not_modified_keeps, precondition};
 pub use range::{RangeVerdict, range};
 pub use request::{Credentials, Handling, PassReason, RequestFacts, is_event_stream, is_grpc};
+pub use request_fields::{SharedFate, SharedRequest, shared_fate, withheld_names};
 pub use response::ResponseFacts;
 pub use reuse::{Reuse, Why, in_use_until, is_origin_failure, is_refusal, on_error, reuse};
 pub use rules::{

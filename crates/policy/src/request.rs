@@ -9,6 +9,7 @@ use std::mem;
 
 use http::Method;
 
+use crate::accept::AcceptClass;
 use crate::cookies;
 use crate::detail::Detail;
 use crate::directives::RequestDirectives;
@@ -16,6 +17,7 @@ use crate::fields::{Fields, Line, split_list};
 use crate::hop;
 use crate::identity::{is_identity, makes_personal};
 use crate::range::WantedRange;
+use crate::request_fields::{MAX_SENT, asks_for_another_form};
 use crate::rules::{Reload, Rules};
 use crate::time::Millis;
 
@@ -45,6 +47,10 @@ pub enum PassReason {
     /// `Connection` names fields that the origin will not see, so that it would answer another
     /// request than the one looked up.
     Connection,
+    /// It asks for another form of the page ([`SharedFate::Passes`](crate::SharedFate::Passes)).
+    Fragment,
+    /// The fields that a fetch for everyone sends are longer than [`MAX_SENT`] together.
+    LongFields,
     /// The client's own `no-store`.
     NoStore,
 }
@@ -58,6 +64,8 @@ impl PassReason {
             Self::Upgrade => Detail::Upgrade,
             Self::EventStream => Detail::EventStream,
             Self::Connection => Detail::Connection,
+            Self::Fragment => Detail::Fragment,
+            Self::LongFields => Detail::LongFields,
             Self::NoStore => Detail::NoStore,
         }
     }
@@ -82,8 +90,10 @@ pub struct RequestFacts {
     handling: Handling,
     credentials: Credentials,
     signed_in: bool,
+    wants_fragment: bool,
     head: bool,
     conditional: bool,
+    accept: AcceptClass,
     directives: RequestDirectives,
     range: Option<WantedRange>,
     ttl: Option<Millis>,
@@ -134,6 +144,8 @@ impl RequestFacts {
             Handling::Pass(PassReason::Connection)
         } else if directives.no_store {
             Handling::Pass(PassReason::NoStore)
+        } else if seen.sent > MAX_SENT && !rules.obeys_client && sent_bytes(fields) > MAX_SENT {
+            Handling::Pass(PassReason::LongFields)
         } else if credentials.authorization || credentials.cookie {
             Handling::Credentialed
         } else {
@@ -143,8 +155,13 @@ impl RequestFacts {
             handling,
             credentials,
             signed_in: false,
+            wants_fragment: seen.wants_fragment,
             head: method == Method::HEAD,
             conditional: seen.conditional,
+            accept: seen
+                .accept
+                .filter(|_| !rules.obeys_client)
+                .unwrap_or_default(),
             directives,
             range: seen.range.filter(|_| !seen.several_ranges),
             ttl: None,
@@ -201,9 +218,19 @@ impl RequestFacts {
     /// How the request goes through the cache.
     pub const fn handling(&self) -> Handling {
         match self.handling {
+            Handling::Cache | Handling::Credentialed if self.wants_fragment => {
+                Handling::Pass(PassReason::Fragment)
+            }
             Handling::Cache if self.signed_in => Handling::Credentialed,
             handling => handling,
         }
+    }
+
+    /// The same of a request whose url is known to tell apart by `Vary` what it asks for.
+    #[must_use]
+    pub const fn told_apart(mut self) -> Self {
+        self.wants_fragment = false;
+        self
     }
 
     /// What makes the request personal.
@@ -244,6 +271,11 @@ impl RequestFacts {
         self.obeyed
     }
 
+    /// The kind of representation that is wanted, where that is told apart.
+    pub const fn accept(&self) -> AcceptClass {
+        self.accept
+    }
+
     /// Whether only the head of the response is wanted.
     pub const fn is_head(&self) -> bool {
         self.head
@@ -275,6 +307,10 @@ struct Seen {
     pragma_no_cache: bool,
     connection_names_fields: bool,
     event_stream: bool,
+    wants_fragment: bool,
+    accept: Option<AcceptClass>,
+    /// Bytes of the lines that a fetch for everyone sends.
+    sent: usize,
     conditional: bool,
     has_range: bool,
     range: Option<WantedRange>,
@@ -290,7 +326,7 @@ impl Seen {
     fn read(fields: Fields<'_>, rules: &Rules) -> Self {
         let mut seen = Self::default();
         for line in fields.lines() {
-            seen.note(line, rules);
+            seen.note(line, fields, rules);
         }
         seen
     }
@@ -302,20 +338,26 @@ impl Seen {
         reason = "a hit pays for the call, which others make only now and then"
     )]
     #[inline(always)]
-    fn note(&mut self, line: Line<'_>, rules: &Rules) {
+    fn note(&mut self, line: Line<'_>, fields: Fields<'_>, rules: &Rules) {
         let is_removed = |name: &str| rules.request.removed_fields.matches(name.as_bytes());
         match line.beginning() {
             names::HOST if line.has_at(4, b':') => {}
             // `User-Token` is as long.
-            names::USER_AGENT if line.has_at(10, b':') && line.has_at(6, b'g') => {}
-            names::ACCEPT if line.has_at(6, b'-') => {}
+            names::USER_AGENT if line.has_at(10, b':') && line.has_at(6, b'g') => {
+                self.sent += line.len();
+            }
+            names::ACCEPT if line.has_at(6, b'-') => self.sent += line.len(),
             names::SEC if line.has_at(4, b'f') || line.has_at(4, b'c') => {}
             names::SEC if line.has_at(4, b'F') || line.has_at(4, b'C') => {}
             names::REFERER if line.has_at(7, b':') => {}
             names::UPGRADE_INSECURE_REQUESTS if line.has_at(25, b':') => {}
             names::PRIORITY if line.has_at(8, b':') => {}
             names::ACCEPT => match line.value_of("accept") {
-                Some(value) => self.event_stream |= accepts_event_stream(value),
+                Some(value) => {
+                    self.sent += line.len();
+                    self.event_stream |= accepts_event_stream(value);
+                    self.note_accept(value, fields);
+                }
                 None => self.note_other(line, rules),
             },
             names::COOKIE => match line.value_of("cookie") {
@@ -361,12 +403,25 @@ impl Seen {
         }
     }
 
+    /// Of several lines, all together ask for it.
+    #[inline]
+    fn note_accept(&mut self, value: &[u8], fields: Fields<'_>) {
+        self.accept = Some(match self.accept {
+            None => AcceptClass::of_line(value),
+            Some(_) => AcceptClass::of(fields),
+        });
+    }
+
     /// A field that few requests have.
     #[cold]
     #[inline(never)]
     fn note_other(&mut self, line: Line<'_>, rules: &Rules) {
         let name = line.name();
+        if name.eq_ignore_ascii_case(b"user-agent") {
+            self.sent += line.len();
+        }
         self.credentials.authorization |= is_identity(name) && makes_personal(name, rules);
+        self.wants_fragment |= asks_for_another_form(name, rules);
     }
 }
 
@@ -389,6 +444,20 @@ mod names {
     pub(super) const SEC: u32 = beginning(*b"sec-");
     pub(super) const UPGRADE_INSECURE_REQUESTS: u32 = beginning(*b"upgr");
     pub(super) const USER_AGENT: u32 = beginning(*b"user");
+}
+
+/// Bytes of the values that a fetch for everyone sends as they are.
+#[cold]
+fn sent_bytes(fields: Fields<'_>) -> usize {
+    let names = ["accept", "accept-language", "user-agent"];
+    let values = names.iter().flat_map(|name| fields.all(name));
+    values.map(<[u8]>::len).sum()
+}
+
+/// The fields by which a request asks for another form of the page.
+pub fn fragment_fields<'a>(fields: Fields<'a>, rules: &'a Rules) -> impl Iterator<Item = &'a [u8]> {
+    let names = fields.iter().map(|(name, _)| name);
+    names.filter(|name| asks_for_another_form(name, rules))
 }
 
 /// The fields that make a request conditional.

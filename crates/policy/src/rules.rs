@@ -177,6 +177,8 @@ pub struct RequestRules {
     /// Fields that are passed on for everybody although only a trusted peer's would be. They are
     /// part of the key.
     pub kept_fields: FieldPatterns,
+    /// Fields that a fetch for everyone sends although they are neither known nor part of the key.
+    pub forwarded_fields: FieldPatterns,
 }
 
 /// What makes up the key beside scheme, host and path.

@@ -76,6 +76,10 @@ fn of_sharing(rules: &Rules) -> Vec<u8> {
         SetCookie::Store => 2,
     };
     out.extend([query, u8::from(key.whole_query), set_cookie]);
+    // What was stored before there was such a rule is found where nothing is said.
+    if !request.forwarded_fields.is_empty() {
+        push_names(&mut out, request.forwarded_fields.written());
+    }
     out
 }
 
@@ -165,6 +169,10 @@ mod tests {
             }),
             with_request(RequestRules {
                 kept_fields: ["theme"].into_iter().collect(),
+                ..RequestRules::default()
+            }),
+            with_request(RequestRules {
+                forwarded_fields: ["theme"].into_iter().collect(),
                 ..RequestRules::default()
             }),
             with_key(KeyRules {

@@ -1,7 +1,7 @@
 //! Commit: what a leader has brought, into memory and the tiers; and what it tells about its key.
 
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{Detail, OriginView, Time};
+use microcache_policy::{Detail, Millis, OriginView, Time};
 use microcache_store::{Claimed, Hit, Key, Learnt, Memory, Spooling, Stored, TagNumbers};
 
 use super::Cache;
@@ -113,6 +113,24 @@ impl Cache {
     /// Whether no purge so far keeps what a leader brings from being stored.
     pub(crate) fn may_keep(&self, leader: &Leader, tags: &TagNumbers) -> bool {
         !leader.is_purged() && !self.is_purged_since(leader, tags)
+    }
+
+    /// What answered a request from which this was withheld was not to be shared. Others, who say something else, are
+    /// none the worse for it.
+    pub(crate) fn note_whole(&self, key: &[u8], withheld: &[u8]) {
+        const FOR: Millis = 60_000;
+        self.whole.note(key, withheld, self.clock.now().plus(FOR));
+    }
+
+    /// What a request with credentials got for a key is for everyone.
+    pub(crate) fn note_open(&self, key: &[u8]) {
+        const FOR: Millis = 600_000;
+        self.open.note(key, &[], self.clock.now().plus(FOR));
+    }
+
+    /// Remembers that an answer varies on these fields.
+    pub(crate) fn note_vary(&self, key: &[u8], named: &VaryNames) {
+        self.urls.note_vary(key, named, self.clock.now());
     }
 
     /// Whether no purge by rule has named what a leader brings since its fetch began.

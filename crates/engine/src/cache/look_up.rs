@@ -127,9 +127,22 @@ impl Cache {
     /// What a response of a key counts as varying on, which itself names `named`: that, and what
     /// others of its key have lately named. An origin that leaves `Vary` out of some answers (an error
     /// page, say) would otherwise have those answer everyone.
-    pub(crate) fn vary_of(&self, key: &[u8], named: VaryNames) -> VaryNames {
+    pub(crate) fn vary_of(&self, key: &[u8], named: &VaryNames) -> VaryNames {
+        let now = self.clock.now();
+        // What is sent because of what others have named selects, whether this one names it or not.
+        let named = named.union(&self.urls.selecting(key, now));
         match self.memory.get(key) {
-            Some(object) => object.vary_of(named, self.clock.now()),
+            Some(object) => object.vary_of(named, now),
+            None => named,
+        }
+    }
+
+    /// The request fields that a fetch of a key for everyone sends because its answers vary on them.
+    pub(crate) fn known_vary(&self, key: &[u8]) -> VaryNames {
+        let now = self.clock.now();
+        let named = self.urls.sent(key, now);
+        match self.memory.get(key) {
+            Some(object) => object.vary_of(VaryNames::NONE, now).union(&named),
             None => named,
         }
     }
@@ -142,6 +155,16 @@ impl Cache {
     /// Whether the latest response was too large to be kept, not long ago.
     pub(crate) fn is_too_large(&self, key: &[u8], selection: &[u8], now: Time) -> bool {
         self.oversized.contains(key, selection, now)
+    }
+
+    /// Whether requests of which a fetch for everyone would withhold this are sent whole.
+    pub(crate) fn is_sent_whole(&self, key: &[u8], withheld: &[u8], now: Time) -> bool {
+        self.whole.contains(key, withheld, now)
+    }
+
+    /// Whether what requests with credentials get for a key is for everyone.
+    pub(crate) fn is_open(&self, key: &[u8]) -> bool {
+        self.open.contains(key, &[], self.clock.now())
     }
 
     /// The largest response that memory takes, body and head together.

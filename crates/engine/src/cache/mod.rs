@@ -36,12 +36,13 @@ pub mod flight;
 mod journal;
 mod lift;
 mod look_up;
-mod oversized;
+mod marks;
 mod purge;
 mod purges;
 mod rule;
 mod rules;
 mod sweep;
+mod url_notes;
 
 #[cfg(all(test, not(shuttle)))]
 mod model;
@@ -61,10 +62,11 @@ use crate::compress::{CompressionStats, Compressor};
 use changes::Changes;
 use fleet::Fleet;
 use flight::{FlightLimits, Flights, UnderWay};
+use marks::Marks;
 use microcache_store::Clock;
-use oversized::Oversized;
 use purges::Purges;
 use rules::Rules;
+use url_notes::UrlNotes;
 
 pub use changes::{
     Change, ChangeKind, MAX_WATCHERS, Notice, Subject, TooManyWatchers, Watched, Watcher,
@@ -90,7 +92,13 @@ pub struct Cache {
     purges: Purges,
     rules: Arc<Rules>,
     fleet: Fleet,
-    oversized: Oversized,
+    /// What is too large to be kept.
+    oversized: Marks,
+    /// What was not to be shared when the origin saw less than a client had sent.
+    whole: Marks,
+    /// What requests with credentials got and was for everyone.
+    open: Marks,
+    urls: UrlNotes,
     changes: Arc<Changes>,
     /// There is a rule that has not been swept yet.
     unswept: Notify,
@@ -114,7 +122,10 @@ impl Cache {
             purges: Purges::new(of_purges),
             rules,
             fleet: Fleet::default(),
-            oversized: Oversized::new(),
+            oversized: Marks::new(),
+            whole: Marks::new(),
+            open: Marks::new(),
+            urls: UrlNotes::new(),
             changes: Arc::default(),
             unswept: Notify::new(),
             swept_through: AtomicU64::new(0),

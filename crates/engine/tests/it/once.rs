@@ -126,9 +126,12 @@ async fn who_knows_what_the_answer_varies_on_waits_for_it_too() {
     let mut first = ask(&engine, look(&engine, "X-Lang: a"));
     assert!(step(&mut first).is_none());
     settle().await;
+    let fields = "Cache-Control: max-age=10\r\nVary: X-Lang";
+    // Nobody knew before that the field is to be sent.
+    origin.answer(fields, Body::Empty).await;
+    settle().await;
     // The body never ends, so that the fetch is under way when the next one comes.
     let (body, _end) = endless();
-    let fields = "Cache-Control: max-age=10\r\nVary: X-Lang";
     origin.answer(fields, body).await;
     assert!(step(&mut first).is_some());
     let mut same = ask(&engine, look(&engine, "X-Lang: a"));

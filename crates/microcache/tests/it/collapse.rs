@@ -179,14 +179,14 @@ fn who_comes_once_the_variant_is_known_joins_it() {
     let gate = Gate::default();
     origin.on("/").reply(
         Reply::new(200)
-            .with_all(&[FRESH, "Vary: X-Lang", "Content-Length: 10"])
+            .with_all(&[FRESH, "Vary: User-Agent", "Content-Length: 10"])
             .send("first")
             .pause(&gate)
             .send("after"),
     );
     let mut clients = Vec::new();
     for _ in 0..5 {
-        let mut client = proxy.ask_with("/", &["X-Lang: a"]);
+        let mut client = proxy.ask_with("/", &["User-Agent: a"]);
         client.head();
         assert_eq!(client.bytes(5), b"first");
         clients.push(client);
@@ -441,16 +441,21 @@ fn a_joiner_of_another_variant_gets_its_own() {
     let gate = Gate::default();
     let opening = gate.clone();
     origin.on("/").answer(move |request| {
-        let color = request.field("x-color").unwrap().to_owned();
+        let color = request.field("user-agent").unwrap().to_owned();
         Reply::new(200)
-            .with_all(&[FRESH, "Vary: X-Color"])
+            .with_all(&[FRESH, "Vary: User-Agent"])
             .body(color)
             .after(&opening)
     });
-    let mut red = proxy.ask_with("/", &["X-Color: red"]);
+    let mut red = proxy.ask_with("/", &["User-Agent: red"]);
     origin.wait_for("/", 1);
     let mut others: Vec<_> = ["blue", "red", "green"]
-        .map(|color| (color, proxy.ask_with("/", &[&format!("X-Color: {color}")])))
+        .map(|color| {
+            (
+                color,
+                proxy.ask_with("/", &[&format!("User-Agent: {color}")]),
+            )
+        })
         .into();
     proxy.settle();
     gate.open();

@@ -45,6 +45,7 @@ mod reload;
 mod routes;
 mod safe_rules;
 mod semantics;
+mod shared_fetch;
 mod signed_in;
 mod socket;
 mod stale;

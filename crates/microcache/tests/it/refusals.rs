@@ -5,11 +5,11 @@ use crate::support::{Client, Gate, Origin, Proxy, Reply, Seen, eventually};
 const FRESH: &str = "Cache-Control: max-age=100";
 /// Fields of a response that is stale when it comes, and worth keeping.
 const OVERDUE: [&str; 3] = ["Cache-Control: max-age=10", "Age: 20", "ETag: \"a\""];
-const BAD: &str = "X-Bad: 1";
+const BAD: &str = "User-Agent: bad";
 const NO_WINDOW: [&str; 2] = ["--stale-while-revalidate", "0s"];
 
 fn is_bad(request: &Seen) -> bool {
-    request.field("x-bad").is_some()
+    request.field("user-agent") == Some("bad")
 }
 
 /// An overdue page, and what the origin says from then on to a bad request and to the others.
@@ -206,7 +206,7 @@ fn those_who_waited_for_an_odd_variant_still_ask_as_one() {
         let first = Gate::default();
         let opening = first.clone();
         origin.on("/").answer(move |request| {
-            let reply = Reply::new(200).with("Vary: X-Bad");
+            let reply = Reply::new(200).with("Vary: User-Agent");
             if is_bad(request) {
                 reply.with(odd).body("odd").after(&opening)
             } else {

@@ -87,7 +87,7 @@ fn rule_2_cookies_that_count() {
 }
 
 #[test]
-fn rule_2_cookies_that_do_not_count_are_still_forwarded() {
+fn rule_2_cookies_that_do_not_count_are_sent_by_requests_that_pass() {
     for cookie in [
         "_ga=GA1.2.3",
         "_ga_ABC=1; _gid=2",
@@ -101,8 +101,11 @@ fn rule_2_cookies_that_do_not_count_are_still_forwarded() {
     let origin = Origin::start();
     let proxy = default(&origin);
     origin.on("/").reply(Reply::new(200).body("x"));
-    proxy.get_with("/", &["Cookie: _ga=GA1.2.3"]);
-    assert_eq!(origin.seen("/")[0].field("cookie"), Some("_ga=GA1.2.3"));
+    let cookie = "Cookie: _ga=GA1.2.3";
+    proxy.get_with("/", &[cookie]);
+    assert_eq!(origin.seen("/")[0].field("cookie"), None);
+    proxy.send("POST", "/", &[cookie, "Content-Length: 0"]);
+    assert_eq!(origin.seen("/")[1].field("cookie"), Some("_ga=GA1.2.3"));
 }
 
 #[test]

@@ -23,12 +23,12 @@ fn varying(origin: &Origin, target: &str, name: &'static str) {
 fn variants_that_nobody_asks_for_again_give_way() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
-    varying(&origin, "/", "X-Lang");
-    let honest = &["X-Lang: en"];
+    varying(&origin, "/", "User-Agent");
+    let honest = &["User-Agent: en"];
     proxy.get_with("/", honest).assert_is(200, "en 0");
     proxy.get_with("/", honest).assert_hit();
     for number in 0..100 {
-        let strange = format!("X-Lang: {number}");
+        let strange = format!("User-Agent: {number}");
         let response = proxy.get_with("/", &[&strange]);
         response.assert_forwarded("vary-miss");
         assert!(response.cache().has("stored"), "{response:?}");
@@ -44,17 +44,20 @@ fn the_bound_on_variants_never_stops_collapsing() {
     let gate = Gate::default();
     let behind = gate.clone();
     origin.on("/").answer(move |request| {
-        let reply = Reply::new(200).with(LONG).with("Vary: X-Lang").body("x");
-        if request.field("x-lang") == Some("slow") {
+        let reply = Reply::new(200)
+            .with(LONG)
+            .with("Vary: User-Agent")
+            .body("x");
+        if request.field("user-agent") == Some("slow") {
             reply.after(&behind)
         } else {
             reply
         }
     });
     for number in 0..20 {
-        proxy.get_with("/", &[&format!("X-Lang: {number}")]);
+        proxy.get_with("/", &[&format!("User-Agent: {number}")]);
     }
-    let slow = &["X-Lang: slow"];
+    let slow = &["User-Agent: slow"];
     let mut clients: Vec<_> = (0..5).map(|_| proxy.ask_with("/", slow)).collect();
     origin.wait_for("/", 20);
     proxy.settle();
@@ -238,21 +241,21 @@ fn confirmed_with(lines: &'static [&'static str]) -> (Origin, Proxy) {
             .with("Cache-Control: max-age=0, stale-while-revalidate=0")
             .with("Vary: Accept-Language")
             .with("ETag: \"a\"")
-            .body(request.field("x-lang").unwrap_or("-"))
+            .body(request.field("user-agent").unwrap_or("-"))
     });
     (origin, proxy)
 }
 
 #[test]
 fn a_confirmation_that_varies_on_something_else_is_for_who_got_it() {
-    let (_origin, proxy) = confirmed_with(&["Vary: X-Lang", LONG]);
-    proxy.get_with("/", &["X-Lang: a"]).assert_is(200, "a");
-    let confirmed = proxy.get_with("/", &["X-Lang: a"]);
+    let (_origin, proxy) = confirmed_with(&["Vary: User-Agent", LONG]);
+    proxy.get_with("/", &["User-Agent: a"]).assert_is(200, "a");
+    let confirmed = proxy.get_with("/", &["User-Agent: a"]);
     confirmed.assert_is(200, "a");
     assert_eq!(confirmed.cache().get("fwd-status"), Some("304"));
-    let again = proxy.get_with("/", &["X-Lang: a"]);
+    let again = proxy.get_with("/", &["User-Agent: a"]);
     again.assert_hit();
-    proxy.get_with("/", &["X-Lang: b"]).assert_is(200, "b");
+    proxy.get_with("/", &["User-Agent: b"]).assert_is(200, "b");
     proxy.get("/").assert_is(200, "-");
 }
 

@@ -16,6 +16,8 @@ impl Detail {
             Self::Upgrade => PassReason::Upgrade.explanation(),
             Self::EventStream => EVENT_STREAM,
             Self::Connection => PassReason::Connection.explanation(),
+            Self::Fragment => PassReason::Fragment.explanation(),
+            Self::LongFields => PassReason::LongFields.explanation(),
             Self::NoStore => NO_STORE,
             Self::Credentials => NotStorable::Credentials.explanation(),
             Self::OnlyIfCached => ONLY_IF_CACHED,
@@ -26,6 +28,7 @@ impl Detail {
             Self::RateLimited => RATE_LIMITED,
             Self::Refused => REFUSED,
             Self::HitForMiss => HIT_FOR_MISS,
+            Self::Withheld => WITHHELD,
             Self::CollapseOff => COLLAPSE_OFF,
             Self::Uncollapsed => UNCOLLAPSED,
             Self::Private => NotStorable::Private.explanation(),
@@ -72,6 +75,14 @@ const EVENT_STREAM: Explanation = Explanation::of(
     "the request accepts `text/event-stream`, or the response is one: it has no end",
 )
 .unless("leave `text/event-stream` out of `Accept`, or send another `Content-Type`");
+
+const WITHHELD: Explanation = Explanation::of(
+    "the request has fields that a fetch for everyone does not send, and what the origin answered without them a \
+     moment ago was not to be shared, so it was sent whole and alone",
+)
+.unless(
+    "name the field that selects the page in `key.headers` on the route, or have the application name it in `Vary`",
+);
 
 const ONLY_IF_CACHED: Explanation = Explanation::of(
     "the client wants no answer from the origin (`only-if-cached`), and nothing usable is stored",

@@ -80,6 +80,17 @@ impl PassReason {
             )
             .by("RFC 9110 §7.6.1")
             .unless("name nothing in `Connection` but what this connection is about"),
+            Self::Fragment => Explanation::of(
+                "a field such as `X-Requested-With` or `HX-Request` asks for another form of the page, and is neither \
+                 part of the key nor known to be in the url's `Vary`",
+            )
+            .unless(
+                "name the field in `key.headers` on the route, or have the application name it in `Vary` of the page too",
+            ),
+            Self::LongFields => Explanation::of(
+                "its `Accept`, `Accept-Language` and `User-Agent` are longer than any browser's, together more than 1 KiB",
+            )
+            .unless("send shorter ones"),
             Self::NoStore => Explanation::of("the client asks that nothing of it is stored")
                 .by("RFC 9111 §5.2.1.5")
                 .unless("leave `no-store` out of the request's `Cache-Control`"),

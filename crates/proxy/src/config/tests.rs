@@ -1065,6 +1065,7 @@ fn what_is_dangerous_is_told_with_its_place() {
         "trusted_proxies = \"0.0.0.0/0\"",
         "trusted_proxies = \"::/0\"",
         "purge_from = \"0.0.0.0/0\"",
+        "forward_fields = \"X-Source\"",
     ] {
         let told = warnings(&format!("origin = \"http://a\"\n{dangerous}"));
         assert!(

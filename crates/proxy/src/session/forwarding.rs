@@ -373,6 +373,7 @@ mod tests {
                 .into_iter()
                 .collect(),
             kept_fields: ["api_key"].into_iter().collect(),
+            ..RequestRules::default()
         };
         check_with(
             &rules,

@@ -131,7 +131,7 @@ fn request_fields_pass_in_their_order_and_case() {
         "X-Odd: \u{e9} \"q\" ; ,,",
         "x-a: 4",
     ];
-    proxy.get_with("/", &fields);
+    proxy.send("POST", "/", &[&fields[..], &["Content-Length: 0"]].concat());
     let seen = &origin.seen("/")[0];
     let names = seen.head.names();
     let kept: Vec<_> = names

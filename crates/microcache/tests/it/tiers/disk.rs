@@ -99,11 +99,11 @@ fn what_is_too_old_is_served_after_a_restart_if_the_origin_fails() {
 fn every_variant_is_found_again() {
     let (origin, folder) = (Origin::start(), Folder::new());
     origin.on("/page").answer(|seen| {
-        let language = seen.field("x-language").unwrap_or("none").to_owned();
+        let language = seen.field("user-agent").unwrap_or("none").to_owned();
         lasting_variant(&language)
     });
     let ask = |proxy: &Proxy, language: &str| {
-        proxy.get_with("/page", &[&format!("X-Language: {language}")])
+        proxy.get_with("/page", &[&format!("User-Agent: {language}")])
     };
     let proxy = Proxy::start(&origin, &["--disk", &folder.disk()]);
     for language in ["en", "de", "fr"] {
@@ -123,7 +123,7 @@ fn every_variant_is_found_again() {
 
 fn lasting_variant(language: &str) -> Reply {
     Reply::new(200)
-        .with_all(&["Cache-Control: max-age=1000", "Vary: X-Language"])
+        .with_all(&["Cache-Control: max-age=1000", "Vary: User-Agent"])
         .body(language)
 }
 
@@ -477,7 +477,7 @@ fn an_answer_without_vary_does_not_answer_the_variants_on_disk() {
     let (origin, folder) = (Origin::start(), Folder::new());
     origin
         .on("/page")
-        .answer(|seen| match seen.field("x-language") {
+        .answer(|seen| match seen.field("user-agent") {
             Some("zz") => {
                 let reply = Reply::new(404).with("Cache-Control: max-age=1000");
                 reply.body("no such language")
@@ -486,7 +486,7 @@ fn an_answer_without_vary_does_not_answer_the_variants_on_disk() {
         });
     let flags = ["--disk", &folder.disk()];
     let get = |proxy: &Proxy, language: &str| {
-        proxy.get_with("/page", &[&format!("X-Language: {language}")])
+        proxy.get_with("/page", &[&format!("User-Agent: {language}")])
     };
     let proxy = Proxy::start(&origin, &flags);
     get(&proxy, "en").assert_is(200, "en");

@@ -76,14 +76,14 @@ fn variants_are_fetched_once_each() {
         let (origin, server) = (Origin::start(), Server::start(kind));
         origin.on("/page").answer(|seen| {
             Reply::new(200)
-                .with_all(&["Cache-Control: max-age=1000", "Vary: X-Language"])
-                .body(seen.field("x-language").unwrap_or(""))
+                .with_all(&["Cache-Control: max-age=1000", "Vary: User-Agent"])
+                .body(seen.field("user-agent").unwrap_or(""))
         });
         let fleet = fleet(3, &origin, &server);
         for proxy in &fleet {
             for language in ["en", "de", "fr"] {
                 proxy
-                    .get_with("/page", &[&format!("X-Language: {language}")])
+                    .get_with("/page", &[&format!("User-Agent: {language}")])
                     .assert_is(200, language);
             }
         }

@@ -104,13 +104,13 @@ fn a_purge_of_one_variant_holds_on_all_and_leaves_the_others() {
         origin.on("/many").answer(move |_| {
             times += 1;
             Reply::new(200)
-                .with_all(&["Cache-Control: max-age=1000", "Vary: X-Lang"])
+                .with_all(&["Cache-Control: max-age=1000", "Vary: User-Agent"])
                 .body(times.to_string())
         });
         let [flag, address] = server.flags();
         let nodes = [(); 2].map(|()| Node::start(&origin, &[&flag, &address]));
         let body = |node: &Node, language: &str| {
-            let field = format!("X-Lang: {language}");
+            let field = format!("User-Agent: {language}");
             node.proxy.get_with("/many", &[&field]).text()
         };
         let expected = ["1", "2"].map(str::to_owned);
@@ -119,7 +119,7 @@ fn a_purge_of_one_variant_holds_on_all_and_leaves_the_others() {
             assert_eq!(languages, expected, "{kind:?}");
         }
         let url = "http://example.com/many";
-        nodes[0].purge(&json!({"url": url, "headers": ["X-Lang: de"]}));
+        nodes[0].purge(&json!({"url": url, "headers": ["User-Agent: de"]}));
         assert_eq!(body(&nodes[0], "de"), "3", "{kind:?}: at once here");
         // What was fetched here before the purge came back from the log counts as older there.
         eventually("the purge arrives", || {

@@ -83,16 +83,16 @@ fn a_variant_that_was_purged_is_found_nowhere() {
         let mut posted = false;
         origin.on("/page").answer(move |seen| {
             posted |= seen.method == "POST";
-            let body = format!("{}{posted}", seen.field("x-language").unwrap_or(""));
+            let body = format!("{}{posted}", seen.field("user-agent").unwrap_or(""));
             Reply::new(200)
-                .with_all(&["Cache-Control: max-age=1000", "Vary: X-Language"])
+                .with_all(&["Cache-Control: max-age=1000", "Vary: User-Agent"])
                 .body(body)
         });
         let [flag, address] = server.flags();
         let flags = [&*flag, &*address, "--disk", &folder.disk()];
         let proxy = Proxy::start(&origin, &flags);
         let ask = |proxy: &Proxy, language: &str| {
-            proxy.get_with("/page", &[&format!("X-Language: {language}")])
+            proxy.get_with("/page", &[&format!("User-Agent: {language}")])
         };
         ask(&proxy, "en").assert_is(200, "enfalse");
         ask(&proxy, "de").assert_is(200, "defalse");
@@ -250,9 +250,9 @@ fn a_purge_by_another_process_keeps_the_fill_of_a_variant_out_of_the_tier() {
         let (mut posted, held) = (false, gate.clone());
         origin.on("/page").answer(move |seen| {
             posted |= seen.method == "POST";
-            let language = seen.field("x-language").unwrap_or("").to_owned();
+            let language = seen.field("user-agent").unwrap_or("").to_owned();
             let reply = Reply::new(200)
-                .with_all(&["Cache-Control: max-age=1000", "Vary: X-Language"])
+                .with_all(&["Cache-Control: max-age=1000", "Vary: User-Agent"])
                 .body(format!("{language} {posted}"));
             match (&*language, posted) {
                 ("en", false) => reply.after(&held),
@@ -260,7 +260,7 @@ fn a_purge_by_another_process_keeps_the_fill_of_a_variant_out_of_the_tier() {
             }
         });
         let ask = |proxy: &Proxy, language: &str| {
-            proxy.ask_with("/page", &[&format!("X-Language: {language}")])
+            proxy.ask_with("/page", &[&format!("User-Agent: {language}")])
         };
         let [flag, address] = server.flags();
         let flags = [&*flag, &*address];

@@ -189,6 +189,20 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
     },
     Opt {
         about: About {
+            name: "forward_fields",
+            form: Form::List("FIELD"),
+            unset: Unset::Is("[]"),
+            example: r#"["X-Request-Source"]"#,
+            help: "Request fields that are sent for everyone although nobody knows them",
+            more: "A fetch whose answer is shared leaves out fields that are neither well known, nor in `key.headers`, nor in the \
+                   `Vary` of the url. These it sends as the client who comes first has them: a page must not depend on them, \
+                   or that client decides what all others see. `key.headers` is nearly always what is wanted. A `*` at the \
+                   end stands for any rest.",
+        },
+        set: set_forward_fields,
+    },
+    Opt {
+        about: About {
             name: "ignore_vary",
             form: Form::List("FIELD"),
             unset: Unset::Is("[]"),
@@ -370,6 +384,19 @@ fn set_ignore_cookies(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mist
         }
     }
     draft.route.rules.cookies_ignored = own.into_iter().collect();
+}
+
+fn set_forward_fields(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes) {
+    let names = value.each(mistakes, |item| item.parse(field_pattern));
+    if let (Some(name), Some(item)) = (names.first(), value.items().first()) {
+        let what =
+            format!("`{name}` of one client decides what everyone sees, if a page depends on it");
+        mistakes.warn(
+            Mistake::new(&item.place, what)
+                .remedy("name it in `key.headers`: each of its values then has pages of its own"),
+        );
+    }
+    draft.route.rules.request.forwarded_fields = names.into_iter().collect();
 }
 
 /// What frameworks call the cookies that tell them who a visitor is.

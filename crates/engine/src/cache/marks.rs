@@ -1,4 +1,4 @@
-//! Which responses turned out too large to be kept.
+//! What is remembered of responses that are not stored: that they are too large, or not to be shared.
 //!
 //! A mark in memory would leave with what memory holds, or after a moment. These last, so that who
 //! goes on with a download or moves about in a film gets the part that is asked for.
@@ -14,9 +14,9 @@ use crate::sync::Mutex;
 const PLACES: usize = 1 << 16;
 const SHARDS: usize = 64;
 
-/// Keys and selections whose responses are too large, each for a while.
+/// Keys and selections with something to be remembered of their responses, each for a while.
 #[derive(Debug)]
-pub(crate) struct Oversized {
+pub(crate) struct Marks {
     shards: Box<[Mutex<Box<[Mark]>>]>,
     hasher: RandomState,
 }
@@ -27,7 +27,7 @@ struct Mark {
     until: Time,
 }
 
-impl Oversized {
+impl Marks {
     pub(crate) fn new() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -46,7 +46,7 @@ impl Oversized {
         places[place(hash)] = Mark { hash, until };
     }
 
-    /// Forgets it: it is smaller now.
+    /// Forgets it: it is so no more.
     pub(crate) fn forget(&self, key: &[u8], selection: &[u8]) {
         let hash = self.hash(key, selection);
         let mut places = self.shards[hash as usize % SHARDS].lock();
@@ -57,7 +57,7 @@ impl Oversized {
         }
     }
 
-    /// Whether the latest response was too large, not long ago.
+    /// Whether it is remembered.
     pub(crate) fn contains(&self, key: &[u8], selection: &[u8], now: Time) -> bool {
         let hash = self.hash(key, selection);
         let places = self.shards[hash as usize % SHARDS].lock();
@@ -80,26 +80,26 @@ mod tests {
 
     #[test]
     fn it_is_remembered_for_its_time_and_its_selection() {
-        let oversized = Oversized::new();
+        let marks = Marks::new();
         let (now, until) = (Time::from_secs(10), Time::from_secs(20));
-        assert!(!oversized.contains(b"key", b"en", now));
-        oversized.note(b"key", b"en", until);
-        assert!(oversized.contains(b"key", b"en", now));
-        assert!(!oversized.contains(b"key", b"de", now));
-        assert!(!oversized.contains(b"keye", b"n", now));
-        assert!(!oversized.contains(b"key", b"en", until));
-        oversized.forget(b"key", b"en");
-        assert!(!oversized.contains(b"key", b"en", now));
+        assert!(!marks.contains(b"key", b"en", now));
+        marks.note(b"key", b"en", until);
+        assert!(marks.contains(b"key", b"en", now));
+        assert!(!marks.contains(b"key", b"de", now));
+        assert!(!marks.contains(b"keye", b"n", now));
+        assert!(!marks.contains(b"key", b"en", until));
+        marks.forget(b"key", b"en");
+        assert!(!marks.contains(b"key", b"en", now));
     }
 
     #[test]
     fn more_than_there_is_room_for_is_no_harm() {
-        let oversized = Oversized::new();
+        let marks = Marks::new();
         let (now, until) = (Time::from_secs(10), Time::from_secs(20));
         for number in 0..2 * PLACES as u64 {
-            oversized.note(&number.to_be_bytes(), b"", until);
+            marks.note(&number.to_be_bytes(), b"", until);
         }
         let last = (2 * PLACES as u64 - 1).to_be_bytes();
-        assert!(oversized.contains(&last, b"", now));
+        assert!(marks.contains(&last, b"", now));
     }
 }

@@ -1,0 +1,144 @@
+//! The request fields that the answers of a url varied on: a fetch for everyone sends them.
+//!
+//! It outlasts what memory holds: a page that has expired varies on the same as before.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use microcache_policy::{Millis, Time, VaryNames};
+
+use crate::sync::Mutex;
+
+/// The urls that are remembered at most. Each has its place, and gives it up to the next one with the same.
+const PLACES: usize = 1 << 16;
+const SHARDS: usize = 64;
+/// The longest list of names that is remembered.
+const LONGEST: usize = 512;
+/// How long the names count for what is sent.
+const VARIES_FOR: Millis = 600_000;
+/// How long they count for what is stored: longer, so that what was sent because of them is never forgotten before
+/// its answer is stored.
+const SELECTS_FOR: Millis = 2 * VARIES_FOR;
+
+/// What urls are known to vary on.
+#[derive(Debug)]
+pub(crate) struct UrlNotes {
+    shards: Box<[Mutex<Box<[Note]>>]>,
+    hasher: RandomState,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Note {
+    hash: u64,
+    vary: VaryNames,
+    sent_until: Time,
+    selects_until: Time,
+}
+
+impl UrlNotes {
+    pub(crate) fn new() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::default(),
+        }
+    }
+
+    /// Remembers what an answer varies on. What others have named counts too, as long as it is remembered.
+    pub(crate) fn note_vary(&self, key: &[u8], named: &VaryNames, now: Time) {
+        if named.is_empty() {
+            return;
+        }
+        self.change(key, |note| {
+            if now >= note.sent_until {
+                note.vary = VaryNames::NONE;
+            }
+            let all = note.vary.union(named);
+            note.vary = if all.as_bytes().len() > LONGEST {
+                named.clone()
+            } else {
+                all
+            };
+            if note.vary.as_bytes().len() > LONGEST {
+                note.vary = VaryNames::NONE;
+            }
+            note.sent_until = now.plus(VARIES_FOR);
+            note.selects_until = now.plus(SELECTS_FOR);
+        });
+    }
+
+    /// The fields that a fetch for everyone sends because the answers of a url vary on them.
+    pub(crate) fn sent(&self, key: &[u8], now: Time) -> VaryNames {
+        let vary = self.read(key, |note| {
+            (now < note.sent_until).then(|| note.vary.clone())
+        });
+        vary.flatten().unwrap_or_default()
+    }
+
+    /// The fields that select what is stored for a url although its answer may not say so.
+    pub(crate) fn selecting(&self, key: &[u8], now: Time) -> VaryNames {
+        let vary = self.read(key, |note| {
+            (now < note.selects_until).then(|| note.vary.clone())
+        });
+        vary.flatten().unwrap_or_default()
+    }
+
+    fn change(&self, key: &[u8], change: impl FnOnce(&mut Note)) {
+        let hash = self.hasher.hash_one(key);
+        let mut places = self.shards[hash as usize % SHARDS].lock();
+        // What nobody needs takes no memory.
+        if places.is_empty() {
+            *places = vec![Note::default(); PLACES / SHARDS].into();
+        }
+        let note = &mut places[place(hash)];
+        if note.hash != hash {
+            *note = Note {
+                hash,
+                ..Note::default()
+            };
+        }
+        change(note);
+    }
+
+    fn read<T>(&self, key: &[u8], read: impl FnOnce(&Note) -> T) -> Option<T> {
+        let hash = self.hasher.hash_one(key);
+        let places = self.shards[hash as usize % SHARDS].lock();
+        let note = places.get(place(hash))?;
+        (note.hash == hash).then(|| read(note))
+    }
+}
+
+fn place(hash: u64) -> usize {
+    (hash as usize / SHARDS) % (PLACES / SHARDS)
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    fn names(names: &str) -> VaryNames {
+        VaryNames::from_bytes(names.as_bytes()).expect("names")
+    }
+
+    #[test]
+    fn names_are_sent_for_a_while_and_select_for_longer() {
+        let notes = UrlNotes::new();
+        let at = Time::from_millis;
+        notes.note_vary(b"a", &names("x"), at(1));
+        notes.note_vary(b"a", &names("y"), at(2));
+        assert_eq!(notes.sent(b"a", at(3)), names("x,y"));
+        assert_eq!(notes.sent(b"b", at(3)), VaryNames::NONE);
+        let over = at(2).plus(VARIES_FOR);
+        assert_eq!(notes.sent(b"a", over), VaryNames::NONE);
+        assert_eq!(notes.selecting(b"a", over), names("x,y"));
+        notes.note_vary(b"a", &names("z"), over);
+        assert_eq!(notes.sent(b"a", over), names("z"));
+    }
+
+    #[test]
+    fn no_name_is_remembered_that_is_longer_than_the_bound() {
+        let notes = UrlNotes::new();
+        let now = Time::from_millis(5);
+        notes.note_vary(b"a", &names(&"x".repeat(LONGEST + 1)), now);
+        assert_eq!(notes.sent(b"a", now), VaryNames::NONE);
+    }
+}

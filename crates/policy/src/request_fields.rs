@@ -1,0 +1,418 @@
+//! What a fetch for everyone sends of the request that it is made of: the one table that says so.
+//!
+//! What such a fetch brings answers all who ask for the same, so none of them may have a say in it by a field
+//! that the others do not have. Fields that every client has, and that say nothing of their own, are sent.
+//! Those by which applications choose between a page and a part of it make the request pass. What nobody has
+//! heard of is withheld: it could be anything. Fields of the key, and those that the answers of a url are known
+//! to vary on, are sent always, since they select what is stored.
+//!
+//! Requests that pass carry everything. A cache inside a client drops nothing of its caller's.
+
+use crate::accept::AcceptClass;
+use crate::cookies;
+use crate::fields::{Fields, FieldsBuf};
+use crate::identity::is_identity;
+use crate::origin_view::{OriginView, goes_with_fill};
+use crate::patterns::takes;
+use crate::rules::Rules;
+use crate::syntax::is_token;
+use crate::trust::{Fate, fate, is_rewritten, only_from_trusted_peers};
+use crate::vary::{self, VaryNames};
+
+/// What becomes of a field of a request on a fetch for everyone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedFate {
+    /// The origin sees it.
+    Sent,
+    /// The origin does not see it, and answers no otherwise for that.
+    Dropped,
+    /// The origin does not see it, and might have answered otherwise.
+    Withheld,
+    /// It asks for something else than the page: such a request passes.
+    Passes,
+}
+
+/// More bytes of values that are sent make a request pass: no browser has so many, and an origin that refuses
+/// them must not be asked so for everyone.
+pub const MAX_SENT: usize = 1024;
+
+/// The longest id of a trace that is sent.
+const MAX_TRACE_ID: usize = 128;
+
+/// What becomes of a field called `name` that is neither keyed nor known to select. In lower case; a `*` at the
+/// end stands for any rest.
+const TABLE: [(SharedFate, &[&str]); 3] = [
+    (
+        SharedFate::Sent,
+        &[
+            "accept",
+            "accept-encoding",
+            "accept-language",
+            "host",
+            "user-agent",
+            "via",
+        ],
+    ),
+    (
+        SharedFate::Dropped,
+        &[
+            "alt-used",
+            "baggage",
+            "cookie",
+            "cookie2",
+            "device-memory",
+            "dnt",
+            "downlink",
+            "dpr",
+            "early-data",
+            "ect",
+            "max-forwards",
+            "priority",
+            "purpose",
+            "referer",
+            "rtt",
+            "save-data",
+            "sec-*",
+            "upgrade-insecure-requests",
+            "viewport-width",
+            "width",
+            "x-moz",
+            "x-purpose",
+        ],
+    ),
+    (
+        SharedFate::Passes,
+        &[
+            "hx-*",
+            "next-action",
+            "next-router-*",
+            "next-url",
+            "rsc",
+            "turbo-frame",
+            "turbolinks-referrer",
+            "unpoly-*",
+            "x-fragment",
+            "x-inertia*",
+            "x-livewire*",
+            "x-pjax*",
+            "x-requested-with",
+            "x-turbo-*",
+            "x-up-*",
+        ],
+    ),
+];
+
+/// By which log lines and spans of several programs are found together.
+const TRACE_IDS: [&str; 12] = [
+    "b3",
+    "traceparent",
+    "tracestate",
+    "uber-trace-id",
+    "x-amzn-trace-id",
+    "x-b3-*",
+    "x-cloud-trace-context",
+    "x-correlation-id",
+    "x-datadog-*",
+    "x-request-id",
+    "x-request-start",
+    "x-trace-id",
+];
+
+/// What becomes of a field on a fetch for everyone that a route with these rules makes for a url whose answers
+/// are known to vary on `known`.
+pub fn shared_fate(name: &[u8], value: &[u8], rules: &Rules, known: &VaryNames) -> SharedFate {
+    if !goes_with_fill(name, rules) {
+        return SharedFate::Dropped;
+    }
+    // Whoever has a cache of his own needs no protection from himself.
+    if rules.obeys_client {
+        return SharedFate::Sent;
+    }
+    let lower = name.to_ascii_lowercase();
+    let is_named = known.iter().any(|one| one.as_bytes() == lower);
+    if lower != b"cookie" && (is_named || is_chosen(&lower, rules)) {
+        return SharedFate::Sent;
+    }
+    let takes_it = |names: &[&str]| names.iter().any(|one| takes(one.as_bytes(), &lower));
+    if takes_it(&TRACE_IDS) {
+        return if is_trace_id(value) {
+            SharedFate::Sent
+        } else {
+            SharedFate::Dropped
+        };
+    }
+    let found = TABLE.iter().find(|(_, names)| takes_it(names));
+    found.map_or(SharedFate::Withheld, |(fate, _)| *fate)
+}
+
+/// Whether a field is sent because of what it is, or because the operator says so: it is written by the proxy
+/// itself, or keyed.
+fn is_chosen(name: &[u8], rules: &Rules) -> bool {
+    is_rewritten(name)
+        // From others than trusted peers it is removed. From them it is keyed, or says where the client is.
+        || only_from_trusted_peers(name)
+        || rules.key.has_header(name)
+        || rules.request.forwarded_fields.matches(name)
+}
+
+/// The names of what a fetch for everyone would withhold of a request, one to a line; empty if there is nothing.
+pub fn withheld_names(request: &OriginView<'_>, known: &VaryNames) -> Vec<u8> {
+    let rules = request.rules;
+    let is_withheld = |(name, value): &(&[u8], &[u8])| {
+        fate(name, request.vouched, &rules.request) == Fate::Travels
+            && matches!(
+                shared_fate(name, value, rules, known),
+                SharedFate::Withheld | SharedFate::Passes
+            )
+    };
+    let withheld = request.fields.iter().filter(is_withheld);
+    let mut names: Vec<_> = withheld
+        .map(|(name, _)| name.to_ascii_lowercase())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(&b'\n')
+}
+
+/// Whether a request with this field asks for something else than the page, unless its url is known to vary on it.
+pub(crate) fn asks_for_another_form(name: &[u8], rules: &Rules) -> bool {
+    shared_fate(name, b"", rules, &VaryNames::NONE) == SharedFate::Passes
+        && !rules.request.removed_fields.matches(name)
+}
+
+fn is_trace_id(value: &[u8]) -> bool {
+    let is_plain = |byte: &u8| is_token(&[*byte]) || b"=;,:/@".contains(byte);
+    value.len() <= MAX_TRACE_ID && value.iter().all(is_plain)
+}
+
+/// A request as a fetch for everyone sends it, and what it leaves out.
+#[derive(Clone, Debug, Default)]
+pub struct SharedRequest {
+    /// The field lines.
+    pub fields: FieldsBuf,
+    /// Names of fields that are withheld, in lower case.
+    pub withheld: Vec<String>,
+    /// Names of fields that the origin does not see.
+    left_out: Vec<String>,
+    /// The origin sees another `Accept` than the client sent.
+    rewrites_accept: bool,
+}
+
+impl SharedRequest {
+    /// What such a fetch sends of the field lines that would go on to the origin.
+    pub fn of(outgoing: Fields<'_>, rules: &Rules, known: &VaryNames) -> Self {
+        let mut shared = Self::without_cookies(outgoing, rules, known, |_| false);
+        if !rules.obeys_client
+            && let Some(line) = cookies::keyed(outgoing, rules)
+        {
+            shared.fields.push("Cookie", line);
+        }
+        shared
+    }
+
+    /// The same with the credentials of a request, which goes alone.
+    pub fn with_credentials(outgoing: Fields<'_>, rules: &Rules, known: &VaryNames) -> Self {
+        let is_credential = |name: &[u8]| name.eq_ignore_ascii_case(b"cookie") || is_identity(name);
+        Self::without_cookies(outgoing, rules, known, is_credential)
+    }
+
+    fn without_cookies(
+        outgoing: Fields<'_>,
+        rules: &Rules,
+        known: &VaryNames,
+        is_sent: impl Fn(&[u8]) -> bool,
+    ) -> Self {
+        let mut shared = Self::default();
+        let mut fields = FieldsBuf::with_capacity(outgoing.as_block().len());
+        let lower = |name: &[u8]| String::from_utf8_lossy(name).to_ascii_lowercase();
+        let sends_accept = rules.obeys_client
+            || is_chosen(b"accept", rules)
+            || known.iter().any(|name| name == "accept")
+            || rules.request.removed_fields.matches(b"accept");
+        fields.extend_if(outgoing, |name, value| {
+            match shared_fate(name, value, rules, known) {
+                _ if is_sent(name) => return true,
+                SharedFate::Sent if name.eq_ignore_ascii_case(b"accept") => return sends_accept,
+                SharedFate::Sent => return true,
+                SharedFate::Dropped if !goes_with_fill(name, rules) => {}
+                SharedFate::Dropped => shared.left_out.push(lower(name)),
+                SharedFate::Withheld | SharedFate::Passes => {
+                    shared.left_out.push(lower(name));
+                    shared.withheld.push(lower(name));
+                }
+            }
+            false
+        });
+        if !sends_accept {
+            let value = AcceptClass::of(outgoing).asked_as(outgoing);
+            shared.rewrites_accept = outgoing.get("accept") != Some(&value[..]);
+            fields.push("Accept", value);
+        }
+        vary::normalise(&mut fields, rules);
+        shared.fields = fields;
+        shared
+    }
+
+    /// Whether the origin would have seen something of a field that its answer says it varies on. Cookies that
+    /// count are another matter: a request that has any is not for everyone.
+    pub fn lacks(&self, named: &VaryNames) -> bool {
+        let is_missing = |name: &str| match name {
+            "accept" => self.rewrites_accept,
+            "cookie" => false,
+            _ => self.left_out.iter().any(|left_out| left_out == name),
+        };
+        named.iter().any(is_missing)
+    }
+
+    /// Whether this answer might have been another one if the origin had seen everything: something is withheld, or the
+    /// client might have taken what the origin has.
+    pub fn explains(&self, status: u16) -> bool {
+        !self.withheld.is_empty() || status == 406 && self.rewrites_accept
+    }
+
+    /// Whether the origin sees less than the client sent.
+    pub fn leaves_out(&self) -> bool {
+        !self.left_out.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::KeyRules;
+    use crate::testing::fields;
+    use crate::vary::Vary;
+
+    fn fate_of(name: &str, rules: &Rules, known: &str) -> SharedFate {
+        let known = match vary::of_response(fields(&format!("Vary: {known}")).fields(), &[]) {
+            Vary::Names(names) => names,
+            _ => VaryNames::NONE,
+        };
+        shared_fate(name.as_bytes(), b"x", rules, &known)
+    }
+
+    #[test]
+    fn every_field_has_one_fate_on_a_fetch_for_everyone() {
+        use SharedFate::{Dropped, Passes, Sent, Withheld};
+        for (fate, names) in [
+            (
+                Sent,
+                &[
+                    "Accept",
+                    "User-Agent",
+                    "accept-language",
+                    "X-Forwarded-For",
+                    "Forwarded",
+                    "X-Real-IP",
+                    "Traceparent",
+                    "X-Request-ID",
+                ][..],
+            ),
+            (
+                Dropped,
+                &[
+                    "Cookie",
+                    "Referer",
+                    "Sec-Fetch-Mode",
+                    "sec-ch-ua",
+                    "Sec-Purpose",
+                    "DNT",
+                    "Save-Data",
+                    "Priority",
+                    "Upgrade-Insecure-Requests",
+                    "baggage",
+                    "If-None-Match",
+                    "Range",
+                    "Cache-Control",
+                ],
+            ),
+            (
+                Passes,
+                &[
+                    "X-Requested-With",
+                    "X-PJAX",
+                    "HX-Request",
+                    "Turbo-Frame",
+                    "X-Inertia",
+                    "X-Livewire",
+                    "RSC",
+                    "Next-Router-State-Tree",
+                ],
+            ),
+            (
+                Withheld,
+                &[
+                    "Surrogate-Capability",
+                    "X-React-Router-SPA-Mode",
+                    "X-React-Router-Prerender-Data",
+                    "X-HTTP-Path-Override",
+                    "CloudFront-Forwarded-Proto",
+                    "CF-Ray",
+                    "Origin",
+                    "X-Anything",
+                    "Accept-Charset",
+                ],
+            ),
+        ] {
+            for name in names {
+                assert_eq!(fate_of(name, &Rules::default(), ""), fate, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_selects_is_sent_but_for_cookies() {
+        let mut rules = Rules {
+            key: KeyRules {
+                headers: vec!["X-Tenant".to_owned(), "HX-*".to_owned()],
+                ..KeyRules::default()
+            },
+            ..Rules::default()
+        };
+        rules.request.forwarded_fields.push("Req-*");
+        for name in ["x-tenant", "HX-Request", "Req-Num", "Origin", "RSC", "DNT"] {
+            let fate = fate_of(name, &rules, "Origin, RSC, DNT");
+            assert_eq!(fate, SharedFate::Sent, "{name}");
+        }
+        let fate = fate_of("Cookie", &rules, "Cookie");
+        assert_eq!(fate, SharedFate::Dropped);
+        let mine = Rules::private();
+        assert_eq!(fate_of("X-Anything", &mine, ""), SharedFate::Sent);
+    }
+
+    #[test]
+    fn an_id_of_a_trace_is_sent_if_it_can_be_nothing_else() {
+        let fate = |name: &str, value: &str| {
+            let (name, value) = (name.as_bytes(), value.as_bytes());
+            shared_fate(name, value, &Rules::default(), &VaryNames::NONE)
+        };
+        assert_eq!(fate("tracestate", "a=1,b@c=2"), SharedFate::Sent);
+        assert_eq!(fate("X-Request-Id", "<script>"), SharedFate::Dropped);
+        let long = "a".repeat(MAX_TRACE_ID + 1);
+        assert_eq!(fate("X-Request-Id", &long), SharedFate::Dropped);
+    }
+
+    #[test]
+    fn a_request_for_everyone_has_the_cookies_of_the_key_alone() {
+        let rules = Rules {
+            key: KeyRules {
+                cookies: vec!["lang".to_owned()],
+                ..KeyRules::default()
+            },
+            ..Rules::default()
+        };
+        let request = fields("Accept-Language: de\nCookie: _ga=1; lang=de\nX-A: 1\nReferer: b");
+        let shared = SharedRequest::of(request.fields(), &rules, &VaryNames::NONE);
+        let left = fields("Accept-Language: de\nAccept: text/html,*/*;q=0.8\nCookie: lang=de");
+        assert_eq!(shared.fields, left);
+        assert_eq!(shared.withheld, ["x-a"]);
+        let names =
+            |vary: &str| vary::of_response(fields(&format!("Vary: {vary}")).fields(), &[]).names();
+        assert!(shared.lacks(&names("X-A")));
+        assert!(shared.lacks(&names("Referer, Accept")));
+        assert!(!shared.lacks(&names("Cookie, X-B")));
+        assert!(shared.lacks(&names("Accept")));
+        let all = SharedRequest::of(request.fields(), &rules, &names("Accept"));
+        assert_eq!(all.fields.fields().get("accept"), None);
+    }
+}
