@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use microcache_policy::request_fields::withheld_names;
 use microcache_policy::{
     CacheStatus, Detail, Fields, FieldsBuf, Handling, HeadUpdate, SharedRequest, Storable, Vary,
     head_update, is_conditional_field, is_origin_failure, is_refusal, refreshed, takes_trailers,
@@ -99,6 +100,12 @@ impl Engine {
                 self.cache.note_open(key);
             }
             if let Some(again) = again.filter(|_| withholds && !is_kept) {
+                // The next requests like this one go whole at once.
+                if !is_refusal(response.status) && !is_origin_failure(response.status) {
+                    let view = incoming.origin_view(&route.rules);
+                    let withheld = withheld_names(&view, &self.cache.known_vary(key));
+                    self.cache.note_whole(key, &withheld);
+                }
                 drop((lone, response));
                 let why = WhyAsked {
                     detail: why.detail.or(Some(Detail::Withheld)),
