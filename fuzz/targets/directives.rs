@@ -8,7 +8,7 @@ use microcache_fuzz::fields::two_sections;
 use microcache_policy::request::{Handling, PassReason};
 use microcache_policy::rules::Reload;
 use microcache_policy::{
-    Fields, Lifetime, RequestFacts, ResponseFacts, Reuse, Rules, Storable, Time, end_to_end,
+    Fields, Lifetime, RequestFacts, ResponseFacts, Reuse, Rules, Storable, Time, Times, end_to_end,
     fields_to_store, on_error, refreshed, reuse, storable,
 };
 
@@ -27,7 +27,7 @@ fuzz_target!(|input: &[u8]| {
         }
         for status in [200, 206, 302, 404, 503] {
             let read = ResponseFacts::read(response, &rules);
-            let verdict = storable(&facts, status, &read, RECEIVED, RECEIVED);
+            let verdict = storable(&facts, status, &read, Times::at(RECEIVED));
             let Storable::Yes(lifetime) = verdict else {
                 continue;
             };
@@ -39,8 +39,7 @@ fuzz_target!(|input: &[u8]| {
                 status,
                 stored.fields(),
                 response,
-                RECEIVED,
-                RECEIVED,
+                Times::at(RECEIVED),
                 &rules,
             );
             is_end_to_end(again.fields.fields());
