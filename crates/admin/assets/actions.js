@@ -12,7 +12,11 @@ const NAMES = {
   everything: ["", "", () => "everything that is stored"],
 };
 
-/** Resolves to whether it was confirmed. The focus goes back to where it was. */
+/**
+ * Resolves to whether it was confirmed; a question that another one replaced is never answered. The focus goes back to where it was.
+ *
+ * The event that a dialog closed may come late, when the next question is already open: it says nothing about that one.
+ */
 function confirmed(title, words, yes) {
   const dialog = id("confirm");
   say("confirm-title", title);
@@ -21,7 +25,7 @@ function confirmed(title, words, yes) {
   dialog.returnValue = "no";
   dialog.showModal();
   return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+    dialog.onclose = () => dialog.open || resolve(dialog.returnValue === "yes");
   });
 }
 
