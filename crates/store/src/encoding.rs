@@ -25,6 +25,8 @@ const PARTS: usize = 5;
 const FIXED: usize = 4 + 2 + Lifetime::ENCODED_LEN + PARTS * 4 + 8;
 /// Stands where a status would, in the record that says what a key varies on.
 const VARIES: u16 = 0;
+/// The same, in the record that says that the responses of a key are not stored.
+const UNSTORABLE: u16 = 1;
 
 /// Why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +52,8 @@ pub enum Record {
     Response(Box<Stored>),
     /// Responses of this key differ by request fields, and have ids of their own.
     Varies(Varies),
+    /// What the origin has answered a moment ago could not be stored: nobody need wait for another to bring it.
+    Unstorable,
 }
 
 /// What the responses of a key vary on.
@@ -130,6 +134,13 @@ pub fn encode_varies(key: &[u8], varies: &Varies, epoch: Epoch) -> Bytes {
     assemble(VARIES, numbers, [0; Lifetime::ENCODED_LEN], parts)
 }
 
+/// The record that says that what answers a key could not be stored. It has no body.
+pub fn encode_unstorable(key: &[u8]) -> Bytes {
+    let numbers = [0, checksum(&[]), 0, 0, 0];
+    let parts = [key, &[], &[], &[], &[]];
+    assemble(UNSTORABLE, numbers, [0; Lifetime::ENCODED_LEN], parts)
+}
+
 /// The checksum of a body.
 pub fn checksum(body: &[u8]) -> u64 {
     xxh3_64(body)
@@ -205,7 +216,7 @@ impl Head {
         let mut parts = bytes.slice(FIXED + count * 8..);
         let [key, vary, selection, fields, tags] = lengths.map(|length| parts.split_to(length));
         // A checksum is no proof of origin: a shared tier may hold what somebody else wrote.
-        if status != VARIES && !(200..=599).contains(&status) {
+        if !matches!(status, VARIES | UNSTORABLE | 200..=599) {
             return Err(Corrupt::Value);
         }
         let moment = |date| epoch.moment(date, [boot, uptime]);
@@ -243,7 +254,7 @@ impl Head {
 
     /// Whether it is a response's.
     pub const fn is_response(&self) -> bool {
-        self.status != VARIES
+        self.status >= 200
     }
 
     /// The record, once its body is there. A body in memory is checked; one in a file checks what
@@ -268,6 +279,9 @@ impl Head {
             return Err(Corrupt::Length);
         }
         let purges_known = self.purges_known();
+        if self.status == UNSTORABLE {
+            return Ok(Record::Unstorable);
+        }
         if self.status == VARIES {
             return Ok(Record::Varies(Varies {
                 names: self.vary,
@@ -389,6 +403,14 @@ mod tests {
             Ok(Record::Varies(read)) => assert_eq!(read, varies),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn that_nothing_is_stored_comes_back() {
+        let head = Head::decode(&encode_unstorable(b"key")).expect("a head");
+        assert!(head.key == b"key"[..] && !head.is_response());
+        let record = head.with_body(Content::default());
+        assert!(matches!(record, Ok(Record::Unstorable)), "{record:?}");
     }
 
     #[test]

@@ -156,7 +156,9 @@ impl TierInUse {
             Some(Record::Response(stored)) if stored.vary().is_empty() => {
                 return Ok(self.found(*stored, id));
             }
-            Some(Record::Response(_)) => return Ok(Lookup::Missing(Turn::Free, None)),
+            Some(Record::Response(_) | Record::Unstorable) => {
+                return Ok(Lookup::Missing(Turn::Free, None));
+            }
         };
         let variant = Variant::of(varies.clone(), key, request);
         let (record, turn) = self.read(variant.id, key, claim).await?;

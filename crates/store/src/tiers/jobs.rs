@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::in_use::{TierInUse, decode};
 use super::lanes::{Job, Lanes};
 use crate::content::Content;
-use crate::encoding::{Head, Record, Varies, checksum, encode, encode_varies};
+use crate::encoding::{Head, Record, Varies, checksum, encode, encode_unstorable, encode_varies};
 use crate::memory::Hit;
 use crate::random;
 use crate::stored::Stored;
@@ -43,6 +43,17 @@ impl TierInUse {
     /// Gives a claim back.
     pub(super) fn ask_to_release(self: &Arc<Self>, id: EntryId, token: Token) {
         self.ask(id, Job::Release(id, token));
+    }
+
+    /// Gives a claim back, and says for so long that what it was for cannot be stored.
+    pub(super) fn ask_to_note_unstorable(
+        self: &Arc<Self>,
+        key: &[u8],
+        claim: (EntryId, Token),
+        lasts: Duration,
+    ) {
+        let (lane, key) = (EntryId::of(key), key.into());
+        self.ask(lane, Job::NoteUnstorable { key, claim, lasts });
     }
 
     /// Has everything that a key has removed. What waits to be stored for it is not stored any more.
@@ -147,6 +158,20 @@ impl TierInUse {
                 let _ = self.counted(removed);
             }
             Job::Release(id, token) => self.release(Some((id, token))).await,
+            Job::NoteUnstorable { key, claim, lasts } => {
+                self.note_unstorable(&key, claim, lasts).await;
+            }
+        }
+    }
+
+    async fn note_unstorable(&self, key: &[u8], (id, token): (EntryId, Token), lasts: Duration) {
+        let entry = Entry {
+            head: encode_unstorable(key),
+            body: Content::default(),
+        };
+        let noted = self.put(id, entry, lasts, Some(token)).await;
+        if let Ok(Put::Refused) | Err(_) = self.counted(noted) {
+            self.release(Some((id, token))).await;
         }
     }
 

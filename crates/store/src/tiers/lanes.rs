@@ -2,6 +2,7 @@
 //! record that was stored before a purge must not arrive after it; and of other keys so much at once.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use microcache_policy::VaryNames;
@@ -31,6 +32,12 @@ pub(super) enum Job {
         selection: Box<[u8]>,
     },
     Release(EntryId, Token),
+    /// Ends a claim as well, and says for a while that what it was for cannot be stored.
+    NoteUnstorable {
+        key: Box<[u8]>,
+        claim: (EntryId, Token),
+        lasts: Duration,
+    },
 }
 
 /// The jobs of all keys, each in its key's lane.
@@ -79,7 +86,7 @@ impl Job {
         match self {
             Self::Remove(_, told) => told.len(),
             Self::RemoveVariant { .. } => 1,
-            Self::Store(_) | Self::Release(..) => 0,
+            Self::Store(_) | Self::Release(..) | Self::NoteUnstorable { .. } => 0,
         }
     }
 
@@ -119,6 +126,9 @@ impl Lanes {
                 // Of one that is not what it should be. Nobody waits for that.
                 Job::Remove(..) | Job::RemoveVariant { .. } => variants += job.removals(),
                 Job::Release(..) => releases.push_back(job),
+                Job::NoteUnstorable {
+                    claim: (id, token), ..
+                } => releases.push_back(Job::Release(id, token)),
             }
         }
         lane.jobs = releases;

@@ -236,6 +236,14 @@ impl Tiers {
         }
     }
 
+    /// Has the others who want what a claim was for know that it cannot be stored, for so long: each of them asks
+    /// the origin then, and none waits for another.
+    pub fn note_unstorable(&self, key: &[u8], mut claimed: Claimed, lasts: Duration) {
+        if let Some(claim) = claimed.spend() {
+            claimed.tier.ask_to_note_unstorable(key, claim, lasts);
+        }
+    }
+
     /// Has every response of a key removed from every tier, before anything else is done there; what
     /// waits to be stored for it is not stored any more.
     pub fn remove(&self, key: &[u8]) -> Removal {

@@ -33,6 +33,7 @@ fn response(tier: &TierInUse, key: &[u8], request: &OriginView<'_>) -> Option<(S
     let varies = match record(tier, id, key)? {
         Record::Response(stored) => return stored.vary().is_empty().then_some((*stored, id)),
         Record::Varies(varies) => varies,
+        Record::Unstorable => return None,
     };
     let variant = Variant::of(varies, key, request);
     let stored = variant.response(record(tier, variant.id, key)?)?;
