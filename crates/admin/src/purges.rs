@@ -168,10 +168,15 @@ impl Asked {
             return self.variants_by_name().map(Some);
         };
         let request = asked::Asked::of_fields(url.to_owned(), headers.clone());
-        let variants = interface.handle.variants_for(&request.imagined()?).await;
-        variants
-            .map(Some)
-            .map_err(|refused| asked::refused(&refused))
+        // A url is purged by both schemes, and so are its variants.
+        let mut variants = Vec::new();
+        for imagined in request.imagined_by_both()? {
+            let found = interface.handle.variants_for(&imagined).await;
+            variants.extend(found.map_err(|refused| asked::refused(&refused))?);
+        }
+        variants.sort_unstable();
+        variants.dedup();
+        Ok(Some(variants))
     }
 
     fn variants_by_name(&self) -> Result<Vec<u64>, Problem> {

@@ -66,7 +66,19 @@ impl Asked {
 
     /// The head of the request, as its client would send it.
     pub(crate) fn imagined(&self) -> Result<Imagined, Problem> {
-        let url = named::address(&self.url)?;
+        self.imagined_at(&named::address(&self.url)?)
+    }
+
+    /// The same of a client that comes by http, and of one that comes by https.
+    pub(crate) fn imagined_by_both(&self) -> Result<[Imagined; 2], Problem> {
+        let mut url = named::address(&self.url)?;
+        url.is_secure = false;
+        let plain = self.imagined_at(&url)?;
+        url.is_secure = true;
+        Ok([plain, self.imagined_at(&url)?])
+    }
+
+    fn imagined_at(&self, url: &named::Address) -> Result<Imagined, Problem> {
         let method = self.method()?;
         let mut lines = vec![format!("{method} {} HTTP/1.1", url.target)];
         let mut named = Vec::new();

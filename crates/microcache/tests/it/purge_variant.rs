@@ -127,3 +127,25 @@ fn a_variant_that_is_named_wrongly_is_refused_and_nothing_is_purged() {
     let field = &["X-Lang: de"];
     proxy.get_with("/", field).assert_hit();
 }
+
+#[test]
+fn a_variant_is_purged_by_both_schemes_whichever_is_named() {
+    let origin = Origin::start();
+    translated(&origin);
+    let (proxy, admin) = Proxy::operated(&origin, &["--trusted-proxies", "127.0.0.1"]);
+    let operator = Operator::at(admin);
+    let by_tls = |language: &str| {
+        let field = format!("X-Lang: {language}");
+        let fields = ["X-Forwarded-Proto: https", &field];
+        proxy.get_with("/", &fields).text()
+    };
+    let bodies = || (get(&proxy, "de"), by_tls("de"));
+    let told = |plain: &str, secure: &str| (plain.to_owned(), secure.to_owned());
+    assert_eq!(bodies(), told("de 1", "de 2"));
+    assert_eq!(bodies(), told("de 1", "de 2"));
+    let url = |scheme: &str| format!("{scheme}://example.com/");
+    operator.purge(&json!({"url": url("http"), "headers": ["X-Lang: de"]}));
+    assert_eq!(bodies(), told("de 3", "de 4"));
+    operator.purge(&json!({"url": url("https"), "headers": ["X-Lang: de"]}));
+    assert_eq!(bodies(), told("de 5", "de 6"));
+}
