@@ -75,7 +75,7 @@ pub(crate) async fn urls(
 fn told(url: &TopUrl, by: Measure) -> Value {
     let [requests, bytes, misses, origin] = url
         .amounts
-        .map(|amount| amount.map(|Amount { at_most, .. }| at_most));
+        .map(|amount| amount.map(|Amount { seen, .. }| seen));
     let order = url.amounts[by as usize].unwrap_or_default();
     json!({
         "url": url.url,

@@ -238,10 +238,7 @@ impl Builder {
             fill_memory: (self.memory / 4).clamp(LEAST_FILLING, MOST_FILLING),
             slow_reader_timeout: self.slow_reader_timeout,
             fill_timeout: self.fill_timeout,
-            flights: FlightLimits {
-                fetches: FETCHES,
-                waiters: FETCHES,
-            },
+            flights: FlightLimits::of_one(FETCHES, FETCHES),
             hit_for_miss: 2_000,
             remember_too_large: 60_000,
             refresh_pause: 1_000,

@@ -13,7 +13,7 @@ use http::uri::Authority;
 use http::{HeaderName, Method, Uri, Version};
 use microcache_engine::{Body, Incoming, Question, Request};
 use microcache_policy::key::normal_host;
-use microcache_policy::{FieldBlock, FieldsBuf, Millis, Scheme};
+use microcache_policy::{FieldBlock, FieldsBuf, Millis, Network, Scheme};
 
 use crate::beside::Beside;
 use crate::fields::from_map;
@@ -154,6 +154,7 @@ impl Asked {
             outgoing: from_map(&self.headers),
             fields: FieldBlock::from(self.fields),
             address: Arc::clone(&NOBODY),
+            network: Network::from_bits(0),
             body: Body::Empty,
             length: None,
             upgrade: false,

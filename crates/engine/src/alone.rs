@@ -11,6 +11,7 @@ use microcache_policy::{
 use microcache_store::Hit;
 use tokio::time::Instant;
 
+use crate::audience::Audience;
 use crate::body::Body;
 use crate::cache::ChangeKind;
 use crate::cache::flight::{Failure, Lone};
@@ -31,8 +32,11 @@ impl Engine {
         question: Alone,
         incoming: Incoming,
     ) -> Result<Response, NoResponse> {
+        let audience = Arc::default();
+        // Given up with this future, unless the request is to go on without it.
+        let seat = Audience::join(&audience, incoming.network);
         let Some(key) = &question.key else {
-            return self.alone(question, incoming).await;
+            return self.alone(question, incoming, audience).await;
         };
         let (why, key, asked) = (question.why, key.clone(), incoming.without_body());
         let wish = Wish {
@@ -43,13 +47,16 @@ impl Engine {
             known: [None; 2],
         };
         if self.stale_copy(&wish, Detail::OriginSlow).is_none() {
-            return self.alone(question, incoming).await;
+            return self.alone(question, incoming, audience).await;
         }
-        let answer = tokio::spawn(Arc::clone(&self).alone(question, incoming));
+        let answer = tokio::spawn(Arc::clone(&self).alone(question, incoming, audience));
         let copy = || self.stale_copy(&wish, Detail::OriginSlow);
         match self.or_stale(answer, (Instant::now(), None), copy).await {
             Waited::Done(Ok(answer)) => answer,
-            Waited::Stale(response) => Ok(response),
+            Waited::Stale(response) => {
+                seat.keep();
+                Ok(response)
+            }
             Waited::Done(Err(_)) | Waited::TooLong => {
                 Err(NoResponse::new(Failure::Abandoned, why.forward))
             }
@@ -63,6 +70,7 @@ impl Engine {
         self: Arc<Self>,
         question: Alone,
         mut incoming: Incoming,
+        audience: Arc<Audience>,
     ) -> Result<Response, NoResponse> {
         let Alone { why, key, whole } = question;
         let route = &self.routes[why.route];
@@ -71,7 +79,7 @@ impl Engine {
         let filling = key.as_ref().filter(|_| !whole);
         let sent = self.sent_alone(route, &why, filling.map(|key| &key[..]), client.fields());
         let again = sent.leaves_out.as_ref().map(|_| incoming.again(client));
-        let request = request(&mut incoming, sent.fields, route.id);
+        let request = request(&mut incoming, sent.fields, route.id, Arc::clone(&audience));
         // From now on a purge of the key is noticed.
         let lone = key.as_ref().filter(|_| sent.fills);
         let lone = lone.map(|key| self.cache.begin_alone(key));
@@ -117,7 +125,7 @@ impl Engine {
                     key,
                     whole: true,
                 };
-                return Box::pin(self.alone(question, again)).await;
+                return Box::pin(self.alone(question, again, audience)).await;
             }
         }
         let (status, fields) = (response.status, response.fields.fields());
@@ -311,7 +319,12 @@ fn is_for_one(route: &Route, why: &WhyAsked) -> bool {
     route.rules.compress.is_on() && !why.facts.is_head() && why.detail != Some(Detail::CollapseOff)
 }
 
-fn request(incoming: &mut Incoming, fields: FieldsBuf, route: RouteId) -> OriginRequest {
+fn request(
+    incoming: &mut Incoming,
+    fields: FieldsBuf,
+    route: RouteId,
+    audience: Arc<Audience>,
+) -> OriginRequest {
     OriginRequest {
         method: incoming.method.clone(),
         scheme: incoming.scheme,
@@ -324,6 +337,7 @@ fn request(incoming: &mut Incoming, fields: FieldsBuf, route: RouteId) -> Origin
         takes_trailers: takes_trailers(incoming.fields.fields()),
         interim: incoming.interim.take(),
         urgency: Urgency::Client,
+        audience,
         client: incoming.client.clone(),
         route,
         span: incoming.span,

@@ -1,13 +1,16 @@
 //! A request that memory could not answer: it leads a fetch, joins one, or goes alone.
 
+use std::future::{Future, poll_fn};
 use std::mem;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use microcache_policy::key::kept_target;
 use microcache_policy::vary::{self, Selection};
 use microcache_policy::{
-    CacheStatus, Detail, OriginView, RequestFacts, Reuse, Time, in_use_until, reuse,
+    CacheStatus, Detail, Network, OriginView, RequestFacts, Reuse, Time, in_use_until, reuse,
 };
 use microcache_store::Hit;
 use tokio::sync::oneshot;
@@ -67,8 +70,9 @@ impl Engine {
         let mut whole = false;
         for _ in 0..MAX_ROUNDS {
             let entered = self.clock.now();
-            let told = match self.enter(&question.wanted, &Urgency::Client) {
-                Role::Full => break,
+            let told = match self.enter(&question.wanted, Some(incoming.network)) {
+                Role::Full if self.settings.clients == Clients::Program => break,
+                Role::Full => return self.give_way(&question, &incoming),
                 Role::Lead(leader) => {
                     let why = match self.ask_for_all(leader, &question, &incoming).await {
                         Led::Answer(answer) => return *answer,
@@ -141,16 +145,33 @@ impl Engine {
             leader.tell(Progress::LookAgain);
             return Led::answer(Ok(response));
         }
-        let verdict = self.start_fetch(leader, question, incoming);
+        let seat = leader.audience().join(incoming.network);
+        let mut verdict = self.start_fetch(leader, question, incoming);
+        let verdict = poll_fn(|cx| match Pin::new(&mut verdict).poll(cx) {
+            Poll::Ready(verdict) => Poll::Ready(Some(verdict)),
+            Poll::Pending => seat.poll_gives_way(cx).map(|()| None),
+        });
         let copy = || self.copy_for(question, incoming, None, Detail::OriginSlow);
         match self.or_stale(verdict, (Instant::now(), None), copy).await {
-            Waited::Stale(response) => Led::answer(Ok(response)),
-            Waited::Done(Ok(verdict)) => self.answer_leader(question, incoming, verdict),
-            Waited::Done(Err(_)) | Waited::TooLong => {
+            Waited::Stale(response) => {
+                // The copy is to be renewed all the same.
+                seat.keep();
+                Led::answer(Ok(response))
+            }
+            Waited::Done(Some(Ok(verdict))) => self.answer_leader(question, incoming, verdict),
+            Waited::Done(None) => Led::answer(self.give_way(question, incoming)),
+            Waited::Done(Some(Err(_))) | Waited::TooLong => {
                 let forward = question.why.forward;
                 Led::answer(Err(NoResponse::new(Failure::Abandoned, forward)))
             }
         }
+    }
+
+    /// The answer to a request that must neither wait nor be sent: too many of its address do already.
+    fn give_way(&self, question: &Together, incoming: &Incoming) -> Result<Response, NoResponse> {
+        let failure = Failure::TooManyWait;
+        let copy = self.copy_for(question, incoming, None, failure.detail());
+        copy.ok_or_else(|| NoResponse::new(failure, question.why.forward))
     }
 
     /// What somebody does who waited and was told this.
@@ -174,6 +195,9 @@ impl Engine {
                 }
             }
             Waited::Done(Progress::LookAgain) => return Next::LookAgain,
+            Waited::Done(Progress::GivesWay) => {
+                return Next::Answer(Box::new(self.give_way(question, incoming)));
+            }
             Waited::Done(Progress::Released) => return Next::LookForAnother,
             // One client's request must not disperse the others: one of them asks for all, once.
             Waited::Done(Progress::Refused) if !mem::replace(&mut before.refused, true) => {
@@ -221,8 +245,12 @@ impl Engine {
             demand: Arc::clone(hit.demand()),
             left: Duration::from_millis(in_use_until(&hit.lifetime).since(now)),
         });
+        let by = refreshing.is_none().then_some(incoming.network);
         let urgency = refreshing.unwrap_or(Urgency::Client);
-        if let Role::Lead(leader) = self.enter(&wanted, &urgency) {
+        if let Role::Lead(leader) = self.enter(&wanted, by) {
+            if let Some(network) = by {
+                leader.audience().join(network).keep();
+            }
             let fetch = Fetch {
                 route,
                 facts: facts.as_fill(),
@@ -244,8 +272,8 @@ impl Engine {
         }
     }
 
-    fn enter(&self, wanted: &Wanted, urgency: &Urgency) -> Role {
-        self.cache.enter(&wanted.key, &wanted.selection, urgency)
+    fn enter(&self, wanted: &Wanted, by: Option<Network>) -> Role {
+        self.cache.enter(&wanted.key, &wanted.selection, by)
     }
 
     /// Whether memory has something newer than what was known when the fetch was wanted.
@@ -333,6 +361,10 @@ impl Engine {
                 passed_on(page, &facts, cache_status, Outcome::Miss)
             }
             Verdict::AskWhole => return Led::Alone(Detail::Withheld),
+            Verdict::Left => {
+                let forward = question.why.forward;
+                return Led::answer(Err(NoResponse::new(Failure::Abandoned, forward)));
+            }
             Verdict::TooLarge => return Led::Alone(Detail::TooLarge),
         }))
     }

@@ -14,7 +14,7 @@ impl Failure {
             Self::Origin(error) => {
                 matches!(error, OriginError::Disconnected | OriginError::Malformed(_))
             }
-            Self::OnlyIfCached => false,
+            Self::OnlyIfCached | Self::TooManyWait => false,
         }
     }
 
@@ -29,8 +29,9 @@ impl Failure {
             Self::Origin(OriginError::Disconnected) => Detail::OriginDisconnected,
             Self::Origin(OriginError::Malformed(_)) => Detail::OriginMalformed,
             Self::Origin(OriginError::RequestBody(_)) => Detail::RequestBody,
+            Self::Origin(OriginError::Left) | Self::Abandoned => Detail::FetchAbandoned,
             Self::Status(_) => Detail::OriginError,
-            Self::Abandoned => Detail::FetchAbandoned,
+            Self::TooManyWait => Detail::TooManyWait,
             Self::OnlyIfCached => Detail::OnlyIfCached,
         }
     }

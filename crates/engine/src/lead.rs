@@ -1,6 +1,7 @@
 //! One fetch for everyone who wants the same: asks, judges the answer, and tells.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 use microcache_policy::{
@@ -77,10 +78,7 @@ impl Engine {
         };
         let route = &self.routes[fetch.route];
         let began = self.clock.now();
-        match self
-            .fetch_once(route, &mut fetch, (leader.key(), began))
-            .await
-        {
+        match self.fetch_once(route, &leader, &mut fetch, began).await {
             Ok((Answered::Confirmed(stored, update), times)) => {
                 self.tell_confirmed(&leader, fetch, &stored, update, &times, claimed);
             }
@@ -88,6 +86,7 @@ impl Engine {
                 self.tell_whole(leader, fetch, response, &times, claimed)
                     .await;
             }
+            Err(OriginError::Left) => fetch.conclude(&self, &leader, Verdict::Left),
             Err(error) => {
                 let failure = Failure::Origin(error);
                 self.tell_failed(&leader, fetch, failure, None).await;
@@ -135,7 +134,26 @@ impl Engine {
                 fetch.conclude(self, &leader, Verdict::Storable(copy));
                 self.fill(leader, &filling, body, number, claimed).await;
             }
-            Err(why) => self.tell_private(&leader, fetch, response, why, now),
+            Err(why) => {
+                self.give_claim_up(&leader, &fetch, claimed);
+                self.tell_private(&leader, fetch, response, why, now);
+            }
+        }
+    }
+
+    /// What was claimed in a tier that processes share cannot be stored, and the others would take turns to find
+    /// that out. They learn it, for as long as the requests here do not wait for each other either. A stored response
+    /// that was to be renewed stays where it is; and what one client's credentials may be the reason of says nothing
+    /// of the others.
+    fn give_claim_up(&self, leader: &Leader, fetch: &Fetch, claimed: Option<Claimed>) {
+        let lasts = Duration::from_millis(self.settings.hit_for_miss);
+        if let Some(claimed) = claimed
+            && fetch.stored.is_none()
+            && fetch.facts.handling() != Handling::Credentialed
+            && !lasts.is_zero()
+        {
+            let key = leader.key();
+            self.cache.note_unstorable_behind(key, claimed, lasts);
         }
     }
 
@@ -188,11 +206,12 @@ impl Engine {
     async fn fetch_once(
         &self,
         route: &Route,
+        leader: &Leader,
         fetch: &mut Fetch,
-        (key, began): (&[u8], Time),
+        began: Time,
     ) -> Result<(Answered, Times), OriginError> {
         let mut stored = fetch.stored.clone().filter(|_| !fetch.incoming.anew);
-        let mut known = self.known_vary(key, stored.as_ref());
+        let mut known = self.known_vary(leader.key(), stored.as_ref());
         let mut has_learnt = false;
         loop {
             let outgoing = fetch.incoming.outgoing.fields();
@@ -214,6 +233,7 @@ impl Engine {
                 takes_trailers: false,
                 interim: fetch.incoming.interim.clone(),
                 urgency: fetch.urgency.clone(),
+                audience: Arc::clone(leader.audience()),
                 client: None,
                 route: route.id,
                 span: fetch.incoming.span,
@@ -223,7 +243,7 @@ impl Engine {
             let response = route.origin.fetch(request).await?;
             let times = Times::of(&response, began, asked, self.clock.now());
             fetch.withheld = shared.explains(response.status);
-            let named = self.learn_vary(route, key, response.fields.fields());
+            let named = self.learn_vary(route, leader.key(), response.fields.fields());
             if shared.lacks(&named) && !std::mem::replace(&mut has_learnt, true) {
                 known = known.union(&named);
                 continue;

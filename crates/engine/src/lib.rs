@@ -2,6 +2,7 @@
 
 mod alone;
 mod ask;
+mod audience;
 mod behind;
 pub mod body;
 pub mod cache;
@@ -16,6 +17,7 @@ mod failure;
 mod file;
 mod fill;
 mod glance;
+mod holdings;
 mod interim;
 mod invalidate;
 mod keep;
@@ -32,6 +34,7 @@ mod sync;
 mod variants;
 mod verdict;
 
+pub use audience::{Audience, Seat, Watching};
 pub use body::{Body, BodyError, Frame, Source};
 pub use cache::flight::Failure;
 pub use cache::{Cache, flight};
@@ -43,6 +46,7 @@ pub use failure::NoResponse;
 pub use file::FileReader;
 pub use fill::FillReader;
 pub use glance::Glance;
+pub use holdings::Holdings;
 pub use interim::{Interim, Interims};
 pub use message::{Incoming, Request, Response};
 pub use microcache_store::clock::{self, Clock};

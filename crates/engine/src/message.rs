@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Extensions, Method};
 use microcache_policy::key::Scheme;
 use microcache_policy::status::CacheStatus;
-use microcache_policy::{FieldBlock, Fields, FieldsBuf, Millis, OriginView, Rules, Span};
+use microcache_policy::{FieldBlock, Fields, FieldsBuf, Millis, Network, OriginView, Rules, Span};
 
 use crate::body::Body;
 use crate::client::ClientConnection;
@@ -89,6 +89,8 @@ pub struct Incoming {
     pub fields: FieldBlock,
     /// The address of the client, as the origin is told it.
     pub address: Arc<str>,
+    /// The address that its requests count for, where addresses take turns.
+    pub network: Network,
     /// The field lines to send on.
     pub outgoing: FieldsBuf,
     /// The body.
@@ -157,6 +159,7 @@ impl Incoming {
             target: self.target.clone(),
             fields: self.fields.clone(),
             address: Arc::clone(&self.address),
+            network: self.network,
             outgoing: FieldsBuf::new(),
             body: Body::Empty,
             length: None,

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Extensions, Method};
-use microcache_policy::{Fields, FieldsBuf, Millis, Scheme, Span, Time};
+use microcache_policy::{Fields, FieldsBuf, Millis, Network, Scheme, Span, Time};
 use microcache_store::Hit;
 use microcache_store::clock;
 pub use microcache_store::tier::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::audience::Audience;
 use crate::body::{Body, BodyError};
 use crate::cause::Cause;
 use crate::client::ClientConnection;
@@ -41,8 +42,10 @@ pub struct OriginRequest {
     pub takes_trailers: bool,
     /// Takes 1xx responses on their way to the client.
     pub interim: Option<Interims>,
-    /// Who is waiting for the answer.
+    /// How soon the answer is wanted.
     pub urgency: Urgency,
+    /// The clients that wait for the answer.
+    pub audience: Arc<Audience>,
     /// The connection of the only client that the answer is for. A request that is sent for others
     /// too, or for nobody, has none.
     pub client: Option<Arc<ClientConnection>>,
@@ -69,6 +72,7 @@ impl OriginRequest {
             takes_trailers: false,
             interim: None,
             urgency: Urgency::Client,
+            audience: Audience::of(Network::from_bits(0)),
             client: None,
             route: RouteId(0),
             span: None,
@@ -81,12 +85,12 @@ impl OriginRequest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteId(pub u16);
 
-/// Who is waiting for the origin's answer.
+/// How soon the origin's answer is wanted.
 #[derive(Clone, Debug)]
 pub enum Urgency {
-    /// A client. First come, first served.
+    /// Now: clients wait for it. Their addresses take turns.
     Client,
-    /// Nobody: a stale copy is being served. What is asked for most is refreshed first, and before
+    /// Later: a stale copy is being served. What is asked for most is refreshed first, and before
     /// it what could soon not be served any more.
     Refresh {
         /// How often the copy was served since it expired.
@@ -185,6 +189,9 @@ pub enum OriginError {
     /// The bounded queue before the origin is full, or the wait in it was too long.
     #[error("the origin is at its limit of concurrent requests")]
     Busy,
+    /// The request was not sent: every client that waited for the answer has left.
+    #[error("every client that waited for the answer has left")]
+    Left,
     /// Every server of the group is down.
     #[error("no healthy server")]
     Down,

@@ -28,6 +28,8 @@ pub(crate) enum Verdict {
     /// What the origin answered without some fields of the request is not for others, and not for its client either:
     /// that client asks with all of them.
     AskWhole,
+    /// Everyone who wanted it has left before the origin was asked.
+    Left,
     /// No answer.
     Failed(Failed),
 }
@@ -73,6 +75,8 @@ impl Verdict {
             Self::ConfirmedForOne(..) | Self::Private(..) | Self::TooLarge | Self::AskWhole => {
                 Progress::Released
             }
+            // One who has just come leads the next fetch.
+            Self::Left => Progress::LookAgain,
             Self::Refused(..) => Progress::Refused,
             Self::Failed(failed) => Progress::Failed(failed.failure.clone(), failed.stale.clone()),
         });

@@ -73,7 +73,7 @@ details! {
     Withheld = "withheld",
     /// The route makes every miss a request of its own.
     CollapseOff = "collapse-off",
-    /// It could not share the answer that it waited for, or a bound on waiting was reached.
+    /// It could not share the answer that it waited for.
     Uncollapsed = "uncollapsed",
 
     // The response was not stored.
@@ -115,6 +115,9 @@ details! {
     OriginError = "origin-error",
     /// As many requests as allowed were with it, and the queue was full or too slow.
     OriginBusy = "origin-busy",
+    /// As many requests as allowed waited for a fetch, or were fetches that others could wait for, and its address
+    /// had most of them.
+    TooManyWait = "too-many-wait",
     /// As many tunnels and event streams as allowed were open.
     TooManyTunnels = "too-many-tunnels",
 

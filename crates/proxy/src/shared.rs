@@ -378,10 +378,10 @@ pub(crate) fn settings(config: &Config) -> Settings {
         fill_memory: fill_memory(config),
         slow_reader_timeout: config.limits.slow_reader_timeout,
         fill_timeout: config.limits.fill_timeout,
-        flights: FlightLimits {
-            fetches: config.limits.max_fetches,
-            waiters: config.limits.max_waiters_per_fetch,
-        },
+        flights: FlightLimits::of_many(
+            config.limits.max_fetches,
+            config.limits.max_waiters_per_fetch,
+        ),
         hit_for_miss: config.hit_for_miss,
         remember_too_large: config.remember_too_large,
         refresh_pause: REFRESH_PAUSE,

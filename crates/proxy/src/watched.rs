@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_engine::cache::{ChangeKind, Notice, Watched, Watcher};
 use microcache_engine::{Bypass, Glance, OriginRequest};
-use microcache_policy::{Scheme, Time};
+use microcache_policy::{Network, Scheme, Time};
 use microcache_push::{FindContent, MAX_INLINE, News, NoPage, Page};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -37,23 +37,62 @@ pub(crate) struct WatchedPages {
 }
 
 struct Pages {
-    all: HashMap<Name, Weak<Page>>,
-    /// When it was begun to count those that are new, and how many were since.
+    all: HashMap<Name, Followed>,
+    /// How many of them each address began to watch.
+    of: HashMap<Network, usize>,
+    /// When it was begun to count those that are new, and how many were since, in all and by address.
     counted_from: Instant,
     new: usize,
+    new_of: HashMap<Network, usize>,
+}
+
+/// A page, and the address of the first who watched it.
+struct Followed {
+    page: Weak<Page>,
+    network: Network,
 }
 
 impl Pages {
-    /// Whether there is room for another one. Whoever comes and goes must not have the application asked for more
-    /// than those do who stay.
-    fn has_room(&mut self, most: usize) -> bool {
-        if self.all.len() >= most {
-            self.all.retain(|_, page| page.strong_count() > 0);
+    /// Whether there is room for another one of this address, which has a quarter of all at most. Whoever comes and
+    /// goes must not have the application asked for more than those do who stay.
+    fn has_room(&mut self, most: usize, network: Network) -> bool {
+        let of_one = most.div_ceil(4);
+        let count = |of: &HashMap<_, _>| of.get(&network).copied().unwrap_or(0);
+        if self.all.len() >= most || count(&self.of) >= of_one {
+            self.forget_left();
         }
         if self.counted_from.elapsed() >= Duration::from_secs(1) {
             (self.counted_from, self.new) = (Instant::now(), 0);
+            self.new_of.clear();
         }
-        self.all.len() < most && self.new < most
+        self.all.len() < most
+            && self.new < most
+            && count(&self.of) < of_one
+            && count(&self.new_of) < of_one
+    }
+
+    /// Forgets those that nobody watches any more.
+    fn forget_left(&mut self) {
+        self.all
+            .retain(|_, followed| followed.page.strong_count() > 0);
+        self.of.clear();
+        for followed in self.all.values() {
+            *self.of.entry(followed.network).or_default() += 1;
+        }
+    }
+
+    fn add(&mut self, name: Name, page: &Arc<Page>, network: Network) {
+        let page = Arc::downgrade(page);
+        let before = self.all.insert(name, Followed { page, network });
+        // One of the same name that nobody watches any more.
+        if let Some(before) = before
+            && let Some(count) = self.of.get_mut(&before.network)
+        {
+            *count -= 1;
+        }
+        *self.of.entry(network).or_default() += 1;
+        *self.new_of.entry(network).or_default() += 1;
+        self.new += 1;
     }
 }
 
@@ -71,8 +110,10 @@ impl WatchedPages {
             life: Arc::downgrade(life),
             pages: Mutex::new(Pages {
                 all: HashMap::new(),
+                of: HashMap::new(),
                 counted_from: Instant::now(),
                 new: 0,
+                new_of: HashMap::new(),
             }),
         }
     }
@@ -97,15 +138,17 @@ impl WatchedPages {
             return Err(NoPage::NotAllowed);
         }
         let mut pages = self.pages.lock();
-        if let Some(page) = pages.all.get(&name).and_then(Weak::upgrade) {
+        let known = pages.all.get(&name);
+        if let Some(page) = known.and_then(|followed| followed.page.upgrade()) {
             return Ok(page);
         }
-        if !pages.has_room(in_force.config.push.max_pages) {
+        let network = request.audience.networks().pop();
+        let network = network.unwrap_or_else(|| Network::of(address));
+        if !pages.has_room(in_force.config.push.max_pages, network) {
             return Err(NoPage::TooMany);
         }
         let page = Arc::new(Page::new(target));
-        pages.all.insert(name.clone(), Arc::downgrade(&page));
-        pages.new += 1;
+        pages.add(name.clone(), &page, network);
         drop(pages);
         tokio::spawn(follow(
             Weak::clone(&self.life),

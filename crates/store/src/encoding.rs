@@ -136,7 +136,7 @@ pub fn encode_varies(key: &[u8], varies: &Varies, epoch: Epoch) -> Bytes {
 
 /// The record that says that what answers a key could not be stored. It has no body.
 pub fn encode_unstorable(key: &[u8]) -> Bytes {
-    let numbers = [0, checksum(&[]), 0, 0, 0];
+    let numbers = [0, checksum(&[]), 0, 0, 0, 0, 0];
     let parts = [key, &[], &[], &[], &[]];
     assemble(UNSTORABLE, numbers, [0; Lifetime::ENCODED_LEN], parts)
 }

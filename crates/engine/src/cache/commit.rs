@@ -1,18 +1,19 @@
 //! Commit: what a leader has brought, into memory and the tiers; and what it tells about its key.
 
+use std::time::Duration;
+
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{Detail, Millis, OriginView, Time};
+use microcache_policy::{Detail, Millis, Network, OriginView, Time};
 use microcache_store::{Claimed, Hit, Key, Learnt, Memory, Spooling, Stored, TagNumbers};
 
 use super::Cache;
 use super::changes::ChangeKind;
 use super::flight::{Leader, Lone, Role};
-use crate::origin::Urgency;
 
 impl Cache {
     /// Leads the fetch of what a key and a selection stand for, or joins the one there is.
-    pub(crate) fn enter(&self, key: &Key, selection: &[u8], urgency: &Urgency) -> Role {
-        self.flights.enter(key, selection, urgency)
+    pub(crate) fn enter(&self, key: &Key, selection: &[u8], by: Option<Network>) -> Role {
+        self.flights.enter(key, selection, by)
     }
 
     /// Begins a fetch that nobody can join.
@@ -97,6 +98,11 @@ impl Cache {
         let now = self.clock.now();
         self.memory
             .mark_uncacheable(leader.key(), answer, request, until, now);
+    }
+
+    /// Says to the processes that share a tier that what was claimed there cannot be stored, for so long.
+    pub(crate) fn note_unstorable_behind(&self, key: &[u8], claimed: Claimed, lasts: Duration) {
+        self.tiers.note_unstorable(key, claimed, lasts);
     }
 
     /// Until then it is remembered that what answers such a request is too large to be kept.

@@ -13,15 +13,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use microcache_policy::vary::VaryNames;
-use microcache_policy::{Detail, FieldBlock, Fields, Lifetime, Rules, Time};
+use microcache_policy::{Detail, FieldBlock, Fields, Lifetime, Network, Rules, Time};
 use microcache_store::{Hit, Key, Learnt, LogPositions, TagNumbers};
 use tokio::time::Instant;
 
 use super::rule::Held;
 use super::rules::{PurgesKnown, Rules as PurgeRules};
+use crate::audience::{Audience, Seat};
 use crate::fill::Fill;
+use crate::holdings::Holdings;
 use crate::message::Asker;
-use crate::origin::{OriginError, Urgency};
+use crate::origin::OriginError;
 use crate::sync::{Mutex, MutexGuard, Place, Wakers, wake};
 
 /// How far a fetch has come, as those who wait for it see it.
@@ -40,6 +42,8 @@ pub enum Progress {
     Refused,
     /// No answer; perhaps a copy that may be used nevertheless.
     Failed(Failure, Option<Hit>),
+    /// Nothing for this request: too many of its address wait, and it gives way to others.
+    GivesWay,
 }
 
 /// Why a fetch brought nothing to share.
@@ -57,6 +61,9 @@ pub enum Failure {
     /// The request wanted nothing but a stored response, and there is none that it may have.
     #[error("nothing usable is stored, and the request wanted nothing else")]
     OnlyIfCached,
+    /// Too many requests waited, and most of them were of the same address.
+    #[error("too many requests wait")]
+    TooManyWait,
 }
 
 /// An answer for everyone.
@@ -133,6 +140,7 @@ pub struct Flights {
     /// The bounds, as [`FlightLimits`] has them.
     fetches: AtomicUsize,
     waiters: AtomicUsize,
+    waiters_of_one: AtomicUsize,
     rules: Arc<PurgeRules>,
     /// How many purges of keys there were, by shard.
     purges: Box<[AtomicU64]>,
@@ -141,17 +149,43 @@ pub struct Flights {
 /// The bounds of [`Flights`].
 #[derive(Clone, Copy, Debug)]
 pub struct FlightLimits {
-    /// Fetches that others can wait for. Beyond it requests go to the origin uncollapsed.
+    /// Fetches that others can wait for. Beyond it the newest of the address that leads most gives way.
     pub fetches: usize,
-    /// Requests that wait for one fetch. Beyond it they go to the origin uncollapsed.
+    /// Requests that wait for one fetch. Beyond it the newest of the address with most gives way.
     pub waiters: usize,
+    /// Those of them that one address may have.
+    pub waiters_of_one: usize,
+}
+
+impl FlightLimits {
+    /// For clients at many addresses: so many fetches and waiters, of which one address has a tenth.
+    pub const fn of_many(fetches: usize, waiters: usize) -> Self {
+        Self {
+            fetches,
+            waiters,
+            waiters_of_one: waiters.div_ceil(10),
+        }
+    }
+
+    /// For one program, which all requests are of.
+    pub const fn of_one(fetches: usize, waiters: usize) -> Self {
+        Self {
+            fetches,
+            waiters,
+            waiters_of_one: waiters,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct Shard {
     /// The fetches of a key, one per selection, and those nobody can join.
     keys: HashMap<Key, Vec<Arc<Flight>>, RandomState>,
-    joinable: usize,
+    /// Those that can be joined, by their numbers.
+    joinable: HashMap<u64, Arc<Flight>, RandomState>,
+    /// The same by the address of the client that leads, but for refreshes and those that others wait for too.
+    led: Holdings,
+    last: u64,
     /// The keys of fetches that nobody can join and that have nothing to store yet.
     alone: HashMap<Key, Alone, RandomState>,
 }
@@ -165,10 +199,14 @@ struct Alone {
 
 #[derive(Debug)]
 struct Flight {
+    /// Its number in its shard; none has zero.
+    number: u64,
+    /// The address of the client that leads it; `None` for a refresh.
+    by: Option<Network>,
+    /// The clients that wait, the one that leads among them.
+    audience: Arc<Audience>,
     /// What the selecting fields said when it began; `None` for a fetch that nobody can join.
     selection: Option<Bytes>,
-    /// A stale copy is the answer meanwhile.
-    is_refresh: bool,
     began: Instant,
     /// The purges by rule that were known when it began.
     known: PurgesKnown,
@@ -206,7 +244,7 @@ pub enum Role {
     Lead(Leader),
     /// Somebody is fetching.
     Join(Ticket),
-    /// A bound is reached: fetch, but for yourself.
+    /// A bound is reached, and nobody has more than you: neither wait nor fetch.
     Full,
 }
 
@@ -222,6 +260,7 @@ impl Flights {
             hasher: RandomState::default(),
             fetches: AtomicUsize::new(limits.fetches),
             waiters: AtomicUsize::new(limits.waiters),
+            waiters_of_one: AtomicUsize::new(limits.waiters_of_one),
             rules,
             purges: (0..Self::SHARDS).map(|_| AtomicU64::new(0)).collect(),
         })
@@ -231,34 +270,52 @@ impl Flights {
     pub(super) fn rebound(&self, limits: FlightLimits) {
         self.fetches.store(limits.fetches, Ordering::Relaxed);
         self.waiters.store(limits.waiters, Ordering::Relaxed);
+        let of_one = limits.waiters_of_one;
+        self.waiters_of_one.store(of_one, Ordering::Relaxed);
     }
 
-    /// Leads the fetch of `key` and `selection`, or joins the one there is.
-    pub fn enter(self: &Arc<Self>, key: &Key, selection: &[u8], urgency: &Urgency) -> Role {
+    /// Leads the fetch of `key` and `selection`, or joins the one there is, for a client of this address or
+    /// for a refresh, which is nobody's.
+    pub fn enter(self: &Arc<Self>, key: &Key, selection: &[u8], by: Option<Network>) -> Role {
         let mut shard = self.shard(key);
         if let Some(flight) = self.joinable(&mut shard, key, selection) {
-            let waiting = flight.state.lock().waiters.taken();
-            return if waiting < self.waiters.load(Ordering::Relaxed) {
-                Role::Join(Ticket::new(&flight))
-            } else {
-                Role::Full
+            return match by {
+                Some(network) if self.has_room(&flight, network) => {
+                    Role::Join(Ticket::new(&flight, network))
+                }
+                // A refresh has nothing to wait for either.
+                _ => Role::Full,
             };
         }
         let fetches = self.fetches.load(Ordering::Relaxed);
-        if shard.joinable >= fetches.div_ceil(Self::SHARDS) {
+        if shard.joinable.len() >= fetches.div_ceil(Self::SHARDS)
+            && !by.is_some_and(|network| shard.make_room(network))
+        {
             return Role::Full;
         }
-        shard.joinable += 1;
         let selection = Some(Bytes::copy_from_slice(selection));
-        let flight = Flight::new(selection, urgency, self.rules.known());
+        let number = shard.number();
+        let flight = Flight::new(number, selection, by, self.rules.known());
+        shard.list(&flight);
         Role::Lead(self.start(&mut shard, key, flight))
+    }
+
+    /// Whether a client of this address may wait for a fetch, if need be in the place of another.
+    fn has_room(&self, flight: &Flight, network: Network) -> bool {
+        let leads = usize::from(flight.by == Some(network));
+        let waiting = flight.audience.count(network).saturating_sub(leads);
+        if waiting >= self.waiters_of_one.load(Ordering::Relaxed) {
+            return false;
+        }
+        let all = flight.state.lock().waiters.taken();
+        all < self.waiters.load(Ordering::Relaxed) || flight.audience.make_room(network)
     }
 
     /// Whether a refresh of `key` and `selection` is under way.
     pub fn is_refreshing(&self, key: &[u8], selection: &[u8]) -> bool {
         let mut shard = self.shard(key);
         let flight = self.joinable(&mut shard, key, selection);
-        flight.is_some_and(|flight| flight.is_refresh)
+        flight.is_some_and(|flight| flight.by.is_none())
     }
 
     /// How many purges there were of `key` and those in its shard: for who looks at something that
@@ -292,7 +349,7 @@ impl Flights {
         let flights = shard.keys.remove(key).unwrap_or_default();
         for flight in &flights {
             flight.state.lock().purged = true;
-            shard.joinable -= usize::from(flight.can_be_joined());
+            shard.unlist(flight);
         }
         remove(!flights.is_empty());
     }
@@ -307,7 +364,7 @@ impl Flights {
 
     /// Fetches under way that others can wait for.
     pub fn under_way(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().joinable).sum()
+        self.shards.iter().map(|it| it.lock().joinable.len()).sum()
     }
 
     /// Those of them that most wait for, and of those the oldest; and how many wait for any.
@@ -343,8 +400,7 @@ impl Flights {
         if flight.known.number == self.rules.newest() || !flight.is_covered(key, &self.rules) {
             return Some(flight);
         }
-        flight.state.lock().closed = true;
-        shard.joinable -= 1;
+        shard.close(&flight);
         None
     }
 
@@ -393,7 +449,7 @@ impl Lone {
         let alone = shard.alone.get(&self.key);
         let is_purged = alone.is_none_or(|alone| alone.purges != self.purges);
         (!is_purged).then(|| {
-            let flight = Flight::new(None, &Urgency::Client, self.known);
+            let flight = Flight::new(0, None, None, self.known);
             self.flights.start(&mut shard, &self.key, flight)
         })
     }
@@ -430,7 +486,7 @@ impl Flight {
             key: Arc::clone(key),
             age: now.saturating_duration_since(self.began),
             waiting: self.state.lock().waiters.taken(),
-            is_refresh: self.is_refresh,
+            is_refresh: self.by.is_none(),
         }
     }
 
@@ -446,10 +502,17 @@ impl Flight {
         rules.covers_since(held, self.known.number).is_some()
     }
 
-    fn new(selection: Option<Bytes>, urgency: &Urgency, known: PurgesKnown) -> Arc<Self> {
+    fn new(
+        number: u64,
+        selection: Option<Bytes>,
+        by: Option<Network>,
+        known: PurgesKnown,
+    ) -> Arc<Self> {
         Arc::new(Self {
+            number,
+            by,
+            audience: Arc::default(),
             selection,
-            is_refresh: matches!(urgency, Urgency::Refresh { .. }),
             began: Instant::now(),
             known,
             state: Mutex::new(FlightState::default()),
@@ -470,6 +533,11 @@ impl Leader {
     /// The key being fetched.
     pub fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// The clients that wait for it.
+    pub(crate) fn audience(&self) -> &Arc<Audience> {
+        &self.flight.audience
     }
 
     /// The number of the newest purge by rule when the fetch began.
@@ -507,9 +575,8 @@ impl Leader {
             .keys
             .get(&self.key)
             .is_some_and(|all| all.iter().any(|one| Arc::ptr_eq(one, &self.flight)));
-        if listed && self.flight.can_be_joined() {
-            self.flight.state.lock().closed = true;
-            shard.joinable -= 1;
+        if listed {
+            shard.close(&self.flight);
         }
     }
 
@@ -573,11 +640,55 @@ impl Shard {
         };
         if let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, flight)) {
             all.swap_remove(at);
-            self.joinable -= usize::from(flight.can_be_joined());
         }
         if all.is_empty() {
             self.keys.remove(key);
         }
+        self.unlist(flight);
+    }
+
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Counts a fetch among those that can be joined.
+    fn list(&mut self, flight: &Arc<Flight>) {
+        self.joinable.insert(flight.number, Arc::clone(flight));
+        if let Some(network) = flight.by {
+            self.led.add(network, flight.number);
+        }
+    }
+
+    /// Does so no more.
+    fn unlist(&mut self, flight: &Flight) {
+        self.joinable.remove(&flight.number);
+        if let Some(network) = flight.by {
+            self.led.remove(network, flight.number);
+        }
+    }
+
+    /// Nobody joins it any more.
+    fn close(&mut self, flight: &Flight) {
+        flight.state.lock().closed = true;
+        self.unlist(flight);
+    }
+
+    /// Has the newest fetch of the address that leads most give way to one of `newcomer`, with all who wait for it.
+    /// What clients of other addresses wait for is not taken from them: such a fetch is nobody's alone any more.
+    fn make_room(&mut self, newcomer: Network) -> bool {
+        while let Some((network, number)) = self.led.newest_beyond(newcomer) {
+            self.led.remove(network, number);
+            let Some(flight) = self.joinable.get(&number).map(Arc::clone) else {
+                continue;
+            };
+            if !flight.audience.has_others_than(network) {
+                self.close(&flight);
+                flight.audience.displace_all();
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -586,6 +697,7 @@ impl Shard {
 pub struct Ticket {
     flight: Arc<Flight>,
     place: Place,
+    seat: Seat,
 }
 
 impl Ticket {
@@ -594,10 +706,11 @@ impl Ticket {
         self.flight.began
     }
 
-    fn new(flight: &Arc<Flight>) -> Self {
+    fn new(flight: &Arc<Flight>, network: Network) -> Self {
         Self {
             flight: Arc::clone(flight),
             place: flight.state.lock().waiters.take_place(),
+            seat: flight.audience.join(network),
         }
     }
 }
@@ -608,12 +721,12 @@ impl Future for Ticket {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Progress> {
         let mut state = self.flight.state.lock();
         match &state.progress {
-            Progress::Waiting => {
-                state.waiters.wait(self.place, cx.waker());
-                Poll::Pending
-            }
-            told => Poll::Ready(told.clone()),
+            Progress::Waiting => state.waiters.wait(self.place, cx.waker()),
+            told => return Poll::Ready(told.clone()),
         }
+        drop(state);
+        let gives_way = self.seat.poll_gives_way(cx);
+        gives_way.map(|()| Progress::GivesWay)
     }
 }
 

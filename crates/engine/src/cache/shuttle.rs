@@ -6,13 +6,12 @@ use std::sync::Arc;
 use ::shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ::shuttle::{check_pct, future, thread};
 use bytes::Bytes;
-use microcache_policy::{Rules, Scheme};
+use microcache_policy::{Network, Rules, Scheme};
 use microcache_store::{Key, Stored, Tiers};
 
 use super::flight::{Failure, Flights, Leader, Progress, Role};
 use super::testing::{FLIGHTS, cache, key_of, stored, view};
 use super::{Cache, ChangeKind, Scope, Strength};
-use crate::origin::Urgency;
 use microcache_store::Clock;
 
 const RUNS: usize = 3_000;
@@ -42,7 +41,7 @@ fn in_threads(flights: &Arc<Flights>, work: impl Fn(&Arc<Flights>) + Sync) {
 
 /// Leads or waits; a joiner that never hears anything hangs here, and shuttle says so.
 fn enter(flights: &Arc<Flights>, lead: impl FnOnce(Leader)) -> Option<Progress> {
-    match flights.enter(&key(), b"", &Urgency::Client) {
+    match flights.enter(&key(), b"", Some(Network::from_bits(1))) {
         Role::Lead(leader) => {
             lead(leader);
             None
@@ -171,7 +170,7 @@ fn after_a_refusal_one_of_those_who_waited_leads() {
 fn a_waiter_that_leaves_takes_nothing_along() {
     check(|flights| {
         in_threads(flights, |flights| {
-            match flights.enter(&key(), b"", &Urgency::Client) {
+            match flights.enter(&key(), b"", Some(Network::from_bits(1))) {
                 Role::Lead(leader) => leader.tell(Progress::Released),
                 Role::Join(ticket) => drop(ticket),
                 Role::Full => panic!("no bound is near"),
@@ -225,7 +224,7 @@ fn commit(cache: &Cache, leader: &Leader, stored: Stored) {
 
 /// Leads the fetch, which nobody else does.
 fn lead(flights: &Arc<Flights>, key: &Key) -> Leader {
-    match flights.enter(key, b"", &Urgency::Client) {
+    match flights.enter(key, b"", Some(Network::from_bits(1))) {
         Role::Lead(leader) => leader,
         Role::Join(_) | Role::Full => panic!("nobody else is there"),
     }
@@ -295,9 +294,9 @@ fn who_comes_after_a_purge_joins_no_fetch_from_before_it() {
             let (key, _) = page();
             let before = lead(&cache.flights, &key);
             thread::scope(|threads| {
-                threads.spawn(|| drop(cache.enter(&key, b"", &Urgency::Client)));
+                threads.spawn(|| drop(cache.enter(&key, b"", Some(Network::from_bits(1)))));
                 cache.decide(scope.clone(), strength);
-                match cache.enter(&key, b"", &Urgency::Client) {
+                match cache.enter(&key, b"", Some(Network::from_bits(1))) {
                     Role::Lead(after) => drop(after),
                     Role::Join(ticket) => {
                         // The other one leads, and has begun after the purge.

@@ -13,10 +13,7 @@ use super::{Cache, tag_numbers};
 use microcache_store::Clock;
 
 /// More than a test needs.
-pub(super) const FLIGHTS: FlightLimits = FlightLimits {
-    fetches: 1_000,
-    waiters: 1_000,
-};
+pub(super) const FLIGHTS: FlightLimits = FlightLimits::of_one(1_000, 1_000);
 
 /// A cache with room for all that a test puts there.
 pub(super) fn cache(tiers: Tiers, clock: Clock) -> Cache {

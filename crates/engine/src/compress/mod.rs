@@ -319,10 +319,7 @@ mod tests {
             object: 1 << 16,
             variants: 8,
         };
-        let flights = FlightLimits {
-            fetches: 10,
-            waiters: 10,
-        };
+        let flights = FlightLimits::of_one(10, 10);
         Cache::new(memory, flights, Tiers::default(), Clock::start())
     }
 

@@ -8,7 +8,7 @@ use microcache_engine::flight::FlightLimits;
 use microcache_engine::{
     Body, Clients, Engine, Incoming, Origin, Request, Route, RouteFound, RouteId, Settings,
 };
-use microcache_policy::{FieldsBuf, Rules, Scheme};
+use microcache_policy::{FieldsBuf, Network, Rules, Scheme};
 use microcache_store::{MemoryLimits, Tiers};
 
 /// The only client there is.
@@ -26,10 +26,7 @@ pub(crate) fn settings() -> Settings {
         fill_memory: 16 << 20,
         slow_reader_timeout: 2_000,
         fill_timeout: 60_000,
-        flights: FlightLimits {
-            fetches: 1024,
-            waiters: 1024,
-        },
+        flights: FlightLimits::of_one(1024, 1024),
         hit_for_miss: 2_000,
         remember_too_large: 60_000,
         refresh_pause: 1_000,
@@ -76,6 +73,7 @@ pub(crate) fn incoming(
         host: Bytes::from_static(host.as_bytes()),
         target,
         address: CLIENT.into(),
+        network: Network::from_bits(1),
         fields: fields.clone().into(),
         outgoing: fields,
         body: Body::Empty,

@@ -11,6 +11,7 @@ mod compression;
 mod connections;
 mod dashboard;
 mod explain;
+mod fairness;
 mod fanout;
 mod fetch;
 mod figures;

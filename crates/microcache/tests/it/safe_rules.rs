@@ -584,19 +584,31 @@ fn rule_8_above_the_cap_the_least_recently_used_variant_leaves() {
 }
 
 #[test]
-fn rule_8_waiters_above_the_cap_pass() {
+fn rule_8_waiters_above_the_cap_are_refused() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--max-waiters", "1", "--threads", "1"]);
     let gate = Gate::default();
     origin.on("/").reply(Reply::new(200).body("x").after(&gate));
-    let mut clients: Vec<_> = (0..4).map(|_| proxy.ask("/")).collect();
-    // One leads, one waits, two go by themselves.
-    origin.wait_for("/", 3);
+    // One leads, one waits, two must not do either.
+    let mut clients: Vec<_> = (0..2)
+        .map(|_| {
+            let client = proxy.ask("/");
+            proxy.settle();
+            client
+        })
+        .collect();
+    origin.wait_for("/", 1);
+    for _ in 0..2 {
+        let refused = proxy.get("/");
+        assert_eq!(refused.status, 503);
+        assert_eq!(refused.field("retry-after"), Some("1"));
+        assert_eq!(refused.cache().get("detail"), Some("too-many-wait"));
+    }
     gate.open();
     for client in &mut clients {
         client.response().assert_is(200, "x");
     }
-    assert_eq!(origin.count("/"), 3);
+    assert_eq!(origin.count("/"), 1);
 }
 
 #[test]

@@ -91,7 +91,8 @@ fn a_body_in_chunks_that_is_soon_there_gets_a_length() {
 #[test]
 fn uploads_wait_for_each_other_and_none_is_lost() {
     let origin = Origin::start();
-    let proxy = Proxy::start(&origin, &["--max-uploads", "2", "--threads", "1"]);
+    // One address has half of them.
+    let proxy = Proxy::start(&origin, &["--max-uploads", "4", "--threads", "1"]);
     let gate = Gate::default();
     origin
         .on("/upload")

@@ -48,6 +48,7 @@ impl Detail {
             Self::OriginMalformed => ORIGIN_MALFORMED,
             Self::OriginError => ORIGIN_ERROR,
             Self::OriginBusy => ORIGIN_BUSY,
+            Self::TooManyWait => TOO_MANY_WAIT,
             Self::TooManyTunnels => TOO_MANY_TUNNELS,
             Self::MemcachedPage => MEMCACHED_PAGE,
             Self::RequestBody => REQUEST_BODY,
@@ -133,10 +134,15 @@ const COLLAPSE_OFF: Explanation =
     Explanation::of("the route has `collapse = false`: every miss is a request of its own")
         .unless("leave `collapse = false` out of the route");
 
-const UNCOLLAPSED: Explanation = Explanation::of(
-            "it waited for somebody else's fetch and could not share the answer, or a bound on waiting was reached",
-        )
-        .unless("where it is the bound, raise `max_waiters` or `max_fetches`");
+const UNCOLLAPSED: Explanation =
+    Explanation::of("it waited for somebody else's fetch and could not share the answer");
+
+const TOO_MANY_WAIT: Explanation = Explanation::of(
+    "as many requests as allowed waited, and no address had more of them than this client's",
+)
+.unless(
+    "raise `max_waiters` or `max_fetches`; where many clients come through one address, name the proxy there in `trusted_proxies`",
+);
 
 const TOO_LARGE: Explanation =
     Explanation::of("the body is larger than is kept, or was a moment ago")

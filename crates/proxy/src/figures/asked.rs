@@ -1,4 +1,5 @@
-//! One request to an origin, from the moment it wants a place until the last byte of its answer.
+//! One request to an origin, from the moment it wants a place until the last byte of its answer. It is counted each
+//! time it is sent, and not before.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,6 +29,7 @@ pub(crate) struct AskedOrigin {
     scheme: Scheme,
     host: Bytes,
     target: Bytes,
+    is_refresh: bool,
     /// When it was sent, once it was.
     sent: Option<Instant>,
     /// Its span, if it is traced.
@@ -43,25 +45,18 @@ impl GroupFigures {
         }
     }
 
-    /// Counts a request.
+    /// A request that wants a place.
     pub(crate) fn ask(&self, request: &OriginRequest) -> AskedOrigin {
-        let asked = AskedOrigin {
+        AskedOrigin {
             of: self.clone(),
             route: request.route,
             scheme: request.scheme,
             host: request.authority.clone(),
             target: request.target.clone(),
+            is_refresh: matches!(request.urgency, Urgency::Refresh { .. }),
             sent: None,
             span: self.span(request),
-        };
-        let is_refresh = matches!(request.urgency, Urgency::Refresh { .. });
-        for figures in asked.figures() {
-            figures.requests.fetch_add(1, Ordering::Relaxed);
-            figures
-                .refreshes
-                .fetch_add(u64::from(is_refresh), Ordering::Relaxed);
         }
-        asked
     }
 
     fn span(&self, request: &OriginRequest) -> Option<OpenSpan> {
@@ -73,9 +68,18 @@ impl GroupFigures {
 }
 
 impl AskedOrigin {
-    /// It has a place and is sent now.
+    /// It has a place, and a server is chosen now.
     pub(crate) fn sent(&mut self, now: Instant) {
         self.sent = Some(now);
+    }
+
+    /// Counts that it is sent, for the first time or once more.
+    pub(crate) fn count(&self) {
+        for figures in self.figures() {
+            let refreshes = u64::from(self.is_refresh);
+            figures.requests.fetch_add(1, Ordering::Relaxed);
+            figures.refreshes.fetch_add(refreshes, Ordering::Relaxed);
+        }
     }
 
     /// Its answer begins with this status. Says how long that took.
@@ -119,8 +123,8 @@ impl AskedOrigin {
         if let Some(span) = &self.span {
             span.failed(why.to_string());
         }
-        // That the client's content is broken is no fault of the origin's.
-        if !matches!(why, OriginError::RequestBody(_)) {
+        // That the client's content is broken is no fault of the origin's, nor that it has left.
+        if !matches!(why, OriginError::RequestBody(_) | OriginError::Left) {
             self.count_failure();
             self.error(None, why.to_string());
         }

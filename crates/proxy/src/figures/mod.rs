@@ -165,13 +165,10 @@ impl Figures {
         if !matches!(request.outcome, Outcome::Hit | Outcome::Stale) || !sample::take() {
             return false;
         }
-        let amounts = [
-            (Measure::Requests, sample::ONE_IN),
-            (Measure::Bytes, request.bytes * sample::ONE_IN),
-        ];
+        let amounts = [(Measure::Requests, 1), (Measure::Bytes, request.bytes)];
         // Nobody waits for whoever reads it; that one misses a sample now and then.
         if let Some(mut top) = cells.top.try_lock() {
-            top.add(request.named, &amounts, request.now);
+            top.add(request.named, &amounts, sample::ONE_IN, request.now);
         }
         true
     }
@@ -211,7 +208,7 @@ impl Figures {
 
     /// Adds to what there is most of.
     pub(crate) fn note(&self, named: Named<'_>, amounts: &[(Measure, u64)], now: Time) {
-        self.cells().0.top.lock().add(named, amounts, now);
+        self.cells().0.top.lock().add(named, amounts, 1, now);
     }
 
     /// Keeps that a client got an error of ours, and why.

@@ -2,7 +2,8 @@
 //!
 //! The space-saving sketch (Metwally, Agrawal, El Abbadi 2005): a new url takes the place of the least, and
 //! begins with its count. No count is too low, none is too high by more than what it began with, and whatever
-//! is more than one in [`PLACES`] of all is in the table.
+//! is more than one in [`PLACES`] of all is in the table. That is so of what was counted; what was added for a sample
+//! stands for things that nobody has counted, and by how much it may be wrong is the table's to remember as well.
 
 use super::top::Named;
 use super::url::Url;
@@ -10,13 +11,45 @@ use super::url::Url;
 /// Urls in one table.
 pub(super) const PLACES: usize = 100;
 
-/// So much, or a little less.
+/// So much, or a little more or less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// Not less than there was.
-    pub at_most: u64,
-    /// By so much it may be more.
+    /// As much as was counted, and as the samples stand for.
+    pub seen: u64,
+    /// By so much it may be too high; and too low as well where there are samples.
     pub error: u64,
+}
+
+/// What samples make uncertain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Spread {
+    variance: u128,
+    /// The most that one request was.
+    unit: u64,
+}
+
+impl Spread {
+    fn add(&mut self, amount: u64, one_in: u64) {
+        self.unit = self.unit.max(amount / one_in);
+        if one_in > 1 {
+            // One in n, each by chance: the variance of n times what was taken, by what was taken.
+            let variance = u128::from(amount) * u128::from(amount - amount / one_in);
+            self.variance = self.variance.saturating_add(variance);
+        }
+    }
+
+    pub(super) fn join(&mut self, other: Self) {
+        self.variance = self.variance.saturating_add(other.variance);
+        self.unit = self.unit.max(other.unit);
+    }
+
+    /// Three standard deviations; and two samples more than there were, since none says little.
+    pub(super) fn error(self, one_in: u64) -> u64 {
+        let sample = u128::from(self.unit.saturating_mul(one_in));
+        let unseen = sample.saturating_mul(sample).saturating_mul(2);
+        let deviation = self.variance.saturating_add(unseen).isqrt();
+        u64::try_from(3 * deviation).unwrap_or(u64::MAX)
+    }
 }
 
 /// Urls and counts. A miss adds to four of them, and most misses of a large site are of urls that are not in them:
@@ -33,30 +66,34 @@ pub(super) struct Table {
 struct Place {
     hash: u64,
     amount: Amount,
+    spread: Spread,
     url: Url,
     /// Where it is in the heap.
     rank: usize,
 }
 
 impl Table {
-    /// Adds so much to the url with this hash.
-    pub(super) fn add(&mut self, hash: u64, named: Named<'_>, amount: u64) {
+    /// Adds so much to the url with this hash, for one of so many that are alike.
+    pub(super) fn add(&mut self, hash: u64, named: Named<'_>, amount: u64, one_in: u64) {
         if let Some(at) = self.find(hash) {
             let place = &mut self.places[at];
-            place.amount.at_most = place.amount.at_most.saturating_add(amount);
+            place.amount.seen = place.amount.seen.saturating_add(amount);
+            place.spread.add(amount, one_in);
             self.sink(self.places[at].rank);
         } else if self.places.len() < PLACES {
-            self.begin(hash, named, amount);
+            self.begin(hash, named, amount, one_in);
         } else {
             let at = usize::from(self.heap[0]);
             let place = &mut self.places[at];
-            let least = place.amount.at_most;
+            let least = place.amount.seen;
             place.hash = hash;
             place.url.set(named);
             place.amount = Amount {
-                at_most: least.saturating_add(amount),
+                seen: least.saturating_add(amount),
                 error: least,
             };
+            place.spread = Spread::default();
+            place.spread.add(amount, one_in);
             self.marks[at] = mark(hash);
             self.sink(0);
         }
@@ -68,10 +105,10 @@ impl Table {
         self.heap.clear();
     }
 
-    /// Hash, url and count of each.
-    pub(super) fn all(&self) -> impl Iterator<Item = (u64, &Url, Amount)> {
+    /// Hash, url, count and uncertainty of each.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u64, &Url, Amount, Spread)> {
         let places = self.places.iter();
-        places.map(|place| (place.hash, &place.url, place.amount))
+        places.map(|place| (place.hash, &place.url, place.amount, place.spread))
     }
 
     fn find(&self, hash: u64) -> Option<usize> {
@@ -91,16 +128,19 @@ impl Table {
         None
     }
 
-    fn begin(&mut self, hash: u64, named: Named<'_>, amount: u64) {
+    fn begin(&mut self, hash: u64, named: Named<'_>, amount: u64, one_in: u64) {
+        let mut spread = Spread::default();
+        spread.add(amount, one_in);
         let rank = self.heap.len();
         self.heap.push(self.places.len() as u8);
         self.marks.push(mark(hash));
         self.places.push(Place {
             hash,
             amount: Amount {
-                at_most: amount,
+                seen: amount,
                 error: 0,
             },
+            spread,
             url: Url::new(named),
             rank,
         });
@@ -108,7 +148,7 @@ impl Table {
     }
 
     fn amount_of(&self, rank: usize) -> u64 {
-        self.places[usize::from(self.heap[rank])].amount.at_most
+        self.places[usize::from(self.heap[rank])].amount.seen
     }
 
     /// Puts what has become more where it belongs.
@@ -169,21 +209,21 @@ mod tests {
             for (url, amount) in adds {
                 // Marks that are alike are not enough.
                 let hash = (url << 30) | (url % 3);
-                table.add(hash, NAMED, amount);
-                let least = known.iter().map(|(_, it)| it.at_most).min().unwrap_or(0);
+                table.add(hash, NAMED, amount, 1);
+                let least = known.iter().map(|(_, it)| it.seen).min().unwrap_or(0);
                 if let Some((_, it)) = known.iter_mut().find(|(one, _)| *one == hash) {
-                    it.at_most += amount;
+                    it.seen += amount;
                 } else if known.len() < PLACES {
-                    known.push((hash, Amount { at_most: amount, error: 0 }));
+                    known.push((hash, Amount { seen: amount, error: 0 }));
                 } else {
                     // Of several that are least, it is the one that the table has left out.
-                    let gone = known.iter().position(|(one, it)| it.at_most == least && table.find(*one).is_none());
+                    let gone = known.iter().position(|(one, it)| it.seen == least && table.find(*one).is_none());
                     let gone = gone.expect("one of the least has gone");
-                    known[gone] = (hash, Amount { at_most: least + amount, error: least });
+                    known[gone] = (hash, Amount { seen: least + amount, error: least });
                 }
                 prop_assert!((1..table.heap.len()).all(|rank| table.amount_of((rank - 1) / 2) <= table.amount_of(rank)));
             }
-            let mut all: Vec<_> = table.all().map(|(hash, _, amount)| (hash, amount)).collect();
+            let mut all: Vec<_> = table.all().map(|(hash, _, amount, _)| (hash, amount)).collect();
             all.sort_unstable_by_key(|(hash, _)| *hash);
             known.sort_unstable_by_key(|(hash, _)| *hash);
             prop_assert_eq!(all, known);

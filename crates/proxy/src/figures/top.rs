@@ -5,8 +5,9 @@
 
 use microcache_policy::{Scheme, Time};
 
+use super::sample;
 pub use super::table::Amount;
-use super::table::Table;
+use super::table::{Spread, Table};
 use super::url::Url;
 
 /// How long a table is added to.
@@ -28,6 +29,11 @@ pub enum Measure {
 impl Measure {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Requests, Self::Bytes, Self::Misses, Self::OriginTime];
+
+    /// Whether hits are among it, of which one in so many is looked at.
+    const fn is_sampled(self) -> bool {
+        matches!(self, Self::Requests | Self::Bytes)
+    }
 }
 
 /// A url, and how much of everything there was of it.
@@ -67,12 +73,23 @@ pub(crate) struct Named<'a> {
 }
 
 impl Top {
-    /// Adds so much of these to a url.
-    pub(super) fn add(&mut self, named: Named<'_>, amounts: &[(Measure, u64)], now: Time) {
+    /// Adds so much of these to a url, for one of so many requests that are alike.
+    pub(super) fn add(
+        &mut self,
+        named: Named<'_>,
+        amounts: &[(Measure, u64)],
+        one_in: u64,
+        now: Time,
+    ) {
         self.turn(now);
         let hash = Url::hash(named);
         for &(measure, amount) in amounts {
-            self.tables[measure as usize][0].add(hash, named, amount);
+            self.tables[measure as usize][0].add(
+                hash,
+                named,
+                amount.saturating_mul(one_in),
+                one_in,
+            );
         }
     }
 
@@ -108,7 +125,7 @@ impl Top {
 /// What all threads have seen.
 pub(super) struct Merged {
     since: Time,
-    urls: std::collections::HashMap<u64, TopUrl>,
+    urls: std::collections::HashMap<u64, (TopUrl, [Spread; Measure::ALL.len()])>,
 }
 
 impl Merged {
@@ -120,34 +137,51 @@ impl Merged {
     }
 
     fn merge(&mut self, measure: Measure, table: &Table) {
-        for (hash, url, amount) in table.all() {
-            let known = self.urls.entry(hash).or_insert_with(|| TopUrl {
-                url: url.to_string(),
-                is_cut: url.is_cut(),
-                amounts: Default::default(),
+        for (hash, url, amount, spread) in table.all() {
+            let (known, spreads) = self.urls.entry(hash).or_insert_with(|| {
+                let url = TopUrl {
+                    url: url.to_string(),
+                    is_cut: url.is_cut(),
+                    amounts: Default::default(),
+                };
+                (url, Default::default())
             });
+            spreads[measure as usize].join(spread);
             let sum = known.amounts[measure as usize].get_or_insert_default();
-            sum.at_most = sum.at_most.saturating_add(amount.at_most);
+            sum.seen = sum.seen.saturating_add(amount.seen);
             sum.error = sum.error.saturating_add(amount.error);
         }
     }
 
     /// The most by this measure.
     pub(super) fn most(self, measure: Measure, limit: usize, now: Time) -> TopUrls {
-        // What is surely there goes before what may only have taken somebody's place.
+        // What is surely there goes before what may only have taken another's place. What samples make uncertain is
+        // not counted for that: it is the same for all.
         let surely = |url: &TopUrl| {
             let amount = url.amounts[measure as usize].unwrap_or_default();
-            (amount.at_most - amount.error, amount.at_most)
+            (amount.seen - amount.error, amount.seen)
         };
         let mut urls: Vec<_> = self.urls.into_values().collect();
-        urls.retain(|url| url.amounts[measure as usize].is_some());
-        urls.sort_by(|a, b| surely(b).cmp(&surely(a)).then_with(|| a.url.cmp(&b.url)));
+        urls.retain(|(url, _)| url.amounts[measure as usize].is_some());
+        urls.sort_by(|(a, _), (b, _)| surely(b).cmp(&surely(a)).then_with(|| a.url.cmp(&b.url)));
         urls.truncate(limit);
+        let urls = urls.into_iter().map(with_samples).collect();
         TopUrls {
             urls,
             millis: now.since(self.since),
         }
     }
+}
+
+/// A url with what its samples may be wrong by.
+fn with_samples((mut url, spreads): (TopUrl, [Spread; Measure::ALL.len()])) -> TopUrl {
+    for measure in Measure::ALL.into_iter().filter(|one| one.is_sampled()) {
+        if let Some(amount) = &mut url.amounts[measure as usize] {
+            let error = spreads[measure as usize].error(sample::ONE_IN);
+            amount.error = amount.error.saturating_add(error);
+        }
+    }
+    url
 }
 
 #[cfg(test)]
@@ -177,9 +211,9 @@ mod tests {
         let mut top = Top::default();
         for number in 0..1_000_000_u64 {
             let target = format!("/once/{number}?{}", "x".repeat((number % 7) as usize));
-            top.add(named(&target), &[(Measure::Requests, 1)], START);
+            top.add(named(&target), &[(Measure::Requests, 1)], 1, START);
             if number % 20 == 0 {
-                top.add(named("/often"), &[(Measure::Requests, 2)], START);
+                top.add(named("/often"), &[(Measure::Requests, 2)], 1, START);
             }
         }
         let found = most(&mut top, Measure::Requests, 10, START.plus(9_000));
@@ -187,7 +221,7 @@ mod tests {
         let first = &found.urls[0];
         assert_eq!(first.url, "http://a.example/often");
         let amount = first.amounts[0].expect("it is among the most");
-        assert!(amount.at_most >= 100_000 && amount.at_most - amount.error <= 100_000);
+        assert!(amount.seen >= 100_000 && amount.seen - amount.error <= 100_000);
         let bound = 1_100_000 / super::super::table::PLACES as u64;
         assert!(amount.error <= bound, "{amount:?}");
     }
@@ -198,28 +232,29 @@ mod tests {
         for host in ["a.example", "A.Example", "a.example:80", "a.example:8080"] {
             let host = host.as_bytes();
             let named = Named { host, ..named("/") };
-            top.add(named, &[(Requests, 1)], START);
+            top.add(named, &[(Requests, 1)], 1, START);
         }
         let urls = most(&mut top, Requests, 9, START).urls;
         let told: Vec<_> = urls.iter().map(|url| &*url.url).collect();
         assert_eq!(told, ["http://a.example/", "http://a.example:8080/"]);
-        assert_eq!(urls[0].amounts[0].map(|amount| amount.at_most), Some(3));
+        assert_eq!(urls[0].amounts[0].map(|amount| amount.seen), Some(3));
     }
 
     #[test]
     fn every_measure_has_an_order_of_its_own() {
         let mut top = Top::default();
-        top.add(named("/a"), &[(Requests, 3), (Bytes, 10)], START);
+        top.add(named("/a"), &[(Requests, 3), (Bytes, 10)], 1, START);
         top.add(
             named("/b"),
             &[(Requests, 1), (Bytes, 99), (Misses, 1)],
+            1,
             START,
         );
         let first = |top: &mut Top, measure| most(top, measure, 1, START).urls.pop();
         assert_eq!(first(&mut top, Requests).unwrap().url, "http://a.example/a");
         let by_bytes = first(&mut top, Bytes).unwrap();
         assert_eq!(by_bytes.url, "http://a.example/b");
-        assert_eq!(by_bytes.amounts[0].map(|amount| amount.at_most), Some(1));
+        assert_eq!(by_bytes.amounts[0].map(|amount| amount.seen), Some(1));
         assert_eq!(by_bytes.amounts[3], None);
         assert_eq!(first(&mut top, OriginTime), None);
     }
@@ -228,7 +263,7 @@ mod tests {
     fn what_was_often_is_forgotten() {
         let mut top = Top::default();
         let add =
-            |top: &mut Top, target, now| top.add(named(target), &[(Measure::Requests, 1)], now);
+            |top: &mut Top, target, now| top.add(named(target), &[(Measure::Requests, 1)], 1, now);
         let urls = |top: &mut Top, now| most(top, Measure::Requests, 9, now).urls.len();
         add(&mut top, "/old", START);
         let next = START.plus(WHILE);
@@ -248,6 +283,7 @@ mod tests {
             top.add(
                 named(&format!("{long}{last}")),
                 &[(Measure::Requests, 1)],
+                1,
                 START,
             );
         }
@@ -260,5 +296,45 @@ mod tests {
                     && !url.url.contains('\u{fffd}')
             );
         }
+    }
+
+    /// The bound holds of what samples have missed as well.
+    #[test]
+    fn samples_leave_no_number_surer_than_it_is() {
+        let urls = 3_000_usize;
+        let mut outside = 0;
+        for hits in [1_u64, 3, 40, 1_000] {
+            for number in 0..urls {
+                let mut top = Top::default();
+                top.add(named("/"), &[(Requests, 1), (Bytes, 100)], 1, START);
+                // Other requests come between.
+                for _ in 0..number % 37 {
+                    sample::take();
+                }
+                for _ in 0..hits {
+                    if sample::take() {
+                        top.add(
+                            named("/"),
+                            &[(Requests, 1), (Bytes, 100)],
+                            sample::ONE_IN,
+                            START,
+                        );
+                    }
+                }
+                let found = most(&mut top, Requests, 1, START).urls.remove(0);
+                for (amount, unit) in [(found.amounts[0], 1), (found.amounts[1], 100)] {
+                    let amount = amount.expect("it is there");
+                    let real = (1 + hits) * unit;
+                    outside += usize::from(amount.seen.abs_diff(real) > amount.error);
+                }
+            }
+        }
+        assert!(outside <= urls * 8 / 100, "{outside} of {}", urls * 8);
+        // What is not sampled is as sure as ever.
+        let mut top = Top::default();
+        top.add(named("/"), &[(Misses, 1), (OriginTime, 70)], 1, START);
+        let found = most(&mut top, Misses, 1, START).urls.remove(0);
+        let errors = found.amounts.map(|amount| amount.map(|it| it.error));
+        assert_eq!(errors, [None, None, Some(0), Some(0)]);
     }
 }

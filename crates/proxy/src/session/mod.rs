@@ -508,6 +508,7 @@ impl Session {
                 .notices
                 .say(Kind::NotTrusted, self.peer.address(), line);
         }
+        let network = self.peer.client(fields, &self.shared.trusted_proxies);
         Incoming {
             outgoing,
             method: head.method,
@@ -516,6 +517,7 @@ impl Session {
             target: head.target,
             fields: head.fields,
             address: self.peer.shared_address(),
+            network,
             body,
             length: None,
             upgrade: head.upgrade,

@@ -175,6 +175,10 @@ pub(crate) fn failed(failed: &NoResponse, now: Time) -> Response {
         Failure::Status(_) | Failure::Origin(_) => {
             (502, "The application did not give a proper answer.")
         }
+        Failure::TooManyWait => (
+            503,
+            "Too many requests wait for this. Please try again in a moment.",
+        ),
         Failure::Abandoned => (500, "This request failed. The others go on."),
     };
     plain(status, text, failed.cache_status, now)

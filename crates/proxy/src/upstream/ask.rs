@@ -12,6 +12,7 @@ use super::http2::{self, Connections, Fate, Wanted};
 use super::server::{Failed, Opened, Server, Way};
 use super::settings::GroupSettings;
 use super::upload::Upload;
+use crate::figures::AskedOrigin;
 
 /// Requests that cannot be sent twice only go on connections that were in use this recently: what
 /// meets a connection that the server is closing is lost.
@@ -26,6 +27,8 @@ pub(super) struct Asking<'a> {
     pub(super) repeatable: bool,
     /// It has to have a connection of its own, on which nobody else has been.
     pub(super) alone: bool,
+    /// Counts it each time it is sent.
+    pub(super) counted: Option<&'a AskedOrigin>,
 }
 
 /// Where the rest of an answer comes from.
@@ -42,6 +45,12 @@ impl Asking<'_> {
                 self.ask_http2(http2, upload).await
             }
             _ => Ok(self.ask_http1(self.pooled(), upload).await?),
+        }
+    }
+
+    fn count(&self) {
+        if let Some(counted) = self.counted {
+            counted.count();
         }
     }
 
@@ -70,6 +79,7 @@ impl Asking<'_> {
     ) -> Result<(Carrier, ResponseHead), OriginError> {
         let silence = self.settings.first_byte_timeout;
         if let Some(mut connection) = pooled {
+            self.count();
             match exchange(&mut connection, upload, self.question, silence).await {
                 Ok(answer) => return Ok((Carrier::Http1(connection), answer)),
                 // The server closed it while it was unused, or in the same moment.
@@ -82,6 +92,7 @@ impl Asking<'_> {
             }
         }
         let connection = self.server.connect(self.settings.connect_timeout).await?;
+        self.count();
         ask_on(connection, upload, self.question, silence).await
     }
 
@@ -111,11 +122,13 @@ impl Asking<'_> {
             let silence = self.settings.first_byte_timeout;
             let slot = match self.server.way(http2, &wanted, limit).await? {
                 Way::Http1(connection) => {
+                    self.count();
                     return Ok(ask_on(connection, upload, self.question, silence).await?);
                 }
                 Way::Http2(slot) => slot,
             };
             let was_in_use = slot.is_older_than(began);
+            self.count();
             let broken = match http2::exchange(slot, head, upload, self.question, silence).await {
                 Ok((stream, answer)) => return Ok((Carrier::Http2(stream), answer)),
                 Err(broken) => broken,

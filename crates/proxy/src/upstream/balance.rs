@@ -410,6 +410,7 @@ fn blame(why: &OriginError) -> Option<(&'static str, String)> {
             format!("its answer was malformed: {what}"),
         )),
         OriginError::Busy
+        | OriginError::Left
         | OriginError::Down
         | OriginError::RequestBody(_)
         | OriginError::Other(_) => None,

@@ -19,7 +19,7 @@ use super::exchange::{Question, ResponseHead, exchange};
 use super::health;
 use super::http2::{self, Connections};
 use super::owner::{Asker, KeptConnection, Owner};
-use super::queue::{Full, Permit, Queue, QueueBounds};
+use super::queue::{NoPlace, Permit, Queue, QueueBounds};
 use super::response::{Exchange, Stay, no_answer};
 use super::server::{Failed, Server};
 use super::settings::{GroupSettings, ServerSettings};
@@ -201,6 +201,7 @@ impl Group {
                 question: &question,
                 repeatable,
                 alone: asker.signs_in,
+                counted: counted.as_ref(),
             };
             match asking.ask(&mut upload).await {
                 Ok((carrier, answer)) => {
@@ -283,6 +284,7 @@ impl Group {
         let silence = self.settings.first_byte_timeout;
         if let Some(counted) = counted {
             counted.sent(Instant::now());
+            counted.count();
         }
         match exchange(&mut connection, &mut upload, &question, silence).await {
             Ok(answer) => {
@@ -311,20 +313,25 @@ impl Group {
         };
         match read_ahead(request, bounds, &self.room).await? {
             Arrived::Whole(held) => {
-                let permit = self.queue.enter(&request.urgency).await;
-                let permit = permit.map_err(|Full| self.busy())?;
+                let permit = self.queue.enter(&request.urgency, &request.audience).await;
+                let permit = permit.map_err(|why| self.no_place(why))?;
                 Ok((permit, Upload::whole(request, held).asked_at(asked)))
             }
             Arrived::InPart => {
-                let place = self.queue.enter_upload().await;
-                let (share, permit) = place.map_err(|Full| self.busy())?;
+                // What has a body is one client's.
+                let network = request.audience.networks().pop().ok_or(OriginError::Left)?;
+                let place = self.queue.enter_upload(network).await;
+                let (share, permit) = place.map_err(|why| self.no_place(why))?;
                 Ok((permit, Upload::in_part(request, share).asked_at(asked)))
             }
         }
     }
 
     /// A request did not get a place among those that are with the group.
-    fn busy(&self) -> OriginError {
+    fn no_place(&self, why: NoPlace) -> OriginError {
+        if why == NoPlace::Left {
+            return OriginError::Left;
+        }
         let GroupSettings {
             name,
             max_concurrent,

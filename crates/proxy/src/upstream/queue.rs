@@ -4,18 +4,31 @@
 //! waits for it. Whoever leaves the queue early passes on what was handed over in the same moment,
 //! because the place travels as a [`Permit`], which gives itself back when it is dropped.
 //!
+//! The addresses of clients take turns, so that many requests of one do not keep the others waiting; and where the
+//! queue is full, the longest line gives way. A request that clients of several addresses wait for stands in the
+//! line of each, and goes with the first that has its turn.
+//!
 //! A request whose body is still on its way keeps its place for as long as its client likes. So
-//! only some of the places are for such uploads, and what they have of those is a [`Share`].
+//! only some of the places are for such uploads, and half of those for the uploads of one address. What an upload
+//! has of them is a [`Share`].
 
-use std::collections::BTreeMap;
+mod lines;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use microcache_engine::Audience;
 use microcache_engine::origin::Urgency;
+use microcache_policy::Network;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep};
+
+use self::lines::Lines;
 
 /// A group's places and those who wait for one. Shared by all threads.
 #[derive(Debug)]
@@ -40,12 +53,32 @@ pub(super) struct QueueBounds {
 struct QueueState {
     bounds: QueueBounds,
     taken: usize,
-    /// Those of the taken places that uploads have.
+    /// Those of the taken places that uploads have, in all and by address.
     uploads_taken: usize,
+    uploads_of: HashMap<Network, usize>,
     tickets: u64,
-    clients: BTreeMap<u64, oneshot::Sender<Permit>>,
-    uploads: BTreeMap<u64, oneshot::Sender<(Share, Permit)>>,
+    turns: u64,
+    /// All who wait, by their tickets.
+    waiting: HashMap<u64, Waiting>,
+    /// Those of them whom clients wait for, and whose bodies are there.
+    clients: Lines,
+    uploads: Lines,
+    uploads_waiting: usize,
     refreshes: BTreeMap<u64, Refresh>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    sender: Sender,
+    /// In whose lines it stands.
+    networks: BTreeSet<Network>,
+}
+
+/// What a request waits for.
+#[derive(Debug)]
+enum Sender {
+    Place(oneshot::Sender<Permit>),
+    Upload(oneshot::Sender<(Share, Permit)>),
 }
 
 #[derive(Debug)]
@@ -54,7 +87,6 @@ struct Refresh {
     /// From then on it goes before those that are only wanted more: the copy that it is to renew
     /// is in use, and soon could not be any more.
     due: Instant,
-    sender: oneshot::Sender<Permit>,
 }
 
 impl Refresh {
@@ -64,9 +96,14 @@ impl Refresh {
     }
 }
 
-/// There was no place in time, or no room to wait for one.
+/// Why a request got no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) enum NoPlace {
+    /// There was none in time, or no room to wait for one.
+    Full,
+    /// Every client that wanted the answer has left.
+    Left,
+}
 
 /// A place. Dropping it hands it on.
 #[derive(Debug)]
@@ -80,12 +117,22 @@ pub(super) struct Permit {
 #[derive(Debug)]
 pub(super) struct Share {
     queue: Option<Arc<Queue>>,
+    network: Network,
+}
+
+/// What comes free.
+#[derive(Clone, Copy)]
+enum Freed {
+    Nothing,
+    Place,
+    Share(Network),
+    Both(Network),
 }
 
 /// Who is next.
 enum Next {
     Request(oneshot::Sender<Permit>),
-    Upload(oneshot::Sender<(Share, Permit)>),
+    Upload(oneshot::Sender<(Share, Permit)>, Network),
 }
 
 impl Queue {
@@ -104,74 +151,98 @@ impl Queue {
         let waiting = {
             let mut state = self.state.lock();
             state.bounds = bounds.usable();
-            state.waiting()
+            state.waiting.len()
         };
         for _ in 0..waiting {
-            self.release(|_| {});
+            self.release(Freed::Nothing);
         }
     }
 
-    /// Waits for a place. Dropping the future leaves the queue.
-    pub(super) async fn enter(self: &Arc<Self>, urgency: &Urgency) -> Result<Permit, Full> {
-        let (ticket, receiver, patience) = {
+    /// Waits for a place, for as long as a client wants the answer or it is a refresh. Dropping the future
+    /// leaves the queue.
+    pub(super) async fn enter(
+        self: &Arc<Self>,
+        urgency: &Urgency,
+        audience: &Arc<Audience>,
+    ) -> Result<Permit, NoPlace> {
+        let is_refresh = matches!(urgency, Urgency::Refresh { .. });
+        let (clients, networks) = audience.watch();
+        let (ticket, mut receiver, patience) = {
             let mut state = self.state.lock();
-            let QueueBounds {
-                places, patience, ..
-            } = state.bounds;
-            if state.taken < places {
+            let bounds = state.bounds;
+            // What need not wait is sent, even if its client has left by now.
+            if state.taken < bounds.places {
                 state.taken += 1;
                 return Ok(self.permit());
             }
-            let (ticket, receiver) = state.join(urgency)?;
-            (ticket, receiver, patience)
+            if networks.is_empty() && !is_refresh {
+                return Err(NoPlace::Left);
+            }
+            let (ticket, receiver) = state.join(urgency, networks)?;
+            (ticket, receiver, bounds.patience)
         };
-        self.wait(ticket, receiver, patience).await
+        let waiting = Ticket {
+            queue: self,
+            number: ticket,
+        };
+        let mut patience = std::pin::pin!(sleep(patience));
+        loop {
+            tokio::select! {
+                biased;
+                granted = &mut receiver => {
+                    drop(waiting);
+                    // Without a sender there is none left in whose line it stood.
+                    let permit = granted.map_err(|_displaced| NoPlace::Full)?;
+                    let is_wanted = is_refresh || !audience.is_empty();
+                    return if is_wanted { Ok(permit) } else { Err(NoPlace::Left) };
+                }
+                changed = clients.changed() => {
+                    if audience.is_empty() && !is_refresh {
+                        return Err(NoPlace::Left);
+                    }
+                    let (came, left): (Vec<_>, Vec<_>) =
+                        changed.into_iter().partition(|it| audience.includes(*it));
+                    let mut state = self.state.lock();
+                    for network in came {
+                        state.stand(ticket, network);
+                    }
+                    for network in left {
+                        state.step_out(ticket, network);
+                    }
+                }
+                () = &mut patience => return Err(NoPlace::Full),
+            }
+        }
     }
 
-    /// Waits for a place for a request whose body is not there yet.
-    pub(super) async fn enter_upload(self: &Arc<Self>) -> Result<(Share, Permit), Full> {
+    /// Waits for a place for a request of this address whose body is not there yet.
+    pub(super) async fn enter_upload(
+        self: &Arc<Self>,
+        network: Network,
+    ) -> Result<(Share, Permit), NoPlace> {
         let (ticket, receiver, patience) = {
             let mut state = self.state.lock();
-            let QueueBounds {
-                places,
-                uploads,
-                patience,
-                ..
-            } = state.bounds;
-            if state.taken < places && state.uploads_taken < uploads {
+            let bounds = state.bounds;
+            if state.taken < bounds.places && state.has_share(network) {
+                state.take_share(network);
                 state.taken += 1;
-                state.uploads_taken += 1;
-                return Ok((self.share(), self.permit()));
+                return Ok((self.share(network), self.permit()));
             }
-            let (ticket, receiver) = state.join_uploads()?;
-            (ticket, receiver, patience)
+            let (ticket, receiver) = state.join_uploads(network)?;
+            (ticket, receiver, bounds.patience)
         };
-        self.wait(ticket, receiver, patience).await
-    }
-
-    async fn wait<T>(
-        &self,
-        ticket: u64,
-        receiver: oneshot::Receiver<T>,
-        patience: Duration,
-    ) -> Result<T, Full> {
-        let waiting = Waiting {
+        let _waiting = Ticket {
             queue: self,
-            ticket,
+            number: ticket,
         };
-        let granted = timeout(patience, receiver).await;
-        drop(waiting);
-        match granted {
-            Ok(Ok(granted)) => Ok(granted),
-            Ok(Err(_displaced)) => Err(Full),
-            Err(_elapsed) => Err(Full),
-        }
+        let granted = tokio::time::timeout(patience, receiver).await;
+        granted.ok().and_then(Result::ok).ok_or(NoPlace::Full)
     }
 
     /// How many places are taken, and how many wait for one.
     pub(super) fn depth(&self) -> (usize, usize) {
         let state = self.state.lock();
-        (state.taken, state.waiting())
+        (state.taken, state.waiting.len())
     }
 
     fn permit(self: &Arc<Self>) -> Permit {
@@ -180,18 +251,19 @@ impl Queue {
         }
     }
 
-    fn share(self: &Arc<Self>) -> Share {
+    fn share(self: &Arc<Self>, network: Network) -> Share {
         Share {
             queue: Some(Arc::clone(self)),
+            network,
         }
     }
 
-    /// Gives something back, and hands what is free then to the next in line.
-    fn release(self: &Arc<Self>, mut give_back: fn(&mut QueueState)) {
+    /// Takes something back, and hands what is free then to the next in line.
+    fn release(self: &Arc<Self>, mut freed: Freed) {
         loop {
             let next = {
                 let mut state = self.state.lock();
-                give_back(&mut state);
+                state.take_back(freed);
                 state.next()
             };
             // Sending wakes a task, so it is done without the lock. Who has just left takes
@@ -202,20 +274,19 @@ impl Queue {
                     Ok(()) => return,
                     Err(mut refused) => {
                         refused.queue = None;
-                        give_back = QueueState::free_place;
+                        freed = Freed::Place;
                     }
                 },
-                Some(Next::Upload(sender)) => match sender.send((self.share(), self.permit())) {
-                    Ok(()) => return,
-                    Err((mut share, mut refused)) => {
-                        share.queue = None;
-                        refused.queue = None;
-                        give_back = |state| {
-                            state.free_place();
-                            state.free_share();
-                        };
+                Some(Next::Upload(sender, network)) => {
+                    match sender.send((self.share(network), self.permit())) {
+                        Ok(()) => return,
+                        Err((mut share, mut refused)) => {
+                            share.queue = None;
+                            refused.queue = None;
+                            freed = Freed::Both(network);
+                        }
                     }
-                },
+                }
             }
         }
     }
@@ -230,19 +301,38 @@ impl QueueBounds {
             ..self
         }
     }
+
+    /// The most places that the uploads of one address have.
+    const fn uploads_of_one(&self) -> usize {
+        self.uploads.div_ceil(2)
+    }
 }
 
 impl QueueState {
-    fn waiting(&self) -> usize {
-        self.clients.len() + self.uploads.len() + self.refreshes.len()
+    fn take_back(&mut self, freed: Freed) {
+        if let Freed::Place | Freed::Both(_) = freed {
+            self.taken -= 1;
+        }
+        if let Freed::Share(network) | Freed::Both(network) = freed {
+            self.uploads_taken -= 1;
+            if let Some(count) = self.uploads_of.get_mut(&network) {
+                *count -= 1;
+                if *count == 0 {
+                    self.uploads_of.remove(&network);
+                }
+            }
+        }
     }
 
-    fn free_place(&mut self) {
-        self.taken -= 1;
+    /// Whether one more upload of this address may have a place.
+    fn has_share(&self, network: Network) -> bool {
+        let taken = self.uploads_of.get(&network).copied().unwrap_or_default();
+        self.uploads_taken < self.bounds.uploads && taken < self.bounds.uploads_of_one()
     }
 
-    fn free_share(&mut self) {
-        self.uploads_taken -= 1;
+    fn take_share(&mut self, network: Network) {
+        self.uploads_taken += 1;
+        *self.uploads_of.entry(network).or_default() += 1;
     }
 
     fn ticket(&mut self) -> u64 {
@@ -250,103 +340,189 @@ impl QueueState {
         self.tickets
     }
 
+    fn turn(&mut self) -> u64 {
+        self.turns += 1;
+        self.turns
+    }
+
     /// Takes a place in the queue; it is by then certain that no place is free.
-    fn join(&mut self, urgency: &Urgency) -> Result<(u64, oneshot::Receiver<Permit>), Full> {
+    fn join(
+        &mut self,
+        urgency: &Urgency,
+        networks: Vec<Network>,
+    ) -> Result<(u64, oneshot::Receiver<Permit>), NoPlace> {
         let (sender, receiver) = oneshot::channel();
-        let ticket = self.ticket();
         let QueueBounds {
             length, patience, ..
         } = self.bounds;
+        let mut refresh = None;
         match urgency {
-            Urgency::Client if self.clients.len() >= length => return Err(Full),
-            Urgency::Client => {
-                self.clients.insert(ticket, sender);
-            }
+            Urgency::Client => self.make_room(&networks)?,
             Urgency::Refresh { demand, left } => {
-                let refresh = Refresh {
+                let joining = Refresh {
                     demand: Arc::clone(demand),
                     // Whichever ends first: the copy, or this wait.
                     due: Instant::now() + (*left).min(patience) / 2,
-                    sender,
                 };
                 if self.refreshes.len() >= length {
-                    self.displace_for(&refresh)?;
+                    self.displace_for(&joining)?;
                 }
-                self.refreshes.insert(ticket, refresh);
+                refresh = Some(joining);
             }
+        }
+        let ticket = self.ticket();
+        self.add(ticket, Sender::Place(sender));
+        if let Some(refresh) = refresh {
+            self.refreshes.insert(ticket, refresh);
+        }
+        for network in networks {
+            self.stand(ticket, network);
         }
         Ok((ticket, receiver))
     }
 
-    fn join_uploads(&mut self) -> Result<(u64, oneshot::Receiver<(Share, Permit)>), Full> {
-        if self.uploads.len() >= self.bounds.length {
-            return Err(Full);
+    fn join_uploads(
+        &mut self,
+        network: Network,
+    ) -> Result<(u64, oneshot::Receiver<(Share, Permit)>), NoPlace> {
+        if self.uploads_waiting >= self.bounds.length {
+            let longest = self.uploads.cut_longest(network).ok_or(NoPlace::Full)?;
+            self.remove(longest.1);
         }
         let (sender, receiver) = oneshot::channel();
         let ticket = self.ticket();
-        self.uploads.insert(ticket, sender);
+        self.add(ticket, Sender::Upload(sender));
+        self.stand(ticket, network);
         Ok((ticket, receiver))
     }
 
-    /// Makes room for a refresh that is wanted more than one of those that wait.
-    fn displace_for(&mut self, refresh: &Refresh) -> Result<(), Full> {
-        let now = Instant::now();
-        let lowest = self.refreshes.iter().rev().min_by_key(|(_, r)| r.rank(now));
-        let (&ticket, lowest) = lowest.ok_or(Full)?;
-        if lowest.rank(now) >= refresh.rank(now) {
-            return Err(Full);
+    /// Makes room for a client's request, at the cost of the longest line if need be. What others wait for
+    /// too only leaves that line.
+    fn make_room(&mut self, networks: &[Network]) -> Result<(), NoPlace> {
+        let shortest = networks.iter().min_by_key(|it| self.clients.length(**it));
+        let newcomer = *shortest.ok_or(NoPlace::Left)?;
+        while self.clients_waiting() >= self.bounds.length {
+            let (network, ticket) = self.clients.cut_longest(newcomer).ok_or(NoPlace::Full)?;
+            self.step_out(ticket, network);
         }
-        self.refreshes.remove(&ticket);
         Ok(())
     }
 
-    /// Takes a place for whoever is next, if there is one: the first of clients and uploads, else
-    /// the refresh that is due or wanted most, else nobody.
+    fn clients_waiting(&self) -> usize {
+        self.waiting.len() - self.uploads_waiting - self.refreshes.len()
+    }
+
+    fn add(&mut self, ticket: u64, sender: Sender) {
+        self.uploads_waiting += usize::from(matches!(sender, Sender::Upload(_)));
+        let networks = BTreeSet::new();
+        self.waiting.insert(ticket, Waiting { sender, networks });
+    }
+
+    /// Has a ticket stand in the line of an address.
+    fn stand(&mut self, ticket: u64, network: Network) {
+        let turn = self.turn();
+        let Some(waiting) = self.waiting.get_mut(&ticket) else {
+            return;
+        };
+        waiting.networks.insert(network);
+        match waiting.sender {
+            Sender::Place(_) => self.clients.join(network, ticket, turn),
+            Sender::Upload(_) => self.uploads.join(network, ticket, turn),
+        }
+    }
+
+    /// Takes a ticket out of the line of an address, and out of the queue if it stands in no other and is no
+    /// refresh.
+    fn step_out(&mut self, ticket: u64, network: Network) {
+        self.clients.leave(network, ticket);
+        let Some(waiting) = self.waiting.get_mut(&ticket) else {
+            return;
+        };
+        waiting.networks.remove(&network);
+        if waiting.networks.is_empty() && !self.refreshes.contains_key(&ticket) {
+            self.remove(ticket);
+        }
+    }
+
+    /// Takes a ticket out of the queue.
+    fn remove(&mut self, ticket: u64) -> Option<Sender> {
+        let Waiting { sender, networks } = self.waiting.remove(&ticket)?;
+        self.refreshes.remove(&ticket);
+        let lines = match sender {
+            Sender::Place(_) => &mut self.clients,
+            Sender::Upload(_) => {
+                self.uploads_waiting -= 1;
+                &mut self.uploads
+            }
+        };
+        for network in networks {
+            lines.leave(network, ticket);
+        }
+        Some(sender)
+    }
+
+    /// Makes room for a refresh that is wanted more than one of those that wait. One that clients wait for stays.
+    fn displace_for(&mut self, refresh: &Refresh) -> Result<(), NoPlace> {
+        let now = Instant::now();
+        let is_nobodys = |ticket| {
+            let waiting = self.waiting.get(ticket);
+            waiting.is_none_or(|it| it.networks.is_empty())
+        };
+        let candidates = self.refreshes.iter().rev().filter(|(t, _)| is_nobodys(t));
+        let lowest = candidates.min_by_key(|(_, refresh)| refresh.rank(now));
+        let (&ticket, lowest) = lowest.ok_or(NoPlace::Full)?;
+        if lowest.rank(now) >= refresh.rank(now) {
+            return Err(NoPlace::Full);
+        }
+        self.remove(ticket);
+        Ok(())
+    }
+
+    /// Takes a place for whoever is next, if there is one: the address whose turn it is among clients and
+    /// uploads, else the refresh that is due or wanted most, else nobody.
     fn next(&mut self) -> Option<Next> {
         if self.taken >= self.bounds.places {
             return None;
         }
-        let client = self.clients.first_key_value().map(|(&ticket, _)| ticket);
-        let upload = self.uploads.first_key_value().map(|(&ticket, _)| ticket);
-        let upload = upload.filter(|_| self.uploads_taken < self.bounds.uploads);
+        let client = self.clients.next(|_| true);
+        let upload = self.uploads.next(|network| self.has_share(network));
         let next = match (client, upload) {
-            (None, None) => Next::Request(self.next_refresh()?),
-            (None, Some(upload)) => self.take_upload(upload)?,
-            (Some(client), Some(upload)) if upload < client => self.take_upload(upload)?,
-            (Some(_), _) => Next::Request(self.clients.pop_first()?.1),
+            (None, None) => self.next_refresh()?,
+            (Some(client), Some(upload)) => client.min(upload).2,
+            (Some((_, _, ticket)), None) | (None, Some((_, _, ticket))) => ticket,
         };
+        let turn = self.turn();
+        let sender = self.remove(next)?;
         self.taken += 1;
-        Some(next)
+        Some(match sender {
+            Sender::Place(sender) => {
+                if let Some((_, network, _)) = client {
+                    self.clients.go_behind(network, turn);
+                }
+                Next::Request(sender)
+            }
+            Sender::Upload(sender) => {
+                let (_, network, _) = upload?;
+                self.uploads.go_behind(network, turn);
+                self.take_share(network);
+                Next::Upload(sender, network)
+            }
+        })
     }
 
-    fn take_upload(&mut self, ticket: u64) -> Option<Next> {
-        let sender = self.uploads.remove(&ticket)?;
-        self.uploads_taken += 1;
-        Some(Next::Upload(sender))
-    }
-
-    fn next_refresh(&mut self) -> Option<oneshot::Sender<Permit>> {
-        if self.refreshes.is_empty() {
-            return None;
-        }
+    fn next_refresh(&self) -> Option<u64> {
         let now = Instant::now();
         // Of equals the last wins in `max_by_key`, and the first in line is to win.
-        let first = self.refreshes.iter().rev().max_by_key(|(_, r)| r.rank(now));
-        let ticket = *first?.0;
-        self.refreshes.remove(&ticket).map(|refresh| refresh.sender)
-    }
-
-    fn leave(&mut self, ticket: u64) {
-        if self.clients.remove(&ticket).is_none() && self.uploads.remove(&ticket).is_none() {
-            self.refreshes.remove(&ticket);
-        }
+        let waiting = self.refreshes.iter().rev();
+        let first = waiting.max_by_key(|(_, refresh)| refresh.rank(now))?;
+        Some(*first.0)
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
-            queue.release(QueueState::free_place);
+            queue.release(Freed::Place);
         }
     }
 }
@@ -354,321 +530,19 @@ impl Drop for Permit {
 impl Drop for Share {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
-            queue.release(QueueState::free_share);
+            queue.release(Freed::Share(self.network));
         }
     }
 }
 
 /// Leaves the queue when the wait is over, one way or another.
-struct Waiting<'a> {
+struct Ticket<'a> {
     queue: &'a Queue,
-    ticket: u64,
+    number: u64,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        self.queue.state.lock().leave(self.ticket);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::pin::Pin;
-    use std::sync::atomic::AtomicUsize;
-    use std::task::{Context, Poll, Waker};
-
-    type Entering<T = Permit> = Pin<Box<dyn Future<Output = Result<T, Full>> + Send>>;
-
-    const LONG: Duration = Duration::from_mins(1);
-
-    fn bounds(places: usize, uploads: usize, length: usize, patience: Duration) -> QueueBounds {
-        QueueBounds {
-            places,
-            uploads,
-            length,
-            patience,
-        }
-    }
-
-    fn queue(places: usize, uploads: usize, length: usize, patience: Duration) -> Arc<Queue> {
-        Queue::new(bounds(places, uploads, length, patience))
-    }
-
-    fn refresh(demand: &Arc<AtomicU32>) -> Urgency {
-        refresh_within(demand, LONG)
-    }
-
-    /// A refresh of a copy that can be used for so long yet.
-    fn refresh_within(demand: &Arc<AtomicU32>, left: Duration) -> Urgency {
-        Urgency::Refresh {
-            demand: Arc::clone(demand),
-            left,
-        }
-    }
-
-    fn demand(n: u32) -> Arc<AtomicU32> {
-        Arc::new(AtomicU32::new(n))
-    }
-
-    /// Begins to wait: the queue knows of it when this returns.
-    fn enter(queue: &Arc<Queue>, urgency: Urgency) -> Entering {
-        let queue = Arc::clone(queue);
-        let mut entering: Entering = Box::pin(async move { queue.enter(&urgency).await });
-        assert!(poll(&mut entering).is_none(), "there should be no place");
-        entering
-    }
-
-    /// The same for an upload.
-    fn enter_upload(queue: &Arc<Queue>) -> Entering<(Share, Permit)> {
-        let queue = Arc::clone(queue);
-        let mut entering: Entering<_> = Box::pin(async move { queue.enter_upload().await });
-        assert!(poll(&mut entering).is_none(), "there should be no place");
-        entering
-    }
-
-    fn poll<T>(entering: &mut Entering<T>) -> Option<Result<T, Full>> {
-        let mut cx = Context::from_waker(Waker::noop());
-        match entering.as_mut().poll(&mut cx) {
-            Poll::Ready(result) => Some(result),
-            Poll::Pending => None,
-        }
-    }
-
-    fn granted<T>(entering: &mut Entering<T>) -> Option<T> {
-        poll(entering).map(|result| result.expect("a place"))
-    }
-
-    async fn taken(queue: &Arc<Queue>) -> Permit {
-        queue.enter(&Urgency::Client).await.expect("a place")
-    }
-
-    #[tokio::test]
-    async fn places_are_bounded_and_handed_on_in_order() {
-        let queue = queue(2, 2, 10, LONG);
-        let (one, two) = (taken(&queue).await, taken(&queue).await);
-        let mut first = enter(&queue, Urgency::Client);
-        let mut second = enter(&queue, Urgency::Client);
-        assert_eq!(queue.depth(), (2, 2));
-        drop(one);
-        assert!(poll(&mut second).is_none());
-        let three = granted(&mut first).expect("first come, first served");
-        drop(two);
-        let four = granted(&mut second).expect("the next");
-        assert_eq!(queue.depth(), (2, 0));
-        drop((three, four));
-        assert_eq!(queue.depth(), (0, 0));
-    }
-
-    #[tokio::test]
-    async fn other_bounds_hold_at_once_and_take_no_place_away() {
-        let queue = queue(2, 1, 1, LONG);
-        let (one, two) = (taken(&queue).await, taken(&queue).await);
-        let mut first = enter(&queue, Urgency::Client);
-        queue.rebound(bounds(1, 1, 2, LONG));
-        let mut second = enter(&queue, Urgency::Client);
-        drop(one);
-        assert!(poll(&mut first).is_none(), "there was one place too many");
-        queue.rebound(bounds(3, 1, 2, LONG));
-        let places = (granted(&mut first), granted(&mut second));
-        assert!(places.0.is_some() && places.1.is_some());
-        assert_eq!(queue.depth(), (3, 0));
-        drop((two, places));
-        assert_eq!(queue.depth(), (0, 0));
-    }
-
-    #[tokio::test]
-    async fn clients_go_before_refreshes_and_hot_ones_before_cold() {
-        let queue = queue(1, 1, 10, LONG);
-        let place = taken(&queue).await;
-        let (cold, hot) = (demand(5), demand(1));
-        let mut cold_refresh = enter(&queue, refresh(&cold));
-        let mut hot_refresh = enter(&queue, refresh(&hot));
-        let mut equal_refresh = enter(&queue, refresh(&cold));
-        let mut client = enter(&queue, Urgency::Client);
-        // What counts is the demand when a place comes free.
-        hot.store(9, Ordering::Relaxed);
-        drop(place);
-        let place = granted(&mut client).expect("the client is first");
-        assert!(poll(&mut hot_refresh).is_none());
-        drop(place);
-        assert!(poll(&mut cold_refresh).is_none());
-        drop(granted(&mut hot_refresh).expect("the hot refresh"));
-        assert!(poll(&mut equal_refresh).is_none());
-        drop(granted(&mut cold_refresh).expect("the one that came first"));
-        drop(granted(&mut equal_refresh).expect("the last"));
-        assert_eq!(queue.depth(), (0, 0));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_would_expire_in_use_goes_before_what_is_merely_hot() {
-        let second = Duration::from_secs(1);
-        let queue = queue(1, 1, 10, 10 * second);
-        let mut place = taken(&queue).await;
-        let (cold, hot) = (demand(1), demand(1000));
-        let mut waiting = vec![
-            enter(&queue, refresh_within(&cold, 100 * second)),
-            enter(&queue, refresh_within(&cold, 4 * second)),
-        ];
-        let mut renewed = Vec::new();
-        // Hot pages keep coming, and each fetch takes a second.
-        for seconds in 1..=6 {
-            let mut next = enter(&queue, refresh(&hot));
-            tokio::time::advance(second).await;
-            drop(place);
-            let due = waiting.iter_mut().enumerate();
-            let due: Vec<_> = due
-                .filter_map(|(n, cold)| Some((n, granted(cold)?)))
-                .collect();
-            place = match due.into_iter().next() {
-                None => granted(&mut next).expect("the hot one: nothing is due"),
-                Some((number, granted)) => {
-                    drop(waiting.remove(number));
-                    renewed.push((seconds, number));
-                    granted
-                }
-            };
-        }
-        // Half of the copy's time, or of the time that a refresh waits.
-        assert_eq!(renewed, [(2, 1), (5, 0)]);
-    }
-
-    #[tokio::test]
-    async fn uploads_have_some_of_the_places_and_their_own_line() {
-        let queue = queue(3, 2, 1, LONG);
-        let (share, place) = queue.enter_upload().await.expect("a place");
-        let (second_share, second) = queue.enter_upload().await.expect("another");
-        let mut upload = enter_upload(&queue);
-        assert_eq!(queue.enter_upload().await.err(), Some(Full));
-        let third = taken(&queue).await;
-        let mut client = enter(&queue, Urgency::Client);
-        assert_eq!(queue.depth(), (3, 2));
-        drop(third);
-        drop(granted(&mut client).expect("the upload's turn, but not its places"));
-        assert_eq!(queue.depth(), (2, 1));
-        // The body of one is there, and a place is free.
-        drop(share);
-        let third = granted(&mut upload).expect("the next upload");
-        assert_eq!(queue.depth(), (3, 0));
-        let mut upload = enter_upload(&queue);
-        drop((place, second));
-        assert!(
-            poll(&mut upload).is_none(),
-            "two bodies are still on their way"
-        );
-        drop(second_share);
-        drop(granted(&mut upload).expect("a share"));
-        drop(third);
-        assert_eq!(queue.depth(), (0, 0));
-    }
-
-    #[tokio::test]
-    async fn an_upload_that_leaves_passes_place_and_share_on() {
-        let queue = queue(1, 1, 10, LONG);
-        let first = queue.enter_upload().await.expect("a place");
-        let granted_but_gone = enter_upload(&queue);
-        let mut next = enter_upload(&queue);
-        let mut client = enter(&queue, Urgency::Client);
-        drop(first);
-        drop(granted_but_gone);
-        assert!(poll(&mut client).is_none());
-        drop(granted(&mut next).expect("both were passed on"));
-        drop(granted(&mut client).expect("the place"));
-        assert_eq!(queue.depth(), (0, 0));
-    }
-
-    #[tokio::test]
-    async fn a_full_queue_refuses_each_kind_for_itself() {
-        let queue = queue(1, 1, 1, LONG);
-        let _place = taken(&queue).await;
-        let (warm, hot) = (demand(2), demand(3));
-        let mut displaced = enter(&queue, refresh(&warm));
-        let _client = enter(&queue, Urgency::Client);
-        assert_eq!(queue.enter(&Urgency::Client).await.err(), Some(Full));
-        assert_eq!(queue.enter(&refresh(&warm)).await.err(), Some(Full));
-        let _hot = enter(&queue, refresh(&hot));
-        assert_eq!(poll(&mut displaced).map(Result::err), Some(Some(Full)));
-        assert_eq!(queue.depth(), (1, 2));
-        let closed = Queue::new(bounds(1, 1, 0, LONG));
-        let _place = taken(&closed).await;
-        assert_eq!(closed.enter(&Urgency::Client).await.err(), Some(Full));
-        assert_eq!(closed.enter(&refresh(&hot)).await.err(), Some(Full));
-    }
-
-    #[tokio::test]
-    async fn patience_ends() {
-        let queue = queue(1, 1, 1, Duration::from_millis(1));
-        let place = taken(&queue).await;
-        assert_eq!(queue.enter(&Urgency::Client).await.err(), Some(Full));
-        assert_eq!(queue.depth(), (1, 0));
-        drop(place);
-        assert_eq!(queue.depth(), (0, 0));
-    }
-
-    #[tokio::test]
-    async fn who_leaves_is_forgotten_and_passes_a_place_on() {
-        let queue = queue(1, 1, 10, LONG);
-        let place = taken(&queue).await;
-        let gone = enter(&queue, Urgency::Client);
-        let granted_but_gone = enter(&queue, Urgency::Client);
-        let mut patient = enter(&queue, refresh(&demand(0)));
-        drop(gone);
-        assert_eq!(queue.depth(), (1, 2));
-        drop(place);
-        assert!(poll(&mut patient).is_none());
-        drop(granted_but_gone);
-        let place = granted(&mut patient).expect("the place was passed on");
-        assert_eq!(queue.depth(), (1, 0));
-        drop(place);
-        assert_eq!(queue.depth(), (0, 0));
-    }
-
-    #[test]
-    fn threads_never_take_more_places_than_there_are_and_none_waits_for_ever() {
-        const THREADS: usize = 8;
-        const ROUNDS: usize = 500;
-        const PLACES: usize = 3;
-        let queue = queue(PLACES, PLACES, THREADS, LONG);
-        let inside = AtomicUsize::new(0);
-        let served = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for thread in 0..THREADS {
-                let (queue, inside, served) = (&queue, &inside, &served);
-                scope.spawn(move || {
-                    let runtime = tokio::runtime::Builder::new_current_thread()
-                        .enable_time()
-                        .build()
-                        .expect("a runtime");
-                    runtime.block_on(async {
-                        for round in 0..ROUNDS {
-                            let urgency = match (thread + round) % 3 {
-                                0 => refresh(&demand(1)),
-                                _ => Urgency::Client,
-                            };
-                            if round % 7 == thread % 7 {
-                                // Leaves at once, wherever it stands by then.
-                                tokio::select! {
-                                    biased;
-                                    permit = queue.enter(&urgency) => drop(permit),
-                                    () = tokio::task::yield_now() => {}
-                                }
-                                continue;
-                            }
-                            let permit = queue.enter(&urgency).await.expect("a place");
-                            assert!(inside.fetch_add(1, Ordering::SeqCst) < PLACES);
-                            tokio::task::yield_now().await;
-                            inside.fetch_sub(1, Ordering::SeqCst);
-                            served.fetch_add(1, Ordering::SeqCst);
-                            drop(permit);
-                        }
-                    });
-                });
-            }
-        });
-        assert_eq!(queue.depth(), (0, 0));
-        let left: usize = (0..THREADS)
-            .map(|thread| (0..ROUNDS).filter(|round| round % 7 == thread % 7).count())
-            .sum();
-        assert_eq!(served.load(Ordering::SeqCst), THREADS * ROUNDS - left);
+        self.queue.state.lock().remove(self.number);
     }
 }

@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::Arc;
 use std::task::Poll;
 
-use microcache_policy::{FieldBlock, Fields, Rules};
+use microcache_policy::{FieldBlock, Fields, Network, Rules};
 use microcache_store::{AnyTier, Claimed, EntryId, Hit, Stored, TierLimits, Tiers, Turn};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -20,7 +20,6 @@ use crate::cache::entries::{Order, Wanted};
 use crate::cache::flight::{Leader, Lone, Role};
 use crate::cache::testing::{self, view};
 use crate::cache::{Cache, ChangeKind, FoundBehind, LookedBehind, Rule, Where};
-use crate::origin::Urgency;
 use microcache_store::Clock;
 
 pub(super) struct Process {
@@ -185,7 +184,10 @@ impl Process {
 
     /// Leads the fetch of a url, unless somebody does.
     pub(super) fn enter(&self, url: Url, at: When) -> Option<Asked> {
-        match self.cache.enter(&url.key(), b"", &Urgency::Client) {
+        match self
+            .cache
+            .enter(&url.key(), b"", Some(Network::from_bits(1)))
+        {
             Role::Lead(leader) => Some(Asked {
                 at,
                 fetch: Fetching::Together(leader),

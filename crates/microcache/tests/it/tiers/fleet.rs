@@ -282,3 +282,40 @@ fn an_origin_that_fails_holds_nobody_up() {
         assert!(origin.count("/page") >= fleet.len(), "{kind:?}");
     }
 }
+
+/// Those who wait for the claim would otherwise have to find out one after the other.
+#[test]
+fn what_cannot_be_stored_is_asked_for_by_all_processes_at_once() {
+    for kind in BOTH {
+        for fields in [
+            "Cache-Control: no-store",
+            "Set-Cookie: a=b",
+            "Cache-Control: private",
+        ] {
+            let (origin, server, gates) = (Origin::start(), Server::start(kind), two_gates());
+            let (first, others) = (gates[0].clone(), gates[1].clone());
+            let mut count = 0;
+            origin.on("/page").answer(move |_| {
+                count += 1;
+                let gate = if count == 1 { &first } else { &others };
+                Reply::new(200).with(fields).body("mine").after(gate)
+            });
+            let fleet = fleet(5, &origin, &server);
+            let mut clients: Vec<_> = fleet.iter().map(|proxy| proxy.ask("/page")).collect();
+            origin.wait_for("/page", 1);
+            fleet.iter().for_each(Proxy::settle);
+            assert_eq!(origin.count("/page"), 1, "they take turns at first");
+            gates[0].open();
+            // None of the others is answered before all have asked.
+            origin.wait_for("/page", 5);
+            gates[1].open();
+            for client in &mut clients {
+                client.response().assert_is(200, "mine");
+            }
+        }
+    }
+}
+
+fn two_gates() -> [Gate; 2] {
+    [Gate::default(), Gate::default()]
+}

@@ -106,7 +106,7 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
             example: "32",
             help: "The most of these requests whose bodies are still on their way",
             more: "The other places are for requests that need no more from their clients, such as those for pages. Uploads \
-                   beyond it wait in a queue of their own.",
+                   beyond it wait in a queue of their own. One address has half of these places at most.",
         },
         set: |g, v, m| g.max_uploads = m.ok(v.count(1..=1_000_000)),
     },
@@ -151,7 +151,8 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
             unset: Unset::Is("1024"),
             example: "1024",
             help: "The most requests that wait in that queue; more are answered 503",
-            more: "",
+            more: "The addresses of clients take turns in it; when it is full, the newest of the address with most waiting gives way. Behind a CDN \
+                   or load balancer that is not in `trusted_proxies`, all clients are one address.",
         },
         set: |g, v, m| m.put(&mut g.max_queue, v.count(0..=10_000_000)),
     },

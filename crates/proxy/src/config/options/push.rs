@@ -254,7 +254,7 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
             unset: Unset::Is("256"),
             example: "256",
             help: "Different pages that may be watched at a time, where `watch` allows it (503)",
-            more: "However many watch a page, it is followed once. With `watch = \"refresh\"` this is also how many requests a second those who \
+            more: "One address begins to watch a quarter of them at most. However many watch a page, it is followed once. With `watch = \"refresh\"` this is also how many requests a second those who \
                    watch can cost the application at most.",
         },
         set: |push, v, m| m.put(&mut push.max_pages, v.count(1..=1 << 15)),

@@ -140,7 +140,8 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
             unset: Unset::Is("10000"),
             example: "10000",
             help: "The most requests that wait for one fetch",
-            more: "The next one goes to the origin by itself.",
+            more: "One address has a tenth of them at most; when there are as many, the newest of the address with most gives way: it gets the stale \
+                   response, or 503. It never goes to the origin by itself.",
         },
         set: |c, v, m| m.put(&mut c.limits.max_waiters_per_fetch, v.count(0..=10_000_000)),
     },
@@ -151,7 +152,7 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
             unset: Unset::Is("10000"),
             example: "10000",
             help: "The most fetches at a time that others can wait for",
-            more: "The next one is not shared.",
+            more: "For the next one, the newest fetch of the address that leads most gives way, or itself: stale, or 503.",
         },
         set: |c, v, m| m.put(&mut c.limits.max_fetches, v.count(1..=10_000_000)),
     },

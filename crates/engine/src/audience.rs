@@ -1,0 +1,274 @@
+//! The clients that wait for the answer to one request of the origin, by their addresses.
+//!
+//! A fetch for everyone has as many as want it, and they come and go while it waits for its place at the origin. So
+//! the queue there watches them: the fetch takes its turn with any of their addresses, and is not sent when the last
+//! of them has left.
+
+use std::collections::{BTreeMap, HashSet};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use microcache_policy::Network;
+
+use crate::holdings::Holdings;
+use crate::sync::Mutex;
+
+/// The clients that wait for one answer.
+#[derive(Debug, Default)]
+pub struct Audience {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    members: BTreeMap<u64, Member>,
+    by_address: Holdings,
+    last: u64,
+    /// Set while somebody watches.
+    watch: Option<Watch>,
+}
+
+#[derive(Debug)]
+struct Member {
+    network: Network,
+    gives_way: bool,
+    waker: Option<Waker>,
+}
+
+#[derive(Debug, Default)]
+struct Watch {
+    /// The addresses of clients that came or left.
+    changed: HashSet<Network>,
+    waker: Option<Waker>,
+}
+
+/// A client's place in an [`Audience`]. Dropping it leaves.
+#[derive(Debug)]
+pub struct Seat {
+    /// Empty once it is kept for good.
+    audience: Option<Arc<Audience>>,
+    number: u64,
+}
+
+impl Audience {
+    /// One client, which does not leave: whoever asks for it alone drops the request instead.
+    pub fn of(network: Network) -> Arc<Self> {
+        let audience = Arc::new(Self::default());
+        audience.join(network).keep();
+        audience
+    }
+
+    /// Adds a client.
+    pub fn join(self: &Arc<Self>, network: Network) -> Seat {
+        let mut state = self.state.lock();
+        state.last += 1;
+        let number = state.last;
+        let member = Member {
+            network,
+            gives_way: false,
+            waker: None,
+        };
+        state.members.insert(number, member);
+        state.by_address.add(network, number);
+        let waker = state.changed(network);
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+        Seat {
+            audience: Some(Arc::clone(self)),
+            number,
+        }
+    }
+
+    /// Whether all have left.
+    pub fn is_empty(&self) -> bool {
+        self.state.lock().members.is_empty()
+    }
+
+    /// How many there are of an address.
+    pub fn count(&self, network: Network) -> usize {
+        self.state.lock().by_address.count(network)
+    }
+
+    /// Whether there is somebody of this address.
+    pub fn includes(&self, network: Network) -> bool {
+        self.count(network) > 0
+    }
+
+    /// All addresses.
+    pub fn networks(&self) -> Vec<Network> {
+        self.state.lock().by_address.networks().collect()
+    }
+
+    /// Whether there is a client of another address than this one.
+    pub(crate) fn has_others_than(&self, network: Network) -> bool {
+        let state = self.state.lock();
+        state.by_address.networks().any(|other| other != network)
+    }
+
+    /// Has the newest client of the address with most give way to one of `newcomer`. Says whether there is one.
+    pub(crate) fn make_room(&self, newcomer: Network) -> bool {
+        let mut state = self.state.lock();
+        let Some((_, number)) = state.by_address.newest_beyond(newcomer) else {
+            return false;
+        };
+        let waker = state.displace(number);
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+        true
+    }
+
+    /// Has all of them give way.
+    pub(crate) fn displace_all(&self) {
+        let mut state = self.state.lock();
+        let numbers: Vec<_> = state.members.keys().copied().collect();
+        let wakers: Vec<_> = numbers
+            .into_iter()
+            .filter_map(|number| state.displace(number))
+            .collect();
+        drop(state);
+        crate::sync::wake(wakers);
+    }
+
+    /// Begins to watch who comes and leaves, and says of which addresses they are now. There is one who does.
+    pub fn watch(self: &Arc<Self>) -> (Watching, Vec<Network>) {
+        let mut state = self.state.lock();
+        state.watch = Some(Watch::default());
+        let networks = state.by_address.networks().collect();
+        (Watching(Arc::clone(self)), networks)
+    }
+}
+
+impl State {
+    /// Has `number` give way. It counts no more, though it has not left yet.
+    fn displace(&mut self, number: u64) -> Option<Waker> {
+        let member = self.members.get_mut(&number)?;
+        member.gives_way = true;
+        let (network, waker) = (member.network, member.waker.take());
+        self.by_address.remove(network, number);
+        waker
+    }
+
+    fn leave(&mut self, number: u64) -> Option<Waker> {
+        let member = self.members.remove(&number)?;
+        self.by_address.remove(member.network, number);
+        self.changed(member.network)
+    }
+
+    /// Notes that somebody of an address has come or left.
+    fn changed(&mut self, network: Network) -> Option<Waker> {
+        let watch = self.watch.as_mut()?;
+        watch.changed.insert(network);
+        watch.waker.take()
+    }
+}
+
+/// The view of the one who watches an [`Audience`]. Dropping it ends that.
+#[derive(Debug)]
+pub struct Watching(Arc<Audience>);
+
+impl Watching {
+    /// Waits for somebody to come or leave, and says of which addresses.
+    pub async fn changed(&self) -> HashSet<Network> {
+        poll_fn(|cx| {
+            let mut state = self.0.state.lock();
+            let Some(watch) = &mut state.watch else {
+                return Poll::Pending;
+            };
+            if watch.changed.is_empty() {
+                watch.waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(std::mem::take(&mut watch.changed))
+        })
+        .await
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.state.lock().watch = None;
+    }
+}
+
+impl Seat {
+    /// Keeps it for good: the client has its answer, and the fetch is to go on as if it still waited.
+    pub fn keep(mut self) {
+        self.audience = None;
+    }
+
+    /// Resolves if the client has to give way to others.
+    pub(crate) fn poll_gives_way(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(audience) = &self.audience else {
+            return Poll::Pending;
+        };
+        match audience.state.lock().members.get_mut(&self.number) {
+            Some(member) if !member.gives_way => {
+                match &mut member.waker {
+                    Some(known) => known.clone_from(cx.waker()),
+                    vacant => *vacant = Some(cx.waker().clone()),
+                }
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let Some(audience) = self.audience.take() else {
+            return;
+        };
+        let waker = audience.state.lock().leave(self.number);
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    const A: Network = Network::from_bits(1);
+    const B: Network = Network::from_bits(2);
+
+    fn gives_way(seat: &Seat) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        seat.poll_gives_way(&mut cx).is_ready()
+    }
+
+    #[test]
+    fn the_newest_of_the_address_with_most_gives_way() {
+        let audience = Arc::new(Audience::default());
+        let first = audience.join(A);
+        let second = audience.join(A);
+        assert!(!audience.make_room(A) && audience.make_room(B));
+        assert!(!gives_way(&first) && gives_way(&second));
+        assert_eq!(audience.count(A), 1, "it counts no more");
+        assert!(!audience.make_room(B), "there is as much of each");
+        assert!(!audience.has_others_than(A));
+        audience.displace_all();
+        assert!(gives_way(&first) && !audience.is_empty());
+        drop((first, second));
+        assert!(audience.is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_comes_and_leaves_is_seen() {
+        let audience = Arc::new(Audience::default());
+        let first = audience.join(A);
+        let (watching, networks) = audience.watch();
+        assert_eq!(networks, [A]);
+        let second = audience.join(B);
+        drop(first);
+        assert_eq!(watching.changed().await, HashSet::from([A, B]));
+        assert!(audience.includes(B) && !audience.includes(A));
+        let left = tokio::spawn(async move { watching.changed().await });
+        tokio::task::yield_now().await;
+        drop(second);
+        assert_eq!(left.await.expect("it was woken"), HashSet::from([B]));
+        assert!(audience.is_empty());
+        audience.join(A).keep();
+        assert!(audience.includes(A), "it is kept after it was dropped");
+    }
+}

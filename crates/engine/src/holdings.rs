@@ -1,0 +1,95 @@
+//! How many of something each address has, and which address has most: when room runs short, that one gives way.
+
+use std::collections::{BTreeSet, HashMap};
+
+use foldhash::fast::RandomState;
+use microcache_policy::Network;
+
+/// Numbered things by the address that has them. Every operation takes logarithmic time.
+#[derive(Debug, Default)]
+pub struct Holdings {
+    of: HashMap<Network, BTreeSet<u64>, RandomState>,
+    by_count: BTreeSet<(usize, Network)>,
+}
+
+impl Holdings {
+    /// Adds `number`, which is greater than those that were added before if it is to count as newer.
+    pub fn add(&mut self, network: Network, number: u64) {
+        let held = self.of.entry(network).or_default();
+        if held.insert(number) {
+            let count = held.len();
+            self.by_count.remove(&(count - 1, network));
+            self.by_count.insert((count, network));
+        }
+    }
+
+    /// Takes `number` away again. Says whether it was there.
+    pub fn remove(&mut self, network: Network, number: u64) -> bool {
+        let Some(held) = self.of.get_mut(&network) else {
+            return false;
+        };
+        let was_held = held.remove(&number);
+        if was_held {
+            let count = held.len();
+            self.by_count.remove(&(count + 1, network));
+            if count == 0 {
+                self.of.remove(&network);
+            } else {
+                self.by_count.insert((count, network));
+            }
+        }
+        was_held
+    }
+
+    /// How many this address has.
+    pub fn count(&self, network: Network) -> usize {
+        self.of.get(&network).map_or(0, BTreeSet::len)
+    }
+
+    /// The oldest of this address.
+    pub fn oldest(&self, network: Network) -> Option<u64> {
+        self.of.get(&network)?.first().copied()
+    }
+
+    /// All addresses that have any.
+    pub fn networks(&self) -> impl Iterator<Item = Network> {
+        self.of.keys().copied()
+    }
+
+    /// The newest of the address that has most. `None` where `newcomer` would have as many with one more: it
+    /// takes nothing from those who have no more than itself.
+    pub fn newest_beyond(&self, newcomer: Network) -> Option<(Network, u64)> {
+        let &(most, network) = self.by_count.last()?;
+        let newest = self.of.get(&network)?.last()?;
+        (most > self.count(newcomer) + 1).then_some((network, *newest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Network = Network::from_bits(1);
+    const B: Network = Network::from_bits(2);
+    const C: Network = Network::from_bits(3);
+
+    #[test]
+    fn the_newest_of_the_address_with_most_gives_way() {
+        let mut all = Holdings::default();
+        assert_eq!(all.newest_beyond(A), None);
+        for (network, number) in [(A, 1), (B, 2), (A, 3), (A, 4)] {
+            all.add(network, number);
+        }
+        assert_eq!(all.newest_beyond(C), Some((A, 4)));
+        assert_eq!(all.newest_beyond(B), Some((A, 4)));
+        assert_eq!(all.newest_beyond(A), None, "it would only displace itself");
+        assert!(all.remove(A, 4) && !all.remove(A, 4) && !all.remove(C, 1));
+        assert_eq!(all.newest_beyond(B), None, "they are even with one more");
+        assert_eq!(all.newest_beyond(C), Some((A, 3)));
+        assert_eq!((all.count(A), all.oldest(A)), (2, Some(1)));
+        for (network, number) in [(A, 1), (A, 3), (B, 2)] {
+            assert!(all.remove(network, number));
+        }
+        assert_eq!(all.networks().count() + all.by_count.len(), 0);
+    }
+}
