@@ -8,7 +8,9 @@ use libfuzzer_sys::fuzz_target;
 use microcache_proxy::h1::{Limits, parse_response};
 use microcache_store::Content;
 use microcache_store::Epoch;
-use microcache_store::encoding::{Head, Record, checksum, encode, encode_varies};
+use microcache_store::encoding::{
+    Head, Record, checksum, encode, encode_unstorable, encode_varies,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Where things stand in the encoding.
@@ -40,6 +42,14 @@ fn check(encoded: &Bytes, body: Bytes) {
             assert!(matches!(
                 again.with_body(Content::default()),
                 Ok(Record::Varies(read)) if read == varies
+            ));
+            return;
+        }
+        Ok(Record::Unstorable) => {
+            let again = Head::decode(&encode_unstorable(&key)).expect("our own");
+            assert!(matches!(
+                again.with_body(Content::default()),
+                Ok(Record::Unstorable)
             ));
             return;
         }
