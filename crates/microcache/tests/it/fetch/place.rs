@@ -73,9 +73,9 @@ impl Place {
     }
 
     pub(crate) fn start(&self, arguments: &[&str]) -> Child {
-        // Whoever runs the tests may have hang-ups ignored (`nohup`), which is handed on.
+        // Signals that are ignored where the tests run (`nohup`, a background job) would be ignored here as well.
         let mut command = Command::new("env");
-        command.args(["--default-signal=HUP", BINARY]);
+        command.args(["--default-signal=HUP,INT,TERM", BINARY]);
         let mut command = self.with_cache(self.fetching(command), arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().expect("it runs")
