@@ -199,6 +199,7 @@ fn purges(cache: &Cache) -> Value {
     if let Some(fleet) = cache.fleet() {
         purges["untold"] = json!(fleet.untold);
         purges["position"] = json!(fleet.position);
+        purges["lost"] = json!(fleet.lost);
         purges["trouble"] = json!(fleet.trouble.map(|trouble| trouble.to_string()));
     }
     purges

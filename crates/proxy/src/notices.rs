@@ -67,6 +67,10 @@ pub enum Kind {
     TierDown,
     /// It is in order again.
     TierUp,
+    /// Something is in the way of a tier that it has not made, and leaves alone.
+    Foreign,
+    /// The log of purges that processes share was lost, or could not be read.
+    LogLost,
     /// The queue before a group of servers is full.
     Busy,
     /// A server does not speak HTTP/2, which is wanted.
@@ -109,6 +113,8 @@ impl Kind {
             Self::Well => "origin-well",
             Self::TierDown => "tier-down",
             Self::TierUp => "tier-up",
+            Self::Foreign => "foreign-files",
+            Self::LogLost => "purge-log-lost",
             Self::Busy => "upstream-busy",
             Self::NoHttp2 => "no-http2",
             Self::NoRoom => "no-room",
@@ -134,6 +140,8 @@ impl Kind {
                 tracing::error!(target: TARGET, kind, about, more, "{line}");
             }
             Self::DiskTooSmall
+            | Self::Foreign
+            | Self::LogLost
             | Self::NotTrusted
             | Self::PurgeRefused
             | Self::Loop

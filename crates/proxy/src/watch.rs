@@ -17,8 +17,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) async fn watch(engine: &Engine, notices: &Notices) {
     let mut were_degraded = Vec::new();
     let mut was_full = false;
+    let mut foreign = Vec::new();
+    let mut lost = 0;
     loop {
-        look_at_tiers(&engine.cache.tier_reports(), &mut were_degraded, notices);
+        let reports = engine.cache.tier_reports();
+        look_at_tiers(&reports, &mut were_degraded, notices);
+        look_for_foreign(&reports, &mut foreign, notices);
+        lost = look_at_log(engine, lost, notices);
         let memory = engine.cache.memory_stats();
         let is_full = memory.evicted > 0;
         if is_full && !was_full {
@@ -53,4 +58,30 @@ fn look_at_tiers(reports: &[TierReport], were_degraded: &mut Vec<bool>, notices:
         }
         *was_degraded = !trouble.is_empty();
     }
+}
+
+/// Says what tiers have found that they have not made, each time that it changes.
+fn look_for_foreign(reports: &[TierReport], foreign: &mut Vec<Option<String>>, notices: &Notices) {
+    foreign.resize(reports.len(), None);
+    for (report, foreign) in reports.iter().zip(foreign) {
+        let found = &report.stats.foreign;
+        if let Some(line) = found
+            && found != foreign
+        {
+            let line = format!("{}: {line}", report.name);
+            notices.say(Kind::Foreign, report.name, line);
+        }
+        foreign.clone_from(found);
+    }
+}
+
+/// Says when everything was purged because nobody knows what the log of purges has had. Gives how often that was so far.
+fn look_at_log(engine: &Engine, before: u64, notices: &Notices) -> u64 {
+    let lost = engine.cache.fleet().map_or(0, |fleet| fleet.lost);
+    if lost > before {
+        let line = "the log of purges that processes share was lost, or had something in it that is not ours: \
+                    everything that is older counts as purged";
+        notices.say(Kind::LogLost, "purges", line.to_owned());
+    }
+    lost
 }

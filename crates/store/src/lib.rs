@@ -1,5 +1,6 @@
 //! Where responses live. Memory is the place every hit comes from; tiers lie behind it.
 
+pub mod beneath;
 pub mod clock;
 pub mod content;
 pub mod directory;
@@ -31,6 +32,7 @@ pub use stored::Stored;
 pub use tags::TagNumbers;
 pub use tier::{
     AnyTier, Claim, Entry, EntryId, Got, JournalRecords, LOG_COPIES, Listed, Listing, LocalTier,
-    LogPage, LogPositions, Page, Put, SharedTier, Tier, TierError, TierStats, Token,
+    LogPage, LogPositions, Page, Put, SharedTier, Tier, TierError, TierStats, Token, count_in_log,
+    has_read, in_log, log_number, log_of, new_log,
 };
 pub use tiers::{Claimed, Found, Lookup, Removal, Spooling, TierLimits, TierReport, Tiers, Turn};

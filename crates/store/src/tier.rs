@@ -15,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::clock::Epoch;
 use crate::content::Content;
 use crate::encoding::Head;
+use crate::random;
 
 /// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -146,6 +147,8 @@ pub struct TierStats {
     pub corrupt: u64,
     /// Why it is not, or not fully, in service: a full disk, an ejected server. One line each.
     pub degraded: Vec<String>,
+    /// What is in the way that it has not made, and leaves alone: one line.
+    pub foreign: Option<String>,
 }
 
 /// A place behind memory.
@@ -323,14 +326,62 @@ pub trait SharedTier: Tier {
     ) -> BoxFuture<'_, Result<LogPage, TierError>>;
 }
 
+/// How many bits of a position grow with the records of a log: enough for milliseconds since 1970. Those above them say which
+/// log it is in: a number that was chosen at random when that log began.
+const COUNT_BITS: u32 = 42;
+
+/// A position before the first record of a log that begins now.
+pub fn new_log() -> u64 {
+    // Not 0, which stands for no log.
+    log_number(random::number()).max(1) << COUNT_BITS
+}
+
+/// The position before the first record of the log that this one is in.
+pub const fn log_of(position: u64) -> u64 {
+    position >> COUNT_BITS << COUNT_BITS
+}
+
+/// The number of that log.
+pub const fn log_number(position: u64) -> u64 {
+    position >> COUNT_BITS
+}
+
+/// What grows with the records of that log, from 1 on.
+pub const fn count_in_log(position: u64) -> u64 {
+    position - log_of(position)
+}
+
+/// The position in the log of this number that stands at this count.
+pub const fn in_log(number: u64, count: u64) -> u64 {
+    number << COUNT_BITS | count
+}
+
+/// The same of numbers that somebody else has given; `None` if they are none.
+pub const fn position(number: u64, count: u64) -> Option<u64> {
+    let is_log = number > 0 && number <= log_number(u64::MAX);
+    if is_log && count > 0 && log_number(count) == 0 {
+        Some(in_log(number, count))
+    } else {
+        None
+    }
+}
+
+/// Whether who has read up to a position has read the record at another one. Positions in different logs say nothing of
+/// each other, whichever is larger.
+pub const fn has_read(known: u64, place: u64) -> bool {
+    log_of(known) == log_of(place) && known >= place
+}
+
 /// The copies that a log lies in at most.
 pub const LOG_COPIES: usize = 2;
 
-/// A position in each copy of the log; 0 is before all, and stands for a copy that there is not.
+/// A position in each copy of the log; 0 is before all, and stands for a copy that there is not. A copy that is lost and begins
+/// again is another log: see [`has_read`].
 pub type LogPositions = [u64; LOG_COPIES];
 
 /// A part of the log that processes share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct LogPage {
     /// The records and their positions, which grow.
     pub records: Vec<(u64, Bytes)>,
@@ -340,6 +391,8 @@ pub struct LogPage {
     pub has_more: bool,
     /// Whether more comes after one that is not there yet.
     pub is_held_up: bool,
+    /// Whether the log had something in it that cannot be read, and another one was begun for that.
+    pub was_unreadable: bool,
 }
 
 /// A tier that is this process's alone and has what it keeps at home: a disk.

@@ -15,12 +15,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use microcache_store::{LOG_COPIES, LogPage, SharedTier, TierError, random};
+use microcache_store::{LOG_COPIES, LogPage, SharedTier, TierError, count_in_log, random};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -52,6 +52,8 @@ pub(super) struct Fleet {
     doubt: Mutex<Doubt>,
     /// The journal has rules that the log may have by now.
     has_written: AtomicBool,
+    /// How often everything was purged because of what had become of the log.
+    lost: AtomicU64,
 }
 
 /// What is between this process and one copy of the log.
@@ -93,13 +95,18 @@ struct Gap {
     position: u64,
     noticed: u64,
     since: Instant,
+    /// Something was lost of what this process reads, which has not just begun to read.
+    is_loss: bool,
 }
 
 /// How it stands with the processes that share a tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetReport {
-    /// Up to where the log of purges was read, in the copy that is further; 0 if it was not.
+    /// Up to where the log of purges was read, in the copy that is further; 0 if it was not. It grows as long as that log
+    /// lasts.
     pub position: u64,
+    /// How often everything that was older counted as purged, because the log was lost or could not be read.
+    pub lost: u64,
     /// Purges that the others have not been told of yet, or by one copy alone.
     pub untold: usize,
     /// Why the log, or a copy of it, cannot be reached.
@@ -167,8 +174,10 @@ impl Cache {
         let troubles = copies.iter().map(|copy| copy.trouble.lock().clone());
         let troubles: Vec<_> = troubles.collect();
         let untold = copies.iter().map(|copy| copy.untold.lock().len());
+        let positions = self.rules.read_through().into_iter();
         Some(FleetReport {
-            position: self.rules.read_through().into_iter().max().unwrap_or(0),
+            position: positions.map(count_in_log).max().unwrap_or(0),
+            lost: self.fleet.lost.load(Ordering::Relaxed),
             untold: untold.max().unwrap_or(0),
             is_reached: troubles.iter().any(Option::is_none),
             trouble: troubles.into_iter().flatten().next(),
@@ -296,23 +305,27 @@ impl Cache {
         let Some((first, last)) = ends.map(|(first, last)| (first.0, last.0)) else {
             return;
         };
+        let is_loss = self.rules.read_through()[copy] > 0 || page.was_unreadable;
+        let place = |position| self.rules.place(copy, position);
         // Nobody can say what came before the first of these.
-        let mut gap = (!page.is_gapless).then_some(first);
+        let mut gap = (!page.is_gapless).then(|| place(first));
         for (position, record) in page.records {
             if record == BEGINNING {
-                gap = Some(position);
+                gap = Some(place(position));
                 continue;
             }
             // What a later version writes may name anything.
             let rule = Rule::decode(&record).unwrap_or_else(|| self.everything());
             let mut places = Places::default();
-            places[copy] = Some(position);
+            places[copy] = Some(place(position));
             self.begin(&rule, places);
             let mut untold = self.fleet.copies[copy].untold.lock();
             untold.retain(|untold| untold.id != rule.id);
         }
         if let Some(position) = gap {
-            self.fleet.doubt.lock().note_gap(copy, position);
+            let mut doubt = self.fleet.doubt.lock();
+            doubt.note_gap(copy, position, is_loss);
+            drop(doubt);
             self.fleet.tell_again(copy);
         }
         self.rules.note_read_through(copy, last);
@@ -331,6 +344,8 @@ impl Cache {
                 return;
             }
             self.begin(&self.everything(), places);
+            let is_loss = doubt.gaps.iter().flatten().any(|gap| gap.is_loss);
+            self.fleet.lost.fetch_add(is_loss.into(), Ordering::Relaxed);
             doubt.gaps = Default::default();
         }
         if doubt.read_from.iter().any(|from| *from > 0) {
@@ -367,11 +382,12 @@ impl Doubt {
         self.moment
     }
 
-    fn note_gap(&mut self, copy: usize, position: u64) {
+    fn note_gap(&mut self, copy: usize, position: u64, is_loss: bool) {
         self.gaps[copy] = Some(Gap {
             position,
             noticed: self.next_moment(),
             since: Instant::now(),
+            is_loss,
         });
     }
 

@@ -35,6 +35,7 @@ mod fleet;
 pub mod flight;
 mod journal;
 mod lift;
+mod logs;
 mod look_up;
 mod marks;
 mod purge;

@@ -14,6 +14,8 @@
 //! it has been read once more. Whoever comes to read it from there on is later, so the end of what was read is the place
 //! ([`Rules::settle`]).
 //!
+//! A place is one in the logs that this process has seen come after each other: see [`super::logs`].
+//!
 //! There is a bound on how many are remembered one by one ([`MAX_RULES`]), and on the memory that they take. Beyond
 //! either the oldest is remembered by a part of what can be named: of hosts, urls and tags 1 in [`MAX_PARTS`], or fewer where there is little memory, of a prefix or a glob
 //! its host counts as named. Globs have a bound of their own ([`MAX_GLOBS`]), since each has to be looked at. What is as old as that and lies there is purged with it.
@@ -25,6 +27,7 @@ use foldhash::fast::RandomState;
 use microcache_policy::Time;
 use microcache_store::{LOG_COPIES, LogPositions};
 
+use super::logs::Logs;
 use super::rule::{Held, Named, Rule, Scope, Strength};
 use crate::sync::{AtomicBool, AtomicU64, RwLock};
 
@@ -50,6 +53,8 @@ pub(super) struct Rules {
     read_through: [AtomicU64; LOG_COPIES],
     /// It has not been read yet: what lies behind memory may be purged.
     waits_for_log: AtomicBool,
+    /// The logs that each copy has been.
+    logs: [RwLock<Logs>; LOG_COPIES],
     books: RwLock<Books>,
 }
 
@@ -158,6 +163,7 @@ impl Rules {
             newest: AtomicU64::default(),
             read_through: Default::default(),
             waits_for_log: AtomicBool::default(),
+            logs: Default::default(),
             books: RwLock::new(Books {
                 held: 0,
                 live: BTreeMap::new(),
@@ -193,12 +199,20 @@ impl Rules {
         self.read_through[copy].store(position, Ordering::Release);
     }
 
+    /// The place of what stands at a position of a copy, which was just read there.
+    pub(super) fn place(&self, copy: usize, position: u64) -> u64 {
+        let mut logs = self.logs[copy].write();
+        logs.note(position);
+        logs.place(position)
+    }
+
     /// A copy was read to its end: what stands in another one and is missing there has its place after that,
     /// if it was known when the reading began. `newest` is the number of the newest rule at that moment.
     pub(super) fn settle(&self, copy: usize, newest: u64) {
         let mut books = self.books.write();
         if books.missing[copy] > 0 && newest == self.newest() {
-            books.settle(copy, self.read_through()[copy] + 1);
+            let end = self.logs[copy].read().place(self.read_through()[copy]);
+            books.settle(copy, end + 1);
         }
     }
 
@@ -271,12 +285,27 @@ impl Rules {
         if matches!(since, Since::Fetch { .. }) && self.waits_for_log() {
             return Some(Covered::Hard);
         }
+        let since = self.as_seen_here(since);
         let books = self.books.read();
         if books.hard.newest_of(entry, since).is_some() {
             return Some(Covered::Hard);
         }
         let soft = books.soft.newest_of(entry, since);
         soft.map(|mark| Covered::Soft(mark.at))
+    }
+
+    /// The same with positions as places.
+    fn as_seen_here(&self, since: Since) -> Since {
+        match since {
+            Since::Rule(_) => since,
+            Since::Fetch { at, purges_known } => {
+                let worth = |copy: usize| self.logs[copy].read().worth(purges_known[copy]);
+                Since::Fetch {
+                    at,
+                    purges_known: std::array::from_fn(worth),
+                }
+            }
+        }
     }
 
     /// What becomes of what has been held against the rules up to this number. A later one that is not

@@ -1,13 +1,12 @@
 //! The log that processes share: one small file, which whoever adds to it has locked.
 //!
-//! Positions count on. A log that is damaged, or was cut off when its writer was killed, is begun anew, at the time
-//! in microseconds, which is more than it ever was: whoever has read the old one notices that something is missing.
+//! Positions count on. A log that is damaged, or was cut off when its writer was killed, is begun anew, as another one:
+//! whoever has read the old one notices that something is missing.
 
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use rustix::fs::{Mode, OFlags, openat};
@@ -17,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::folder::{open_locked, wait_for};
 use super::place::failed;
 use crate::disk::DiskFailure;
-use crate::tier::LogPage;
+use crate::tier::{LogPage, new_log};
 
 const NAME: &str = "log";
 /// How long the file may become. Then its older half goes.
@@ -92,8 +91,7 @@ pub(super) fn read(home: &OwnedFd, after: u64, beginning: &Bytes) -> Result<LogP
             records
         },
         is_gapless,
-        has_more: false,
-        is_held_up: false,
+        ..LogPage::default()
     })
 }
 
@@ -103,9 +101,7 @@ fn load(file: &File, beginning: &Bytes) -> Result<(Records, usize), DiskFailure>
     if let Some(records) = parse(&bytes) {
         return Ok((records, bytes.len()));
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.unwrap_or_default().as_micros() as u64;
-    let records = vec![(now, beginning.clone())];
+    let records = vec![(new_log() + 1, beginning.clone())];
     replace(file, &records)?;
     Ok((records, MAGIC.len() + OPENING + beginning.len()))
 }

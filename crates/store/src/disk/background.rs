@@ -1,17 +1,17 @@
 //! What is done beside the requests: counting what is there after a start, and removing what is
 //! over.
 
-use std::fs::{self, DirEntry};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::crew::Crew;
 use super::expiry::is_over;
 use super::files::Files;
 use super::format::Prefix;
 use super::index::Known;
-use super::layout::{self, Layout};
+use super::layout::Layout;
+use crate::beneath::{self, Folder};
 use crate::tier::EntryId;
 
 /// The scan works for so long, and then rests for as long: it may take its time, since what is
@@ -72,30 +72,25 @@ fn scan_for_a_while(files: &Files, first: u32) -> (u32, io::Result<()>) {
 }
 
 fn scan_folder(files: &Files, folder: u32) -> io::Result<()> {
-    let entries = match fs::read_dir(files.layout.folder(folder)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
+    let Some(open) = files.layout.folder(folder)? else {
+        return Ok(());
     };
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name();
-        match name.to_str().and_then(|name| Layout::id_of(folder, name)) {
-            Some(id) => files.count(id, || look(&entry, id))?,
-            None => layout::remove(&entry.path())?,
-        }
+    for id in files.layout.ids(folder, &open)? {
+        files.count(id, || look(&open, id))?;
     }
     Ok(())
 }
 
 /// What a file says from outside. Its contents are checked when it is asked for.
-fn look(entry: &DirEntry, id: EntryId) -> io::Result<Option<Known>> {
-    let metadata = entry.metadata()?;
-    let modified = metadata.modified()?.duration_since(UNIX_EPOCH);
-    let expires = modified.map_or(0, |since| since.as_secs());
-    let is_usable = metadata.is_file() && metadata.len() >= Prefix::LEN as u64 && !is_over(expires);
-    Ok(is_usable
-        .then(|| Known::new(id, metadata.len(), expires))
-        .flatten())
+fn look(folder: &Folder, id: EntryId) -> io::Result<Option<Known>> {
+    let stat = match folder.stat(&id.to_string()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        stat => stat?,
+    };
+    let expires = u64::try_from(stat.st_mtime).unwrap_or(0);
+    let len = stat.st_size.cast_unsigned();
+    let is_usable = beneath::is_file(&stat) && len >= Prefix::LEN as u64 && !is_over(expires);
+    Ok(is_usable.then(|| Known::new(id, len, expires)).flatten())
 }
 
 /// Removes what is over in the next part of the index, and what could not be removed before.

@@ -5,8 +5,7 @@
 //! that it opened without being the last to have it. What is known is behind another lock, which is never held across
 //! a system call: a look-up waits for nobody's disk.
 
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -69,15 +68,14 @@ impl Files {
     /// Takes the directory, and makes what is missing in it.
     pub(super) fn open(mut settings: DiskSettings) -> Result<Self, DiskError> {
         settings.max_object = settings.max_object.min(settings.capacity / 2);
-        let layout = Layout::new(&settings.directory);
-        let unusable = |source| DiskError::unusable(&settings.directory, source);
-        layout.create_directory().map_err(unusable)?;
-        let lock = Lock::take(&settings.directory)?;
-        let is_new = layout.create_home().map_err(unusable)?;
-        layout.clear_temporaries().map_err(unusable)?;
+        let directory = layout::open_directory(&settings.directory)?;
+        let lock = Lock::take(&settings.directory, &directory)?;
+        let (layout, is_new) = Layout::new(&settings.directory, directory)?;
+        let cleared = layout.clear_temporaries();
+        cleared.map_err(|source| DiskError::unusable(&settings.directory, source))?;
         let open = Arc::new(OpenFiles::new(settings.open_files));
         Ok(Self {
-            no_wait: NoWait::on(layout.directory()),
+            no_wait: NoWait::on(layout.open().home()),
             lock: Mutex::new(lock),
             state: Mutex::new(DiskState::new(Arc::clone(&open), is_new)),
             open,
@@ -205,7 +203,7 @@ impl Files {
         // the stripe, and removes the file that is about to come.
         let old = self.state.lock().announce(known, began, open)?;
         draft.is_counted_elsewhere();
-        if let Err(error) = self.rename(&draft, id) {
+        if let Err(error) = self.layout.give_name(draft.name(), id) {
             self.state.lock().take_out(id);
             return Err(DiskFailure::Disk(error));
         }
@@ -226,7 +224,7 @@ impl Files {
     pub(super) fn finish_removal(&self, id: EntryId, open: Forgotten) -> io::Result<()> {
         let _stripe = self.stripe(id);
         if self.state.lock().condemned.contains_key(&id) {
-            layout::remove(&self.layout.entry(id))?;
+            self.layout.remove_entry(id)?;
             self.state.lock().acquit(id);
         }
         drop(open);
@@ -264,7 +262,7 @@ impl Files {
             self.open.forget(id)
         };
         drop(open);
-        layout::remove(&self.layout.entry(id))
+        self.layout.remove_entry(id)
     }
 
     /// Counts a file that the scan has come upon, or removes it: if `look` does not find it
@@ -283,7 +281,7 @@ impl Files {
         if is_kept {
             Ok(())
         } else {
-            layout::remove(&self.layout.entry(id))
+            self.layout.remove_entry(id)
         }
     }
 
@@ -314,13 +312,17 @@ impl Files {
 
     /// Puts a directory that somebody removed in its place again.
     pub(super) fn repair(&self) -> Result<(), DiskFailure> {
+        let failed = |error| match error {
+            DiskError::Unusable { source, .. } => DiskFailure::Disk(source),
+            error => DiskFailure::Disk(io::Error::other(error)),
+        };
         let mut lock = self.lock.lock();
-        self.layout.create_directory().map_err(DiskFailure::Disk)?;
+        let path = self.layout.directory();
+        let directory = layout::open_directory(path).map_err(failed)?;
         if !lock.is_visible() {
-            *lock = Lock::take(self.layout.directory())
-                .map_err(|error| DiskFailure::Disk(io::Error::other(error)))?;
+            *lock = Lock::take(path, &directory).map_err(failed)?;
         }
-        if self.layout.create_home().map_err(DiskFailure::Disk)? {
+        if self.layout.reopen(directory).map_err(failed)? {
             self.state.lock().begin_anew();
         }
         Ok(())
@@ -333,17 +335,6 @@ impl Files {
             entries: state.index.len() as u64,
             bytes: size.bytes(),
             evicted: self.evicted.load(Ordering::Relaxed),
-        }
-    }
-
-    fn rename(&self, draft: &Draft, id: EntryId) -> io::Result<()> {
-        let to = self.layout.entry(id);
-        match fs::rename(draft.path(), &to) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                self.layout.create_folder(id)?;
-                fs::rename(draft.path(), &to)
-            }
-            renamed => renamed,
         }
     }
 
@@ -388,6 +379,7 @@ impl Files {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::path::PathBuf;
 
     use super::*;

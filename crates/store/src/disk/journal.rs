@@ -5,10 +5,9 @@
 //! be torn, if the process was killed or the power failed while it was written; then nobody was told
 //! that it is there, and it is ignored. Any other damage is said, and the file set aside.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -17,6 +16,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::DiskFailure;
 use super::files::Files;
+use super::layout::{DAMAGED_JOURNAL, JOURNAL, NEW_JOURNAL};
+use crate::beneath::Folder;
 use crate::tier::JournalRecords;
 
 /// How long the file may become.
@@ -58,20 +59,20 @@ impl Journal {
     /// another one begun with them.
     pub(super) fn load(&self, files: &Files) -> Result<JournalRecords, DiskFailure> {
         let mut state = self.state.lock();
-        let path = files.layout.journal();
+        let open = files.layout.open();
+        let bytes = read(open.home()).map_err(DiskFailure::Disk)?;
         let Contents {
             records,
             end,
             is_damaged,
-        } = match open(&path, false) {
-            Ok(file) => Contents::read(file).map_err(DiskFailure::Disk)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => Contents::parse(&Bytes::new()),
-            Err(error) => return Err(DiskFailure::Disk(error)),
-        };
+        } = Contents::parse(&bytes);
         state.end = Some(end as u64);
         if is_damaged {
             state.was_damaged = true;
-            fs::copy(&path, files.layout.damaged_journal()).map_err(DiskFailure::Disk)?;
+            let aside = create(open.home(), DAMAGED_JOURNAL);
+            aside
+                .and_then(|aside| aside.write_all_at(&bytes, 0))
+                .map_err(DiskFailure::Disk)?;
             state.replace(files, &records)?;
         }
         Ok(JournalRecords {
@@ -87,11 +88,14 @@ impl Journal {
             self.load(files)?;
         }
         let mut state = self.state.lock();
-        let path = files.layout.journal();
-        let file = match open(&path, true) {
+        let open = || {
+            let open = files.layout.open();
+            open.home().file_to_write(JOURNAL, OFlags::CREATE)
+        };
+        let file = match open() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 files.repair()?;
-                open(&path, true).map_err(DiskFailure::Disk)?
+                open().map_err(DiskFailure::Disk)?
             }
             opened => opened.map_err(DiskFailure::Disk)?,
         };
@@ -109,7 +113,7 @@ impl Journal {
         let written = write_at_end(&file, end, &bytes).and_then(|()| {
             let is_new = end == 0;
             if is_new {
-                files.layout.sync_home()
+                files.layout.open().home().sync()
             } else {
                 Ok(())
             }
@@ -143,37 +147,45 @@ impl JournalState {
         if bytes.len() as u64 > JOURNAL_LIMIT {
             return Err(DiskFailure::TooLarge);
         }
-        let (path, new) = (files.layout.journal(), files.layout.new_journal());
-        let file = match open(&new, true) {
+        let create = || create(files.layout.open().home(), NEW_JOURNAL);
+        let file = match create() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 files.repair()?;
-                open(&new, true).map_err(DiskFailure::Disk)?
+                create().map_err(DiskFailure::Disk)?
             }
-            opened => opened.map_err(DiskFailure::Disk)?,
+            created => created.map_err(DiskFailure::Disk)?,
         };
+        let open = files.layout.open();
+        let home = open.home();
         write_at_end(&file, 0, &bytes)
-            .and_then(|()| fs::rename(&new, &path))
+            .and_then(|()| home.rename(NEW_JOURNAL, home, JOURNAL))
             .map_err(DiskFailure::Disk)?;
         self.end = Some(bytes.len() as u64);
-        files.layout.sync_home().map_err(DiskFailure::Disk)
+        home.sync().map_err(DiskFailure::Disk)
     }
 }
 
-/// A link in its place would have us write to what it points at.
-fn open(path: &Path, to_write: bool) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(to_write)
-        .create(to_write)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(
-            OFlags::NOFOLLOW
-                .union(OFlags::NONBLOCK)
-                .bits()
-                .cast_signed(),
-        )
-        .open(path)
+/// What the file has in it, and one byte more than it may have at most.
+fn read(home: &Folder) -> io::Result<Bytes> {
+    let mut bytes = Vec::new();
+    let file = match home.file(JOURNAL, OFlags::RDONLY) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Bytes::new()),
+        file => file?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            "the journal is no file",
+        ));
+    }
+    file.take(JOURNAL_LIMIT + 1).read_to_end(&mut bytes)?;
+    Ok(bytes.into())
+}
+
+/// A new file, in place of whatever has the name.
+fn create(home: &Folder, name: &str) -> io::Result<File> {
+    home.remove(name)?;
+    home.file_to_write(name, OFlags::CREATE | OFlags::EXCL)
 }
 
 /// What was there behind `end` goes. The bytes are on the disk when this returns.
@@ -207,12 +219,6 @@ enum Flaw {
 }
 
 impl Contents {
-    fn read(file: File) -> io::Result<Self> {
-        let mut bytes = Vec::new();
-        file.take(JOURNAL_LIMIT + 1).read_to_end(&mut bytes)?;
-        Ok(Self::parse(&bytes.into()))
-    }
-
     fn parse(bytes: &Bytes) -> Self {
         let mut contents = Self {
             records: Vec::new(),

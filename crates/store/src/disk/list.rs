@@ -4,7 +4,7 @@
 //! A page reads the names of one folder, and the beginnings of so many files. The index knows the
 //! ids too, but not in their order, and to look through it would hold up those who serve.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
@@ -62,21 +62,15 @@ pub(super) fn remove(files: &Files, seen: &Listed) -> Result<bool, DiskFailure> 
 }
 
 fn ids(files: &Files, folder: u32) -> Result<Vec<EntryId>, DiskFailure> {
-    let entries = match fs::read_dir(files.layout.folder(folder)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(DiskFailure::Disk)?,
-    };
-    let id_of = |name: &str| Layout::id_of(folder, name);
-    entries
-        .map(|entry| Ok(entry?.file_name().to_str().and_then(id_of)))
-        .filter_map(Result::transpose)
-        .collect::<Result<_, _>>()
+    let open = files.layout.folder(folder).map_err(DiskFailure::Disk)?;
+    let ids = open.map(|open| files.layout.ids(folder, &open));
+    ids.unwrap_or_else(|| Ok(Vec::new()))
         .map_err(DiskFailure::Disk)
 }
 
 /// What a file says, unless it is over, gone, or not as it should be: that shows when it is asked for.
 fn look(files: &Files, id: EntryId) -> Result<Option<Listed>, DiskFailure> {
-    let file: File = match read::open(&files.layout.entry(id)) {
+    let file: File = match read::open(files, id) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(DiskFailure::Disk(error)),

@@ -1,11 +1,14 @@
 //! One process to a directory.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use rustix::fs::OFlags;
+
 use super::DiskError;
+use crate::beneath::Folder;
 
 const NAME: &str = "microcache.lock";
 
@@ -15,20 +18,13 @@ pub(super) struct Lock(File);
 
 impl Lock {
     /// Takes the lock, or says who has it.
-    pub(super) fn take(directory: &Path) -> Result<Self, DiskError> {
-        let unusable = |source| DiskError::unusable(directory, source);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(no_follow())
-            .open(directory.join(NAME))
-            .map_err(unusable)?;
+    pub(super) fn take(path: &Path, directory: &Folder) -> Result<Self, DiskError> {
+        let unusable = |source| DiskError::unusable(path, source);
+        let file = directory.file_to_write(NAME, OFlags::CREATE);
+        let mut file = file.map_err(unusable)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(taken(directory, &mut file)),
+            Err(TryLockError::WouldBlock) => return Err(taken(path, &mut file)),
             Err(TryLockError::Error(source)) => return Err(unusable(source)),
         }
         // Only a courtesy to whoever comes second: a full disk must not keep us from reading.
@@ -50,11 +46,6 @@ impl Lock {
     pub(super) fn is_visible(&self) -> bool {
         self.0.metadata().is_ok_and(|file| file.nlink() > 0)
     }
-}
-
-/// A lock file that is a link would let us truncate what it points at.
-fn no_follow() -> i32 {
-    rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()
 }
 
 fn write_pid(file: &mut File) -> io::Result<()> {

@@ -45,6 +45,7 @@ use self::health::Health;
 use self::removals::Moment;
 use self::renew::{Renewal, Renewed};
 use self::spool::DiskSpool;
+use crate::ownership::OwnershipError;
 use crate::tier::{
     BoxFuture, Entry, EntryId, JournalRecords, Listed, Listing, LocalTier, Put, Spool, Tier,
     TierError, TierStats,
@@ -116,6 +117,9 @@ pub enum DiskError {
         /// What the system says.
         source: io::Error,
     },
+    /// Others could put there what would be believed.
+    #[error(transparent)]
+    Ownership(#[from] OwnershipError),
     /// Another process has it.
     #[error("{} is in use by {holder}: every process needs a directory of its own", directory.display())]
     Taken {
@@ -195,7 +199,7 @@ impl Disk {
     /// How large the file system is, if that is less than what may be taken of it: it would be full
     /// before anything leaves for something new.
     pub fn file_system_too_small(&self) -> Option<u64> {
-        let found = rustix::fs::statvfs(&self.files.settings.directory).ok()?;
+        let found = rustix::fs::fstatvfs(self.files.layout.open().directory()).ok()?;
         let size = found.f_blocks.saturating_mul(found.f_frsize);
         (size < self.files.settings.capacity).then_some(size)
     }
@@ -341,6 +345,7 @@ impl Tier for Disk {
                         .then(|| DAMAGED_JOURNAL.into()),
                 )
                 .collect(),
+            foreign: self.files.layout.foreign(),
         }
     }
 }

@@ -4,16 +4,17 @@
 //! waiting is allowed, and removed there if it is damaged.
 
 use std::fs::File;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{CWD, FsWord, Mode, ResolveFlags, openat2, statfs};
+use rustix::fs::{FsWord, Mode, ResolveFlags, fstatfs, openat2};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::files::Files;
+use super::layout::Layout;
 use super::read::{Opened, READ_ONLY, Source, in_file};
 use super::state::DISK_BLOCK;
 use super::write::HEAD_ROOM;
+use crate::beneath::Folder;
 use crate::content::BLOCK;
 use crate::tier::{Entry, EntryId};
 
@@ -29,6 +30,11 @@ const LARGEST: u64 = BLOCK;
 /// What a file may have beside its body: a head, and before a body that came first a hole.
 const ROOM_FOR_HEADS: u64 = 2 * HEAD_ROOM as u64;
 
+/// Nothing is asked of a disk, and no link is followed.
+const WITHIN: ResolveFlags = ResolveFlags::CACHED
+    .union(ResolveFlags::BENEATH)
+    .union(ResolveFlags::NO_SYMLINKS);
+
 /// How the files of a directory are read without waiting.
 pub(super) struct NoWait {
     /// `None` if they cannot be: to open a file of FUSE, or of a network, is to ask somebody.
@@ -38,8 +44,8 @@ pub(super) struct NoWait {
 }
 
 impl NoWait {
-    pub(super) fn on(directory: &Path) -> Self {
-        let flags = match statfs(directory).map(|found| found.f_type) {
+    pub(super) fn on(home: &Folder) -> Self {
+        let flags = match fstatfs(home).map(|found| found.f_type) {
             // It lies in memory, as the process does. The flag is not known there.
             Ok(TMPFS) => Some(ReadWriteFlags::empty()),
             Ok(EXT4 | XFS | BTRFS | F2FS) => Some(ReadWriteFlags::NOWAIT),
@@ -55,8 +61,8 @@ impl NoWait {
         self.flags.filter(|_| !self.refused.load(Ordering::Relaxed))
     }
 
-    fn open(&self, path: &Path) -> Option<File> {
-        let opened = openat2(CWD, path, READ_ONLY, Mode::empty(), ResolveFlags::CACHED);
+    fn open(&self, home: &Folder, path: &str) -> Option<File> {
+        let opened = openat2(home, path, READ_ONLY, Mode::empty(), WITHIN);
         opened
             .map_err(|error| self.note(error))
             .ok()
@@ -80,7 +86,9 @@ pub(super) fn read(files: &Files, id: EntryId, blocks: u32) -> Option<Entry> {
     let flags = files.no_wait.flags()?;
     // While it is shared nobody removes the file: to be the last to close it would be to do that.
     let _shared = files.try_share(id)?;
-    let file = files.no_wait.open(&files.layout.entry(id))?;
+    let file = files
+        .no_wait
+        .open(files.layout.open().home(), &Layout::path_of(id))?;
     let inline = files.settings.inline;
     let opened = Opened::new(Source { file: &file, flags }, id, inline).ok()??;
     match opened.prefix.body_len {
@@ -98,7 +106,7 @@ pub(super) fn read(files: &Files, id: EntryId, blocks: u32) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::sync::Arc;
 
     use super::*;
@@ -111,7 +119,8 @@ mod tests {
             flags: Some(ReadWriteFlags::NOWAIT),
             refused: AtomicBool::new(false),
         };
-        assert!(no_wait.open(Path::new("/proc/self/nothing")).is_none());
+        let folder = Folder::open(Path::new("/proc/self")).expect("it is there");
+        assert!(no_wait.open(&folder, "nothing").is_none());
         assert!(no_wait.flags().is_some(), "only a file that is not there");
         no_wait.note(Errno::NOSYS);
         assert!(no_wait.flags().is_none());

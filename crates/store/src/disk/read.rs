@@ -1,13 +1,11 @@
 //! Reading a file: as little of it as is needed, and nothing that is not checked.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::fs::{FileType, Mode, OFlags, fstat};
+use rustix::fs::{OFlags, fstat};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::DiskFailure;
@@ -18,6 +16,7 @@ use super::index::Known;
 use super::removals::Moment;
 use super::renew::SECOND;
 use super::write::HEAD_ROOM;
+use crate::beneath;
 use crate::content::{BLOCK, Content, FileBody};
 use crate::tier::{Entry, EntryId};
 
@@ -37,11 +36,12 @@ pub(super) fn read(
     id: EntryId,
     asked: Moment,
 ) -> Result<Option<Entry>, DiskFailure> {
-    let path = files.layout.entry(id);
-    let file = match open(&path) {
+    let file = match open(files, id) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            forget_vanished(files, id, &path)?;
+            let is_missing = || files.layout.is_missing(id);
+            let forgotten = files.remove_flawed(id, is_missing);
+            forgotten.map_err(DiskFailure::Disk)?;
             return Ok(None);
         }
         // A link in place of the file.
@@ -71,7 +71,7 @@ pub(super) fn read(
         None => Ok(None),
     });
     if let Err(DiskFailure::Flaw(_)) | Ok(None) = read {
-        let is_it = || is_same(&file, &path);
+        let is_it = || files.layout.is_same(&file, id);
         files.remove_flawed(id, is_it).map_err(DiskFailure::Disk)?;
     }
     match read {
@@ -133,7 +133,7 @@ impl<'a> Opened<'a> {
         inline: u64,
     ) -> Result<Option<Self>, DiskFailure> {
         let stat = fstat(source.file).map_err(|error| DiskFailure::Disk(error.into()))?;
-        if !FileType::from_raw_mode(stat.st_mode).is_file() {
+        if !beneath::is_file(&stat) {
             return Err(DiskFailure::Flaw(Flaw::Foreign));
         }
         let file_len = stat.st_size.cast_unsigned();
@@ -184,7 +184,7 @@ impl<'a> Opened<'a> {
         let sums = self.sums()?;
         let file = self.source.file.try_clone().map_err(DiskFailure::Disk)?;
         let opened = in_file(file, &self.prefix, sums)?;
-        let is_it = || is_same(self.source.file, &files.layout.entry(id));
+        let is_it = || files.layout.is_same(self.source.file, id);
         if let Some(entry) = files.keep_open(id, &self.head, &opened, is_it) {
             return Ok(FromFile::Entry(entry));
         }
@@ -309,33 +309,12 @@ pub(super) const READ_ONLY: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOATIME);
 
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    let file = match rustix::fs::open(path, READ_ONLY, Mode::empty()) {
+pub(super) fn open(files: &Files, id: EntryId) -> io::Result<File> {
+    match files.layout.open_entry(id, READ_ONLY) {
         // The file is another user's, who lets us read it.
-        Err(Errno::PERM) => rustix::fs::open(path, READ_ONLY - OFlags::NOATIME, Mode::empty())?,
-        opened => opened?,
-    };
-    Ok(file.into())
-}
-
-/// The same for who gives it another head.
-pub(super) fn open_to_write(path: &Path) -> io::Result<File> {
-    let how = READ_ONLY - OFlags::NOATIME;
-    let file = rustix::fs::open(path, how | OFlags::RDWR, Mode::empty())?;
-    Ok(file.into())
-}
-
-fn forget_vanished(files: &Files, id: EntryId, path: &Path) -> Result<(), DiskFailure> {
-    let is_missing = || matches!(path.try_exists(), Ok(false));
-    files
-        .remove_flawed(id, is_missing)
-        .map_err(DiskFailure::Disk)
-}
-
-/// Whether the file is still the one that has the name.
-fn is_same(file: &File, path: &Path) -> bool {
-    match (file.metadata(), fs::symlink_metadata(path)) {
-        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
-        _ => false,
+        Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
+            files.layout.open_entry(id, READ_ONLY - OFlags::NOATIME)
+        }
+        opened => opened,
     }
 }

@@ -75,7 +75,7 @@ fn in_place(files: &Files, renewal: &Renewal) -> Result<InPlace, DiskFailure> {
     if files.was_removed(id, renewal.began) {
         return Ok(InPlace::NotThere);
     }
-    let Ok(file) = read::open_to_write(&files.layout.entry(id)) else {
+    let Ok(file) = files.layout.open_entry_to_write(id) else {
         return Ok(InPlace::NotThere);
     };
     let source = Source {

@@ -7,7 +7,6 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -64,7 +63,8 @@ pub(super) fn write(
 pub(super) struct Draft {
     files: Arc<Files>,
     file: File,
-    path: PathBuf,
+    /// Its temporary one.
+    name: String,
     /// Written, but not yet to the file: what is small goes there in one call.
     buffer: Vec<u8>,
     body_offset: usize,
@@ -90,11 +90,11 @@ impl Draft {
                 .and_then(|()| files.layout.create_temporary().map_err(DiskFailure::Disk)),
             created => created.map_err(DiskFailure::Disk),
         };
-        let (file, path) = created.inspect_err(|_| files.give_back(0, 1))?;
+        let (file, name) = created.inspect_err(|_| files.give_back(0, 1))?;
         Ok(Self {
             files: Arc::clone(files),
             file,
-            path,
+            name,
             buffer: Vec::new(),
             body_offset,
             at: body_offset as u64,
@@ -153,8 +153,8 @@ impl Draft {
         Ok(body)
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// How long the file is.
@@ -215,7 +215,7 @@ impl Drop for Draft {
         }
         if !self.has_name {
             // What cannot be removed now is removed at the next start.
-            let _ = std::fs::remove_file(&self.path);
+            let _ = self.files.layout.remove_temporary(&self.name);
         }
     }
 }

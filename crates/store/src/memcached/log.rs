@@ -4,16 +4,14 @@
 //! looks at the counter, and at the record it has read last: if that is gone, so may be others. Then it
 //! fetches what is new. A record that does not come, because its writer died
 //! between the two, is taken by a reader for the beginning of a new log, and stored as that: only one of
-//! the two can add it, so that all see the same. A counter that is gone begins anew with the time in
-//! microseconds, which is more than it ever was.
+//! the two can add it, so that all see the same. A counter that is gone, or is none, begins anew as another log's.
 //!
 //! There are two copies, on the first two servers that the ring names for it, in service or not: if processes did not
 //! agree on where they are, they would miss each other's records. They know nothing of each other: each is
 //! a log by itself, and what one of them has lost, the other may have (`crates/engine/src/cache/fleet.rs`).
 //! In a pool of one server there is one.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -24,7 +22,7 @@ use super::keys::{LOGS, log_record};
 use super::protocol::{MetaResponse, Request, Storing};
 use super::ring::Ring;
 use super::server::{Lane, Server};
-use crate::tier::{LogPage, TierError};
+use crate::tier::{LogPage, TierError, log_number, log_of, new_log};
 
 /// So many records are read at once, and may be added at once.
 const PAGE: u64 = 512;
@@ -46,9 +44,6 @@ pub(super) struct LogCopy {
     server: usize,
     name: &'static str,
     hole: Mutex<Option<Hole>>,
-    /// The newest position that was seen. If the copy is lost, the next one begins after it, whatever the
-    /// clock says.
-    newest: AtomicU64,
 }
 
 /// A record that has been counted and is not there.
@@ -76,7 +71,6 @@ pub(super) fn copies(ring: &Ring) -> Vec<LogCopy> {
                 server,
                 name,
                 hole: Mutex::default(),
-                newest: AtomicU64::new(0),
             });
         }
     }
@@ -103,7 +97,7 @@ impl LogAt<'_> {
         let last = loop {
             let count = Request::default().count(self.copy.name, by, None);
             let counted = self.server.ask(LANE, count).await?;
-            match self.newest_in(&counted)? {
+            match newest_in(&counted)? {
                 Some(last) => break last,
                 None => self.begin(&beginning).await?,
             }
@@ -124,6 +118,7 @@ impl LogAt<'_> {
     }
 
     pub(super) async fn read(self, after: u64, beginning: Bytes) -> Result<LogPage, TierError> {
+        let mut was_unreadable = false;
         let (newest, is_there) = loop {
             // What was read last stays there for as long as somebody reads on from it.
             let look = Request::default().get(self.copy.name, None);
@@ -132,12 +127,24 @@ impl LogAt<'_> {
             let [newest, last] = &answers[..] else {
                 return Err(TierError::Down);
             };
-            match self.newest_in(newest)? {
-                Some(newest) => break (newest, matches!(last, MetaResponse::Done(_))),
-                None => self.begin(&beginning).await?,
+            match (newest, newest_in(newest)) {
+                (_, Ok(Some(newest))) => break (newest, matches!(last, MetaResponse::Done(_))),
+                (_, Ok(None)) => self.begin(&beginning).await?,
+                (MetaResponse::Done(item), Err(error)) if !was_unreadable => {
+                    was_unreadable = true;
+                    let remove = Request::default().delete(self.copy.name, Some(item.number));
+                    let removed = self.server.ask(LANE, remove).await?;
+                    if let MetaResponse::Refused(_) = removed {
+                        return Err(error);
+                    }
+                }
+                (_, Err(error)) => return Err(error),
             }
         };
-        let is_gapless = is_there && after <= newest && newest - after <= LENGTH;
+        let is_gapless = is_there
+            && log_of(after) == log_of(newest)
+            && after <= newest
+            && newest - after <= LENGTH;
         let first = if is_gapless {
             after + 1
         } else {
@@ -155,6 +162,7 @@ impl LogAt<'_> {
             is_held_up: whole.is_some(),
             records: (first..).zip(records.into_iter().flatten()).collect(),
             is_gapless,
+            was_unreadable,
         })
     }
 
@@ -180,14 +188,9 @@ impl LogAt<'_> {
 
     /// Begins a log where there is none.
     async fn begin(self, beginning: &Bytes) -> Result<(), TierError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.unwrap_or_default().as_micros() as u64;
-        // So far that nobody can take it for what comes next.
-        let newest = self.copy.newest.load(Ordering::Relaxed);
-        let first = now.max(newest.saturating_add(2 * LENGTH));
-        let count = Request::default().count(self.copy.name, 1, Some(first));
+        let count = Request::default().count(self.copy.name, 1, Some(new_log() + 1));
         let counted = self.server.ask(LANE, count).await?;
-        let position = self.newest_in(&counted)?.ok_or(TierError::Down)?;
+        let position = newest_in(&counted)?.ok_or(TierError::Down)?;
         let request = self.add(Request::default(), position, beginning.clone());
         self.server.ask(LANE, request).await.map(drop)
     }
@@ -232,21 +235,19 @@ impl LogAt<'_> {
         };
         answers.into_iter().map(value).collect()
     }
+}
 
-    /// What the counter says; `None` if there is none.
-    fn newest_in(self, answer: &MetaResponse) -> Result<Option<u64>, TierError> {
-        match answer {
-            MetaResponse::Done(item) => {
-                let text = str::from_utf8(&item.value).ok();
-                let number = text.and_then(|text| text.trim_end().parse().ok());
-                let foreign =
-                    || TierError::Failed("the log of purges is something else".to_owned());
-                let number = number.ok_or_else(foreign)?;
-                self.copy.newest.fetch_max(number, Ordering::Relaxed);
-                Ok(Some(number))
-            }
-            MetaResponse::Missing => Ok(None),
-            other => Err(other.is_unexpected()),
+/// What the counter says; `None` if there is none.
+fn newest_in(answer: &MetaResponse) -> Result<Option<u64>, TierError> {
+    match answer {
+        MetaResponse::Done(item) => {
+            let text = str::from_utf8(&item.value).ok();
+            let number = text.and_then(|text| text.trim_end().parse().ok());
+            let foreign = || TierError::Failed("the log of purges is something else".to_owned());
+            let number = number.filter(|number| log_number(*number) > 0);
+            number.map(Some).ok_or_else(foreign)
         }
+        MetaResponse::Missing => Ok(None),
+        other => Err(other.is_unexpected()),
     }
 }

@@ -39,7 +39,7 @@ impl Request {
     #[must_use]
     pub fn get(self, key: &str, claim: Option<u64>) -> Self {
         self.command(match claim {
-            Some(seconds) => format!("mg {key} v c f N{seconds}\r\n"),
+            Some(seconds) => format!("mg {key} v c f t N{seconds}\r\n"),
             None => format!("mg {key} v c f\r\n"),
         })
     }
@@ -54,6 +54,12 @@ impl Request {
     #[must_use]
     pub fn touch(self, key: &str, expires: u64) -> Self {
         self.command(format!("mg {key} T{expires}\r\n"))
+    }
+
+    /// Asks how long an item is kept.
+    #[must_use]
+    pub fn lifetime(self, key: &str) -> Self {
+        self.command(format!("mg {key} t\r\n"))
     }
 
     /// Stores a value, given in parts.
@@ -149,6 +155,7 @@ impl MetaResponse {
 
 /// An item as a server gives it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Item {
     /// The value.
     pub value: Bytes,
@@ -156,6 +163,8 @@ pub struct Item {
     pub number: u64,
     /// What the client that stored it wanted to remember. Ours are 0.
     pub client_flags: u32,
+    /// It has no lifetime, where that was asked for.
+    pub is_kept_for_good: bool,
     /// It is not there, or stale, and whoever asked is the one to bring it (`W`).
     pub won: bool,
     /// Somebody else was told to bring it (`Z`).
@@ -279,6 +288,7 @@ fn item<'a>(flags: impl Iterator<Item = &'a str>) -> Option<Item> {
         match flag.split_at_checked(1)? {
             ("c", value) => item.number = number(value)?,
             ("f", value) => item.client_flags = number(value)?.try_into().ok()?,
+            ("t", "-1") => item.is_kept_for_good = true,
             ("W", "") => item.won = true,
             ("Z", "") => item.taken = true,
             ("X", "") => item.stale = true,
@@ -347,6 +357,7 @@ mod tests {
             .get("k", Some(30))
             .peek("k", 7)
             .touch("k", 8)
+            .lifetime("k")
             .set("k", value, storing)
             .set("k:r", [], lock)
             .delete("k", None)
@@ -354,10 +365,10 @@ mod tests {
             .count("k", 2, None)
             .count("k", 1, Some(10))
             .noop();
-        assert_eq!(request.answers(), 11);
+        assert_eq!(request.answers(), 12);
         assert_eq!(
             request.parts().concat().escape_ascii().to_string(),
-            "mg k v c f\\r\\nmg k v c f N30\\r\\nmg k c N7\\r\\nmg k T8\\r\\n\
+            "mg k v c f\\r\\nmg k v c f t N30\\r\\nmg k c N7\\r\\nmg k T8\\r\\nmg k t\\r\\n\
              ms k 8 T60 C5\\r\\nheadbody\\r\\nms k:r 0 T3 ME\\r\\n\\r\\n\
              md k\\r\\nmd k C9\\r\\nma k v D2\\r\\nma k v D1 N0 J10\\r\\nmn\\r\\n"
         );

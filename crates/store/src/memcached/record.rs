@@ -61,6 +61,7 @@ impl Record<'_> {
         let key = keys::record(self.id);
         let purpose = claim.map(|_| Purpose::Fill);
         let claim = claim.map(time::expiry);
+        let lifetime = claim;
         // What is of no use is removed, and then there is nothing, which can be claimed.
         for _ in 0..2 {
             let answer = self.ask(Request::default().get(&key, claim)).await;
@@ -71,6 +72,14 @@ impl Record<'_> {
                 other => return Err(other.is_unexpected()),
             };
             let number = item.number;
+            // None of ours: it would hold everybody up for good.
+            if let Some(expires) = lifetime
+                && item.taken
+                && item.is_kept_for_good
+            {
+                let limited = Request::default().touch(&key, expires);
+                self.ask(limited).await?;
+            }
             match self.look_at(item).await? {
                 Look::Useless => {
                     self.ask(Request::default().delete(&key, Some(number)))
@@ -130,11 +139,20 @@ impl Record<'_> {
         };
         let request = Request::default()
             .set(&keys::lock(self.id), [], lock)
-            .peek(&keys::record(self.id), lock.expires);
+            .peek(&keys::record(self.id), lock.expires)
+            .lifetime(&keys::lock(self.id));
         let answers = self.ask_all(request).await;
-        let (locked, item) = match &self.noted(Some(Purpose::Renewal), answers)?[..] {
-            [MetaResponse::Done(_), MetaResponse::Done(item)] => (true, item.clone()),
-            [MetaResponse::NotStored, MetaResponse::Done(item)] => (false, item.clone()),
+        let answers = self.noted(Some(Purpose::Renewal), answers)?;
+        if let [MetaResponse::NotStored, _, MetaResponse::Done(lock_item)] = &answers[..]
+            && lock_item.is_kept_for_good
+        {
+            // None of ours: nobody would ever renew it.
+            let limited = Request::default().touch(&keys::lock(self.id), lock.expires);
+            self.ask(limited).await?;
+        }
+        let (locked, item) = match &answers[..] {
+            [MetaResponse::Done(_), MetaResponse::Done(item), ..] => (true, item.clone()),
+            [MetaResponse::NotStored, MetaResponse::Done(item), ..] => (false, item.clone()),
             [MetaResponse::Done(_) | MetaResponse::NotStored, other] | [other, ..] => {
                 return Err(other.is_unexpected());
             }

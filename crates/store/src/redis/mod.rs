@@ -36,7 +36,7 @@ use self::node::Fault;
 use self::record::{claim_key, entry_key};
 use self::releases::Releases;
 use self::removals::Removals;
-use self::scripts::{CLAIM_IF_MISSING, RELEASE, RENEW, STORE_IF_CLAIMED};
+use self::scripts::{CLAIM, CLAIM_IF_MISSING, RELEASE, RENEW, STORE_IF_CLAIMED};
 use self::servers::Servers;
 use crate::random;
 use crate::tier::{
@@ -328,15 +328,13 @@ impl Connected {
 
     async fn claim(self: &Arc<Self>, id: EntryId, hold: Duration) -> Result<Claim, TierError> {
         let token = Token(random::number());
-        let mut claim = redis::cmd("SET");
-        claim.arg(claim_key(id)).arg(token.0);
-        claim.arg("NX").arg("PX").arg(millis(hold));
+        let arguments = [number(token.0), millis(hold)];
         let deadline = Instant::now() + self.settings.deadline;
         let attempt = Attempt::new(self, id, token);
-        let claimed = self.ask(id, &claim, deadline).await;
+        let claimed = self.call(&CLAIM, id, &arguments, deadline).await;
         attempt.settle(&claimed);
         match claimed {
-            Ok(reply) => Ok(claim_of(reply == Value::Okay, token)),
+            Ok(reply) => Ok(claim_of(reply == Value::Int(1), token)),
             Err(fault) => Err(self.error(id, fault)),
         }
     }

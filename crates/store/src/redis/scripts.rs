@@ -5,16 +5,23 @@ use std::sync::LazyLock;
 
 use redis::Cmd;
 
-/// The record, or 1 if it is missing and the claim is the caller's, or 0 if it is somebody's.
-/// Arguments: token, how long it holds, the last byte wanted of a record.
+/// 1 if the claim is the caller's, or 0 if it is somebody's. One without a lifetime is none of ours, and would hold
+/// everybody up for good: it is given one. Arguments: token, how long it holds.
+const CLAIM_TEXT: &str = "\
+    if redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end \
+    if redis.pcall('PTTL', KEYS[2]) == -1 then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end \
+    return 0";
+
+/// That.
+pub(super) static CLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(CLAIM_TEXT));
+
+/// The record, or that if it is missing. One more argument: the last byte wanted of a record.
 pub(super) static CLAIM_IF_MISSING: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(
-        "if redis.call('STRLEN', KEYS[1]) > 0 then \
-           return redis.call('GETRANGE', KEYS[1], 0, ARGV[3]) \
-         end \
-         if redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end \
-         return 0",
-    )
+    let record = "\
+        if redis.call('STRLEN', KEYS[1]) > 0 then \
+          return redis.call('GETRANGE', KEYS[1], 0, ARGV[3]) \
+        end ";
+    Script::new([record, CLAIM_TEXT].concat())
 });
 
 /// 1 if the claim was the caller's and the record is stored, else 0.

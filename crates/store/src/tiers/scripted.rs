@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::content::Content;
 use crate::tier::{
     BoxFuture, Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, LogPage,
-    Page, Put, SharedTier, Spool, Tier, TierError, TierStats, Token,
+    Page, Put, SharedTier, Spool, Tier, TierError, TierStats, Token, count_in_log, in_log,
 };
 
 /// The tier, as a disk or as one that is shared.
@@ -230,12 +230,12 @@ impl SharedTier for ScriptedTier {
         Box::pin(async move {
             self.append_to_log(copy, Vec::new(), beginning).await?;
             let log = self.log.lock();
-            let all = (1..).zip(log.iter().cloned());
+            // It is never lost: there is one.
+            let all = (in_log(1, 1)..).zip(log.iter().cloned());
             Ok(LogPage {
-                records: all.skip(after as usize).collect(),
+                records: all.skip(count_in_log(after) as usize).collect(),
                 is_gapless: after > 0,
-                has_more: false,
-                is_held_up: false,
+                ..LogPage::default()
             })
         })
     }

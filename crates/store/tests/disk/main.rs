@@ -1,5 +1,6 @@
 //! The disk tier, from outside: real files, real restarts, real kills.
 
+mod hostile;
 mod journal;
 mod list;
 mod renew;
@@ -606,14 +607,20 @@ fn only_the_owner_may_look() {
 }
 
 #[test]
-fn other_versions_and_foreign_files_are_removed_and_nothing_else() {
+fn what_other_versions_have_left_is_removed_and_foreign_files_are_named() {
     let mut place = Place::new();
     let disk = place.open(place.settings(MIB));
     place.put(&disk, "one", b"head", body(1, 100));
     let folder = place.path("one").parent().expect("a folder").to_path_buf();
     let home = place.directory.join("microcache-v1");
-    fs::create_dir_all(place.directory.join("microcache-v9/a/bc")).expect("a directory");
-    fs::write(place.directory.join("microcache-v9/a/bc/file"), b"old").expect("a file");
+    let old = place.directory.join("microcache-v9");
+    fs::create_dir_all(old.join("bc")).expect("a directory");
+    fs::create_dir(old.join("tmp")).expect("a directory");
+    for name in [&format!("bc/{}", id("old")), "tmp/3", "journal"] {
+        fs::write(old.join(name), b"old").expect("a file");
+    }
+    fs::create_dir_all(place.directory.join("microcache-v8/a")).expect("a directory");
+    fs::write(place.directory.join("microcache-v8/a/theirs"), b"what").expect("a file");
     fs::write(home.join("foreign"), b"what").expect("a file");
     fs::write(home.join("tmp/7"), b"half").expect("a file");
     fs::write(folder.join("foreign"), b"what").expect("a file");
@@ -629,14 +636,27 @@ fn other_versions_and_foreign_files_are_removed_and_nothing_else() {
         }
     });
     names.sort();
+    let misplaced = id("misplaced").to_string();
     let mut expected = [
         id("one").to_string(),
+        misplaced.clone(),
+        "foreign".into(),
+        "foreign".into(),
+        "theirs".into(),
         "microcache.lock".into(),
         "notes".into(),
     ];
     expected.sort();
     assert_eq!(names, expected);
-    assert!(!place.directory.join("microcache-v9").exists());
+    assert!(!old.exists());
+    let line = disk.stats().foreign.expect("some are not ours");
+    for name in ["microcache-v8", "microcache-v1/foreign", &misplaced] {
+        assert!(line.contains(name), "{name}: {line}");
+    }
+    assert!(
+        !line.contains("notes") && !line.contains("microcache-v9"),
+        "{line}"
+    );
 }
 
 #[test]
@@ -741,18 +761,19 @@ fn what_is_no_file_or_another_ones_is_not_read() {
         }
         _ => fs::copy(place.path("two"), path).map(|_| ()),
     };
-    for kind in ["link", "directory", "pipe", "another's file"] {
+    for kind in ["link", "pipe", "another's file", "directory"] {
         place.put(&disk, "one", b"head", body(1, 10));
         place.put(&disk, "two", b"head", body(2, 10));
         fs::remove_file(place.path("one")).expect("it is there");
         make(kind, &place.path("one")).expect("made");
         let got = place.try_get(&disk, "one");
         assert!(matches!(got, Err(TierError::Corrupt(_))), "{kind}: {got:?}");
-        assert!(
-            place.path("one").symlink_metadata().is_err(),
-            "{kind} is still there"
-        );
+        let is_there = place.path("one").symlink_metadata().is_ok();
+        assert_eq!(is_there, kind == "directory", "{kind}");
     }
+    assert!(place.path("one").join("x").exists(), "it is not ours");
+    let line = disk.stats().foreign.expect("it is not ours");
+    assert!(line.contains(&id("one").to_string()), "{line}");
 }
 
 #[test]
@@ -1115,13 +1136,13 @@ fn nothing_else_in_place_of_a_file_is_at_hand() {
         let other = place.path("other");
         let planted: [&dyn Fn(&Path); 4] = [
             &|path| std::os::unix::fs::symlink(&other, path).expect("a link"),
-            &|path| fs::create_dir(path).expect("a directory"),
             &|path| {
                 let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
                 rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0)
                     .expect("a pipe");
             },
             &|path| fs::write(path, b"").expect("a file"),
+            &|path| fs::create_dir(path).expect("a directory"),
         ];
         for plant in planted {
             place.put(&disk, "key", b"head", body(2, 2000));

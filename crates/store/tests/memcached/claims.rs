@@ -180,3 +180,31 @@ async fn the_claim_of_a_winner_that_died_runs_out() {
         .await;
     assert_eq!(stored, Ok(Put::Stored));
 }
+
+#[tokio::test]
+async fn a_claim_without_a_lifetime_is_given_one() {
+    let node = Node::start();
+    let pool = Pool::new([&node], patient());
+    let (record, lock) = (format!("mc1:{}", id(1)), format!("mc1:{}:r", id(1)));
+    let is_kept_for_good = |key: &str| {
+        node.command(&format!("mg {key} t\r\n"))
+            .starts_with(b"HD t-1")
+    };
+    node.command(&format!("mg {record} v N0\r\n"));
+    assert!(is_kept_for_good(&record));
+    let got = pool.get_or_claim(id(1), HOLD).await;
+    assert!(matches!(got, Ok(Got::Missing(Claim::Theirs))), "{got:?}");
+    let answer = node.command(&format!("mg {record} t\r\n"));
+    assert!(
+        answer.starts_with(b"HD t") && !is_kept_for_good(&record),
+        "{}",
+        answer.escape_ascii()
+    );
+
+    node.command(&format!("md {record}\r\n"));
+    pool.put(id(1), entry(b"head", b"old"), LONG).await.unwrap();
+    node.set(&lock, b"");
+    assert!(is_kept_for_good(&lock));
+    assert_eq!(pool.claim(id(1), HOLD).await, Ok(Claim::Theirs));
+    assert!(node.has(&lock) && !is_kept_for_good(&lock));
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use microcache_store::{LogPage, SharedTier, TierError};
+use microcache_store::{LogPage, SharedTier, TierError, has_read};
 
 use crate::node::Node;
 use crate::pool::{Pool, patient, quick};
@@ -55,7 +55,7 @@ async fn a_log_that_was_lost_says_so() {
     };
     assert_eq!(texts(&anew), ["beginning"]);
     assert!(!anew.is_gapless);
-    assert!(last(&anew) > before, "no position is given twice");
+    assert!(!has_read(before, last(&anew)), "it is another log");
 }
 
 #[tokio::test]
@@ -96,17 +96,48 @@ async fn a_writer_that_dies_before_it_has_written_keeps_nobody_from_reading() {
 }
 
 #[tokio::test]
-async fn a_log_that_begins_anew_goes_on_after_the_old_one_whatever_the_clock_says() {
+async fn a_log_that_begins_anew_is_another_one() {
     let node = Node::start();
     let pool = Pool::new([&node], patient());
-    let far_ahead = u64::MAX / 2;
-    node.set("mcl1", far_ahead.to_string().as_bytes());
     append(&*pool, &["a"]).await;
+    let before = last(&read(&*pool, 0).await);
     node.command("md mcl1\r\n");
-    let page = read(&*pool, far_ahead + 1).await;
+    let page = read(&*pool, before).await;
     assert_eq!(texts(&page), ["beginning"]);
-    assert!(!page.is_gapless);
-    assert!(last(&page) > far_ahead);
+    assert!(!page.is_gapless && !page.was_unreadable);
+    let after = last(&page);
+    assert!(!has_read(before, after) && !has_read(after, before));
+}
+
+#[tokio::test]
+async fn a_counter_that_cannot_be_read_is_a_lost_log() {
+    let node = Node::start();
+    let pool = Pool::new([&node], patient());
+    for odd in ["text", "7", "18446744073709551616", ""] {
+        append(&*pool, &["a"]).await;
+        let before = last(&read(&*pool, 0).await);
+        node.set("mcl1", odd.as_bytes());
+        let page = read(&*pool, before).await;
+        assert_eq!(texts(&page), ["beginning"], "{odd}");
+        assert!(!page.is_gapless && page.was_unreadable, "{odd}");
+        let anew = last(&page);
+        let page = read(&*pool, anew).await;
+        assert!(page.is_gapless && page.records.is_empty(), "{odd}");
+        append(&*pool, &["b"]).await;
+        assert_eq!(texts(&read(&*pool, anew).await), ["b"], "{odd}");
+    }
+    // It counts over the end, and is none then.
+    let before = last(&read(&*pool, 0).await);
+    node.set("mcl1", b"18446744073709551614");
+    let told = pool.append_to_log(0, vec![Bytes::from_static(b"c"); 3], BEGINNING);
+    assert!(
+        told.await.is_err(),
+        "who tells is not answered as if it was told"
+    );
+    let page = read(&*pool, before).await;
+    assert!(!page.is_gapless && page.was_unreadable);
+    append(&*pool, &["c"]).await;
+    assert_eq!(texts(&read(&*pool, last(&page)).await), ["c"]);
 }
 
 #[tokio::test]

@@ -117,3 +117,30 @@ async fn a_server_that_forgot_the_scripts_is_told_them_again() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_claim_without_a_lifetime_is_given_one() {
+    let (server, redis) = pair().await;
+    let hold = Duration::from_millis(50);
+    for is_there in [false, true] {
+        let key = format!("mc1:{{{}}}:c", id(1));
+        if is_there {
+            put(&redis, id(1), "body", None).await;
+        }
+        let () = server.say(&format!("SET {key} 7"));
+        let claim = async || {
+            if is_there {
+                redis.claim(id(1), hold).await.expect("it works")
+            } else {
+                ask(&redis, id(1), hold).await
+            }
+        };
+        assert_eq!(claim().await, Claim::Theirs);
+        eventually("the claim ends", async || claim().await != Claim::Theirs).await;
+        // One that has a lifetime keeps it.
+        let () = server.say(&format!("SET {key} 7 EX 1000"));
+        assert_eq!(claim().await, Claim::Theirs);
+        assert!(server.say::<u64>(&format!("PTTL {key}")) > 900_000);
+        let () = server.say(&format!("DEL {key}"));
+    }
+}

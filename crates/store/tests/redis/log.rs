@@ -1,12 +1,23 @@
 //! The log that processes share.
 
-use microcache_store::SharedTier;
+use microcache_store::{SharedTier, count_in_log, has_read, log_number};
 
 use crate::server::Server;
 use crate::shared_log::{
     BEGINNING, append, is_read_in_order, is_read_page_by_page, last, read, texts,
 };
 use crate::{pair, settings, start};
+
+/// The id of the entry at a position.
+fn entry_id(position: u64) -> String {
+    format!("{}-{}", log_number(position), count_in_log(position))
+}
+
+/// The server's time in milliseconds.
+fn now(server: &Server) -> u64 {
+    let (seconds, micros): (u64, u64) = server.say("TIME");
+    seconds * 1000 + micros / 1000
+}
 
 fn key(server: &Server) -> String {
     let keys: Vec<String> = server.say("KEYS mcl1:*");
@@ -41,7 +52,9 @@ async fn a_log_that_was_lost_or_shortened_says_so() {
     let anew = read(&*redis, last(&page)).await;
     assert_eq!(texts(&anew), ["beginning"]);
     assert!(!anew.is_gapless);
-    assert!(last(&anew) > last(&page), "no position is given twice");
+    let (old, new) = (last(&page), last(&anew));
+    assert_ne!(log_number(old), log_number(new), "it is another log");
+    assert!(!has_read(old, new) && !has_read(new, old));
 }
 
 #[tokio::test]
@@ -50,11 +63,14 @@ async fn a_log_whose_end_was_lost_with_a_master_says_so() {
     append(&*redis, &["a", "b"]).await;
     let before = last(&read(&*redis, 0).await);
     // The replica did not have it yet.
-    let () = server.say(&format!("XDEL {} {before}-0", key(&server)));
+    let () = server.say(&format!("XDEL {} {}", key(&server), entry_id(before)));
+    let lost = count_in_log(before);
+    while now(&server) <= lost {}
     append(&*redis, &["c"]).await;
     let page = read(&*redis, before).await;
     assert_eq!(texts(&page), ["beginning", "a", "c"]);
     assert!(!page.is_gapless);
+    assert!(last(&page) > before, "no position is given twice");
 }
 
 #[tokio::test]
@@ -66,7 +82,92 @@ async fn what_is_no_log_is_an_error() {
     let () = server.say(&format!("SET {key} text"));
     assert!(redis.read_log(0, 0, BEGINNING).await.is_err());
     assert!(redis.append_to_log(0, vec![], BEGINNING).await.is_err());
+}
+
+/// What a stream may have in it that is none of ours, given the id of the last of ours.
+fn odd_entries(last: u64) -> [String; 6] {
+    let log = log_number(last);
+    [
+        "18446744073709551614-0 r record".to_owned(),
+        "18446744073709551615-18446744073709551615 r record".to_owned(),
+        format!("{log}-18446744073709551614 r record"),
+        format!("{} r record", entry_id(last + (1 << 42))),
+        format!("{} r record more fields", entry_id(last + 1)),
+        format!("{} field value", entry_id(last + 1)),
+    ]
+}
+
+#[tokio::test]
+async fn an_entry_that_cannot_be_read_is_a_lost_log_for_who_reads_it() {
+    let (server, redis) = pair().await;
+    append(&*redis, &["a"]).await;
+    let key = key(&server);
+    for number in 0..6 {
+        let before = last(&read(&*redis, 0).await);
+        let odd = &odd_entries(before)[number];
+        let () = server.say(&format!("XADD {key} {odd}"));
+        let page = read(&*redis, before).await;
+        assert_eq!(texts(&page), ["beginning"], "{odd}");
+        assert!(!page.is_gapless && page.was_unreadable, "{odd}");
+        let anew = last(&page);
+        assert!(!has_read(before, anew), "{odd}");
+        // Once, and not each time.
+        let page = read(&*redis, anew).await;
+        assert!(page.is_gapless && page.records.is_empty(), "{odd}");
+        append(&*redis, &["b"]).await;
+        assert_eq!(texts(&read(&*redis, anew).await), ["b"], "{odd}");
+    }
+}
+
+#[tokio::test]
+async fn an_entry_that_cannot_be_read_keeps_nobody_from_telling() {
+    let (server, redis) = pair().await;
+    append(&*redis, &["a"]).await;
+    let key = key(&server);
+    for number in 0..6 {
+        let before = last(&read(&*redis, 0).await);
+        let odd = &odd_entries(before)[number];
+        let () = server.say(&format!("XADD {key} {odd}"));
+        append(&*redis, &["b"]).await;
+        // Whether who tells begins another log, or who reads: what was told is in it, or counts with all that is older.
+        let page = read(&*redis, before).await;
+        assert!(!page.is_gapless && !has_read(before, last(&page)), "{odd}");
+        let told = if page.was_unreadable {
+            "beginning"
+        } else {
+            "b"
+        };
+        assert_eq!(texts(&page).last().expect("a record"), told, "{odd}");
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_makes_no_position_later_than_those_of_another_log() {
+    let (server, redis) = pair().await;
+    append(&*redis, &["a"]).await;
+    let key = key(&server);
+    let tomorrow = last(&read(&*redis, 0).await) + 86_400_000;
+    let () = server.say(&format!("XADD {key} {} r ahead", entry_id(tomorrow)));
+    append(&*redis, &["b"]).await;
+    let before = last(&read(&*redis, tomorrow).await);
+    assert!(has_read(before, tomorrow), "it goes on after that");
     let () = server.say(&format!("DEL {key}"));
-    let () = server.say(&format!("XADD {key} 5-5 field value"));
-    assert!(redis.read_log(0, 0, BEGINNING).await.is_err());
+    append(&*redis, &["c"]).await;
+    let page = read(&*redis, before).await;
+    assert_eq!(texts(&page), ["beginning", "c"]);
+    assert!(!page.is_gapless && !has_read(before, last(&page)));
+}
+
+#[tokio::test]
+async fn a_stream_without_entries_is_begun_anew_whatever_its_last_id() {
+    let (server, redis) = pair().await;
+    append(&*redis, &["a"]).await;
+    let key = key(&server);
+    let before = last(&read(&*redis, 0).await);
+    let () = server.say(&format!("XADD {key} 18446744073709551614-7 r record"));
+    let () = server.say(&format!("XTRIM {key} MAXLEN 0"));
+    append(&*redis, &["b"]).await;
+    let page = read(&*redis, before).await;
+    assert_eq!(texts(&page), ["beginning", "b"]);
+    assert!(!page.is_gapless);
 }

@@ -28,7 +28,7 @@ async fn refuse(settings: RedisSettings, expected: &str) {
 #[tokio::test]
 async fn a_user_of_the_servers_own_list() {
     const RULES: &str = "user cache on >secret ~mc1:* ~mcl1:* -@all +ping +getrange +set +unlink \
-                         +scan +evalsha +eval +strlen +get +del +setrange +pexpire \
+                         +scan +evalsha +eval +strlen +get +del +setrange +pexpire +pttl \
                          +xadd +xrange +xrevrange +time";
     let rules: Vec<&str> = RULES.split_whitespace().collect();
     let mut arguments = vec!["--requirepass", "other", "--user"];

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use microcache_store::tier::{BoxFuture, Spool};
 use microcache_store::{
     Claim, Entry, EntryId, Got, JournalRecords, LOG_COPIES, Listed, Listing, LocalTier, LogPage,
-    Page, Put, SharedTier, Tier, TierError, TierStats, Token,
+    Page, Put, SharedTier, Tier, TierError, TierStats, Token, log_of,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -41,6 +41,8 @@ pub(super) struct Kept {
 struct Log {
     records: Vec<(u64, Bytes)>,
     last_position: u64,
+    /// How many there were, this one included.
+    number: u64,
 }
 
 #[derive(Debug)]
@@ -267,6 +269,11 @@ impl Kept {
 impl Log {
     fn append(&mut self, records: Vec<Bytes>, beginning: Bytes) {
         let beginning = self.records.is_empty().then_some(beginning);
+        if beginning.is_some() {
+            // Positions in the next log are smaller or larger, as it comes, and never the same.
+            self.number += 1;
+            self.last_position = log_of(self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        }
         for record in beginning.into_iter().chain(records) {
             self.last_position += 1;
             self.records.push((self.last_position, record));
@@ -283,16 +290,13 @@ impl Log {
             records: later.by_ref().take(PAGE).collect(),
             is_gapless: known.is_some(),
             has_more: later.next().is_some(),
-            is_held_up: false,
+            ..LogPage::default()
         }
     }
 
     fn forget(&mut self, kept: usize) {
         let gone = self.records.len().saturating_sub(kept);
         self.records.drain(..gone);
-        if self.records.is_empty() {
-            self.last_position += 1000;
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::servers::{BOTH, Server};
+use super::servers::{BOTH, Kind, Server};
 use super::{Folder, end};
 use crate::support::{Client, Origin, Proxy, Reply, eventually};
 
@@ -199,5 +199,78 @@ fn a_node_that_cannot_know_purges_all_that_is_older() {
         });
         sleep(Duration::from_millis(600));
         assert_eq!(body(&node, "/red"), "2", "{kind:?}: once");
+    }
+}
+
+/// Has the clock of Redis been a day ahead when the log was last written to.
+const A_DAY_AHEAD: &str = "EVAL \"local key = redis.call('KEYS', 'mcl1:*')[1] \
+    local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1][1] \
+    local log, count = string.match(last, '^(%d+)-(%d+)$') \
+    local ahead = log .. '-' .. string.format('%.0f', count + 86400000) \
+    return redis.call('XADD', key, ahead, 'r', 'beginning')\" 0";
+
+#[test]
+fn a_clock_of_redis_that_was_ahead_makes_nothing_immune_to_purges() {
+    let (origin, mut server, folder) = (Origin::start(), Server::start(Kind::Redis), Folder::new());
+    counting(&origin);
+    let [flag, address] = server.flags();
+    let shared = [&flag[..], &address];
+    let disk = folder.disk();
+    let with_disk = [&shared[..], &["--disk", &disk]].concat();
+    let (node, other) = (
+        Node::start(&origin, &with_disk),
+        Node::start(&origin, &shared),
+    );
+    assert_eq!(body(&node, "/red"), "1");
+    let added = server.say(A_DAY_AHEAD);
+    assert!(added.contains('-') && !added.contains("ERR"), "{added}");
+    eventually("what cannot be known counts as purged", || {
+        (body(&node, "/red") == "2").then_some(())
+    });
+    // It is empty then, and has the right time.
+    server.kill();
+    server.restart();
+    let red = json!({"tag": "red"});
+    eventually("the others are told", || {
+        other.purge(&red)["not_written"].is_null().then_some(())
+    });
+    eventually("the purge arrives", || {
+        (body(&node, "/red") != "2").then_some(())
+    });
+    let lost = eventually("the loss is counted", || {
+        node.ask("GET /v1/stats", "")["purges"]["lost"]
+            .as_u64()
+            .filter(|lost| *lost > 0)
+    });
+    assert!(lost <= 2, "once for each that was lost: {lost}");
+    let newest = body(&node, "/red");
+    end(node.proxy);
+    other.purge(&red);
+    let node = Node::start(&origin, &with_disk);
+    let after = body(&node, "/red");
+    assert!(after != "2" && after != newest, "{after} after {newest}");
+}
+
+#[test]
+fn an_entry_in_the_log_that_cannot_be_read_silences_nobody() {
+    let (origin, server) = (Origin::start(), Server::start(Kind::Redis));
+    counting(&origin);
+    let [flag, address] = server.flags();
+    let nodes = [(); 2].map(|()| Node::start(&origin, &[&flag, &address]));
+    for odd in ["18446744073709551614-0 r x", "* r x more fields"] {
+        let before: Vec<_> = nodes.iter().map(|node| body(node, "/red")).collect();
+        let add = format!(
+            "EVAL \"local key = redis.call('KEYS', 'mcl1:*')[1] return redis.call('XADD', key, '{}')\" 0",
+            odd.replace(' ', "', '")
+        );
+        let added = server.say(&add);
+        assert!(added.contains('-') && !added.contains("ERR"), "{added}");
+        nodes[0].purge(&json!({"tag": "red"}));
+        for (node, before) in nodes.iter().zip(before) {
+            eventually("the purge arrives", || {
+                (body(node, "/red") != before).then_some(())
+            });
+        }
+        eventually("all are told", || nodes[0].is_told().then_some(()));
     }
 }

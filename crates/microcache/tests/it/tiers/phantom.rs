@@ -24,7 +24,7 @@ impl Break {
         let is_armed = Arc::new(AtomicBool::new(false));
         let (armed, port) = (Arc::clone(&is_armed), server.port());
         let claims = match server.kind() {
-            Kind::Memcached => &b" c f N"[..],
+            Kind::Memcached => &b" c f t N"[..],
             Kind::Redis => b"EVALSHA",
         };
         thread::spawn(move || {

@@ -1,0 +1,113 @@
+//! The logs that a copy of the log has been, one after the other, as one process has come to them.
+//!
+//! A log that was lost begins again as another one, and positions in two logs say nothing of each other. But who has seen one
+//! come after the other knows that all of the first was earlier. So within a process a position is one in the log of
+//! a number that counts on, and those can be compared. What lies behind memory, and says up to where whoever brought it
+//! had read a log that this process has not seen, is worth nothing: it may be older than anything.
+
+use std::collections::VecDeque;
+
+use microcache_store::{count_in_log, in_log, log_number};
+
+/// So many are remembered.
+const MAX_LOGS: usize = 64;
+
+/// The logs that one copy has been.
+#[derive(Debug, Default)]
+pub(super) struct Logs {
+    /// The newest last.
+    seen: VecDeque<Seen>,
+    /// Counts those that were seen.
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Seen {
+    log: u64,
+    number: u64,
+    /// It went, and came back: of a position in it nobody knows whether that was before or after.
+    is_ambiguous: bool,
+}
+
+impl Logs {
+    /// Notes that the log which this position is in is what is read now.
+    pub(super) fn note(&mut self, position: u64) {
+        let log = log_number(position);
+        if self.seen.back().is_some_and(|seen| seen.log == log) {
+            return;
+        }
+        let mut is_ambiguous = false;
+        for seen in self.seen.iter_mut().filter(|seen| seen.log == log) {
+            (seen.is_ambiguous, is_ambiguous) = (true, true);
+        }
+        self.number += 1;
+        if self.seen.len() == MAX_LOGS {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(Seen {
+            log,
+            number: self.number,
+            is_ambiguous,
+        });
+    }
+
+    /// The place of what stands at a position in the log that is read now.
+    pub(super) fn place(&self, position: u64) -> u64 {
+        in_log(self.number, count_in_log(position))
+    }
+
+    /// What it is worth here to have read up to a position.
+    pub(super) fn worth(&self, position: u64) -> u64 {
+        let log = log_number(position);
+        if log == 0 {
+            // In none, and before all.
+            return position;
+        }
+        let seen = self.seen.iter().find(|seen| seen.log == log);
+        seen.filter(|seen| !seen.is_ambiguous)
+            .map_or(0, |seen| in_log(seen.number, count_in_log(position)))
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_logs_the_one_that_came_later_counts_for_more_whatever_their_numbers() {
+        for [first, second] in [[7, 9], [9, 7]] {
+            let mut logs = Logs::default();
+            let (old, new) = (in_log(first, 1000), in_log(second, 1));
+            logs.note(old);
+            assert_eq!(logs.worth(old), logs.place(old));
+            assert_eq!(logs.worth(new), 0, "nobody has seen it");
+            let old_place = logs.place(old);
+            logs.note(new);
+            assert!(logs.worth(new) > old_place);
+            assert_eq!(logs.worth(old), old_place, "it is what it was");
+            assert!(logs.worth(old) < logs.place(new));
+        }
+    }
+
+    #[test]
+    fn what_was_read_of_a_log_that_went_and_came_back_is_worth_nothing() {
+        let mut logs = Logs::default();
+        for log in [7, 9, 7] {
+            logs.note(in_log(log, 5));
+        }
+        assert_eq!(logs.worth(in_log(7, 5)), 0);
+        assert!(logs.worth(in_log(9, 5)) > 0);
+        assert!(logs.place(in_log(7, 5)) > logs.worth(in_log(9, 1000)));
+    }
+
+    #[test]
+    fn there_is_a_bound_on_how_many_are_remembered() {
+        let mut logs = Logs::default();
+        for log in 1..=MAX_LOGS as u64 + 1 {
+            logs.note(in_log(log, 5));
+        }
+        assert_eq!(logs.seen.len(), MAX_LOGS);
+        assert_eq!(logs.worth(in_log(1, 5)), 0);
+        assert!(logs.worth(in_log(2, 5)) > 0);
+    }
+}
