@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::task::yield_now;
 use tokio::time::advance;
 
-use super::Rule;
+use super::{Rule, Where};
 use double::{Kept, Mood};
 use microcache_store::Clock;
 use pages::{Chance, Page, Purge, Url};
@@ -150,7 +150,7 @@ impl World {
             return;
         };
         if looks && self.behind.is_any() {
-            process.look_behind(url, asked).await;
+            process.look_behind(url, asked, Where::Everywhere).await;
         } else {
             self.ask(at, url, asked);
         }

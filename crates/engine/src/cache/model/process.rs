@@ -215,7 +215,7 @@ impl Process {
             .collect()
     }
 
-    pub(super) async fn look_behind(&mut self, url: Url, asked: Asked) {
+    pub(super) async fn look_behind(&mut self, url: Url, asked: Asked, place: Where) {
         let (cache, entered) = (Arc::clone(&self.cache), asked.at.step);
         let look = begun(async move {
             let Fetching::Together(leader) = &asked.fetch else {
@@ -223,7 +223,7 @@ impl Process {
             };
             let rules = Rules::default();
             let request = view(&rules);
-            let looked = cache.look_behind(leader, &request, Where::Everywhere);
+            let looked = cache.look_behind(leader, &request, place);
             let found = match looked.await {
                 LookedBehind::Found(found) => Ok(found),
                 LookedBehind::Missing(Turn::Ours(claimed)) => Err(Some(claimed)),
