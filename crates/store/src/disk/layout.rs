@@ -232,6 +232,11 @@ impl Layout {
         Ok((file, name))
     }
 
+    /// Opens a temporary file to be read.
+    pub(super) fn open_temporary(&self, name: &str) -> io::Result<File> {
+        self.open().temporary.file(name, OFlags::NOATIME)
+    }
+
     pub(super) fn remove_temporary(&self, name: &str) -> io::Result<()> {
         self.open().temporary.remove(name)
     }

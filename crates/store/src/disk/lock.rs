@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::DiskError;
 use crate::beneath::Folder;
@@ -21,15 +22,22 @@ impl Lock {
     pub(super) fn take(path: &Path, directory: &Folder) -> Result<Self, DiskError> {
         let unusable = |source| DiskError::unusable(path, source);
         let file = directory.file_to_write(NAME, OFlags::CREATE);
-        let mut file = file.map_err(unusable)?;
-        match file.try_lock() {
+        let mut to_write = file.map_err(unusable)?;
+        // A file that stays open for writing would keep the volume from being remounted read-only.
+        let mut held = directory.file(NAME, OFlags::RDONLY).map_err(unusable)?;
+        let mut locked = held.try_lock();
+        if matches!(&locked, Err(TryLockError::Error(error)) if needs_writing(error)) {
+            held = to_write.try_clone().map_err(unusable)?;
+            locked = held.try_lock();
+        }
+        match locked {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(taken(path, &mut file)),
+            Err(TryLockError::WouldBlock) => return Err(taken(path, &mut held)),
             Err(TryLockError::Error(source)) => return Err(unusable(source)),
         }
-        // Only a courtesy to whoever comes second: a full disk must not keep us from reading.
-        let _ = write_pid(&mut file);
-        Ok(Self(file))
+        // Only a courtesy to the process that comes second: a full disk must not keep us from reading.
+        let _ = write_pid(&mut to_write);
+        Ok(Self(held))
     }
 
     /// Lets another process have the directory.
@@ -46,6 +54,11 @@ impl Lock {
     pub(super) fn is_visible(&self) -> bool {
         self.0.metadata().is_ok_and(|file| file.nlink() > 0)
     }
+}
+
+/// Whether only a file that is open for writing can be locked, as on NFS (flock(2)).
+fn needs_writing(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::BADF)
 }
 
 fn write_pid(file: &mut File) -> io::Result<()> {

@@ -141,7 +141,9 @@ impl Draft {
         // The scan after a restart reads this instead of opening every file.
         let over = UNIX_EPOCH + Duration::from_secs(expires);
         self.file.set_modified(over).map_err(DiskFailure::Disk)?;
-        let file = self.file.try_clone().map_err(DiskFailure::Disk)?;
+        // One that stays open for writing would keep the volume from being remounted read-only.
+        let file = self.files.layout.open_temporary(&self.name);
+        let file = file.map_err(DiskFailure::Disk)?;
         let body =
             FileBody::new(file, prefix.body().start, body_len, sums).map_err(DiskFailure::Disk)?;
         body.mark_verified();

@@ -144,7 +144,7 @@ impl Mounted {
         }
     }
 
-    /// Puts the same directory over itself, to be read only. Says what the system will say.
+    /// Has the file system read only. Returns the system's words for that.
     fn make_read_only(&self) -> &'static str {
         let Means::Mounts(way) = self.means else {
             left_out(
@@ -152,10 +152,11 @@ impl Mounted {
             );
             return self.limit_files();
         };
-        self.run(
-            way,
-            "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\"",
-        );
+        // Not while a file is being written.
+        eventually("no file to be open for writing", || {
+            self.try_run(way, "mount -o remount,bind,ro \"$0\"")
+                .then_some(())
+        });
         let error = fs::File::create(self.filler()).expect_err("it is read-only");
         assert_eq!(error.kind(), ErrorKind::ReadOnlyFilesystem);
         "Read-only file system"
@@ -163,7 +164,9 @@ impl Mounted {
 
     fn make_writable(&self) {
         match self.means {
-            Means::Mounts(way) => self.run(way, "umount \"$0\""),
+            Means::Mounts(way) => {
+                assert!(self.try_run(way, "mount -o remount,bind,rw \"$0\""));
+            }
             Means::Limit => self.set_limit("unlimited"),
         }
     }
@@ -181,8 +184,8 @@ impl Mounted {
         assert!(is_done(prlimit.arg(format!("--fsize={most}:"))), "{most}");
     }
 
-    /// Runs a script among the process's mounts.
-    fn run(&self, way: &[&str], script: &str) {
+    /// Runs a script among the process's mounts. Returns whether it succeeded.
+    fn try_run(&self, way: &[&str], script: &str) -> bool {
         let user: &[&str] = match way[0] {
             "--map-root-user" => &["--user", "--preserve-credentials"],
             _ => &[],
@@ -193,7 +196,7 @@ impl Mounted {
             .args(["--target", &pid, "--mount", "--root", "--wd"])
             .args(user);
         enter.args(["sh", "-c", script]).arg(&self.folder.0);
-        assert!(is_done(&mut enter), "{script}");
+        is_done(enter.stderr(Stdio::null()))
     }
 }
 
