@@ -1,7 +1,7 @@
 //! The addresses of one server: a literal, or whatever its name resolves to at the moment.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,6 +15,19 @@ use crate::notices::{Kind, Notices};
 
 /// Look-ups that failed connections ask for are at least this far apart.
 const MIN_LOOKUP_PAUSE: Duration = Duration::from_secs(1);
+
+/// What `localhost` means, whatever a resolver says.
+const LOOPBACK: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
+
+/// Whether a name is one that no resolver is asked about (RFC 6761 §6.3).
+fn is_localhost(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host).as_bytes();
+    let name = host.rsplit(|&byte| byte == b'.').next();
+    name.is_some_and(|name| name.eq_ignore_ascii_case(b"localhost"))
+}
 
 /// Where a server can be reached.
 #[derive(Debug)]
@@ -92,11 +105,14 @@ impl Endpoints {
     }
 
     async fn look_up(&self) -> io::Result<Arc<[Endpoint]>> {
-        let found = lookup_host((self.host.as_str(), self.port)).await?;
         let mut addresses: Vec<SocketAddr> = Vec::new();
-        for address in found {
-            if !addresses.contains(&address) {
-                addresses.push(address);
+        if is_localhost(&self.host) {
+            addresses.extend(LOOPBACK.map(|ip| SocketAddr::new(ip, self.port)));
+        } else {
+            for address in lookup_host((self.host.as_str(), self.port)).await? {
+                if !addresses.contains(&address) {
+                    addresses.push(address);
+                }
             }
         }
         if addresses.is_empty() {
