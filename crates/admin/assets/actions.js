@@ -1,6 +1,6 @@
 // Looking up and purging. Nothing is purged that was not confirmed.
 
-import { bytes, count, id, make, many, say, span } from "./format.js";
+import { bytes, count, id, make, many, prose, say, span } from "./format.js";
 import { ask } from "./stream.js";
 
 const NAMES = {
@@ -74,15 +74,15 @@ function stored(variant) {
 
 /** Why, with the section of the RFC and what to change. */
 function step({ what, because, rfc, remedy }) {
-  const item = make("li", {}, make("b", {}, what), ` ${because}`, rfc ? make("span", { class: "rfc" }, ` (${rfc})`) : "");
-  if (remedy) item.append(make("div", {}, `To change it: ${remedy}`));
+  const item = make("li", {}, make("b", {}, ...prose(what)), " ", ...prose(because), rfc ? make("span", { class: "rfc" }, ` (${rfc})`) : "");
+  if (remedy) item.append(make("div", {}, "To change it: ", ...prose(remedy)));
   return item;
 }
 
 export async function lookUp(url) {
   try {
     const told = await ask(`/v1/explain?url=${encodeURIComponent(url)}`);
-    const parts = [make("p", {}, make("b", {}, `${told.verdict}. `), told.sentence)];
+    const parts = [make("p", {}, make("b", {}, `${told.verdict}. `), ...prose(told.sentence))];
     if (told.cache_status) parts.push(make("p", {}, make("code", {}, told.cache_status)));
     if (told.steps.length) parts.push(make("h3", {}, "Why"), make("ul", {}, ...told.steps.map(step)));
     const variants = told.stored.length;

@@ -95,3 +95,6 @@ export function list(parent, items, create, update) {
   }
   for (const gone of known.values()) gone.remove();
 }
+
+/** Prose as the server writes it, for `make`: what stands between backticks is code. */
+export const prose = (text) => text.split("`").map((part, at) => (at % 2 ? make("code", {}, part) : part));

@@ -45,7 +45,7 @@ pub(crate) fn told(interface: &Interface) -> Value {
         "bytes_sent": figures.bytes(),
         "hit_microseconds": latency(&figures.hits()),
         "wait_microseconds": latency(&figures.waits()),
-        "windows": interface.windows().told(),
+        "windows": interface.windows().told(&figures),
         "origin": origin_of(&origin),
         "saved": saved(figures.fetches_avoided(), figures.origin_time_avoided()),
         "fetches": fetches(handle),

@@ -46,14 +46,7 @@ struct Second {
 impl Windows {
     /// Notes how things stand at that moment after the start.
     pub(crate) fn note(&mut self, at: Duration, figures: &FiguresSnapshot) {
-        self.note_times(
-            at,
-            Times {
-                hits: figures.hits(),
-                waits: figures.waits(),
-                origin: figures.origin().first_byte,
-            },
-        );
+        self.note_times(at, Times::of(figures));
     }
 
     fn note_times(&mut self, at: Duration, now: Times) {
@@ -71,25 +64,37 @@ impl Windows {
         self.last = Some((at, now));
     }
 
-    /// Each window, the shortest first.
-    pub(crate) fn told(&self) -> Vec<Value> {
+    /// Each window, the shortest first, up to this moment.
+    pub(crate) fn told(&self, figures: &FiguresSnapshot) -> Vec<Value> {
+        self.told_times(&Times::of(figures))
+    }
+
+    fn told_times(&self, now: &Times) -> Vec<Value> {
         WINDOWS
             .iter()
-            .map(|&seconds| self.window(seconds))
+            .map(|&seconds| self.window(seconds, now))
             .collect()
     }
 
-    fn window(&self, seconds: u64) -> Value {
-        let now = self.last.as_ref().map_or(Duration::ZERO, |(at, _)| *at);
-        let beginning = now.saturating_sub(Duration::from_secs(seconds));
+    fn window(&self, seconds: u64, now: &Times) -> Value {
+        let end = self.last.as_ref().map_or(Duration::ZERO, |(at, _)| *at);
+        let beginning = end.saturating_sub(Duration::from_secs(seconds));
         let mut times = Times::default();
         let mut covered = Duration::ZERO;
+        // What came since the last of the seconds ended counts as well.
+        let none = Times::default();
+        let last = self.last.as_ref().map_or(&none, |(_, last)| last);
+        times.hits.add_kept(&now.hits.since(&last.hits).kept());
+        times.waits.add_kept(&now.waits.since(&last.waits).kept());
+        times
+            .origin
+            .add_kept(&now.origin.since(&last.origin).kept());
         let in_it = self.seconds.iter().rev();
         for second in in_it.take_while(|second| second.ended > beginning) {
             times.hits.add_kept(&second.hits);
             times.waits.add_kept(&second.waits);
             times.origin.add_kept(&second.origin);
-            covered = now.saturating_sub(second.began);
+            covered = end.saturating_sub(second.began);
         }
         json!({
             "seconds": seconds,
@@ -98,6 +103,16 @@ impl Windows {
             "wait_microseconds": latency(&times.waits),
             "first_byte_microseconds": latency(&times.origin),
         })
+    }
+}
+
+impl Times {
+    fn of(figures: &FiguresSnapshot) -> Self {
+        Self {
+            hits: figures.hits(),
+            waits: figures.waits(),
+            origin: figures.origin().first_byte,
+        }
     }
 }
 
@@ -120,8 +135,14 @@ mod tests {
         }
     }
 
+    /// When nothing has come since the last second ended.
+    fn told(windows: &Windows) -> Vec<Value> {
+        let none = Times::default();
+        windows.told_times(windows.last.as_ref().map_or(&none, |(_, last)| last))
+    }
+
     fn counts(windows: &Windows) -> Vec<(u64, f64)> {
-        let told = windows.told();
+        let told = told(windows);
         let of = |one: &Value| {
             let count = one["hit_microseconds"]["count"].as_u64();
             let covered = one["covered_seconds"].as_f64();
@@ -141,7 +162,7 @@ mod tests {
         }
         assert_eq!(counts(&windows), [(60, 60.0), (300, 300.0), (600, 600.0)]);
         assert_eq!(windows.seconds.len(), SECONDS);
-        let told = windows.told();
+        let told = told(&windows);
         let is_about = |window: usize, what: &str, part: &str, millis: f64| {
             let told = told[window][what][part].as_f64().expect("a time") / 1000.0;
             // A class of times is an eighth of its octave wide.
@@ -152,6 +173,17 @@ mod tests {
         assert!(is_about(0, "wait_microseconds", "mean", 100.0), "{told:#?}");
         assert!(is_about(1, "hit_microseconds", "p50", 8.0), "{told:#?}");
         assert!(told[2]["first_byte_microseconds"]["p50"].is_null());
+    }
+
+    #[test]
+    fn what_came_since_the_last_second_ended_counts() {
+        let mut windows = Windows::default();
+        let count = |windows: &Windows, millis: &[u64]| {
+            windows.told_times(&times(millis))[0]["hit_microseconds"]["count"].as_u64()
+        };
+        assert_eq!(count(&windows, &[3, 3]), Some(2));
+        windows.note_times(Duration::from_secs(1), times(&[3, 3]));
+        assert_eq!(count(&windows, &[3, 3, 3]), Some(3));
     }
 
     #[test]

@@ -40,7 +40,13 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
             _ => ExitCode::SUCCESS,
         });
     match answer {
-        Ok(answer) if operate.json => print(&format!("{answer}\n")),
+        Ok(mut answer) if operate.json => {
+            if let Errand::Purge(_) = operate.errand {
+                let hits = hits(operate, &answer);
+                note_hits(&mut answer, &hits);
+            }
+            print(&format!("{answer}\n"));
+        }
         Ok(answer) => print(&match &operate.errand {
             Errand::Purge(_) => shown::purges(&answer, &hits(operate, &answer)),
             Errand::Stats => shown::stats(&answer) + &recent_errors(operate),
@@ -92,4 +98,12 @@ fn hits(operate: &Operate, answer: &Value) -> Vec<Option<u64>> {
     };
     let purges = answer["purges"].as_array();
     purges.into_iter().flatten().map(hit).collect()
+}
+
+/// Adds to each purge the entries in memory that it has hit, where the server has counted them.
+fn note_hits(answer: &mut Value, hits: &[Option<u64>]) {
+    let purges = answer["purges"].as_array_mut();
+    for (purge, hits) in purges.into_iter().flatten().zip(hits) {
+        purge["entries"] = (*hits).into();
+    }
 }

@@ -230,7 +230,11 @@ impl Reloader {
             return Err(NotReloaded::NeedsRestart(report));
         }
         let warnings = config.warnings.clone();
-        let changed = in_force.config.settings.changed_by(&config.settings);
+        let mut changed = in_force.config.settings.changed_by(&config.settings);
+        let is_renewed = in_force.config.tls.read != config.tls.read;
+        if is_renewed && changed.iter().all(|option| option != "tls") {
+            changed.push("tls".to_owned());
+        }
         // Also where nothing is different: which line says so may be.
         let new = in_force.renewed(config);
         let generation = new.shared.generation();

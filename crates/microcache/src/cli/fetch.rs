@@ -235,10 +235,13 @@ fn duration(text: &str) -> Result<Duration, &'static str> {
         .ok_or("expected a duration, such as 10s")
 }
 
-fn size(text: &str) -> Result<u64, &'static str> {
-    units::parse_size(text)
-        .filter(|size| *size >= LEAST_CACHE_SIZE)
-        .ok_or("expected a size of 1MiB at least, such as 500MiB")
+fn size(text: &str) -> Result<u64, String> {
+    let size = units::parse_size(text);
+    let size = size.ok_or_else(|| format!("expected {}", units::size_forms(text)))?;
+    let least = "expected a size of 1MiB at least, such as 500MiB";
+    (size >= LEAST_CACHE_SIZE)
+        .then_some(size)
+        .ok_or_else(|| least.to_owned())
 }
 
 #[cfg(test)]

@@ -215,21 +215,29 @@ fn command() -> Command {
 fn help(short: bool) -> String {
     let mut text = String::from(USAGE);
     for flag in config::flags().filter(|flag| flag.common || !short) {
-        let name = long(flag.option);
-        let value = placeholder(flag.takes);
-        let default = match flag.default.trim_matches(['"', '[', ']']) {
-            "" | "false" => String::new(),
-            default => format!(" [{}]", default.replace('"', "")),
+        let name = format!("--{} {}", long(flag.option), placeholder(flag.takes));
+        // A flag that leaves no room beside it has its meaning on the next line.
+        let (width, gap) = (FLAG_WIDTH, FLAG_WIDTH + 2);
+        let meaning = meaning(&flag);
+        let _ = if name.len() < width {
+            writeln!(text, "  {name:<width$}{meaning}")
+        } else {
+            writeln!(text, "  {name}\n{:gap$}{meaning}", "")
         };
-        let _ = writeln!(
-            text,
-            "  {:<36}{}{default}",
-            format!("--{name} {value}"),
-            flag.help
-        );
     }
     text.push_str(if short { MORE } else { UNITS });
     text
+}
+
+/// How wide a flag and its value may be in the help, the blank behind them included.
+const FLAG_WIDTH: usize = 36;
+
+/// The meaning of a flag, and its default.
+fn meaning(flag: &Flag) -> String {
+    match flag.default.trim_matches(['"', '[', ']']) {
+        "" | "false" => flag.help.to_owned(),
+        default => format!("{} [{}]", flag.help, default.replace('"', "")),
+    }
 }
 
 const USAGE: &str = "\
@@ -264,7 +272,9 @@ fn switch(name: &'static str) -> Arg {
 }
 
 fn flag_arg(flag: &Flag) -> Arg {
-    let arg = Arg::new(flag.option).long(long(flag.option));
+    let arg = Arg::new(flag.option)
+        .long(long(flag.option))
+        .help(meaning(flag));
     match flag.takes {
         Takes::Nothing => arg.action(ArgAction::SetTrue),
         Takes::Truth => arg.value_name("true|false"),

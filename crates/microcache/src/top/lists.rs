@@ -21,6 +21,22 @@ pub(super) fn draw(frame: &mut Frame, screen: &Screen, area: Rect) {
     }
 }
 
+/// How wide the columns beside a url are.
+const WIDTH: u16 = 10;
+
+/// Shortens a url to so many characters, in its middle: urls of one site differ at their ends.
+fn fitted(url: &str, room: usize) -> String {
+    let count = url.chars().count();
+    if count <= room {
+        return url.to_owned();
+    }
+    let before = room / 3;
+    let after = room.saturating_sub(before + 1);
+    let start: String = url.chars().take(before).collect();
+    let end: String = url.chars().skip(count - after).collect();
+    format!("{start}…{end}")
+}
+
 fn draw_urls(frame: &mut Frame, screen: &Screen, area: Rect) {
     if let Some(why) = &screen.no_urls {
         frame.render_widget(Paragraph::new(why.as_str()).style(QUIET), area);
@@ -31,14 +47,16 @@ fn draw_urls(frame: &mut Frame, screen: &Screen, area: Rect) {
         let style = if order == screen.order { STRONG } else { QUIET };
         Span::styled(format!("{:>10}", order.heading()), style)
     })));
+    let beside = Order::ALL.len() as u16 * (WIDTH + 1);
+    let room = usize::from(area.width.saturating_sub(beside));
     let rows = screen.shown().map(|url| {
         let [requests, bytes, misses, origin] = url.amounts;
         let known = |amount: Option<String>| format!("{:>10}", amount.as_deref().unwrap_or("–"));
         Row::new([
             if url.is_cut {
-                format!("{}…", url.name)
+                fitted(&format!("{}…", url.name), room)
             } else {
-                url.name.clone()
+                fitted(&url.name, room)
             },
             known(requests.map(|count| count.to_string())),
             known(bytes.map(size)),
@@ -47,7 +65,7 @@ fn draw_urls(frame: &mut Frame, screen: &Screen, area: Rect) {
         ])
     });
     let mut widths = vec![Constraint::Fill(1)];
-    widths.extend(Order::ALL.map(|_| Constraint::Length(10)));
+    widths.extend(Order::ALL.map(|_| Constraint::Length(WIDTH)));
     let table = Table::new(rows, widths).header(heading);
     draw_marked(frame, screen, table, area);
 }
@@ -158,5 +176,22 @@ fn named(screen: &Screen, whole: &'static str, kind: &str) -> Span<'static> {
         Span::styled(whole, QUIET)
     } else {
         Span::styled(format!("{kind} with `{}`", screen.filter), STRONG)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_urls_that_differ_at_their_ends_do_not_look_alike() {
+        let urls = [1, 2].map(|page| format!("http://www.example.org/a/long/way/{page}"));
+        let [one, other] = urls.each_ref().map(|url| fitted(url, 20));
+        assert_eq!(one, "http:/…/a/long/way/1");
+        assert_ne!(one, other);
+        assert_eq!(fitted(&urls[0], 100), urls[0]);
+        for room in 0..urls[0].len() {
+            assert!(fitted(&urls[0], room).chars().count() <= room.max(1));
+        }
     }
 }

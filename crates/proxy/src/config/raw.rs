@@ -14,7 +14,7 @@ use super::option::{self, Opt, Takes};
 use super::options;
 use super::secrets::masked;
 use super::suggest::nearest;
-use super::units::{parse_duration, parse_size, show_duration, show_size};
+use super::units::{parse_duration, parse_size, show_duration, show_size, size_forms};
 
 /// One value, from a file, a flag or an option's default.
 #[derive(Clone, Debug)]
@@ -359,12 +359,12 @@ impl Value {
 
     /// A size within bounds, in bytes.
     pub(super) fn size(&self, bounds: &RangeInclusive<u64>) -> Result<u64, Mistake> {
-        let read = match &self.node {
-            Node::Text(text) => parse_size(text),
-            _ => None,
+        let text = match &self.node {
+            Node::Text(text) => text,
+            _ => "",
         };
-        let Some(size) = read else {
-            return Err(self.wrong("a number and a unit, such as \"512KiB\", \"64MiB\", \"1GB\""));
+        let Some(size) = parse_size(text) else {
+            return Err(self.wrong(&size_forms(text)));
         };
         if !bounds.contains(&size) {
             return Err(self.wrong(&format!(

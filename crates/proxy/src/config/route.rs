@@ -3,7 +3,7 @@
 use http::Method;
 use microcache_policy::key::split_query;
 use microcache_policy::patterns::takes;
-use microcache_policy::{Fields, Rules, cookies, query};
+use microcache_policy::{Fields, Rules, cookies, glob, query};
 
 use super::pattern::{Glob, HostPattern};
 use super::rate::Rate;
@@ -192,15 +192,15 @@ impl Condition {
     }
 
     fn is_parameter(&self, name: &[u8], value: &[u8]) -> bool {
-        let decoded = |wanted: &String| query::takes_decoded(wanted.as_bytes(), value);
+        let decoded = || query::decoded(value).collect::<Vec<u8>>();
         query::takes_decoded(self.name.as_bytes(), name)
-            && (self.accepts(value) || self.value.as_ref().is_some_and(decoded))
+            && (self.accepts(value) || self.accepts(&decoded()))
     }
 
     fn accepts(&self, value: &[u8]) -> bool {
         self.value
             .as_ref()
-            .is_none_or(|wanted| takes(wanted.as_bytes(), value))
+            .is_none_or(|wanted| glob::matches(wanted.as_bytes(), value))
     }
 }
 
@@ -248,6 +248,11 @@ mod tests {
         assert!(!check("cookie:logged_in_*", "a=1; logged_out=x", "/"));
         assert!(check("query:draft_*", "", "/p?a=1&draft_x=1"));
         assert!(check("query:draft=1*", "", "/p?draft=12"));
+        assert!(check("header:X-Preview=*e*", "", "/"));
+        assert!(check("header:X-Preview=y*s", "", "/"));
+        assert!(!check("header:X-Preview=*bot*", "", "/"));
+        assert!(check("cookie:session=*x*", "session=axb", "/"));
+        assert!(check("query:draft=*a b*", "", "/p?draft=1a%20b2"));
         for wrong in ["cookie:*", "header:*", "query:a*b", "header:a*b"] {
             assert!(Condition::parse(wrong).is_err(), "{wrong}");
         }

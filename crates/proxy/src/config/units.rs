@@ -30,6 +30,18 @@ pub fn parse_size(text: &str) -> Option<u64> {
     parse(text, &SIZES)
 }
 
+/// Returns the forms of a size to write in place of a text that is none. Of `256M` it cannot be known which is meant.
+pub fn size_forms(text: &str) -> String {
+    for letter in ['G', 'M', 'K'] {
+        let number = text.strip_suffix([letter, letter.to_ascii_lowercase()]);
+        let number = number.map(str::trim_end);
+        if let Some(number) = number.filter(|number| number.parse::<u64>().is_ok()) {
+            return format!("\"{number}{letter}iB\" or \"{number}{letter}B\"");
+        }
+    }
+    "a number and a unit, such as \"512KiB\", \"64MiB\", \"1GB\"".to_owned()
+}
+
 /// Writes a duration so that [`parse_duration`] reads it back, to the millisecond.
 pub fn show_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -107,6 +119,24 @@ mod tests {
         assert_eq!(parse_size("64mib"), Some(64 << 20));
         for wrong in ["", "64", "64M", "64 mega", "99999999999GiB"] {
             assert_eq!(parse_size(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_size_without_its_b_is_answered_with_both_that_may_be_meant() {
+        assert_eq!(size_forms("256M"), "\"256MiB\" or \"256MB\"");
+        assert_eq!(size_forms("1 g"), "\"1GiB\" or \"1GB\"");
+        for text in ["", "M", "x5k", "64", "5T"] {
+            assert!(
+                size_forms(text).starts_with("a number and a unit"),
+                "{text}"
+            );
+        }
+        for form in size_forms("64k")
+            .split('"')
+            .filter(|part| part.starts_with('6'))
+        {
+            assert!(parse_size(form).is_some(), "{form}");
         }
     }
 

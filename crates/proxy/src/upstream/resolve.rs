@@ -193,6 +193,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn localhost_needs_no_resolver() {
+        for name in ["localhost", "LOCALHOST.", "shop.localhost"] {
+            let found = Endpoints::new(name, 80).look_up().await.unwrap();
+            let addresses: Vec<_> = found.iter().map(|it| it.address.to_string()).collect();
+            assert_eq!(addresses, ["127.0.0.1:80", "[::1]:80"], "{name}");
+        }
+        assert!(!is_localhost("localhost.example.org"));
+        assert!(!is_localhost("notlocalhost"));
+    }
+
+    #[tokio::test]
     async fn names_and_literals_connect() {
         let (_listener, address) = listener().await;
         for host in ["localhost", "127.0.0.1"] {

@@ -255,7 +255,8 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
             example: r#"["cookie:preview", "header:X-Debug=1", "query:draft"]"#,
             help: "Requests that go to the origin, uncached",
             more: "`header:`, `cookie:` or `query:`, a name, and `=` with a value if it must be equal. One that holds \
-                   is enough. A `*` at the end of a name or a value stands for any rest: `cookie:wordpress_logged_in_*`.",
+                   is enough. A `*` at the end of a name stands for any rest, and in a value for any run of \
+                   characters: `cookie:wordpress_logged_in_*`, `header:User-Agent=*bot*`. Values are compared letter by letter, case included.",
         },
         set: |r, v, m| r.route.bypass = v.each(m, |item| item.parse(Condition::parse)),
     },

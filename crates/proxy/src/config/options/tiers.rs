@@ -8,7 +8,7 @@ use microcache_store::memcached::{PageKey, ServerAddress};
 
 use super::super::Config;
 use super::super::option::{About, Form, Opt, Unset};
-use super::super::units::parse_size;
+use super::super::units::{parse_size, size_forms};
 use super::WAIT;
 
 const DISK: RangeInclusive<u64> = 1 << 20..=1 << 50;
@@ -240,7 +240,8 @@ fn parse_type(text: &str) -> Result<String, String> {
 fn parse_disk(text: &str) -> Result<(PathBuf, u64), String> {
     const FORM: &str = "a directory and a size, such as \"/var/cache/microcache,10GiB\"";
     let (path, size) = text.rsplit_once(',').ok_or(FORM)?;
-    let size = parse_size(size.trim()).ok_or(FORM)?;
+    let size = size.trim();
+    let size = parse_size(size).ok_or_else(|| format!("as the size {}", size_forms(size)))?;
     if path.trim().is_empty() {
         return Err(FORM.to_owned());
     }
