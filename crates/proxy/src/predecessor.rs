@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use microcache_engine::cache::{Rule, Scope, Strength};
 use microcache_policy::Time;
+use microcache_store::Epoch;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -99,7 +100,8 @@ impl Predecessor {
 /// What is said of a purge. One whose name is too long for a message is one of everything there: that process ends
 /// soon, and has to ask again for what it still wants.
 fn word(rule: &Rule) -> String {
-    let said = |rule: &Rule| format!("{PURGE}{}", hex::encode(rule.encode()));
+    let epoch = Epoch::now();
+    let said = |rule: &Rule| format!("{PURGE}{}", hex::encode(rule.encode(&epoch)));
     let word = said(rule);
     if word.len() <= LONGEST {
         return word;
@@ -117,7 +119,7 @@ pub(crate) fn follow_successor(line: &Line, purge: impl Fn(Rule)) {
         let encoded = word.strip_prefix(PURGE).map(hex::decode);
         let Some(Ok(encoded)) = encoded else { continue };
         // Both are mostly the same program, and never far apart. What cannot be read may have named anything.
-        let rule = Rule::decode(&encoded).unwrap_or_else(everything);
+        let rule = Rule::decode(&encoded, &Epoch::now()).unwrap_or_else(everything);
         purge(rule);
         if line.say(PURGED, None).is_err() {
             return;

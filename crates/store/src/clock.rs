@@ -88,12 +88,12 @@ impl Epoch {
     }
 
     /// A moment as it is written.
-    pub(crate) const fn date_of(&self, time: Time) -> Time {
+    pub const fn date_of(&self, time: Time) -> Time {
         time.shifted(self.date)
     }
 
     /// What is written beside: the boot, and what leads from the date to the uptime.
-    pub(crate) const fn to_numbers(self) -> [u64; 2] {
+    pub const fn to_numbers(self) -> [u64; 2] {
         if self.boot == 0 {
             return [0, 0];
         }
@@ -102,7 +102,7 @@ impl Epoch {
     }
 
     /// The moment that a date means which was written with these numbers.
-    pub(crate) const fn moment(&self, date: Time, [boot, uptime]: [u64; 2]) -> Time {
+    pub const fn moment(&self, date: Time, [boot, uptime]: [u64; 2]) -> Time {
         if boot == 0 || boot != self.boot {
             return date.shifted(self.date.saturating_neg());
         }

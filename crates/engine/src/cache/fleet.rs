@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use microcache_store::{LOG_COPIES, LogPage, SharedTier, TierError, count_in_log, random};
+use microcache_store::{Epoch, LOG_COPIES, LogPage, SharedTier, TierError, count_in_log, random};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -190,8 +190,9 @@ impl Cache {
 
     /// A rule that the others have to be told of, whatever becomes of who has decided it.
     pub(super) fn owe(&self, rule: &Rule) {
+        let epoch = Epoch::now().anywhere();
         for copy in &self.fleet.copies[..self.log_copies()] {
-            let (id, record) = (rule.id, Bytes::from(rule.encode()));
+            let (id, record) = (rule.id, Bytes::from(rule.encode(&epoch)));
             let mut untold = copy.untold.lock();
             if untold.len() >= MAX_UNTOLD {
                 let (id, record) = (random::number(), BEGINNING);
@@ -315,7 +316,7 @@ impl Cache {
                 continue;
             }
             // What a later version writes may name anything.
-            let rule = Rule::decode(&record).unwrap_or_else(|| self.everything());
+            let rule = Rule::decode(&record, &Epoch::now()).unwrap_or_else(|| self.everything());
             let mut places = Places::default();
             places[copy] = Some(place(position));
             self.begin(&rule, places);

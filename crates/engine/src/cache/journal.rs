@@ -1,7 +1,7 @@
 //! Rules outlive the process: where there is a disk, its journal has them.
 
 use bytes::Bytes;
-use microcache_store::TierError;
+use microcache_store::{Epoch, TierError};
 
 use super::Cache;
 use super::rule::Rule;
@@ -41,8 +41,9 @@ impl Cache {
         if !journal.records.is_empty() {
             self.fleet.note_written();
         }
+        let epoch = Epoch::now();
         for record in journal.records {
-            match Rule::decode(&record) {
+            match Rule::decode(&record, &epoch) {
                 // It means what was stored before it was decided.
                 Some(rule) => {
                     let at = rule.at;
@@ -64,8 +65,8 @@ impl Cache {
             return Ok(());
         };
         self.fleet.note_written();
-        let at = self.clock.now();
-        let record = |rule: &Rule| Bytes::from(Rule { at, ..rule.clone() }.encode());
+        let (at, epoch) = (self.clock.now(), Epoch::now());
+        let record = |rule: &Rule| Bytes::from(Rule { at, ..rule.clone() }.encode(&epoch));
         let records = rules.iter().map(record).collect();
         let _others_wait = self.journal.lock().await;
         tier.append_to_journal(records).await
@@ -78,7 +79,8 @@ impl Cache {
         };
         let _others_wait = self.journal.lock().await;
         let rules = self.rules.unplaced();
-        let records = rules.iter().map(|rule| Bytes::from(rule.encode()));
+        let epoch = Epoch::now();
+        let records = rules.iter().map(|rule| Bytes::from(rule.encode(&epoch)));
         tier.replace_journal(records.collect()).await
     }
 }

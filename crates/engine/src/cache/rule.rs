@@ -7,7 +7,7 @@ use microcache_policy::tags::{Tag, TagKind};
 use microcache_policy::{Scheme, Time, VaryNames, glob, key};
 use microcache_store::encoding::Head;
 use microcache_store::tags::number_of;
-use microcache_store::{Stored, TagNumbers};
+use microcache_store::{Epoch, Stored, TagNumbers};
 
 /// A purge of whatever it names: decided once, held against everything that is older, and the same in
 /// every process that is told of it.
@@ -213,10 +213,13 @@ impl Scope {
 
 /// The encoded form's version.
 const VERSION: u8 = 1;
+/// The same with a boot of the machine behind the time, and what leads from its dates to the uptime.
+const VERSION_OF_BOOT: u8 = 2;
 
 impl Rule {
-    /// The form in which a rule outlives the process, and reaches others.
-    pub fn encode(&self) -> Vec<u8> {
+    /// The form in which a rule outlives the process, and reaches others. Its time is written as those of records are:
+    /// which came first must not depend on how a process has looked at its clocks when it started.
+    pub fn encode(&self, epoch: &Epoch) -> Vec<u8> {
         let strength = match self.strength {
             Strength::Hard => b'h',
             Strength::Soft => b's',
@@ -241,9 +244,15 @@ impl Rule {
                 (GROUP, &[scheme.as_str().as_bytes(), host, name])
             }
         };
-        let mut out = vec![VERSION, strength, kind];
+        let of_boot = epoch.to_numbers();
+        let has_boot = of_boot != [0, 0];
+        let version = if has_boot { VERSION_OF_BOOT } else { VERSION };
+        let mut out = vec![version, strength, kind];
         out.extend_from_slice(&self.id.to_le_bytes());
-        out.extend_from_slice(&self.at.as_millis().to_le_bytes());
+        out.extend_from_slice(&epoch.date_of(self.at).as_millis().to_le_bytes());
+        for number in of_boot.iter().filter(|_| has_boot) {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
         for part in parts {
             out.extend_from_slice(&(part.len() as u32).to_le_bytes());
             out.extend_from_slice(part);
@@ -251,11 +260,23 @@ impl Rule {
         out
     }
 
-    /// Reads the encoded form. `None` if it is not one.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    /// Reads the encoded form, with its time as one of this process. `None` if it is not one.
+    pub fn decode(bytes: &[u8], epoch: &Epoch) -> Option<Self> {
         let ([version, strength, kind], rest) = bytes.split_first_chunk::<3>()?;
         let (id, rest) = rest.split_first_chunk()?;
         let (at, mut rest) = rest.split_first_chunk()?;
+        let mut of_boot = [0; 2];
+        match *version {
+            VERSION => {}
+            VERSION_OF_BOOT => {
+                for number in &mut of_boot {
+                    let (bytes, after) = rest.split_first_chunk()?;
+                    *number = u64::from_le_bytes(*bytes);
+                    rest = after;
+                }
+            }
+            _ => return None,
+        }
         let mut parts = Vec::new();
         while !rest.is_empty() {
             let (length, after) = rest.split_first_chunk()?;
@@ -298,11 +319,12 @@ impl Rule {
             b's' => Strength::Soft,
             _ => return None,
         };
-        (*version == VERSION).then(|| Self {
+        let date = Time::from_millis(u64::from_le_bytes(*at));
+        Some(Self {
             id: u64::from_le_bytes(*id),
             scope,
             strength,
-            at: Time::from_millis(u64::from_le_bytes(*at)),
+            at: epoch.moment(date, of_boot),
         })
     }
 }

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use microcache_policy::tags::{Tag, TagKind};
 use microcache_policy::{Scheme, Time, VaryNames};
-use microcache_store::{Key, LOG_COPIES, TagNumbers};
+use microcache_store::{Epoch, Key, LOG_COPIES, TagNumbers};
 
 use super::super::rule::{Held, Named, Rule, Scope, Strength, tag_numbers, variant_number};
 use super::super::testing::key_of;
@@ -416,13 +416,14 @@ fn rules_come_back_from_bytes() {
         Scope::Tag(text("")),
         group("a.example", "name"),
     ];
+    let epoch = Epoch::now();
     for (id, scope) in scopes.into_iter().enumerate() {
         for strength in [Strength::Hard, Strength::Soft] {
             let rule = rule(id as u64, scope.clone(), strength);
-            let bytes = rule.encode();
-            assert_eq!(Rule::decode(&bytes), Some(rule));
+            let bytes = rule.encode(&epoch);
+            assert_eq!(Rule::decode(&bytes, &epoch), Some(rule));
             for length in 0..bytes.len() {
-                let cut = Rule::decode(&bytes[..length]);
+                let cut = Rule::decode(&bytes[..length], &epoch);
                 assert!(
                     cut.is_none_or(|cut| cut.scope == Scope::Everything),
                     "{length}"
@@ -431,9 +432,27 @@ fn rules_come_back_from_bytes() {
         }
     }
     assert_eq!(
-        Rule::decode(b"\x02he\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
+        Rule::decode(b"\x03he\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", &epoch),
         None
     );
+}
+
+/// What another process wrote is read by how long the machine has been up, as records are, however its clock stood.
+#[test]
+fn the_time_of_a_rule_is_read_as_the_time_of_a_record_is() {
+    let epoch = Epoch::now();
+    let rule = rule(1, url("a.example", "/"), Strength::Hard);
+    let mut bytes = rule.encode(&epoch);
+    let (version, id, date, boot) = (3, 8, 8, 8);
+    let at = version + id + date + boot;
+    let uptime = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    bytes[at..at + 8].copy_from_slice(&uptime.wrapping_add(5_000).to_le_bytes());
+    let read = Rule::decode(&bytes, &epoch).unwrap();
+    assert_eq!(read.at, rule.at.plus(5_000));
+    // Other machines go by the date.
+    let anywhere = epoch.anywhere();
+    let read = Rule::decode(&rule.encode(&anywhere), &epoch);
+    assert_eq!(read, Some(rule));
 }
 
 #[test]
