@@ -70,7 +70,15 @@ impl From<BodyError> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Inner(_) => f.write_str("the request failed"),
+            Self::Inner(InnerError(cause)) => {
+                f.write_str("the request failed")?;
+                let mut next: Option<&(dyn StdError + 'static)> = Some(cause.get());
+                while let Some(error) = next {
+                    write!(f, ": {error}")?;
+                    next = error.source();
+                }
+                Ok(())
+            }
             Self::Malformed(what) => write!(f, "the server's answer was malformed: {what}"),
             Self::Abandoned => f.write_str("the fetch of the response ended without an answer"),
             Self::Body(why) => write!(f, "the body broke off: {why}"),

@@ -132,6 +132,8 @@ pub(crate) struct RequestDirectives {
     pub(crate) min_fresh: Option<Millis>,
     /// How stale it may be.
     pub(crate) max_stale: Option<Millis>,
+    /// How stale it may be if the origin fails (RFC 5861 §4).
+    pub(crate) stale_if_error: Option<Millis>,
     pub(crate) no_store: bool,
     pub(crate) no_cache: bool,
     pub(crate) only_if_cached: bool,
@@ -153,6 +155,9 @@ impl RequestDirectives {
                 let any = (argument == Argument::None).then_some(Millis::MAX);
                 let value = any.or(argument.delta_millis());
                 self.max_stale = self.max_stale.into_iter().chain(value).min();
+            } else if is("stale-if-error") {
+                let value = argument.delta_millis();
+                self.stale_if_error = self.stale_if_error.into_iter().chain(value).min();
             } else if is("no-store") {
                 self.no_store = true;
             } else if is("no-cache") {

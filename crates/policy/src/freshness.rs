@@ -14,6 +14,8 @@ const DATE_RESOLUTION: Millis = 2_000;
 
 /// Statuses that the route's `ttl` or a heuristic may make fresh when the origin says nothing.
 const IMPLICIT_STATUSES: [u16; 8] = [200, 203, 204, 300, 301, 308, 404, 410];
+/// Statuses that a heuristic alone may make fresh (RFC 9110 §15.1), and only for the one user whose request they answer.
+const PRIVATE_STATUSES: [u16; 3] = [405, 414, 501];
 
 /// How long a response is fresh, and on whose word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +96,9 @@ impl<'r, 'a> Arrived<'r, 'a> {
             .iter()
             .find(|(of, _)| *of == self.status)
             .map(|(_, ttl)| *ttl);
-        let storable =
-            self.is_explicit() || by_status.is_some() || IMPLICIT_STATUSES.contains(&self.status);
+        let is_implicit = IMPLICIT_STATUSES.contains(&self.status);
+        let is_guessed = rules.are_private() && PRIVATE_STATUSES.contains(&self.status);
+        let storable = self.is_explicit() || by_status.is_some() || is_implicit || is_guessed;
         match (self.forced, self.explicit, by_status) {
             _ if !storable => (Freshness::Unknown, None),
             (Some(forced), ..) => (Freshness::Operator(forced), Some(SaidBy::ForcedTtl)),
@@ -103,6 +106,7 @@ impl<'r, 'a> Arrived<'r, 'a> {
             (None, None, Some(ttl)) => (Freshness::Operator(ttl), Some(SaidBy::StatusTtl)),
             (None, None, None) => match self.heuristic() {
                 Some(lifetime) => (Freshness::Heuristic(lifetime), Some(SaidBy::Heuristic)),
+                None if is_guessed => (Freshness::Unknown, None),
                 None => (Freshness::Operator(rules.ttl), Some(SaidBy::Ttl)),
             },
         }
@@ -444,6 +448,16 @@ mod tests {
             assert_eq!(lifetime.ttl(RECEIVED), expected, "{status} {response}");
         }
         assert!(judge(&rules, "", 500, ten_days_old).is_err());
+        for status in PRIVATE_STATUSES {
+            assert!(judge(&rules, "", status, ten_days_old).is_err(), "{status}");
+            let own = judge(&Rules::private(), "", status, ten_days_old);
+            assert_eq!(own.expect("stored").ttl(RECEIVED), 86_400_000, "{status}");
+            let undated = Rules {
+                ttl: 5_000,
+                ..Rules::private()
+            };
+            assert!(judge(&undated, "", status, "").is_err(), "{status}");
+        }
     }
 
     #[test]

@@ -112,6 +112,54 @@ fn words_for_shared_caches_do_not_count() {
 }
 
 #[test]
+fn a_client_says_how_stale_an_answer_it_takes_if_the_origin_fails() {
+    for (response, request, after, may) in [
+        ("max-age=5", "", 6_000, false),
+        ("max-age=5", "stale-if-error=10", 14_999, true),
+        ("max-age=5", "stale-if-error=10", 15_000, false),
+        (
+            "max-age=5",
+            "stale-if-error=10, stale-if-error=2",
+            8_000,
+            false,
+        ),
+        ("max-age=5", "stale-if-error=x", 6_000, false),
+        (
+            "max-age=5, stale-if-error=60",
+            "stale-if-error=10",
+            30_000,
+            true,
+        ),
+        (
+            "max-age=5, must-revalidate",
+            "stale-if-error=10",
+            6_000,
+            false,
+        ),
+        ("no-cache", "stale-if-error=10", 6_000, false),
+    ] {
+        let lifetime = stored(&format!("Cache-Control: {response}\nETag: \"a\""));
+        let asks = fields(&format!("Cache-Control: {request}"));
+        let own = get(&asks, &Rules::private());
+        let later = RECEIVED.plus(after);
+        assert_eq!(
+            on_error(&lifetime, &own, later),
+            may,
+            "{response}; {request}"
+        );
+    }
+    let shared = stored("Cache-Control: max-age=5");
+    let asks = get(
+        &fields("Cache-Control: stale-if-error=10"),
+        &Rules::default(),
+    );
+    assert!(
+        !on_error(&shared, &asks, RECEIVED.plus(6_000)),
+        "visitors decide nothing"
+    );
+}
+
+#[test]
 fn a_reload_is_honoured() {
     for request in ["Cache-Control: no-cache", "Pragma: no-cache"] {
         let lifetime = stored("Cache-Control: max-age=60");

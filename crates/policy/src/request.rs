@@ -125,6 +125,7 @@ impl RequestFacts {
             directives.max_age = directives.max_age.filter(|&age| age > 0);
         }
         directives.max_stale = directives.max_stale.filter(|_| rules.obeys_client);
+        directives.stale_if_error = directives.stale_if_error.filter(|_| rules.obeys_client);
         // Whoever has a cache of his own needs no protection from himself.
         let credentials = if rules.are_private() {
             Credentials::default()
@@ -259,6 +260,11 @@ impl RequestFacts {
     /// How stale an answer the client takes, where that counts ([`Rules::obeys_client`]).
     pub const fn max_stale(&self) -> Option<Millis> {
         self.directives.max_stale
+    }
+
+    /// How stale an answer the client takes if the origin fails, where that counts ([`Rules::obeys_client`]).
+    pub const fn stale_if_error(&self) -> Option<Millis> {
+        self.directives.stale_if_error
     }
 
     /// The client forces a reload, and the operator honours it.

@@ -88,12 +88,16 @@ pub fn in_use_until(lifetime: &Lifetime) -> Time {
 /// disconnect? What must be validated before use never does, nor anything where the client itself insists.
 pub fn on_error(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> bool {
     let ttl = lifetime.ttl(now);
+    // The client's own word counts where the origin does not forbid it (RFC 5861 §4).
+    let clients = request.stale_if_error();
+    let clients = clients.filter(|_| !lifetime.has(NEVER_STALE)).unwrap_or(0);
+    let window = lifetime.stale_if_error.max(clients);
     let insists =
         || request.forces_reload() || beyond_clients_limits(lifetime, request, now).is_some();
     lifetime.is_shareable(request.credentials())
         && !(request.is_obeyed() && insists())
         && !lifetime.has(MUST_VALIDATE)
-        && (ttl > 0 || ttl.unsigned_abs() < lifetime.stale_if_error)
+        && (ttl > 0 || ttl.unsigned_abs() < window)
 }
 
 /// Statuses that count as a failure of the origin (RFC 5861 §4).

@@ -369,3 +369,29 @@ async fn tasks_may_send_what_bodies_they_like() {
     });
     assert_eq!(task.await.unwrap().unwrap().status(), 200);
 }
+
+/// RFC 5861 §4: for one request, and no longer than it says.
+#[tokio::test(start_paused = true)]
+async fn a_request_may_take_what_is_stale_if_the_server_fails() {
+    let site = Site::later(|number, _| {
+        Box::pin(async move {
+            match number {
+                1 => Ok(page(
+                    "1",
+                    &[("cache-control", "max-age=1"), ("etag", "\"a\"")],
+                )),
+                _ => Err(io::Error::other("gone")),
+            }
+        })
+    });
+    let client = Client::private(&site).await;
+    client.get("/", &[]).await;
+    advance(Duration::from_secs(5)).await;
+    let error = client.send(request("/", &[])).await.unwrap_err();
+    assert_eq!(error.to_string(), "the request failed: gone");
+    for (window, is_answered) in [("stale-if-error=60", true), ("stale-if-error=2", false)] {
+        let asked = request("/", &[("cache-control", window)]);
+        let answer = client.send(asked).await;
+        assert_eq!(answer.is_ok(), is_answered, "{window}");
+    }
+}
