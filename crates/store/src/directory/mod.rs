@@ -391,7 +391,7 @@ impl Tier for Directory {
 
     fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
         let shared = Arc::clone(&self.shared);
-        Box::pin(self.writing.run(move || shared.remove(id)))
+        Box::pin(self.writing.run_minor(move || shared.remove(id)))
     }
 
     fn stats(&self) -> TierStats {
@@ -454,7 +454,7 @@ impl SharedTier for Directory {
                 Some(folder) => held.end(&folder.lock()?),
                 None => Ok(()),
             };
-            self.writing.run(job).await
+            self.writing.run_minor(job).await
         })
     }
 

@@ -41,6 +41,15 @@ impl Crew {
         &self,
         job: impl FnOnce() -> Result<T, DiskFailure> + Send + 'static,
     ) -> Result<T, TierError> {
+        let done = self.run_minor(job).await;
+        done.inspect(|_| self.health.worked())
+    }
+
+    /// The same with a job whose success does not end a trouble: a full disk takes a removal, and nothing else.
+    pub(crate) async fn run_minor<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> Result<T, DiskFailure> + Send + 'static,
+    ) -> Result<T, TierError> {
         if self.is_off() || !self.health.admits() {
             return Err(TierError::Down);
         }
@@ -57,10 +66,7 @@ impl Crew {
             job.await
         };
         match tokio::time::timeout(self.deadline, work).await {
-            Ok(Ok(Ok(done))) => {
-                self.health.worked();
-                Ok(done)
-            }
+            Ok(Ok(Ok(done))) => Ok(done),
             Ok(Ok(Err(failure))) => {
                 if let DiskFailure::Disk(error) = &failure {
                     self.health.failed(error);
@@ -106,9 +112,22 @@ impl fmt::Debug for Crew {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::sync::mpsc::channel;
 
     use super::*;
+
+    #[tokio::test]
+    async fn what_a_full_disk_takes_does_not_end_its_trouble() {
+        let health = Health::new("writing", Duration::ZERO);
+        let crew = Crew::new(&Handle::current(), 2, Duration::from_mins(1), health);
+        let full = || Err::<(), _>(DiskFailure::Disk(io::ErrorKind::StorageFull.into()));
+        assert!(crew.run(full).await.is_err());
+        assert_eq!(crew.run_minor(|| Ok(())).await, Ok(()));
+        assert!(crew.health.report().is_some());
+        assert_eq!(crew.run(|| Ok(())).await, Ok(()));
+        assert_eq!(crew.health.report(), None);
+    }
 
     #[tokio::test]
     async fn a_disk_that_hangs_keeps_its_threads_and_nothing_else() {

@@ -321,7 +321,7 @@ impl Tier for Disk {
                     .finish_removal(id, forgotten)
                     .map_err(DiskFailure::Disk)
             };
-            self.writing.run(job).await
+            self.writing.run_minor(job).await
         })
     }
 
@@ -403,7 +403,7 @@ impl LocalTier for Disk {
 
     fn remove_listed<'a>(&'a self, seen: &'a Listed) -> BoxFuture<'a, Result<bool, TierError>> {
         let (files, seen) = (Arc::clone(&self.files), seen.clone());
-        Box::pin(self.writing.run(move || list::remove(&files, &seen)))
+        Box::pin(self.writing.run_minor(move || list::remove(&files, &seen)))
     }
 
     fn load_journal(&self) -> BoxFuture<'_, Result<JournalRecords, TierError>> {

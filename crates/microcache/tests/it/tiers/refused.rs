@@ -35,6 +35,10 @@ fn a_mistake_in_an_option_is_told_with_its_place() {
             "a directory and a size",
         ),
         (
+            r#"disk = "/var/cache/microcache,1G""#,
+            r#"a directory and a size: "1GiB" or "1GB""#,
+        ),
+        (
             r#"disk = "/var/cache/microcache,1KiB""#,
             "the size is from 1MiB",
         ),

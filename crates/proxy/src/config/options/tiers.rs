@@ -241,7 +241,8 @@ fn parse_disk(text: &str) -> Result<(PathBuf, u64), String> {
     const FORM: &str = "a directory and a size, such as \"/var/cache/microcache,10GiB\"";
     let (path, size) = text.rsplit_once(',').ok_or(FORM)?;
     let size = size.trim();
-    let size = parse_size(size).ok_or_else(|| format!("as the size {}", size_forms(size)))?;
+    let size =
+        parse_size(size).ok_or_else(|| format!("a directory and a size: {}", size_forms(size)))?;
     if path.trim().is_empty() {
         return Err(FORM.to_owned());
     }
