@@ -1,8 +1,10 @@
 //! What a cache must know of a response, read in one pass over its fields.
 
+use crate::cookies;
 use crate::directives::{self, Argument, Directive, ResponseDirectives};
 use crate::fields::{Fields, Line, split_list};
 use crate::hop::Nominated;
+use crate::patterns::takes;
 use crate::rules::Rules;
 use crate::tags::{self, Tags, TooManyTags};
 use crate::targeted;
@@ -112,6 +114,17 @@ impl<'a> ResponseFacts<'a> {
     /// An old `Pragma: no-cache`, where no `Cache-Control` and no targeted field speaks.
     pub(crate) const fn says_pragma_no_cache(&self) -> bool {
         self.seen.has_pragma_no_cache
+    }
+
+    /// Whether it sets a cookie that is part of the key: then it may be the page for the value that it sets, and not for
+    /// the one under which it would be stored.
+    pub(crate) fn sets_keyed_cookie(&self) -> bool {
+        let keyed = &self.rules.key.cookies;
+        let mut set = self.fields.all("set-cookie").map(|cookie| {
+            let pair = cookie.split(|&b| b == b';').next().unwrap_or_default();
+            cookies::split(pair).0.trim_ascii()
+        });
+        set.any(|name| keyed.iter().any(|one| takes(one.as_bytes(), name)))
     }
 
     /// Whether the origin can be asked if it is still good.

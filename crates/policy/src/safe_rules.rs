@@ -8,7 +8,7 @@ use crate::key::{self, Scheme};
 use crate::range::{RangeVerdict, range};
 use crate::request::{Handling, PassReason, RequestFacts};
 use crate::reuse::{Reuse, is_origin_failure, is_refusal, on_error, reuse};
-use crate::rules::Rules;
+use crate::rules::{KeyRules, Rules, SetCookie};
 use crate::storable::NotStorable;
 use crate::testing::{RECEIVED, fields, get, judge, lifetime, to_store, view};
 use crate::trust::only_from_trusted_peers;
@@ -238,6 +238,34 @@ fn rule_3_set_cookie_is_neither_stored_nor_kept() {
         let response = fields(response);
         let stored = to_store(&response, &Rules::default());
         assert!(!stored.fields().contains("set-cookie"));
+    }
+}
+
+#[test]
+fn rule_3_a_page_that_sets_a_cookie_of_the_key_is_stored_under_none() {
+    for (set_cookie, response, is_refused) in [
+        (SetCookie::Strip, "Set-Cookie: lang=de; Path=/", true),
+        (SetCookie::Store, "Set-Cookie: lang=de", true),
+        (
+            SetCookie::Strip,
+            "Set-Cookie: a=b\nSet-Cookie:  lang =de",
+            true,
+        ),
+        (SetCookie::Strip, "Set-Cookie: shop_x=1", true),
+        (SetCookie::Strip, "Set-Cookie: language=de", false),
+        (SetCookie::Strip, "Set-Cookie: a=lang=de", false),
+    ] {
+        let rules = Rules {
+            set_cookie,
+            key: KeyRules {
+                cookies: vec!["lang".to_owned(), "shop_*".to_owned()],
+                ..KeyRules::default()
+            },
+            ..Rules::default()
+        };
+        let response = format!("{response}\nCache-Control: max-age=60");
+        let refused = judge(&rules, "", 200, &response) == Err(NotStorable::SetCookie);
+        assert_eq!(refused, is_refused, "{response:?}");
     }
 }
 

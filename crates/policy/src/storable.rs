@@ -113,7 +113,9 @@ fn refusal(
         Some(NotStorable::NoStore)
     } else if response.says(Directive::Private) {
         Some(NotStorable::Private)
-    } else if response.seen.has_set_cookie && response.rules.set_cookie == SetCookie::Refuse {
+    } else if response.seen.has_set_cookie
+        && (response.rules.set_cookie == SetCookie::Refuse || response.sets_keyed_cookie())
+    {
         Some(NotStorable::SetCookie)
     } else if response.vary == Vary::Any {
         Some(NotStorable::VaryAny)

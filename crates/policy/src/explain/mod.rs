@@ -124,7 +124,7 @@ impl NotStorable {
             .by("RFC 9111 §7.3")
             .unless(
                 "have the application set cookies only where they are needed; where this one is nobody's own, \
-                 `set_cookie = \"strip\"` on the route stores the page without it",
+                 and none of `key.cookies`, `set_cookie = \"strip\"` on the route stores the page without it",
             ),
             Self::VaryAny => Explanation::of(
                 "`Vary: *`, or something in `Vary` that is no field name, says that nobody knows for whom else the \
