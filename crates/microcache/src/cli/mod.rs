@@ -229,7 +229,7 @@ fn help(short: bool) -> String {
     text
 }
 
-/// How wide a flag and its value may be in the help, the blank behind them included.
+/// The widest flag with its value that leaves room for its meaning beside it, the blank included.
 const FLAG_WIDTH: usize = 36;
 
 /// The meaning of a flag, and its default.

@@ -21,7 +21,7 @@ pub(super) fn draw(frame: &mut Frame, screen: &Screen, area: Rect) {
     }
 }
 
-/// How wide the columns beside a url are.
+/// The width of a column beside a url.
 const WIDTH: u16 = 10;
 
 /// Shortens a url to so many characters, in its middle: urls of one site differ at their ends.
