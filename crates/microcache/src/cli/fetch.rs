@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use microcache_proxy::config::units;
 use reqwest::Url;
 
@@ -81,6 +83,64 @@ pub(crate) enum Shown {
     Head,
 }
 
+/// Flags of `curl` that name what is done anyway.
+const DONE_ANYWAY: [(&str, Option<char>, &str); 4] = [
+    (
+        "location",
+        Some('L'),
+        "Follow redirections, as it is done anyway",
+    ),
+    (
+        "silent",
+        Some('s'),
+        "Print no progress, as it is done anyway",
+    ),
+    (
+        "show-error",
+        Some('S'),
+        "Print errors, as it is done anyway",
+    ),
+    (
+        "compressed",
+        None,
+        "Print the body decoded, as it is done anyway",
+    ),
+];
+
+/// Flags of `curl` that cannot be had, whether a value follows, and what to write in their place.
+const HINTS: [(&str, Option<char>, bool, &str); 5] = [
+    (
+        "insecure",
+        Some('k'),
+        false,
+        "every certificate is checked: name the authority of this one with --cacert FILE",
+    ),
+    (
+        "proxy",
+        Some('x'),
+        true,
+        "set the variable http_proxy or https_proxy",
+    ),
+    (
+        "data",
+        Some('d'),
+        true,
+        "only GET and HEAD are sent: what changes something is not for a cache",
+    ),
+    (
+        "verbose",
+        Some('v'),
+        false,
+        "write --explain for the cache's part, or -i for status and header",
+    ),
+    (
+        "retry",
+        None,
+        true,
+        "run it again: what has been stored meanwhile is not fetched again",
+    ),
+];
+
 const NOTES: &str = "\
 Commands that run at the same time, and later ones, share what is stored. Durations are 500ms, 10s, 2m, 1d; sizes
 64MiB, 1GB. Proxies are taken from the variables http_proxy, https_proxy and no_proxy.
@@ -101,6 +161,7 @@ pub(super) fn command() -> Command {
         .args(output_flags())
         .args(cache_flags())
         .args(request_flags())
+        .args(flags_of_curl())
 }
 
 fn output_flags() -> Vec<Arg> {
@@ -108,6 +169,10 @@ fn output_flags() -> Vec<Arg> {
         flag("output", Some('o'), "FILE")
             .value_parser(value_parser!(PathBuf))
             .help("Write the body to a file, which has its name once it is complete [standard output]"),
+        switch("remote-name")
+            .short('O')
+            .conflicts_with("output")
+            .help("Write the body to a file that is named as the url's last part"),
         switch("include")
             .short('i')
             .help("Print status and header before the body"),
@@ -121,6 +186,25 @@ fn output_flags() -> Vec<Arg> {
             .help("Print no body and end with 4 if the answer is an error, as it is done anyway"),
         switch("no-fail").help("Print the body of an error like any other, and end with 0"),
     ]
+}
+
+fn flags_of_curl() -> Vec<Arg> {
+    let with = |arg: Arg, short: Option<char>| match short {
+        Some(short) => arg.short(short),
+        None => arg,
+    };
+    let done = DONE_ANYWAY.map(|(name, short, help)| with(switch(name), short).help(help));
+    let hints = HINTS.map(|(name, short, has_value, hint)| {
+        let arg = if has_value {
+            flag(name, short, "VALUE").action(ArgAction::Append)
+        } else {
+            with(switch(name), short)
+        };
+        arg.help(format!("Not offered: {hint}")).hide(true)
+    });
+    let mut flags = Vec::from(done);
+    flags.extend(hints);
+    flags
 }
 
 fn cache_flags() -> Vec<Arg> {
@@ -149,7 +233,13 @@ fn request_flags() -> Vec<Arg> {
         flag("header", Some('H'), "FIELD")
             .action(ArgAction::Append)
             .help("A field of the request, such as 'Accept: text/html'"),
-        flag("timeout", None, "DURATION")
+        flag("user-agent", Some('A'), "AGENT")
+            .help("The User-Agent of the request [microcache/VERSION]"),
+        flag("user", Some('u'), "USER:PASSWORD")
+            .help("Sign in by HTTP Basic; other users of the machine can see it while it runs"),
+        flag("request", Some('X'), "METHOD").help("GET or HEAD [GET]"),
+        flag("timeout", Some('m'), "DURATION")
+            .visible_alias("max-time")
             .value_parser(duration)
             .help(
                 "How long all of it may take [as long as something comes at least once a minute]",
@@ -175,25 +265,77 @@ pub(super) fn read(matches: &ArgMatches) -> Result<Fetch, Message> {
 }
 
 fn fetch(matches: &ArgMatches) -> Result<Fetch, String> {
+    refuse_what_is_not_offered(matches)?;
     let usage = USAGES.iter().find(|(name, ..)| matches.get_flag(name));
+    let url = url(&texts(matches, "URL"))?;
+    let output = if matches.get_flag("remote-name") {
+        Some(remote_name(&url)?)
+    } else {
+        file(matches, "output")
+    };
+    let is_head = match matches.get_one::<String>("request").map(String::as_str) {
+        None | Some("GET") => matches.get_flag("head"),
+        Some("HEAD") => true,
+        Some(other) => return Err(format!("--request {other}: only GET and HEAD are sent")),
+    };
     Ok(Fetch {
-        url: url(&texts(matches, "URL"))?,
-        headers: headers(&texts(matches, "header"))?,
+        url,
+        headers: all_headers(matches)?,
         usage: usage.map_or(Usage::Usual, |(_, usage, _)| *usage),
         max_age: matches.get_one("max-age").copied(),
-        shown: match (matches.get_flag("head"), matches.get_flag("include")) {
+        shown: match (is_head, matches.get_flag("include")) {
             (true, _) => Shown::Head,
             (false, true) => Shown::HeadAndBody,
             (false, false) => Shown::Body,
         },
         explain: matches.get_flag("explain"),
         no_fail: matches.get_flag("no-fail"),
-        output: file(matches, "output"),
+        output,
         cache: file(matches, "cache"),
         cache_size: matches.get_one("cache-size").copied().unwrap_or(CACHE_SIZE),
         timeout: matches.get_one("timeout").copied(),
         cacert: file(matches, "cacert"),
     })
+}
+
+fn refuse_what_is_not_offered(matches: &ArgMatches) -> Result<(), String> {
+    let is_typed = |(name, _, has_value, _): &&(&str, _, bool, _)| {
+        if *has_value {
+            matches.get_one::<String>(name).is_some()
+        } else {
+            matches.get_flag(name)
+        }
+    };
+    match HINTS.iter().find(is_typed) {
+        Some((name, .., hint)) => Err(format!("--{name} is not offered: {hint}")),
+        None => Ok(()),
+    }
+}
+
+/// The name of the file that `-O` writes.
+fn remote_name(url: &Url) -> Result<PathBuf, String> {
+    let last = url.path_segments().and_then(Iterator::last);
+    match last.filter(|name| !name.is_empty()) {
+        Some(name) => Ok(name.into()),
+        None => Err(format!("{url} names no file for -O: write -o FILE")),
+    }
+}
+
+/// The fields of `-H`, `-A` and `-u`. A field that `-H` names counts before the flag for it.
+fn all_headers(matches: &ArgMatches) -> Result<HeaderMap, String> {
+    let mut headers = headers(&texts(matches, "header"))?;
+    let text = |name: &str| matches.get_one::<String>(name);
+    let credentials = text("user").map(|user| format!("Basic {}", BASE64_STANDARD.encode(user)));
+    for (name, value) in [
+        (USER_AGENT, text("user-agent").cloned()),
+        (AUTHORIZATION, credentials),
+    ] {
+        let Some(value) = value else { continue };
+        let unfit = |_| format!("the value for {name} has characters that no field may have");
+        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(unfit)?;
+        headers.entry(name.clone()).or_insert(value);
+    }
+    Ok(headers)
 }
 
 fn url(typed: &[String]) -> Result<Url, String> {
@@ -230,7 +372,10 @@ fn headers(typed: &[String]) -> Result<HeaderMap, String> {
 }
 
 fn duration(text: &str) -> Result<Duration, &'static str> {
+    // Plain seconds, as `curl` takes them.
+    let seconds = || text.parse().ok().map(Duration::from_secs);
     units::parse_duration(text)
+        .or_else(seconds)
         .filter(|duration| !duration.is_zero())
         .ok_or("expected a duration, such as 10s")
 }
@@ -270,6 +415,20 @@ mod tests {
     }
 
     #[test]
+    fn what_fingers_type_for_curl_is_taken() {
+        let typed = |line| typed(line).expect(line);
+        let usual = typed("fetch -sSL --compressed -m 10 -A me -u a:b -O http://h/x/y.tar?z");
+        assert_eq!(usual.timeout, Some(Duration::from_secs(10)));
+        assert_eq!(usual.output, Some("y.tar".into()));
+        assert_eq!(usual.headers["user-agent"], "me");
+        assert_eq!(usual.headers["authorization"], "Basic YTpi");
+        assert_eq!(typed("fetch -X HEAD http://h").shown, Shown::Head);
+        assert_eq!(typed("fetch -X GET http://h").shown, Shown::Body);
+        let own = typed("fetch -A me -H User-Agent:you http://h");
+        assert_eq!(own.headers["user-agent"], "you");
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused_with_a_remedy() {
         for (line, says) in [
             ("fetch", "which url?"),
@@ -281,6 +440,13 @@ mod tests {
             ("fetch -H nothing http://a", "such as 'Accept: text/html'"),
             ("fetch --cache-size 1KiB http://a", "1MiB at least"),
             ("fetch --timeout 0s http://a", "such as 10s"),
+            ("fetch -k https://a", "--cacert FILE"),
+            ("fetch -x http://p http://a", "http_proxy"),
+            ("fetch -d x=1 http://a", "only GET and HEAD"),
+            ("fetch -v http://a", "--explain"),
+            ("fetch --retry 3 http://a", "run it again"),
+            ("fetch -X POST http://a", "only GET and HEAD"),
+            ("fetch -O http://a/", "-o FILE"),
         ] {
             let said = typed(line).expect_err(line);
             assert!(said.contains(says), "{line}: {said}");

@@ -19,6 +19,9 @@ use super::draft::Draft;
 /// Pieces that wait to be written. Whoever reads slowly has the server wait.
 const WAITING: usize = 8;
 
+/// Names of standard output. Opened by its name, a file that it was redirected to would be replaced.
+const PRINTED: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+
 /// Where it goes. Dropped before it is finished, it leaves no file behind.
 pub(super) struct Output {
     name: String,
@@ -29,7 +32,8 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) async fn open(path: Option<&Path>) -> Result<Self, Ended> {
-        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
+        let is_printed = |path: &Path| PRINTED.iter().any(|name| path == Path::new(name));
+        let Some(path) = path.filter(|path| !is_printed(path)) else {
             let printed = Sink::Printed(io::stdout());
             return Ok(Self::to(printed, "standard output".to_owned(), None));
         };

@@ -399,3 +399,19 @@ fn who_has_read_enough_ends_it() {
     let ended = told(child.wait_with_output().expect("it ends"));
     assert_eq!((ended.code, ended.err.as_str()), (5, ""));
 }
+
+#[test]
+fn standard_output_by_its_name_is_not_replaced() {
+    let origin = Origin::start();
+    origin.on("/page").reply(Reply::new(200).body("the page"));
+    let place = Place::new();
+    let file = place.path("all");
+    std::fs::write(&file, "before ").expect("written");
+    let appended = std::fs::OpenOptions::new().append(true).open(&file);
+    let url = format!("{}/page", origin.url());
+    let mut command = place.command(&["-sL", "-o", "/dev/stdout", &url]);
+    let status = command.stdout(appended.expect("a file")).status();
+    assert!(status.expect("it runs").success());
+    let all = std::fs::read_to_string(&file).expect("it is there");
+    assert_eq!(all, "before the page");
+}
