@@ -155,9 +155,14 @@ impl Endpoints {
         Err(error)
     }
 
-    /// In turn, with those that failed last.
+    /// In turn, with those that failed last. The loopback addresses are one machine, not several: the second is for an
+    /// application that does not listen on the first, and no share of the requests is for another user's program there.
     fn in_order<'a>(&self, known: &'a [Endpoint]) -> Vec<&'a Endpoint> {
-        let first = self.next.fetch_add(1, Ordering::Relaxed) % known.len().max(1);
+        let first = if is_localhost(&self.host) {
+            0
+        } else {
+            self.next.fetch_add(1, Ordering::Relaxed) % known.len().max(1)
+        };
         let (before, after) = known.split_at(first);
         let mut order: Vec<_> = after.iter().chain(before).collect();
         order.sort_by_key(|endpoint| endpoint.failed.load(Ordering::Relaxed));
@@ -198,6 +203,11 @@ mod tests {
             let found = Endpoints::new(name, 80).look_up().await.unwrap();
             let addresses: Vec<_> = found.iter().map(|it| it.address.to_string()).collect();
             assert_eq!(addresses, ["127.0.0.1:80", "[::1]:80"], "{name}");
+        }
+        let localhost = Endpoints::new("localhost", 80);
+        let known = localhost.look_up().await.unwrap();
+        for _ in 0..3 {
+            assert!(localhost.in_order(&known)[0].address.is_ipv4());
         }
         assert!(!is_localhost("localhost.example.org"));
         assert!(!is_localhost("notlocalhost"));
