@@ -83,8 +83,8 @@ pub(crate) enum Shown {
     Head,
 }
 
-/// Flags of `curl` that name what is done anyway.
-const DONE_ANYWAY: [(&str, Option<char>, &str); 4] = [
+/// Flags of `curl` that are taken and change nothing.
+const WITHOUT_EFFECT: [(&str, Option<char>, &str); 4] = [
     (
         "location",
         Some('L'),
@@ -103,7 +103,7 @@ const DONE_ANYWAY: [(&str, Option<char>, &str); 4] = [
     (
         "compressed",
         None,
-        "Print the body decoded, as it is done anyway",
+        "Taken and ignored: bodies are asked for without compression",
     ),
 ];
 
@@ -193,7 +193,7 @@ fn flags_of_curl() -> Vec<Arg> {
         Some(short) => arg.short(short),
         None => arg,
     };
-    let done = DONE_ANYWAY.map(|(name, short, help)| with(switch(name), short).help(help));
+    let done = WITHOUT_EFFECT.map(|(name, short, help)| with(switch(name), short).help(help));
     let hints = HINTS.map(|(name, short, has_value, hint)| {
         let arg = if has_value {
             flag(name, short, "VALUE").action(ArgAction::Append)
