@@ -123,6 +123,13 @@ fn routes(out: &mut Exposition, figures: &FiguresSnapshot) {
         out.sample(&[("route", &route.name)], route.origin.refreshes);
     }
     out.counter(
+        "microcache_route_withheld_requests_total",
+        "Requests to the origin for everyone, sent without fields of the client.",
+    );
+    for route in routes {
+        out.sample(&[("route", &route.name)], route.origin.withheld);
+    }
+    out.counter(
         "microcache_route_origin_failures_total",
         "Requests to the origin without an answer, or whose answer broke off.",
     );

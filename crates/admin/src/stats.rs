@@ -89,6 +89,7 @@ fn origin_of(origin: &OriginSnapshot) -> Value {
     json!({
         "requests": origin.requests,
         "refreshes": origin.refreshes,
+        "withheld": origin.withheld,
         "failures": origin.failures,
         "responses": statuses(origin.statuses),
         "bytes_received": origin.bytes,

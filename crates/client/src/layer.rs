@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-use http::header::AUTHORIZATION;
 use http::{Method, Request, Response, Uri};
 use http_body::Body;
 use microcache_engine::{Bypass, Engine, Failure, NoResponse, RouteFound, Served};
@@ -18,8 +17,8 @@ use crate::fields::from_map;
 use crate::future::ResponseFuture;
 use crate::info::CacheInfo;
 use crate::inner::{Inner, call};
-use crate::options::{CacheMode, CacheOptions};
-use crate::request::{Asked, Place, push_key};
+use crate::options::CacheMode;
+use crate::request::{Asked, Place};
 use crate::{BoxError, Error, response};
 
 /// Puts a cache in front of services.
@@ -246,32 +245,18 @@ fn status_and_fields<R>(response: &Response<R>) -> (u16, FieldsBuf) {
     (response.status().as_u16(), from_map(response.headers()))
 }
 
-/// What an unsafe request changes if it succeeds (RFC 9111 §4.4).
+/// What an unsafe request changes if it succeeds (RFC 9111 §4.4): its url, whatever the key.
 struct Changed {
     method: Method,
     uri: Uri,
-    fields: FieldsBuf,
-    /// The same of who says nothing about himself.
-    nobodys: Option<FieldsBuf>,
 }
 
 impl Changed {
     fn by<B>(request: &Request<B>) -> Option<Self> {
         let changes = invalidates(request.method(), 200) && Place::of(request.uri()).is_some();
-        changes.then(|| {
-            let (uri, headers) = (request.uri(), request.headers());
-            let options = request.extensions().get::<CacheOptions>();
-            let options = options.cloned().unwrap_or_default();
-            let (mut fields, mut nobodys) = (from_map(headers), FieldsBuf::new());
-            push_key(&mut fields, uri, headers, &options);
-            push_key(&mut nobodys, uri, headers, &options);
-            Self {
-                method: request.method().clone(),
-                uri: uri.clone(),
-                // Who says nothing about himself is nobody already.
-                nobodys: headers.contains_key(AUTHORIZATION).then_some(nobodys),
-                fields,
-            }
+        changes.then(|| Self {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
         })
     }
 
@@ -279,27 +264,14 @@ impl Changed {
         let Some(place) = Place::of(&self.uri) else {
             return;
         };
-        let own = microcache_engine::Request {
+        let request = microcache_engine::Request {
             method: &self.method,
-            fields: self.fields.fields(),
-            vouched: true,
             ..microcache_engine::Request::of_url(place.scheme, place.host, place.target)
         };
-        let response = response.fields();
-        let nobodys = self.nobodys.as_ref().map(|fields| {
-            let fields = fields.fields();
-            let nobodys = microcache_engine::Request { fields, ..own };
-            engine.invalidate_after(&nobodys, status, response)
-        });
-        let told = engine.invalidate_after(&own, status, response);
+        let told = engine.invalidate_after(&request, status, response.fields());
         // It counts from here on. Where nobody can wait for a time, nobody waits until tiers have done so too.
         if clock::is_here().is_ok() {
-            let nobodys = async {
-                if let Some(nobodys) = nobodys {
-                    nobodys.await;
-                }
-            };
-            tokio::join!(told, nobodys);
+            told.await;
         }
     }
 }

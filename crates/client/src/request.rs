@@ -174,12 +174,7 @@ impl Asked {
 pub(crate) struct Spoken(pub(crate) Version);
 
 /// Adds what is part of the key beside the url.
-pub(crate) fn push_key(
-    fields: &mut FieldsBuf,
-    uri: &Uri,
-    headers: &HeaderMap,
-    options: &CacheOptions,
-) {
+fn push_key(fields: &mut FieldsBuf, uri: &Uri, headers: &HeaderMap, options: &CacheOptions) {
     let authority = uri.authority().map(Authority::as_str).unwrap_or_default();
     for host in headers.get_all(HOST) {
         if !host.as_bytes().eq_ignore_ascii_case(authority.as_bytes()) {

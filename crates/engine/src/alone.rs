@@ -79,7 +79,10 @@ impl Engine {
         let filling = key.as_ref().filter(|_| !whole);
         let sent = self.sent_alone(route, &why, filling.map(|key| &key[..]), client.fields());
         let again = sent.leaves_out.as_ref().map(|_| incoming.again(client));
-        let request = request(&mut incoming, sent.fields, route.id, Arc::clone(&audience));
+        let mut request = request(&mut incoming, sent.fields, route.id, Arc::clone(&audience));
+        if let Some(shared) = &sent.leaves_out {
+            request.withheld.clone_from(&shared.withheld);
+        }
         // From now on a purge of the key is noticed.
         let lone = key.as_ref().filter(|_| sent.fills);
         let lone = lone.map(|key| self.cache.begin_alone(key));
@@ -331,6 +334,7 @@ fn request(
         authority: incoming.host.clone(),
         target: incoming.target.clone(),
         fields,
+        withheld: Vec::new(),
         body: std::mem::replace(&mut incoming.body, Body::Empty),
         length: incoming.length,
         upgrade: incoming.upgrade,

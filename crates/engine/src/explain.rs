@@ -9,8 +9,8 @@ use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::reuse::{Reuse, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
 use microcache_policy::{
-    AsStored, Detail, FieldBlock, Lifetime, RequestFacts, Rules, SentCoding, SharedRequest, Time,
-    VaryNames,
+    AsStored, Detail, FieldBlock, LeftOut, Lifetime, RequestFacts, Rules, SentCoding,
+    SharedRequest, Time, VaryNames,
 };
 use microcache_store::{Encoded, Hit, Object, Stored};
 
@@ -52,6 +52,8 @@ pub struct Explained {
     pub remembered: Option<Detail>,
     /// What is stored under its key: all that memory has, and what the nearest tier has for it.
     pub variants: Vec<Variant>,
+    /// Its fields that the origin does not see if it is asked for everyone.
+    pub left_out: LeftOut,
     /// How it would be sent what lies in memory, if that is the answer and its route compresses.
     pub compression: Option<Result<Compressed, AsStored>>,
 }
@@ -195,6 +197,7 @@ impl Engine {
             joins: None,
             remembered: None,
             variants: Vec::new(),
+            left_out: LeftOut::default(),
             compression: None,
         };
         let together = match way_of(route, found.bypass, &facts) {
@@ -219,6 +222,7 @@ impl Engine {
         let view = request.origin_view(&route.rules);
         let known = self.cache.look_up(&explained.key, &view, now);
         explained.variants = self.variants(&explained.key, &known);
+        explained.left_out = LeftOut::of(&view, &self.known_vary(&explained.key, None));
         let look = Look {
             route: found.route,
             key: &explained.key,

@@ -7,7 +7,7 @@ use microcache_policy::{AcceptClass, Fields, KeyBuf, Scheme, invalidate, says_ht
 
 use crate::cache::Scope;
 use crate::message::Request;
-use crate::serve::{Engine, key_as};
+use crate::serve::{Clients, Engine, key_as};
 
 impl Engine {
     /// RFC 9111 §4.4: a successful unsafe request makes what is stored for its target, and for
@@ -23,8 +23,12 @@ impl Engine {
     ) -> impl Future<Output = ()> + Send + use<'_> {
         let (mut keys, mut scopes) = (Vec::new(), Vec::new());
         if invalidate::invalidates(request.method, status) {
-            keys = self.keys_changed(request, response);
             scopes = groups_changed(request, status, response);
+            match self.settings.clients {
+                // What is part of a key is the program's own affair: the request that changes a url need not have it.
+                Clients::Program => scopes.extend(urls_changed(request, response)),
+                Clients::Visitors => keys = self.keys_changed(request, response),
+            }
         }
         let (keys, groups) = (
             self.cache.invalidate(keys),
@@ -69,6 +73,19 @@ impl Engine {
         }
         AcceptClass::ALL.into_iter().map(key).collect()
     }
+}
+
+/// The target, and what the response names of the same origin, with all keys and for all identities.
+fn urls_changed(request: &Request<'_>, response: Fields<'_>) -> Vec<Scope> {
+    let host = Bytes::from(normal_host(request.scheme, request.host));
+    let named = invalidate::locations(response, &[request.scheme], request.host, request.target);
+    let targets = [request.target.to_vec()].into_iter();
+    let targets = targets.chain(named);
+    let url = |target: Vec<u8>| Scope::Url {
+        host: host.clone(),
+        target: target.into(),
+    };
+    targets.map(url).collect()
 }
 
 fn groups_changed(request: &Request<'_>, status: u16, response: Fields<'_>) -> Vec<Scope> {

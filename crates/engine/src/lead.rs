@@ -227,6 +227,7 @@ impl Engine {
                 authority: fetch.incoming.host.clone(),
                 target: fetch.incoming.target.clone(),
                 fields,
+                withheld: shared.withheld.clone(),
                 body: Body::Empty,
                 length: None,
                 upgrade: false,

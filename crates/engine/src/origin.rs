@@ -32,6 +32,8 @@ pub struct OriginRequest {
     pub target: Bytes,
     /// Field lines to send.
     pub fields: FieldsBuf,
+    /// Names of fields of the client's request that are withheld since the answer is for others too.
+    pub withheld: Vec<String>,
     /// The body.
     pub body: Body,
     /// Its length, where the client said so; a body without one goes chunked.
@@ -66,6 +68,7 @@ impl OriginRequest {
             authority,
             target,
             fields: FieldsBuf::new(),
+            withheld: Vec::new(),
             body: Body::Empty,
             length: None,
             upgrade: false,
@@ -82,7 +85,7 @@ impl OriginRequest {
 }
 
 /// A route as whoever counts knows it, also when there are others by then. Zero is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RouteId(pub u16);
 
 /// How soon the origin's answer is wanted.

@@ -157,21 +157,49 @@ fn is_chosen(name: &[u8], rules: &Rules) -> bool {
 
 /// The names of what a fetch for everyone would withhold of a request, one to a line; empty if there is nothing.
 pub fn withheld_names(request: &OriginView<'_>, known: &VaryNames) -> Vec<u8> {
+    names_of(request, known, |fate| {
+        matches!(fate, SharedFate::Withheld | SharedFate::Passes)
+    })
+    .join(&b'\n')
+}
+
+/// Names of request fields that a fetch for everyone leaves out, in lower case and in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The origin might have answered otherwise with them.
+    pub withheld: Vec<Vec<u8>>,
+    /// The origin answers the same without them.
+    pub dropped: Vec<Vec<u8>>,
+}
+
+impl LeftOut {
+    /// Those of a request whose url is known to vary on `known`.
+    pub fn of(request: &OriginView<'_>, known: &VaryNames) -> Self {
+        Self {
+            withheld: names_of(request, known, |fate| {
+                matches!(fate, SharedFate::Withheld | SharedFate::Passes)
+            }),
+            dropped: names_of(request, known, |fate| fate == SharedFate::Dropped),
+        }
+    }
+}
+
+/// The names of end-to-end fields of a request that have such a fate, in lower case and in order.
+fn names_of(
+    request: &OriginView<'_>,
+    known: &VaryNames,
+    is_meant: impl Fn(SharedFate) -> bool,
+) -> Vec<Vec<u8>> {
     let rules = request.rules;
-    let is_withheld = |(name, value): &(&[u8], &[u8])| {
+    let is_named = |(name, value): &(&[u8], &[u8])| {
         fate(name, request.vouched, &rules.request) == Fate::Travels
-            && matches!(
-                shared_fate(name, value, rules, known),
-                SharedFate::Withheld | SharedFate::Passes
-            )
+            && is_meant(shared_fate(name, value, rules, known))
     };
-    let withheld = request.fields.iter().filter(is_withheld);
-    let mut names: Vec<_> = withheld
-        .map(|(name, _)| name.to_ascii_lowercase())
-        .collect();
+    let meant = request.fields.iter().filter(is_named);
+    let mut names: Vec<_> = meant.map(|(name, _)| name.to_ascii_lowercase()).collect();
     names.sort_unstable();
     names.dedup();
-    names.join(&b'\n')
+    names
 }
 
 /// Whether a request with this field asks for something else than the page, unless its url is known to vary on it.

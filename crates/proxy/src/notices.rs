@@ -79,6 +79,8 @@ pub enum Kind {
     NoRoom,
     /// Somebody wants more than a limit lets through.
     Refused,
+    /// A field of a client's request does not go to the application.
+    Withheld,
     /// A collector takes no spans.
     Traces,
     /// A certificate was got from an authority.
@@ -119,6 +121,7 @@ impl Kind {
             Self::NoHttp2 => "no-http2",
             Self::NoRoom => "no-room",
             Self::Refused => "refused",
+            Self::Withheld => "withheld-field",
             Self::Traces => "traces",
             Self::Certificate => "certificate",
             Self::NoCertificate => "no-certificate",
@@ -161,6 +164,7 @@ impl Kind {
             | Self::Up
             | Self::Well
             | Self::Certificate
+            | Self::Withheld
             | Self::TierUp => tracing::info!(target: TARGET, kind, about, more, "{line}"),
         }
     }

@@ -40,10 +40,18 @@ pub(super) fn told(outlook: &Outlook) -> Value {
         "request": request(outlook),
         "route": explained.route_name,
         "key": has_key.then(|| way::key_of(&outlook.request, explained)),
+        "left_out": {
+            "withheld": names(&explained.left_out.withheld),
+            "dropped": names(&explained.left_out.dropped),
+        },
         "steps": steps,
         "stored": all.map(|one| stored::variant(one, explained)).collect::<Vec<_>>(),
         "fetched": fetched.map(|answer| answer.told()),
     })
+}
+
+fn names(names: &[Vec<u8>]) -> Vec<String> {
+    names.iter().map(|name| text(name)).collect()
 }
 
 /// One word for what becomes of it.

@@ -1,7 +1,9 @@
 //! The request's way, step by step: its route, what it asks for, its key, what is found there.
 
 use microcache_engine::{Bypass, Decision, Explained};
-use microcache_policy::{Detail, Explanation, Fields, Forward, Handling, Reuse, Why, cookies, key};
+use microcache_policy::{
+    Detail, Explanation, Fields, Forward, Handling, LeftOut, Reuse, Why, cookies, key,
+};
 use microcache_proxy::{Outlook, Rated, Read};
 use serde_json::{Value, json};
 
@@ -42,6 +44,7 @@ pub(super) fn steps(outlook: &Outlook) -> Vec<Step> {
     {
         steps.push(by_itself(detail, explained.remembered));
     }
+    steps.extend(left_out(explained));
     if let Decision::Ask { joins: true, .. } = explained.decision {
         let others = others_wait(explained);
         steps.push(Step::new(
@@ -54,6 +57,36 @@ pub(super) fn steps(outlook: &Outlook) -> Vec<Step> {
         steps.push(Step::of("it is answered 504", told));
     }
     steps
+}
+
+/// Fields of the request that the application does not see. None where it is sent whole.
+fn left_out(explained: &Explained) -> Option<Step> {
+    let is_for_everyone = match explained.decision {
+        Decision::Ask { detail, .. } => detail != Some(Detail::Withheld),
+        Decision::Stored { .. } => true,
+        Decision::Pass(..) | Decision::OnlyIfCached(_) => false,
+    };
+    if explained.facts.handling() != Handling::Cache || !is_for_everyone {
+        return None;
+    }
+    let names =
+        |names: &[Vec<u8>]| listed(&names.iter().map(|name| text(name)).collect::<Vec<_>>());
+    let LeftOut { withheld, dropped } = &explained.left_out;
+    if !withheld.is_empty() {
+        let step = Step::new(
+            format!("the application is asked without {}", names(withheld)),
+            "the answer is for all clients, and the page may depend on a field that others do not send",
+        );
+        return Some(step.unless(
+            "if it selects the page, add the field to `key.headers` on the route, or to the application's `Vary`",
+        ));
+    }
+    (!dropped.is_empty()).then(|| {
+        Step::new(
+            format!("the application is asked without {}", names(dropped)),
+            "the answer is for all clients, and these fields are about one",
+        )
+    })
 }
 
 /// What its route lets through.

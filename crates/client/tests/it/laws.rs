@@ -233,11 +233,8 @@ impl World {
                 let mut post = asked(wanted, CacheMode::Default);
                 *post.method_mut() = Method::POST;
                 if self.client.send(post).await.is_ok() {
-                    // What nobody in particular was given is of the same page.
-                    let gone = |one: &Wanted| {
-                        one.page == wanted.page && [0, wanted.user].contains(&one.user)
-                    };
-                    self.known.retain(|one, _| !gone(one));
+                    // The page has changed, whoever was given a copy.
+                    self.known.retain(|one, _| one.page != wanted.page);
                 }
             }
             Step::Get(wanted, mode) => return self.get(wanted, mode).await,
@@ -428,4 +425,40 @@ async fn whatever_is_asked_the_answer_is_allowed() {
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_post_without_key_makes_copies_of_all_keys_invalid() {
+    let books = Arc::new(Mutex::new(Books {
+        words: vec![ALL_WORDS[0]],
+        ..Books::default()
+    }));
+    let site = site(&books);
+    let client = Client::private(&site).await;
+    let wanted = Wanted {
+        page: 0,
+        user: 1,
+        language: 0,
+    };
+    let keyed = |key: &'static str| {
+        let mut get = asked(wanted, CacheMode::Default);
+        let options = CacheOptions::default().with_key(key);
+        get.extensions_mut().insert(options);
+        get
+    };
+    for times in [2, 2] {
+        for key in ["a", "b", "a", "b"] {
+            client.send(keyed(key)).await.expect("an answer");
+        }
+        assert_eq!(site.asked(), times);
+    }
+    let mut post = asked(wanted, CacheMode::Default);
+    *post.method_mut() = Method::POST;
+    client.send(post).await.expect("an answer");
+    for key in ["a", "b"] {
+        let got = client.send(keyed(key)).await.expect("an answer");
+        let body = crate::support::whole(got).await;
+        assert_eq!(body.body(), "0 1 0 1");
+    }
+    assert_eq!(site.asked(), 5);
 }

@@ -1,6 +1,9 @@
 //! What a fetch for everyone sends of the request that it is made of: no client decides by a field of its own what
 //! the others see.
 
+use serde_json::{Value, json};
+
+use crate::operators::Operator;
 use crate::support::{Gate, Origin, Proxy, Reply, eventually};
 
 const LONG: &str = "Cache-Control: max-age=100";
@@ -92,6 +95,39 @@ fn who_has_something_withheld_gets_no_answer_that_is_for_one() {
         let other = proxy.get("/");
         other.assert_is(status, "nobody's");
     }
+}
+
+#[test]
+fn operators_see_what_is_withheld() {
+    let origin = Origin::start();
+    let (proxy, admin) = Proxy::operated(&origin, &[]);
+    origin.on("/").answer(|_| Reply::new(200).with(LONG));
+    for n in 0..100 {
+        let invented = format!("X-Invented-{n}: 1");
+        proxy.get_with(&format!("/{n}"), &["X-Tenant: a", "Referer: b", &invented]);
+    }
+    proxy.get("/plain");
+    let operator = Operator::at(admin);
+    let metrics = operator.ask("GET", "/metrics", None).text();
+    let counted = "microcache_route_withheld_requests_total{route=\"default\"} 100";
+    assert!(metrics.contains(counted), "{metrics}");
+    let log = proxy.output_with("x-invented-30");
+    let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(lines("`x-tenant`"), 1, "{log}");
+    assert_eq!(
+        lines("a request for everyone goes to the application without"),
+        32,
+        "{log}"
+    );
+    assert_eq!(lines("referer"), 0, "{log}");
+    let headers = ["X-Tenant: a", "Referer: b"];
+    let imagined = json!({"url": "http://example.com/", "headers": headers});
+    let told = operator.ask("POST", "/v1/explain", Some(&imagined.to_string()));
+    let told: Value = serde_json::from_str(&told.text()).expect("JSON");
+    let left_out = json!({"withheld": ["x-tenant"], "dropped": ["referer"]});
+    assert_eq!(told["left_out"], left_out, "{told}");
+    let step = "the application is asked without `x-tenant`";
+    assert!(told["steps"].to_string().contains(step), "{told}");
 }
 
 #[test]

@@ -59,6 +59,23 @@ impl GroupFigures {
         }
     }
 
+    /// Counts that fields of the client's request are withheld from one that is sent for everyone. Returns the
+    /// route's name and the names of fields that were not withheld there before.
+    pub(crate) fn withheld(&self, request: &OriginRequest) -> Option<(String, Vec<String>)> {
+        if request.withheld.is_empty() {
+            return None;
+        }
+        for figures in self.figures.origin_of(request.route, self.upstream) {
+            figures.withheld.fetch_add(1, Ordering::Relaxed);
+        }
+        let new = self
+            .figures
+            .withheld
+            .new_of(request.route, &request.withheld);
+        let route = self.figures.route_name(request.route)?;
+        (!new.is_empty()).then_some((route, new))
+    }
+
     fn span(&self, request: &OriginRequest) -> Option<OpenSpan> {
         let (span, traces) = (request.span?, self.figures.traces()?);
         let upstream = self.figures.upstream_name(self.upstream);

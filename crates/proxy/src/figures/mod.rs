@@ -15,6 +15,7 @@ mod table;
 mod threads;
 mod top;
 mod url;
+mod withheld;
 
 use std::array;
 use std::sync::atomic::AtomicU64;
@@ -39,6 +40,7 @@ pub(crate) use top::Named;
 pub use top::{Amount, Measure, TopUrl, TopUrls};
 use top::{Merged, Top};
 pub(crate) use url::Url;
+use withheld::WithheldNames;
 
 use crate::traces::Traces;
 
@@ -60,6 +62,8 @@ pub(crate) struct Figures {
     errors: Mutex<Errors>,
     /// What was refused because a limit says so.
     pub(crate) refused: Refused,
+    /// Names of request fields that were withheld from origins.
+    withheld: WithheldNames,
     clock: Clock,
     /// Spans, where requests are traced.
     traces: OnceLock<Arc<Traces>>,
@@ -96,6 +100,7 @@ struct Names {
 struct OriginFigures {
     requests: AtomicU64,
     refreshes: AtomicU64,
+    withheld: AtomicU64,
     failures: AtomicU64,
     /// By hundreds: 1xx to 5xx.
     statuses: [AtomicU64; 5],
@@ -127,6 +132,7 @@ impl Default for Figures {
             upstreams: Names::new(),
             errors: Mutex::default(),
             refused: Refused::default(),
+            withheld: WithheldNames::default(),
             clock: Clock::start(),
             traces: OnceLock::new(),
         }

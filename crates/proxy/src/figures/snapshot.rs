@@ -46,6 +46,8 @@ pub struct OriginSnapshot {
     pub requests: u64,
     /// Refreshes.
     pub refreshes: u64,
+    /// Requests for everyone from which fields of the client's request were withheld.
+    pub withheld: u64,
     /// Requests without an answer, or with one that broke off.
     pub failures: u64,
     /// Answers by hundreds: 1xx to 5xx.
@@ -117,6 +119,7 @@ impl OriginFigures {
         let mut snapshot = OriginSnapshot {
             requests: read(&self.requests),
             refreshes: read(&self.refreshes),
+            withheld: read(&self.withheld),
             failures: read(&self.failures),
             statuses: std::array::from_fn(|at| read(&self.statuses[at])),
             bytes: read(&self.bytes),
@@ -215,6 +218,7 @@ impl OriginSnapshot {
     fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.refreshes += other.refreshes;
+        self.withheld += other.withheld;
         self.failures += other.failures;
         for (sum, more) in self.statuses.iter_mut().zip(other.statuses) {
             *sum += more;

@@ -161,11 +161,25 @@ impl Group {
     /// Asks, and counts it.
     async fn ask(&self, request: OriginRequest) -> Result<OriginResponse, OriginError> {
         let mut counted = Some(self.figures.ask(&request));
+        if let Some((route, names)) = self.figures.withheld(&request) {
+            self.say_withheld(&route, &names);
+        }
         let answer = self.ask_for(request, &mut counted).await;
         if let (Err(error), Some(counted)) = (&answer, &counted) {
             counted.failed(error);
         }
         answer
+    }
+
+    fn say_withheld(&self, route: &str, names: &[String]) {
+        for name in names {
+            let line = format!(
+                "route {route}: a request for everyone goes to the application without `{name}`, which the client sent; \
+                 if it selects the page, add it to `key.headers` there, or to the application's `Vary`"
+            );
+            self.notices
+                .say(Kind::Withheld, &format!("{route} {name}"), line);
+        }
     }
 
     /// Leaves nothing in `counted` if there is an answer: then that goes along with it.

@@ -973,8 +973,9 @@ fn write_until_killed(place: &Place) -> ! {
     println!("writing now");
     let start = u64::from(std::process::id()) << 32;
     for version in start.. {
-        let key = (version * 7919 % KEYS).to_string();
-        let len = (version * 104_729 % 300_000) as usize;
+        // The number of the process can be so large that the products wrap.
+        let key = (version.wrapping_mul(7919) % KEYS).to_string();
+        let len = (version.wrapping_mul(104_729) % 300_000) as usize;
         let contents = body(version, len);
         let head = Bytes::from(format!("{key} {version} {len}"));
         place.runtime.block_on(async {
