@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::future::poll_fn;
 use std::marker::PhantomData;
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -22,6 +23,7 @@ use tower_service::Service;
 
 use crate::BoxError;
 use crate::beside::Beside;
+use crate::callers_task::CallersTask;
 use crate::fields::{from_map, to_request_map};
 use crate::request::Spoken;
 
@@ -45,8 +47,9 @@ impl<S, B, R> Origin for Inner<S, B>
 where
     S: Service<Request<B>, Response = Response<R>, Future: Send, Error: Into<BoxError>>
         + Clone
-        + Send,
-    B: Default + Send,
+        + Send
+        + 'static,
+    B: Default + Send + 'static,
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
@@ -54,7 +57,17 @@ where
         Box::pin(async move {
             let mut request = to_http(request)?;
             let beside = request.extensions_mut().remove::<Beside>();
-            match call_when_ready(service, request).await {
+            let task = request.extensions_mut().remove::<CallersTask>();
+            let call = call_when_ready(service, request);
+            let answer = match task {
+                // The panic is the fetch's too, and was reported already.
+                Some(task) => match task.run(call).await {
+                    Some(answer) => answer,
+                    None => resume_unwind(Box::new("the service panicked")),
+                },
+                None => call.await,
+            };
+            match answer {
                 Ok((mut response, waited)) => {
                     if let Some(beside) = beside {
                         beside.leave(&mut response);

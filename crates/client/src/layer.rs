@@ -149,7 +149,11 @@ where
         };
         let answer = match (found, question) {
             (Some(found), _) => Ok(found),
-            (None, Ok(question)) => engine.ask(question, asked.into_incoming()).await,
+            (None, Ok(question)) => {
+                let task = asked.callers_task();
+                let answer = engine.ask(question, asked.into_incoming());
+                Box::pin(task.wait_for(answer)).await
+            }
             (None, Err(failed)) => Err(failed),
         };
         let response = shared.tell(answer);

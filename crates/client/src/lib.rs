@@ -40,6 +40,7 @@ mod beside;
 mod body;
 mod builder;
 mod cache;
+mod callers_task;
 mod clock;
 mod counts;
 mod error;

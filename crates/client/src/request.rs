@@ -16,6 +16,7 @@ use microcache_policy::key::normal_host;
 use microcache_policy::{FieldBlock, FieldsBuf, Millis, Network, Scheme};
 
 use crate::beside::Beside;
+use crate::callers_task::CallersTask;
 use crate::fields::from_map;
 use crate::options::{CacheMode, CacheOptions};
 
@@ -78,6 +79,13 @@ impl Asked {
         let beside = Beside::default();
         self.extensions.insert(beside.clone());
         beside
+    }
+
+    /// Has the inner service called in the task that waits for this.
+    pub(crate) fn callers_task(&mut self) -> CallersTask {
+        let task = CallersTask::default();
+        self.extensions.insert(task.clone());
+        task
     }
 
     pub(crate) const fn mode(&self) -> CacheMode {

@@ -88,7 +88,7 @@ pub fn socket(bytes: &[u8], piece: usize, is_piper: bool) -> Vec<u8> {
 /// The topics, the id and the event of what is published to a hub, if that can be.
 pub fn publication(form: &[u8]) -> Option<(Vec<String>, String, Vec<u8>)> {
     let update = Update::read(form, &hub(), || "new".to_owned()).ok()?;
-    let topics = update.topics.iter().map(|topic| topic.to_string());
+    let topics = update.topics.iter().map(ToString::to_string);
     Some((
         topics.collect(),
         update.id.to_string(),

@@ -1,5 +1,6 @@
 //! The caching layer as its users have it.
 
+mod callers;
 mod clocks;
 mod directory;
 mod elsewhere;
