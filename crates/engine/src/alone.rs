@@ -5,8 +5,8 @@ use std::sync::Arc;
 use microcache_policy::request_fields::withheld_names;
 use microcache_policy::{
     CacheStatus, Detail, Fields, FieldsBuf, Handling, HeadUpdate, SharedRequest, Storable, Vary,
-    head_update, is_conditional_field, is_origin_failure, is_refusal, refreshed, takes_trailers,
-    vary,
+    head_update, invalidates, is_conditional_field, is_origin_failure, is_refusal, refreshed,
+    takes_trailers, vary,
 };
 use microcache_store::Hit;
 use tokio::time::Instant;
@@ -89,7 +89,8 @@ impl Engine {
         let answer = route.origin.fetch(request).await;
         if let Some(failure) = failure(&answer)
             && let Some(key) = &key
-            && let Some(copy) = self.copy_alone(&why, key, &incoming, &failure).await
+            // Boxed, what is rare makes the future of every request no larger.
+            && let Some(copy) = Box::pin(self.copy_alone(&why, key, &incoming, &failure)).await
         {
             return Ok(copy);
         }
@@ -132,8 +133,10 @@ impl Engine {
             }
         }
         let (status, fields) = (response.status, response.fields.fields());
-        self.invalidate_after(&incoming.as_request(), status, fields)
-            .await;
+        if invalidates(&incoming.method, status) {
+            let request = incoming.as_request();
+            Box::pin(self.invalidate_after(&request, status, fields)).await;
+        }
 
         let Some(lone) = lone else {
             let cache_status = status_alone(&why, &response);

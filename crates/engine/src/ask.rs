@@ -120,8 +120,8 @@ impl Engine {
         };
         let incoming =
             Arc::into_inner(incoming).expect("only a leader shares it, and leads to the end");
-        self.alone_or_stale(Alone { why, key, whole }, incoming)
-            .await
+        // Boxed, what is rare makes the future of every miss no larger.
+        Box::pin(self.alone_or_stale(Alone { why, key, whole }, incoming)).await
     }
 
     /// What [`Engine::serve`] says by now.

@@ -89,7 +89,7 @@ impl Engine {
             Err(OriginError::Left) => fetch.conclude(&self, &leader, Verdict::Left),
             Err(error) => {
                 let failure = Failure::Origin(error);
-                self.tell_failed(&leader, fetch, failure, None).await;
+                Box::pin(self.tell_failed(&leader, fetch, failure, None)).await;
             }
         }
     }
@@ -114,7 +114,8 @@ impl Engine {
         {
             let failure = Failure::Status(response.status);
             let page = (response, judged.err().unwrap_or(Detail::OriginError));
-            return self.tell_failed(&leader, fetch, failure, Some(page)).await;
+            // Boxed, what is rare makes the future of every fetch no larger.
+            return Box::pin(self.tell_failed(&leader, fetch, failure, Some(page))).await;
         }
         if is_refusal(response.status) && (fetch.stored.is_some() || judged.is_err()) {
             // What this client sent may be the reason: what is stored stays, and the others ask.

@@ -424,7 +424,9 @@ impl Seen {
     fn note_other(&mut self, line: Line<'_>, rules: &Rules) {
         let name = line.name();
         if name.eq_ignore_ascii_case(b"user-agent") {
+            // Neither of what follows, and nearly every request has it.
             self.sent += line.len();
+            return;
         }
         self.credentials.authorization |= is_identity(name) && makes_personal(name, rules);
         self.wants_fragment |= asks_for_another_form(name, rules);

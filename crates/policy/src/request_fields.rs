@@ -8,6 +8,8 @@
 //!
 //! Requests that pass carry everything. A cache inside a client drops nothing of its caller's.
 
+use smallvec::SmallVec;
+
 use crate::accept::AcceptClass;
 use crate::cookies;
 use crate::fields::{Fields, FieldsBuf};
@@ -80,26 +82,26 @@ const TABLE: [(SharedFate, &[&str]); 3] = [
             "x-purpose",
         ],
     ),
-    (
-        SharedFate::Passes,
-        &[
-            "hx-*",
-            "next-action",
-            "next-router-*",
-            "next-url",
-            "rsc",
-            "turbo-frame",
-            "turbolinks-referrer",
-            "unpoly-*",
-            "x-fragment",
-            "x-inertia*",
-            "x-livewire*",
-            "x-pjax*",
-            "x-requested-with",
-            "x-turbo-*",
-            "x-up-*",
-        ],
-    ),
+    (SharedFate::Passes, &PARTS),
+];
+
+/// By these frameworks ask for a part of a page.
+const PARTS: [&str; 15] = [
+    "hx-*",
+    "next-action",
+    "next-router-*",
+    "next-url",
+    "rsc",
+    "turbo-frame",
+    "turbolinks-referrer",
+    "unpoly-*",
+    "x-fragment",
+    "x-inertia*",
+    "x-livewire*",
+    "x-pjax*",
+    "x-requested-with",
+    "x-turbo-*",
+    "x-up-*",
 ];
 
 /// By which log lines and spans of several programs are found together.
@@ -204,7 +206,10 @@ fn names_of(
 
 /// Whether a request with this field asks for something else than the page, unless its url is known to vary on it.
 pub(crate) fn asks_for_another_form(name: &[u8], rules: &Rules) -> bool {
-    shared_fate(name, b"", rules, &VaryNames::NONE) == SharedFate::Passes
+    let lower: SmallVec<[u8; 64]> = name.iter().map(u8::to_ascii_lowercase).collect();
+    // Of most names this says enough.
+    PARTS.iter().any(|one| takes(one.as_bytes(), &lower))
+        && shared_fate(name, b"", rules, &VaryNames::NONE) == SharedFate::Passes
         && !rules.request.removed_fields.matches(name)
 }
 

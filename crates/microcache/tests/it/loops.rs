@@ -25,11 +25,7 @@ fn requests_that_come_back_are_stopped_at_once() {
     }
     let response = outer.get("/page");
     assert_eq!(response.status, 502, "{response:?}");
-    assert!(
-        outer.output().contains("leads back here"),
-        "{}",
-        outer.output()
-    );
+    outer.output_with("leads back here");
 }
 
 #[test]

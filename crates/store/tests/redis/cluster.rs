@@ -207,9 +207,9 @@ async fn keys_that_are_being_moved_are_found() {
     let (from, _) = servers_with(&servers, &other);
     let (source, target): (String, String) = (from.say("CLUSTER MYID"), new.say("CLUSTER MYID"));
     eventually("the new one to be known", async || {
-        let nodes: [String; 2] = [from.say("CLUSTER NODES"), new.say("CLUSTER NODES")];
-        nodes[0].contains(&target)
-            && nodes[1].contains(&source)
+        let knows = |server: &Server, id: &str| server.say::<String>("CLUSTER NODES").contains(id);
+        servers.iter().all(|server| knows(server, &target))
+            && knows(&new, &source)
             && new
                 .say::<String>("CLUSTER INFO")
                 .contains("cluster_state:ok")
