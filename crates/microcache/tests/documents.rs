@@ -158,7 +158,7 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
             let title = line.trim_start_matches('#').trim().to_lowercase();
             title
                 .chars()
-                .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-'))
+                .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
                 .map(|c| if c == ' ' { '-' } else { c })
                 .collect()
         })
