@@ -119,7 +119,7 @@ def calls_what_its_unit_allows(machine):
         server = machine.start([*as_the_unit_does(machine, *trace), "--disk", "/var/cache/microcache,64MiB"])
         until(lambda: answers(PORT), server)
         is_cached(PORT)
-        machine.do("microcache", "purge", "--everything")
+        machine.do("microcache", "purge", "--all")
         run("kill", "-TERM", str(process_id(machine)))
         server.wait(timeout=LIMIT_SECONDS)
     calls = {line for line in seen.read_text().split() if re.fullmatch("[a-z_0-9]+", line)} - {"syscall", "total"}

@@ -9,7 +9,7 @@ const NAMES = {
   glob: ["Pattern of urls", "https://www.example.org/*/reviews", (name) => `all urls like ${name}`],
   host: ["Host", "www.example.org", (name) => `everything of the host ${name}`],
   tag: ["Tag", "product-17", (name) => `all responses with the tag ${name}`],
-  everything: ["", "", () => "everything that is stored"],
+  all: ["", "", () => "everything that is stored"],
 };
 
 /**
@@ -42,11 +42,11 @@ export async function purge(kind, name, soft) {
     ? `${what}: stale from now on. Visitors get it while it is fetched anew.`
     : `${what}: gone from now on. The next visitor waits for the origin.`;
   const title = soft ? "Purge softly?" : "Purge?";
-  if (!(await confirmed(title, words[0].toUpperCase() + words.slice(1), kind === "everything" ? "Purge everything" : "Purge"))) return;
+  if (!(await confirmed(title, words[0].toUpperCase() + words.slice(1), kind === "all" ? "Purge everything" : "Purge"))) return;
   try {
-    const told = await ask("/v1/purges", { [kind]: kind === "everything" ? true : name, soft });
+    const told = await ask("/v1/purges", { [kind]: kind === "all" ? true : name, soft });
     const parts = [make("p", {}, `Purged${soft ? " softly" : ""}: ${what}. It holds from now on.`)];
-    const unwritten = told.purges.map((one) => one.not_written).filter(Boolean);
+    const unwritten = told.purges.map((one) => one.persist_error).filter(Boolean);
     if (unwritten.length) parts.push(make("p", { class: "wrong" }, `It is in force here, but ${unwritten[0]}`));
     answer("purge-answer", ...parts);
   } catch (error) {
@@ -64,7 +64,7 @@ function stored(variant) {
     bytes(variant.size),
     `age ${span(variant.age_seconds)}`,
     left >= 0 ? `fresh for ${span(left)} more` : `stale for ${span(-left)}`,
-    variant.said_by && `by ${variant.said_by}`,
+    variant.source && `by ${variant.source}`,
     `${count(variant.hits)} ${many(variant.hits, "hit")}`,
     variant.tags?.length && `tags ${variant.tags.join(", ")}`,
   ];
@@ -82,7 +82,7 @@ function step({ what, because, rfc, remedy }) {
 export async function lookUp(url) {
   try {
     const told = await ask(`/v1/explain?url=${encodeURIComponent(url)}`);
-    const parts = [make("p", {}, make("b", {}, `${told.verdict}. `), ...prose(told.sentence))];
+    const parts = [make("p", {}, make("b", {}, `${told.verdict}. `), ...prose(told.summary))];
     if (told.cache_status) parts.push(make("p", {}, make("code", {}, told.cache_status)));
     if (told.steps.length) parts.push(make("h3", {}, "Why"), make("ul", {}, ...told.steps.map(step)));
     const variants = told.stored.length;

@@ -20,7 +20,7 @@ const some = (n, words = count) => (n === null || n === undefined ? "–" : word
 function showTop(told) {
   id("top-empty").hidden = told.urls.length > 0;
   table("top", [
-    ["Url", "text", (one) => (one.cut ? `${one.url}…` : one.url)],
+    ["Url", "text", (one) => (one.truncated ? `${one.url}…` : one.url)],
     ["Requests", "n", (one) => some(one.requests)],
     ["Bytes", "n", (one) => some(one.bytes, bytes)],
     ["Misses", "n", (one) => some(one.misses)],

@@ -116,7 +116,7 @@ export function showStores(stats) {
     if (failed) facts.push(`${count(failed)} failed`);
     stores.push(store(tier.name, tier.bytes, tier.capacity, facts, tier.degraded));
   }
-  if (stats.compression.answers) stores.push(compressed(stats.compression));
+  if (stats.compression.responses) stores.push(compressed(stats.compression));
   showPlaces("stores", stores);
 }
 
@@ -168,9 +168,9 @@ export function showPush(stats, points) {
   const troubles = [
     [push.resets, "had to begin anew"],
     [push.gaps, "told of a gap"],
-    [push.turned_away, "turned away"],
+    [push.subscriptions_rejected, "turned away"],
     [push.changes.refused, many(push.changes.refused, "change refused", "changes refused")],
-    [push.changes.unwritten, many(push.changes.unwritten, "change not written down", "changes not written down")],
+    [push.changes.write_failures, many(push.changes.write_failures, "change not written down", "changes not written down")],
   ];
   const said = troubles.filter(([times]) => times > 0).map(([times, words]) => `${count(times)} ${words}`);
   said.push(...(push.redis?.warnings ?? []));
@@ -209,8 +209,8 @@ export function showCertificates(stats) {
     say(state, one.state);
     say(name, one.key);
     const until = one.expires ? `until ${new Date(one.expires * 1000).toISOString().slice(0, 10)}` : "none yet";
-    say(value, one.trouble ?? until);
-    value.title = one.trouble ?? "";
+    say(value, one.last_error ?? until);
+    value.title = one.last_error ?? "";
   });
 }
 

@@ -40,7 +40,7 @@ export async function ask(path, body) {
 }
 
 function refusal(status, told) {
-  const words = told?.detail ? `${told.detail} – ${told.remedy}` : `The server answers ${status}.`;
+  const words = told?.detail ? `${told.detail} – ${told.hint}` : `The server answers ${status}.`;
   const error = new Error(words);
   error.status = status;
   error.field = told?.field;

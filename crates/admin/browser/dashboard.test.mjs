@@ -69,7 +69,7 @@ test("under load the page shows the numbers that the interface has", async () =>
   });
   const { shown, last } = seen;
   const told = other.snapshots.get(shown.at);
-  assert.equal(number(shown.fetches), told.fetches.under_way);
+  assert.equal(number(shown.fetches), told.fetches.in_progress);
   assert.equal(number(shown.requests), told.upstreams[0].servers[0].requests);
   assert.equal(number(shown.failed), told.upstreams[0].servers[0].failures);
   assert.equal(number(shown.clients.split(" client")[0]), told.connections.open);
@@ -316,7 +316,7 @@ test("the page asks for the secret, keeps it in its tab, and loses it with the t
   await page.fill("#secret-value", "correct-horse-battery");
   await page.keyboard.press("Enter");
   await isLive(page);
-  await page.selectOption("#purge-kind", "everything");
+  await page.selectOption("#purge-kind", "all");
   await page.click("#purge button");
   await page.click("#confirm-yes");
   await page.waitForFunction(() => document.getElementById("purge-answer").textContent.startsWith("Purged"));

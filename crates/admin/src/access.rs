@@ -1,4 +1,4 @@
-//! Who may use the interface.
+//! Access control of the operators' interface.
 //!
 //! With a secret: whoever carries it. Without one: programs of this machine. A web page that a browser
 //! of this machine shows is no such program, though its requests come from here: it is known by its
@@ -19,20 +19,20 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use microcache_proxy::Token;
 use tokio::time::timeout;
 
-use crate::connections::Activity;
+use crate::connections::IdleSince;
 use crate::interface::Interface;
 use crate::problem::Problem;
 
 /// The longest content of a request.
 const LARGEST_BODY: usize = 256 * 1024;
-/// How long it may take to arrive.
+/// Time limit for a request body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Lets those through who may use the interface, as soon as all of their request is there.
 pub(crate) async fn check(
     State(interface): State<Arc<Interface>>,
     Extension(peer): Extension<SocketAddr>,
-    Extension(activity): Extension<Activity>,
+    Extension(activity): Extension<IdleSince>,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
@@ -89,7 +89,7 @@ pub(crate) async fn check_page(
     Ok(next.run(request).await)
 }
 
-/// Whether a request without a secret is a program's of this machine, or made by our own page.
+/// Returns true if a request without a secret comes from a local program or from our own page.
 fn of_this_machine(peer: IpAddr, fields: &HeaderMap) -> Result<(), Problem> {
     let host = by_its_address(peer, fields)?;
     let foreign = |remedy: &str| {
@@ -132,7 +132,7 @@ fn by_its_address(peer: IpAddr, fields: &HeaderMap) -> Result<&str, Problem> {
     Ok(host)
 }
 
-/// Whether a host is an address of the loopback, or the name that no name server is asked about.
+/// Returns true for loopback addresses and `localhost` (RFC 6761).
 fn is_local(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::exposition::Exposition;
 
-/// A certificate whose end is nearer is told of: three days, in seconds. Those that renew themselves have been renewed long before.
+/// Remaining lifetime, in seconds, below which a warning is given: three days. Automatic renewal happens long before.
 const SOON: i64 = 3 * 24 * 60 * 60;
 
-/// How it stands with one.
+/// State of one certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// It holds.
@@ -59,7 +59,7 @@ pub(crate) fn told(handle: &Handle) -> Vec<Value> {
             "source": if standing.is_some() { "acme" } else { "file" },
             "state": State::of(report, now).as_str(),
             "expires": report.expires,
-            "trouble": standing.and_then(|standing| standing.trouble.clone()),
+            "last_error": standing.and_then(|standing| standing.trouble.clone()),
             "next": standing.and_then(|standing| standing.next),
             "ordered": standing.map(|standing| standing.ordered),
             "failed": standing.map(|standing| standing.failed),
@@ -68,7 +68,7 @@ pub(crate) fn told(handle: &Handle) -> Vec<Value> {
     handle.certificates().iter().map(one).collect()
 }
 
-/// What whoever watches the server should look at. It serves all the same.
+/// Warnings about certificates that are missing or about to expire.
 pub(crate) fn warnings(handle: &Handle) -> Vec<String> {
     let now = now();
     let one = |report: &CertificateReport| {

@@ -141,10 +141,10 @@ fn not_upgraded(why: &NotUpgraded) -> Problem {
 fn told(report: &Report) -> Vec<Value> {
     let one = |told: Told| {
         json!({
-            "place": told.place,
+            "location": told.place,
             "line": told.line,
-            "what": told.what,
-            "remedy": told.remedy,
+            "message": told.what,
+            "hint": told.remedy,
         })
     };
     report.told().map(one).collect()

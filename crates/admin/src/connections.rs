@@ -28,36 +28,36 @@ pub(crate) const MAX_REQUESTS: usize = 224;
 const BUSY: u64 = u64::MAX;
 
 /// The connections that are open.
-pub(crate) struct Connections {
-    open: Mutex<HashMap<u64, Seat>>,
+pub(crate) struct AdminConnections {
+    open: Mutex<HashMap<u64, ConnectionEntry>>,
     /// Numbers events in their order.
     events: AtomicU64,
     requests: Arc<Semaphore>,
 }
 
-struct Seat {
+struct ConnectionEntry {
     task: AbortHandle,
-    activity: Activity,
+    activity: IdleSince,
 }
 
 /// Since when a connection waits, if it does.
 #[derive(Clone)]
-pub(crate) struct Activity(Arc<AtomicU64>);
+pub(crate) struct IdleSince(Arc<AtomicU64>);
 
 /// A request under way.
-pub(crate) struct UnderWay {
-    connections: Arc<Connections>,
-    activity: Activity,
+pub(crate) struct RequestGuard {
+    connections: Arc<AdminConnections>,
+    activity: IdleSince,
     _place: OwnedSemaphorePermit,
 }
 
 /// The content of an answer, which keeps its request under way until all of it is on its way to the client.
-struct Kept {
+struct GuardedBody {
     body: Body,
-    _request: UnderWay,
+    _request: RequestGuard,
 }
 
-impl Default for Connections {
+impl Default for AdminConnections {
     fn default() -> Self {
         Self {
             open: Mutex::default(),
@@ -67,17 +67,17 @@ impl Default for Connections {
     }
 }
 
-impl Connections {
+impl AdminConnections {
     /// Does the work of a new connection, which is made from its activity.
-    pub(crate) fn spawn<Work>(self: &Arc<Self>, work: impl FnOnce(Activity) -> Work)
+    pub(crate) fn spawn<Work>(self: &Arc<Self>, work: impl FnOnce(IdleSince) -> Work)
     where
         Work: Future<Output = ()> + Send + 'static,
     {
         let number = self.next_event();
-        let activity = Activity(Arc::new(AtomicU64::new(number)));
+        let activity = IdleSince(Arc::new(AtomicU64::new(number)));
         let mut open = self.lock();
         if open.len() >= MAX_CONNECTIONS {
-            let waits = |(&number, seat): (&u64, &Seat)| {
+            let waits = |(&number, seat): (&u64, &ConnectionEntry)| {
                 let since = seat.activity.0.load(Ordering::Relaxed);
                 (since != BUSY).then_some((since, number))
             };
@@ -87,7 +87,7 @@ impl Connections {
             }
         }
         let work = work(activity.clone());
-        let leaving = Leaving {
+        let leaving = RemoveOnDrop {
             connections: Arc::clone(self),
             number,
         };
@@ -96,11 +96,11 @@ impl Connections {
             work.await;
         });
         let task = task.abort_handle();
-        open.insert(number, Seat { task, activity });
+        open.insert(number, ConnectionEntry { task, activity });
     }
 
     /// Begins a request that is allowed.
-    pub(crate) fn begin(self: &Arc<Self>, activity: &Activity) -> Result<UnderWay, Problem> {
+    pub(crate) fn begin(self: &Arc<Self>, activity: &IdleSince) -> Result<RequestGuard, Problem> {
         let place = Arc::clone(&self.requests).try_acquire_owned();
         let place = place.map_err(|_| {
             Problem::new(
@@ -110,7 +110,7 @@ impl Connections {
             )
         })?;
         activity.0.store(BUSY, Ordering::Relaxed);
-        Ok(UnderWay {
+        Ok(RequestGuard {
             connections: Arc::clone(self),
             activity: activity.clone(),
             _place: place,
@@ -121,41 +121,41 @@ impl Connections {
         self.events.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Seat>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, ConnectionEntry>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Takes a connection out of the table at its end.
-struct Leaving {
-    connections: Arc<Connections>,
+struct RemoveOnDrop {
+    connections: Arc<AdminConnections>,
     number: u64,
 }
 
-impl Drop for Leaving {
+impl Drop for RemoveOnDrop {
     fn drop(&mut self) {
         self.connections.lock().remove(&self.number);
     }
 }
 
-impl UnderWay {
+impl RequestGuard {
     /// The content of the answer, with which the request ends.
     pub(crate) fn ends_with(self, body: Body) -> Body {
-        Body::new(Kept {
+        Body::new(GuardedBody {
             body,
             _request: self,
         })
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         let now = self.connections.next_event();
         self.activity.0.store(now, Ordering::Relaxed);
     }
 }
 
-impl hyper::body::Body for Kept {
+impl hyper::body::Body for GuardedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    fn open(connections: &Arc<Connections>) -> Activity {
+    fn open(connections: &Arc<AdminConnections>) -> IdleSince {
         let mut made = None;
         connections.spawn(|activity| {
             made = Some(activity);
@@ -192,7 +192,7 @@ mod tests {
         made.expect("a connection")
     }
 
-    fn is_open(connections: &Connections, activity: &Activity) -> bool {
+    fn is_open(connections: &AdminConnections, activity: &IdleSince) -> bool {
         let open = connections.lock();
         open.values()
             .any(|seat| Arc::ptr_eq(&seat.activity.0, &activity.0))
@@ -200,7 +200,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_has_waited_longest_gives_way_and_no_request_does() {
-        let connections = Arc::new(Connections::default());
+        let connections = Arc::new(AdminConnections::default());
         let all: Vec<_> = (0..MAX_CONNECTIONS).map(|_| open(&connections)).collect();
         let first = connections.begin(&all[0]).expect("room");
         // The second has waited since its request, and the third is the one that has waited longest.
@@ -219,7 +219,7 @@ mod tests {
 
     #[tokio::test]
     async fn requests_that_are_under_way_never_take_all_connections() {
-        let connections = Arc::new(Connections::default());
+        let connections = Arc::new(AdminConnections::default());
         let all: Vec<_> = (0..MAX_CONNECTIONS).map(|_| open(&connections)).collect();
         let begun: Vec<_> = all.iter().map(|one| connections.begin(one)).collect();
         assert_eq!(begun.iter().flatten().count(), MAX_REQUESTS);

@@ -1,4 +1,4 @@
-//! The page that shows what the interface knows. It is in the binary, and asks nobody else for anything.
+//! The dashboard. Its assets are in the binary and load nothing from elsewhere.
 
 use axum::extract::Path;
 use axum::http::Uri;
@@ -13,7 +13,7 @@ use crate::api;
 
 const PAGE: &str = include_str!("../assets/index.html");
 
-/// What the page consists of beside itself: name, type, content.
+/// Assets of the page: name, content type, content.
 const ASSETS: [(&str, &str, &str); 9] = [
     (
         "dashboard.css",

@@ -1,4 +1,4 @@
-//! What is stored, entry by entry.
+//! Lists stored entries.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::interface::Interface;
-use crate::named;
 use crate::problem::Problem;
+use crate::scopes;
 
 /// Entries of a page where nothing is said.
 const PAGE: usize = 100;
 
-/// Which entries are wanted. One name at most; without any, all.
+/// Filter of `GET /v1/entries`. At most one name; without one, all entries.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Asked {
+pub(crate) struct EntriesQuery {
     url: Option<String>,
     prefix: Option<String>,
     glob: Option<String>,
@@ -34,15 +34,15 @@ pub(crate) struct Asked {
     /// Seconds.
     min_age: u64,
     min_hits: u32,
-    order: By,
-    tier: Tier,
+    order: EntryOrder,
+    tier: ListedTier,
     limit: Option<usize>,
     after: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum By {
+enum EntryOrder {
     #[default]
     Key,
     Size,
@@ -52,7 +52,7 @@ enum By {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Tier {
+enum ListedTier {
     #[default]
     Memory,
     Disk,
@@ -61,7 +61,7 @@ enum Tier {
 /// A page of entries.
 pub(crate) async fn entries(
     State(interface): State<Arc<Interface>>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    asked: Result<Query<EntriesQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Query(asked) = asked?;
     let engine = interface.handle.engine();
@@ -74,7 +74,7 @@ pub(crate) async fn entries(
     };
     let limit = asked.limit()?;
     let (entries, next) = match asked.tier {
-        Tier::Memory => {
+        ListedTier::Memory => {
             let after = asked.after.as_deref().map(|after| {
                 hex::decode(after)
                     .ok()
@@ -91,7 +91,7 @@ pub(crate) async fn entries(
                 page.next.map(|next| hex::encode(next.encode())),
             )
         }
-        Tier::Disk => {
+        ListedTier::Disk => {
             let after = asked.after.as_deref().map(|after| {
                 let bytes = hex::decode(after)
                     .ok()
@@ -119,18 +119,18 @@ pub(crate) async fn entries(
     Ok(Json(json!({ "entries": told, "next": next })))
 }
 
-impl Asked {
+impl EntriesQuery {
     fn scope(
         &self,
         scope_of_url: impl Fn(Scheme, &[u8], &[u8]) -> Scope,
     ) -> Result<Scope, Problem> {
         let url = self.url.as_deref();
-        let prefix = self.prefix.as_deref().map(named::prefix);
-        let glob = self.glob.as_deref().map(named::glob);
-        let host = self.host.as_deref().map(named::host);
-        let tag = self.tag.as_deref().map(|name| Ok(named::tag(name)));
+        let prefix = self.prefix.as_deref().map(scopes::prefix);
+        let glob = self.glob.as_deref().map(scopes::glob);
+        let host = self.host.as_deref().map(scopes::host);
+        let tag = self.tag.as_deref().map(|name| Ok(scopes::tag(name)));
         let named = [
-            url.map(|name| named::url(name, scope_of_url)),
+            url.map(|name| scopes::url(name, scope_of_url)),
             prefix,
             glob,
             host,
@@ -160,13 +160,13 @@ impl Asked {
     }
 }
 
-impl From<By> for Order {
-    fn from(by: By) -> Self {
+impl From<EntryOrder> for Order {
+    fn from(by: EntryOrder) -> Self {
         match by {
-            By::Key => Self::Key,
-            By::Size => Self::Size,
-            By::Age => Self::Age,
-            By::Hits => Self::Uses,
+            EntryOrder::Key => Self::Key,
+            EntryOrder::Size => Self::Size,
+            EntryOrder::Age => Self::Age,
+            EntryOrder::Hits => Self::Uses,
         }
     }
 }
@@ -197,7 +197,7 @@ pub(crate) fn variant_id(number: u64) -> String {
     format!("{number:016x}")
 }
 
-/// The request fields that select a response, and what they said, as far as that is nobody's secret.
+/// Selecting request fields (`Vary`) and their values; secret values are omitted.
 pub(crate) fn varies_on(names: &VaryNames, selection: &[u8]) -> Value {
     let told = vary::told(names, selection).into_iter();
     told.map(|(name, value)| json!({"name": name, "value": value}))

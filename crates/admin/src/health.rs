@@ -1,4 +1,4 @@
-//! Whether the server lives, and whether it should get requests: for whoever starts and watches it.
+//! HealthReport and readiness for service managers and load balancers.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use crate::interface::Interface;
 use crate::push;
 
 #[derive(Serialize)]
-pub(crate) struct Health {
+pub(crate) struct HealthReport {
     status: &'static str,
-    /// What somebody should look at, though all is served.
+    /// Conditions that need attention but do not affect service.
     warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
 pub(crate) struct Readiness {
     ready: bool,
-    /// Why it is not.
+    /// Reasons against readiness.
     reasons: Vec<String>,
 }
 
 /// It answers, so it lives.
-pub(crate) async fn health(State(interface): State<Arc<Interface>>) -> Json<Health> {
-    Json(Health {
+pub(crate) async fn health(State(interface): State<Arc<Interface>>) -> Json<HealthReport> {
+    Json(HealthReport {
         status: "ok",
         warnings: [
             certificates::warnings(&interface.handle),

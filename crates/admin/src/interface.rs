@@ -6,29 +6,29 @@ use std::time::Instant;
 
 use microcache_proxy::{Handle, Token};
 
-use crate::connections::Connections;
-use crate::live::Live;
-use crate::windows::Windows;
+use crate::connections::AdminConnections;
+use crate::live::LiveStream;
+use crate::windows::LatencyWindows;
 
 pub(crate) struct Interface {
     pub(crate) handle: Handle,
     pub(crate) token: Option<Token>,
-    pub(crate) connections: Arc<Connections>,
+    pub(crate) connections: Arc<AdminConnections>,
     pub(crate) started: Instant,
-    /// Requests that nobody was allowed to make.
+    /// Number of requests refused by access control.
     pub(crate) refused: AtomicU64,
-    /// Those who watch.
-    pub(crate) live: Live,
-    /// How long things took in the last minutes.
-    pub(crate) windows: Mutex<Windows>,
+    /// Subscribers to live snapshots.
+    pub(crate) live: LiveStream,
+    /// Latency windows of the last minutes.
+    pub(crate) windows: Mutex<LatencyWindows>,
 }
 
 impl Interface {
-    pub(crate) fn windows(&self) -> MutexGuard<'_, Windows> {
+    pub(crate) fn windows(&self) -> MutexGuard<'_, LatencyWindows> {
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts those who are not allowed to make a request.
+    /// Counts a refused request.
     pub(crate) fn count_refused<T, E>(&self, allowed: Result<T, E>) -> Result<T, E> {
         if allowed.is_err() {
             self.refused.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What operators reach: purges, what is stored, statistics, health, metrics, and a page that shows them.
+//! The operators' interface: purges, entries, statistics, health, metrics, and a dashboard.
 //!
 //! It listens on an address of its own, on a thread of its own, and stands above the proxy, which does
 //! not know that it exists. [`api`] has the list of all there is.
@@ -17,11 +17,11 @@ mod interface;
 mod live;
 mod mercure;
 mod metrics;
-mod named;
 mod patient;
 mod problem;
 mod purges;
 mod push;
+mod scopes;
 mod server;
 mod stats;
 mod top;

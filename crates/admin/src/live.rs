@@ -32,14 +32,14 @@ use crate::stats;
 const MAX_WATCHERS: usize = 32;
 /// The seconds that are remembered.
 const HISTORY: usize = 600;
-/// Events that wait for a watcher before it loses some: the history and the first snapshot.
+/// LiveEvents that wait for a watcher before it loses some: the history and the first snapshot.
 const SLACK: usize = 2;
 /// Snapshots that a watcher may lose one after the other.
 const MOST_LOST: usize = 30;
 /// The time from one snapshot to the next.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Ends a connection that cannot be told anything any more.
+/// Disconnects a subscriber that is too slow.
 #[derive(Clone, Default)]
 pub(crate) struct Cut(Arc<Notify>);
 
@@ -53,21 +53,21 @@ impl Cut {
     }
 }
 
-/// Who watches, and what they are shown first.
+/// Subscribers and the history that new ones receive.
 #[derive(Default)]
-pub(crate) struct Live {
-    state: Mutex<Watched>,
+pub(crate) struct LiveStream {
+    state: Mutex<LiveState>,
 }
 
 #[derive(Default)]
-struct Watched {
-    watchers: Vec<Watcher>,
+struct LiveState {
+    watchers: Vec<LiveSubscriber>,
     history: VecDeque<Point>,
     /// The last snapshot, and when it was made.
     last: Option<(Duration, Bytes)>,
 }
 
-struct Watcher {
+struct LiveSubscriber {
     events: mpsc::Sender<Bytes>,
     lost: usize,
     cut: Cut,
@@ -80,16 +80,16 @@ struct Point {
     requests: u64,
     /// Answered with what was stored, without a word to the origin.
     stored: u64,
-    /// Answered by a fetch that somebody else had begun.
+    /// Coalesced requests.
     collapsed: u64,
     errors: u64,
     origin: u64,
 }
 
 /// The events for one watcher, as the body of a response.
-struct Events(mpsc::Receiver<Bytes>);
+struct LiveEvents(mpsc::Receiver<Bytes>);
 
-impl hyper::body::Body for Events {
+impl hyper::body::Body for LiveEvents {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -102,15 +102,15 @@ impl hyper::body::Body for Events {
     }
 }
 
-impl Live {
-    /// Lets somebody watch, if there is room: the history first, then the snapshot that is at hand or is
+impl LiveStream {
+    /// Adds a subscriber if the limit allows: the history first, then the current snapshot, which is
     /// made now.
     fn join(
         &self,
         cut: Cut,
         now: Duration,
         snapshot: impl FnOnce() -> Bytes,
-    ) -> Result<Events, Problem> {
+    ) -> Result<LiveEvents, Problem> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let watched = &mut *state;
         watched.watchers.retain(|one| !one.events.is_closed());
@@ -125,12 +125,12 @@ impl Live {
         // There is room for both.
         let _ = events.try_send(told_history(&watched.history));
         let _ = events.try_send(watched.at_hand(now, snapshot));
-        watched.watchers.push(Watcher {
+        watched.watchers.push(LiveSubscriber {
             events,
             lost: 0,
             cut,
         });
-        Ok(Events(received))
+        Ok(LiveEvents(received))
     }
 
     /// A second has passed.
@@ -152,7 +152,7 @@ impl Live {
     }
 }
 
-impl Watched {
+impl LiveState {
     /// The last snapshot if it is no older than the next one would be, or else a new one.
     fn at_hand(&mut self, now: Duration, snapshot: impl FnOnce() -> Bytes) -> Bytes {
         match &self.last {
@@ -166,8 +166,8 @@ impl Watched {
     }
 }
 
-impl Watcher {
-    /// Whether it goes on watching.
+impl LiveSubscriber {
+    /// Returns false if the subscriber is to be disconnected.
     fn tell(&mut self, snapshot: &Bytes) -> bool {
         if self.events.try_send(snapshot.clone()).is_ok() {
             self.lost = 0;
@@ -183,7 +183,7 @@ impl Watcher {
     }
 }
 
-/// Events as they come (the format of `EventSource`), for as long as the client likes.
+/// LiveEvents as they come (the format of `EventSource`), for as long as the client likes.
 pub(crate) async fn stream(
     State(interface): State<Arc<Interface>>,
     Extension(cut): Extension<Cut>,
@@ -225,7 +225,7 @@ fn point(at: Duration, figures: &FiguresSnapshot) -> Point {
     }
 }
 
-/// What `GET /v1/stats` says, as an event. Its id is the time since the start in milliseconds.
+/// `GET /v1/stats` as an event. Its id is the time since the start in milliseconds.
 fn told_snapshot(at: Duration, interface: &Interface) -> Bytes {
     event("stats", at, &stats::told(interface))
 }
@@ -283,13 +283,13 @@ mod tests {
         Bytes::from_static(SNAPSHOT)
     }
 
-    fn join(live: &Live) -> Events {
+    fn join(live: &LiveStream) -> LiveEvents {
         live.join(Cut::default(), Duration::ZERO, snapshot)
             .expect("there is room")
     }
 
     /// What has been sent to a watcher and not been read yet.
-    fn read(events: &mut Events) -> Vec<Bytes> {
+    fn read(events: &mut LiveEvents) -> Vec<Bytes> {
         let mut context = Context::from_waker(std::task::Waker::noop());
         let mut read = Vec::new();
         while let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut *events).poll_frame(&mut context) {
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn whoever_comes_sees_the_last_ten_minutes_and_how_things_stand() {
-        let live = Live::default();
+        let live = LiveStream::default();
         for second in 1..=HISTORY as u64 + 1 {
             live.tick(after(second), || unreachable!("nobody watches"));
         }
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_is_made_once_for_all_who_watch() {
-        let live = Live::default();
+        let live = LiveStream::default();
         let mut all: Vec<_> = (0..MAX_WATCHERS).map(|_| join(&live)).collect();
         for events in &mut all {
             assert_eq!(read(events).len(), 2);
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_many_and_again_when_one_has_left() {
-        let live = Live::default();
+        let live = LiveStream::default();
         let mut all: Vec<_> = (0..MAX_WATCHERS).map(|_| join(&live)).collect();
         let refused = live.join(Cut::default(), Duration::ZERO, snapshot);
         let status = refused.err().map(|why| why.into_response().status());
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn whoever_does_not_keep_up_loses_snapshots_and_then_the_connection() {
-        let live = Live::default();
+        let live = LiveStream::default();
         let (slow, stuck) = (Cut::default(), Cut::default());
         let mut of_slow = live
             .join(slow.clone(), Duration::ZERO, snapshot)

@@ -1,4 +1,4 @@
-//! How the Mercure hub does, for those who operate the server.
+//! Statistics and metrics of the Mercure hub.
 
 use microcache_proxy::Handle;
 use serde_json::{Value, json};
@@ -14,13 +14,13 @@ pub(crate) fn told(handle: &Handle) -> Option<Value> {
         "capacity_bytes": stats.capacity,
         "updates": stats.updates,
         "refused": stats.refused,
-        "unwritten": stats.unwritten,
+        "write_failures": stats.unwritten,
         "subscribers": stats.subscribers,
         "topics": stats.topics,
-        "subscribed": stats.subscribed,
-        "turned_away": stats.turned_away,
+        "subscriptions": stats.subscribed,
+        "subscriptions_rejected": stats.turned_away,
         "events": stats.events,
-        "cut_off": stats.cut_off,
+        "slow_subscribers_dropped": stats.cut_off,
     }))
 }
 
@@ -70,17 +70,17 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
             stats.refused,
         ),
         (
-            "microcache_mercure_unwritten_total",
+            "microcache_mercure_log_write_failures_total",
             "Those of them that could not be written to push_directory.",
             stats.unwritten,
         ),
         (
-            "microcache_mercure_subscribed_total",
+            "microcache_mercure_subscriptions_total",
             "Who has subscribed.",
             stats.subscribed,
         ),
         (
-            "microcache_mercure_turned_away_total",
+            "microcache_mercure_subscriptions_rejected_total",
             "Who was not let.",
             stats.turned_away,
         ),
@@ -90,7 +90,7 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
             stats.events,
         ),
         (
-            "microcache_mercure_cut_off_total",
+            "microcache_mercure_slow_subscribers_dropped_total",
             "Subscribers who were let go because what came next was not remembered any more.",
             stats.cut_off,
         ),

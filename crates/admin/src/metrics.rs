@@ -88,7 +88,7 @@ fn fetches(out: &mut Exposition, interface: &Interface, figures: &FiguresSnapsho
     .sample(&[], figures.origin_time_avoided().as_secs_f64());
 }
 
-/// What was done by route. There are as many as the configuration names, up to a bound.
+/// Metrics by route. The configuration bounds their number.
 fn routes(out: &mut Exposition, figures: &FiguresSnapshot) {
     let routes = &figures.routes;
     out.counter(
@@ -166,7 +166,7 @@ fn routes(out: &mut Exposition, figures: &FiguresSnapshot) {
     }
 }
 
-/// What upstream groups did.
+/// Metrics of origin groups.
 fn origins(out: &mut Exposition, figures: &FiguresSnapshot) {
     let groups = &figures.upstreams;
     out.counter(
@@ -220,7 +220,7 @@ fn memory(out: &mut Exposition, interface: &Interface) {
     out.counter("microcache_memory_refused_total", "Responses not taken.")
         .sample(&[], memory.refused);
     out.gauge(
-        "microcache_purges",
+        "microcache_purge_rules",
         "Purges that may still have something to do.",
     )
     .sample(&[], interface.handle.engine().cache.live_rules());
@@ -229,12 +229,12 @@ fn memory(out: &mut Exposition, interface: &Interface) {
 fn compression(out: &mut Exposition, interface: &Interface) {
     let stats = interface.handle.engine().cache.compression_stats();
     out.counter(
-        "microcache_compressed_answers_total",
+        "microcache_compressed_responses_total",
         "Answers that were sent compressed.",
     )
     .sample(&[], stats.answers);
     out.counter(
-        "microcache_compressed_answers_by_coding_total",
+        "microcache_compressed_responses_by_coding_total",
         "The same by coding.",
     );
     for (coding, sent) in SentCoding::ALL.into_iter().zip(stats.sent) {
@@ -263,11 +263,11 @@ fn compression(out: &mut Exposition, interface: &Interface) {
         }
     }
     out.counter(
-        "microcache_compression_not_kept_total",
+        "microcache_compression_dropped_total",
         "Bodies that were asked for and not compressed, or not kept: `useless` (hardly smaller), `dropped` (purged or replaced meanwhile, or no room), `refused` (too many waited).",
     );
     for (why, count) in [
-        ("useless", stats.useless),
+        ("incompressible", stats.useless),
         ("dropped", stats.dropped),
         ("refused", stats.refused),
     ] {
@@ -440,7 +440,7 @@ fn servers(out: &mut Exposition, servers: &[(&str, String, &ServerSnapshot)]) {
     }
 }
 
-/// What became of spans, where requests are traced.
+/// Metrics of trace spans.
 fn traces(out: &mut Exposition, interface: &Interface) {
     let Some(traces) = interface.handle.traces() else {
         return;
@@ -459,17 +459,17 @@ fn traces(out: &mut Exposition, interface: &Interface) {
     }
 }
 
-/// What a limit has kept out.
+/// Requests and connections refused by limits.
 fn refused(out: &mut Exposition, interface: &Interface, figures: &FiguresSnapshot) {
     out.counter(
         "microcache_refused_total",
-        "Connections and requests that were refused because a limit says so, by its reason.",
+        "AdminConnections and requests that were refused because a limit says so, by its reason.",
     );
     for (why, count) in &figures.refused {
         out.sample(&[("reason", why.as_str())], *count);
     }
     out.counter(
-        "microcache_rates_forgotten_total",
+        "microcache_rate_limit_evictions_total",
         "Clients of whom was forgotten how much they have asked, while it would still have mattered: see max_rate_keys.",
     )
     .sample(&[], interface.handle.rates_forgotten());
@@ -488,7 +488,7 @@ fn connections(out: &mut Exposition, interface: &Interface) {
     out.counter("microcache_connections_accepted_total", "Those accepted.")
         .sample(&[], taken.accepted);
     out.counter(
-        "microcache_connections_dismissed_total",
+        "microcache_connections_evicted_total",
         "Those closed while they waited for a request, to make room for others.",
     )
     .sample(&[], taken.dismissed);

@@ -1,4 +1,4 @@
-//! Why a request was refused, for programs and for people (RFC 9457).
+//! Problem details of refused requests (RFC 9457).
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -15,7 +15,7 @@ pub(crate) struct Problem {
     field: Option<String>,
     detail: String,
     remedy: String,
-    /// What is wrong with the configuration, each for itself.
+    /// Mistakes in the configuration.
     mistakes: Vec<Value>,
 }
 
@@ -59,7 +59,7 @@ impl IntoResponse for Problem {
             "title": self.status.canonical_reason(),
             "detail": self.detail,
             "field": self.field,
-            "remedy": self.remedy,
+            "hint": self.remedy,
         });
         if !self.mistakes.is_empty() {
             body["mistakes"] = self.mistakes.into();

@@ -14,46 +14,46 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::entries::variant_id;
-use crate::explain::asked;
+use crate::explain::request;
 use crate::interface::Interface;
-use crate::named;
 use crate::problem::Problem;
+use crate::scopes;
 
 /// The most names in one request.
 const MAX_NAMES: usize = 256;
 
-/// A purge as it is asked for. At least one thing is named; all that are named are purged.
+/// Body of `POST /v1/purges`. At least one name is required; all named are purged.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Asked {
-    url: Names,
-    /// Of the url only these variants, as lists of entries name them.
-    variant: Option<Names>,
-    /// Of the url only what requests with these field lines get.
+pub(crate) struct PurgeRequest {
+    url: OneOrMany,
+    /// Only these variants of the URL, by their ids in `GET /v1/entries`.
+    variant: Option<OneOrMany>,
+    /// Only the variants that requests with these field lines select.
     headers: Option<Vec<String>>,
-    prefix: Names,
-    glob: Names,
-    host: Names,
-    tag: Names,
-    everything: bool,
+    prefix: OneOrMany,
+    glob: OneOrMany,
+    host: OneOrMany,
+    tag: OneOrMany,
+    all: bool,
     soft: bool,
 }
 
 /// One name, or several.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Names {
+enum OneOrMany {
     One(String),
     Several(Vec<String>),
 }
 
-impl Default for Names {
+impl Default for OneOrMany {
     fn default() -> Self {
         Self::Several(Vec::new())
     }
 }
 
-impl Names {
+impl OneOrMany {
     fn as_slice(&self) -> &[String] {
         match self {
             Self::One(name) => std::slice::from_ref(name),
@@ -62,36 +62,36 @@ impl Names {
     }
 }
 
-/// A purge that is in force.
+/// A purge in `GET /v1/purges` and in the response to a purge.
 #[derive(Debug, Serialize)]
-pub(crate) struct Told {
-    /// Tells it from all others.
+pub(crate) struct PurgeView {
+    /// Unique id.
     id: String,
-    /// What it names.
+    /// The purged scope.
     #[serde(flatten)]
     scope: Value,
-    /// What it names is stale, and not gone.
+    /// True if entries become stale instead of being removed.
     soft: bool,
-    /// Whether it outlives the process, and reaches others; and if not, why.
+    /// Reason why the purge may not survive a restart or reach other processes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    not_written: Option<String>,
-    /// How far it has come, where that is asked for.
+    persist_error: Option<String>,
+    /// PurgeProgress, if one purge is requested.
     #[serde(flatten)]
-    progress: Option<Progress>,
+    progress: Option<PurgeProgress>,
 }
 
 #[derive(Debug, Serialize)]
-struct Progress {
-    /// The entries in memory that it has hit.
+struct PurgeProgress {
+    /// Number of entries in memory that it removed or made stale.
     entries: u64,
-    /// Whether all of memory has been held against it.
+    /// True once all entries in memory have been checked.
     swept: bool,
 }
 
-/// Purges. When this answers, nothing that was stored or asked for before is served as fresh.
+/// Handles `POST /v1/purges`. After the response, nothing stored or fetched before is served as fresh.
 pub(crate) async fn purge(
     State(interface): State<Arc<Interface>>,
-    asked: Result<Json<Asked>, JsonRejection>,
+    asked: Result<Json<PurgeRequest>, JsonRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Json(asked) = asked?;
     if interface.handle.is_handing_over() {
@@ -115,10 +115,10 @@ pub(crate) async fn purge(
     let purged = engine.cache.purge(named).await;
     // What the process before this one has stored is served no more when this answers.
     interface.handle.purged_before(&purged.rules).await;
-    let not_written = purged.written.err().map(|error| error.to_string());
-    let told = purged.rules.iter().map(|rule| Told {
-        not_written: not_written.clone(),
-        ..Told::of(rule)
+    let persist_error = purged.written.err().map(|error| error.to_string());
+    let told = purged.rules.iter().map(|rule| PurgeView {
+        persist_error: persist_error.clone(),
+        ..PurgeView::of(rule)
     });
     let told: Vec<_> = told.collect();
     Ok(Json(json!({ "purges": told })))
@@ -129,7 +129,7 @@ pub(crate) async fn list(State(interface): State<Arc<Interface>>) -> Json<Value>
     const MOST: usize = 1000;
     let cache = &interface.handle.engine().cache;
     let rules = cache.newest_rules(MOST);
-    let told: Vec<_> = rules.iter().map(Told::of).collect();
+    let told: Vec<_> = rules.iter().map(PurgeView::of).collect();
     Json(json!({ "purges": told, "total": cache.live_rules() }))
 }
 
@@ -137,7 +137,7 @@ pub(crate) async fn list(State(interface): State<Arc<Interface>>) -> Json<Value>
 pub(crate) async fn one(
     State(interface): State<Arc<Interface>>,
     Path(id): Path<String>,
-) -> Result<Json<Told>, Problem> {
+) -> Result<Json<PurgeView>, Problem> {
     let cache = &interface.handle.engine().cache;
     let number = u64::from_str_radix(&id, 16).ok();
     let progress = number.and_then(|number| cache.progress(number));
@@ -149,16 +149,16 @@ pub(crate) async fn one(
         )
     };
     let progress = progress.ok_or_else(unknown)?;
-    Ok(Json(Told {
-        progress: Some(Progress {
+    Ok(Json(PurgeView {
+        progress: Some(PurgeProgress {
             entries: progress.entries,
             swept: progress.is_swept,
         }),
-        ..Told::of(&progress.rule)
+        ..PurgeView::of(&progress.rule)
     }))
 }
 
-impl Asked {
+impl PurgeRequest {
     /// The numbers of the variants of the url that are meant; `None` for all that there are.
     async fn variants(&self, interface: &Interface) -> Result<Option<Vec<u64>>, Problem> {
         let Some(url) = self.url_of_variants()? else {
@@ -167,12 +167,12 @@ impl Asked {
         let Some(headers) = &self.headers else {
             return self.variants_by_name().map(Some);
         };
-        let request = asked::Asked::of_fields(url.to_owned(), headers.clone());
+        let request = request::ExplainRequest::of_fields(url.to_owned(), headers.clone());
         // A url is purged by both schemes, and so are its variants.
         let mut variants = Vec::new();
         for imagined in request.imagined_by_both()? {
             let found = interface.handle.variants_for(&imagined).await;
-            variants.extend(found.map_err(|refused| asked::refused(&refused))?);
+            variants.extend(found.map_err(|refused| request::refused(&refused))?);
         }
         variants.sort_unstable();
         variants.dedup();
@@ -180,8 +180,8 @@ impl Asked {
     }
 
     fn variants_by_name(&self) -> Result<Vec<u64>, Problem> {
-        let names = self.variant.as_ref().map_or(&[][..], Names::as_slice);
-        names.iter().map(|name| named::variant(name)).collect()
+        let names = self.variant.as_ref().map_or(&[][..], OneOrMany::as_slice);
+        names.iter().map(|name| scopes::variant(name)).collect()
     }
 
     /// The url of which variants are meant, if any are.
@@ -220,7 +220,7 @@ impl Asked {
         }
     }
 
-    /// What is named; of the url these variants, if it is not all of them.
+    /// Scopes of the request, limited to `variants` of its URL if given.
     fn scopes(
         &self,
         scope_of_url: impl Fn(Scheme, &[u8], &[u8]) -> Scope,
@@ -228,7 +228,7 @@ impl Asked {
     ) -> Result<Vec<Scope>, Problem> {
         let mut scopes = Vec::new();
         for name in self.url.as_slice() {
-            match (named::url(name, &scope_of_url)?, variants) {
+            match (scopes::url(name, &scope_of_url)?, variants) {
                 (Scope::Url { host, target }, Some(variants)) => {
                     scopes.extend(variants.iter().map(|&variant| Scope::Variant {
                         host: host.clone(),
@@ -240,13 +240,13 @@ impl Asked {
             }
         }
         for name in self.prefix.as_slice() {
-            scopes.push(named::prefix(name)?);
+            scopes.push(scopes::prefix(name)?);
         }
         for name in self.glob.as_slice() {
-            scopes.push(named::glob(name)?);
+            scopes.push(scopes::glob(name)?);
         }
         for name in self.host.as_slice() {
-            scopes.push(named::host(name)?);
+            scopes.push(scopes::host(name)?);
         }
         for name in self.tag.as_slice() {
             if name.is_empty() || name.len() > MAX_TAG_LENGTH {
@@ -260,16 +260,16 @@ impl Asked {
                     "name a tag that responses can carry",
                 ));
             }
-            scopes.push(named::tag(name));
+            scopes.push(scopes::tag(name));
         }
-        if self.everything {
+        if self.all {
             scopes.push(Scope::Everything);
         }
         match scopes.len() {
             0 => Err(Problem::of_field(
                 "url",
                 "nothing is named that could be purged",
-                "name a `url`, `prefix`, `glob`, `host` or `tag`, or set `everything` to true",
+                "name a `url`, `prefix`, `glob`, `host` or `tag`, or set `all` to true",
             )),
             1..=MAX_NAMES => Ok(scopes),
             more => Err(Problem::of_field(
@@ -281,12 +281,12 @@ impl Asked {
     }
 }
 
-impl Told {
+impl PurgeView {
     fn of(rule: &Rule) -> Self {
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         let at = |host: &Bytes, target: &Bytes| format!("{}{}", text(host), text(target));
         let scope = match &rule.scope {
-            Scope::Everything => json!({"everything": true}),
+            Scope::Everything => json!({"all": true}),
             Scope::Host(host) => json!({"host": text(host)}),
             Scope::Url { host, target } => json!({"url": at(host, target)}),
             Scope::Variant {
@@ -306,7 +306,7 @@ impl Told {
             id: format!("{:016x}", rule.id),
             scope,
             soft: rule.strength == Strength::Soft,
-            not_written: None,
+            persist_error: None,
             progress: None,
         }
     }
@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     fn scopes(json: Value) -> Result<Vec<Scope>, Problem> {
-        let asked: Asked = serde_json::from_value(json).expect("a request");
+        let asked: PurgeRequest = serde_json::from_value(json).expect("a request");
         let scope_of_url = |_, host: &[u8], target: &[u8]| Scope::Url {
             host: Bytes::copy_from_slice(host),
             target: Bytes::copy_from_slice(target),
@@ -364,7 +364,7 @@ mod tests {
             "glob": "http://example.org/*/a?*",
             "host": "example.org:8080",
             "tag": ["x", "y,z"],
-            "everything": true,
+            "all": true,
         }));
         let text = Bytes::from_static;
         let expected = [
@@ -392,7 +392,7 @@ mod tests {
         for wrong in [
             json!({}),
             json!({"soft": true}),
-            json!({"everything": false}),
+            json!({"all": false}),
             json!({"tag": []}),
             json!({"tag": ""}),
             json!({"tag": "x".repeat(MAX_TAG_LENGTH + 1)}),
@@ -405,7 +405,7 @@ mod tests {
             assert!(scopes(wrong.clone()).is_err(), "{wrong}");
         }
         for unknown in [json!({"urls": []}), json!({"soft": 1}), json!({"url": 1})] {
-            let asked = serde_json::from_value::<Asked>(unknown.clone());
+            let asked = serde_json::from_value::<PurgeRequest>(unknown.clone());
             assert!(asked.is_err(), "{unknown}");
         }
     }

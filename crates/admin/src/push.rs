@@ -1,4 +1,4 @@
-//! How documents do, for those who operate the server.
+//! Statistics and metrics of pushed documents.
 
 use microcache_proxy::{FleetStats, Handle, PushStats};
 use serde_json::{Value, json};
@@ -17,8 +17,8 @@ pub(crate) fn told(handle: &Handle) -> Option<Value> {
         "subscribers": stats.subscribers,
         "sockets": stats.sockets,
         "topics": stats.topics,
-        "subscribed": stats.subscribed,
-        "turned_away": stats.turned_away,
+        "subscriptions": stats.subscribed,
+        "subscriptions_rejected": stats.turned_away,
         "events": stats.events,
         "deltas": stats.deltas,
         "resets": stats.resets,
@@ -27,24 +27,24 @@ pub(crate) fn told(handle: &Handle) -> Option<Value> {
     }))
 }
 
-/// Where several nodes share them.
+/// State of the Redis connection, if nodes share documents.
 fn shared(fleet: &FleetStats) -> Value {
     json!({
         "connected": fleet.is_connected,
-        "silent_ms": fleet.silent_for,
+        "last_contact_ms": fleet.silent_for,
         "outages": fleet.outages,
-        "loads": fleet.loads,
-        "newest": fleet.newest,
+        "full_syncs": fleet.loads,
+        "last_change": fleet.newest,
         "warnings": fleet.warnings,
     })
 }
 
-/// What somebody should look at.
+/// Warnings for `GET /v1/health`.
 pub(crate) fn warnings(handle: &Handle) -> Vec<String> {
     handle.fleet_stats().map_or_else(Vec::new, |it| it.warnings)
 }
 
-/// Why requests should not be sent here yet.
+/// Reasons against readiness.
 pub(crate) fn not_ready(handle: &Handle) -> Option<String> {
     let fleet = handle.fleet_stats().filter(|it| it.is_empty_handed);
     fleet.map(|_| "there are no documents yet: push_redis could not be read".to_owned())
@@ -53,10 +53,10 @@ pub(crate) fn not_ready(handle: &Handle) -> Option<String> {
 fn changes(stats: &PushStats) -> Value {
     json!({
         "made": stats.changes,
-        "same": stats.same,
+        "unchanged": stats.same,
         "expired": stats.expired,
         "refused": stats.refused,
-        "unwritten": stats.unwritten,
+        "write_failures": stats.unwritten,
     })
 }
 
@@ -77,10 +77,10 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
     );
     for (result, count) in [
         ("made", stats.changes),
-        ("same", stats.same),
+        ("unchanged", stats.same),
         ("expired", stats.expired),
         ("refused", stats.refused),
-        ("unwritten", stats.unwritten),
+        ("failed", stats.unwritten),
     ] {
         out.sample(&[("result", result)], count);
     }
@@ -101,10 +101,10 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
         "Different things that they subscribe to.",
     )
     .sample(&[], stats.topics);
-    out.counter("microcache_push_subscribed_total", "Who has subscribed.")
+    out.counter("microcache_push_subscriptions_total", "Who has subscribed.")
         .sample(&[], stats.subscribed);
     out.counter(
-        "microcache_push_turned_away_total",
+        "microcache_push_subscriptions_rejected_total",
         "Who could not, because there were too many.",
     )
     .sample(&[], stats.turned_away);
@@ -140,12 +140,12 @@ fn expose_shared(out: &mut Exposition, fleet: &FleetStats) {
     )
     .sample(&[], u64::from(fleet.is_connected));
     out.gauge(
-        "microcache_push_redis_silent_seconds",
+        "microcache_push_redis_last_contact_seconds",
         "For how long it has not answered. It holds an answer back for a second if nothing changes.",
     )
     .sample(&[], fleet.silent_for as f64 / 1000.0);
     out.gauge(
-        "microcache_push_redis_newest",
+        "microcache_push_redis_last_change",
         "The number of the last change that this node has come to: microseconds since 1970.",
     )
     .sample(&[], fleet.newest);
@@ -155,7 +155,7 @@ fn expose_shared(out: &mut Exposition, fleet: &FleetStats) {
     )
     .sample(&[], fleet.outages);
     out.counter(
-        "microcache_push_redis_loads_total",
+        "microcache_push_redis_full_syncs_total",
         "Times at which all documents were taken up from push_redis: at the start, and after changes were missed.",
     )
     .sample(&[], fleet.loads);

@@ -25,16 +25,16 @@ use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use crate::api;
-use crate::connections::{Activity, Connections};
+use crate::connections::{AdminConnections, IdleSince};
 use crate::interface::Interface;
-use crate::live::{self, Cut, Live};
+use crate::live::{self, Cut, LiveStream};
 use crate::patient::Patient;
 
-/// How long a request head may take.
+/// Time limit for a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest request head.
 const MAX_HEAD: usize = 128 * 1024;
-/// What the kernel keeps for a client until it is read; it doubles that.
+/// Kernel send buffer for each client, in bytes; the kernel doubles it.
 const SEND_BUFFER: usize = 64 * 1024;
 /// The pause after a connection could not be accepted: descriptors are short.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -58,7 +58,7 @@ impl Admin {
     /// The same with a socket that listens already.
     pub fn on(listener: TcpListener, token: Option<Token>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        // Connections inherit it. The kernel would put megabytes by for a client that reads nothing.
+        // AdminConnections inherit it. The kernel would put megabytes by for a client that reads nothing.
         set_socket_send_buffer_size(&listener, SEND_BUFFER)?;
         Ok(Self { listener, token })
     }
@@ -68,7 +68,7 @@ impl Admin {
         Ok(self.listener.try_clone()?.into())
     }
 
-    /// Where it listens.
+    /// Listening address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -83,7 +83,7 @@ impl Admin {
             connections: Arc::default(),
             started: Instant::now(),
             refused: AtomicU64::new(0),
-            live: Live::default(),
+            live: LiveStream::default(),
             windows: Mutex::default(),
         });
         let router = api::router(&interface);
@@ -108,7 +108,7 @@ impl Admin {
     }
 }
 
-async fn accept(listener: TcpListener, router: Router, connections: Arc<Connections>) {
+async fn accept(listener: TcpListener, router: Router, connections: Arc<AdminConnections>) {
     // It is one already; only the runtime could refuse it.
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
@@ -126,7 +126,7 @@ async fn accept(listener: TcpListener, router: Router, connections: Arc<Connecti
     }
 }
 
-async fn serve(stream: TcpStream, peer: SocketAddr, activity: Activity, router: Router) {
+async fn serve(stream: TcpStream, peer: SocketAddr, activity: IdleSince, router: Router) {
     let service = TowerToHyperService::new(router);
     let cut = Cut::default();
     let may_cut = cut.clone();

@@ -1,4 +1,4 @@
-//! What was done and how things stand, in numbers.
+//! Statistics as JSON: `GET /v1/stats`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ pub(crate) async fn stats(State(interface): State<Arc<Interface>>) -> Json<Value
     Json(told(&interface))
 }
 
-/// The same for whoever watches.
+/// Statistics for live subscribers.
 pub(crate) fn told(interface: &Interface) -> Value {
     let handle = &interface.handle;
     let figures = handle.figures();
@@ -94,7 +94,7 @@ fn origin_of(origin: &OriginSnapshot) -> Value {
         "responses": statuses(origin.statuses),
         "bytes_received": origin.bytes,
         "first_byte_microseconds": latency(&origin.first_byte),
-        "whole_microseconds": latency(&origin.whole),
+        "total_microseconds": latency(&origin.whole),
     })
 }
 
@@ -125,9 +125,9 @@ fn fetches(handle: &Handle) -> Value {
     let cache = &engine.cache;
     let (most_wanted, waiting) = cache.most_wanted(FETCHES);
     json!({
-        "under_way": cache.fetches(),
+        "in_progress": cache.fetches(),
         "waiting": waiting,
-        "most_wanted": most_wanted.iter().map(fetch).collect::<Vec<_>>(),
+        "most_awaited": most_wanted.iter().map(fetch).collect::<Vec<_>>(),
     })
 }
 
@@ -169,11 +169,11 @@ fn compression(handle: &Handle) -> Value {
         .map(sent)
         .collect();
     json!({
-        "answers": stats.answers,
+        "responses": stats.answers,
         "sent": sent,
         "bytes_saved": stats.saved,
         "made": made,
-        "useless": stats.useless,
+        "incompressible": stats.useless,
         "dropped": stats.dropped,
         "refused": stats.refused,
         "deltas": stats.deltas,
@@ -189,24 +189,24 @@ fn connections(handle: &Handle) -> Value {
         "idle": taken.idle,
         "max": taken.max_connections,
         "accepted": taken.accepted,
-        "dismissed": taken.dismissed,
+        "evicted": taken.dismissed,
         "tunnels": taken.tunnels,
         "max_tunnels": taken.max_tunnels,
     })
 }
 
 fn purges(cache: &Cache) -> Value {
-    let mut purges = json!({ "live": cache.live_rules() });
+    let mut purges = json!({ "active_rules": cache.live_rules() });
     if let Some(fleet) = cache.fleet() {
-        purges["untold"] = json!(fleet.untold);
+        purges["unpublished"] = json!(fleet.untold);
         purges["position"] = json!(fleet.position);
         purges["lost"] = json!(fleet.lost);
-        purges["trouble"] = json!(fleet.trouble.map(|trouble| trouble.to_string()));
+        purges["last_error"] = json!(fleet.trouble.map(|trouble| trouble.to_string()));
     }
     purges
 }
 
-/// What became of spans.
+/// Trace span counters.
 fn spans(counts: &TraceCounts) -> Value {
     json!({
         "sent": counts.sent.load(Ordering::Relaxed),
@@ -225,7 +225,7 @@ fn tier(report: &TierReport) -> Value {
         "corrupt": report.corrupt,
         "written": report.written,
         "dropped": report.dropped,
-        "not_removed": report.not_removed,
+        "removals_dropped": report.not_removed,
         "latency_microseconds": {
             "p50": report.slowest_of(50),
             "p99": report.slowest_of(99),
@@ -280,7 +280,7 @@ fn server(server: &ServerSnapshot) -> Value {
         "bytes_sent": record.sent,
         "bytes_received": record.received,
         "first_byte_microseconds": mean(record.first_byte, record.answers()),
-        "whole_microseconds": mean(record.whole, record.timed),
+        "total_microseconds": mean(record.whole, record.timed),
         "outages": record.outages,
         "downtime_seconds": record.downtime.as_secs_f64(),
         "health": {

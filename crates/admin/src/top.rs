@@ -22,20 +22,20 @@ const MOST_ERRORS: usize = 256;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct AskedUrls {
-    by: By,
+pub(crate) struct TopUrlsQuery {
+    by: TopOrder,
     limit: Option<usize>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct AskedErrors {
+pub(crate) struct RecentErrorsQuery {
     limit: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum By {
+enum TopOrder {
     #[default]
     Requests,
     Bytes,
@@ -43,7 +43,7 @@ enum By {
     OriginTime,
 }
 
-impl By {
+impl TopOrder {
     const fn measure(self) -> (Measure, &'static str) {
         match self {
             Self::Requests => (Measure::Requests, "requests"),
@@ -57,7 +57,7 @@ impl By {
 /// The urls that there is most of.
 pub(crate) async fn urls(
     State(interface): State<Arc<Interface>>,
-    asked: Result<Query<AskedUrls>, QueryRejection>,
+    asked: Result<Query<TopUrlsQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Query(asked) = asked?;
     let (measure, name) = asked.by.measure();
@@ -79,7 +79,7 @@ fn told(url: &TopUrl, by: Measure) -> Value {
     let order = url.amounts[by as usize].unwrap_or_default();
     json!({
         "url": url.url,
-        "cut": url.is_cut,
+        "truncated": url.is_cut,
         "requests": requests,
         "bytes": bytes,
         "misses": misses,
@@ -88,10 +88,10 @@ fn told(url: &TopUrl, by: Measure) -> Value {
     })
 }
 
-/// What went wrong lately.
+/// Recent errors.
 pub(crate) async fn errors(
     State(interface): State<Arc<Interface>>,
-    asked: Result<Query<AskedErrors>, QueryRejection>,
+    asked: Result<Query<RecentErrorsQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Query(asked) = asked?;
     let errors = interface.handle.errors(limit(asked.limit, MOST_ERRORS)?);

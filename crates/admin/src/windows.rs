@@ -1,4 +1,4 @@
-//! How long things took in the last minutes: hits, what clients waited for, the origin.
+//! Latency histograms of the last minutes: hits, waiting requests, origin.
 //!
 //! Once a second it is noted what came since the second before; a window is the sum of its seconds. What is
 //! kept of a second are the classes of times in which there was something: a few hundred bytes under load,
@@ -19,21 +19,21 @@ const SECONDS: usize = 600;
 
 /// The last seconds.
 #[derive(Debug, Default)]
-pub(crate) struct Windows {
+pub(crate) struct LatencyWindows {
     seconds: VecDeque<Second>,
     /// All that there was when the last of them ended.
-    last: Option<(Duration, Times)>,
+    last: Option<(Duration, LatencyTotals)>,
 }
 
 /// All times since the start.
 #[derive(Debug, Default)]
-struct Times {
+struct LatencyTotals {
     hits: Latencies,
     waits: Latencies,
     origin: Latencies,
 }
 
-/// What came in a second, or in whatever time there was between two looks.
+/// Samples of one interval between two snapshots.
 #[derive(Debug)]
 struct Second {
     began: Duration,
@@ -43,13 +43,13 @@ struct Second {
     origin: KeptLatencies,
 }
 
-impl Windows {
+impl LatencyWindows {
     /// Notes how things stand at that moment after the start.
     pub(crate) fn note(&mut self, at: Duration, figures: &FiguresSnapshot) {
-        self.note_times(at, Times::of(figures));
+        self.note_times(at, LatencyTotals::of(figures));
     }
 
-    fn note_times(&mut self, at: Duration, now: Times) {
+    fn note_times(&mut self, at: Duration, now: LatencyTotals) {
         let (began, before) = self.last.take().unwrap_or_default();
         if self.seconds.len() == SECONDS {
             self.seconds.pop_front();
@@ -66,23 +66,23 @@ impl Windows {
 
     /// Each window, the shortest first, up to this moment.
     pub(crate) fn told(&self, figures: &FiguresSnapshot) -> Vec<Value> {
-        self.told_times(&Times::of(figures))
+        self.told_times(&LatencyTotals::of(figures))
     }
 
-    fn told_times(&self, now: &Times) -> Vec<Value> {
+    fn told_times(&self, now: &LatencyTotals) -> Vec<Value> {
         WINDOWS
             .iter()
             .map(|&seconds| self.window(seconds, now))
             .collect()
     }
 
-    fn window(&self, seconds: u64, now: &Times) -> Value {
+    fn window(&self, seconds: u64, now: &LatencyTotals) -> Value {
         let end = self.last.as_ref().map_or(Duration::ZERO, |(at, _)| *at);
         let beginning = end.saturating_sub(Duration::from_secs(seconds));
-        let mut times = Times::default();
+        let mut times = LatencyTotals::default();
         let mut covered = Duration::ZERO;
         // What came since the last of the seconds ended counts as well.
-        let none = Times::default();
+        let none = LatencyTotals::default();
         let last = self.last.as_ref().map_or(&none, |(_, last)| last);
         times.hits.add_kept(&now.hits.since(&last.hits).kept());
         times.waits.add_kept(&now.waits.since(&last.waits).kept());
@@ -106,7 +106,7 @@ impl Windows {
     }
 }
 
-impl Times {
+impl LatencyTotals {
     fn of(figures: &FiguresSnapshot) -> Self {
         Self {
             hits: figures.hits(),
@@ -121,14 +121,14 @@ mod tests {
     use super::*;
 
     /// Hits that took so many milliseconds, and as many requests that waited a hundred times as long.
-    fn times(millis: &[u64]) -> Times {
+    fn times(millis: &[u64]) -> LatencyTotals {
         let of = |factor: u64| {
             let times = millis
                 .iter()
                 .map(|millis| Duration::from_millis(millis * factor));
             times.collect::<Latencies>()
         };
-        Times {
+        LatencyTotals {
             hits: of(1),
             waits: of(100),
             origin: Latencies::default(),
@@ -136,12 +136,12 @@ mod tests {
     }
 
     /// When nothing has come since the last second ended.
-    fn told(windows: &Windows) -> Vec<Value> {
-        let none = Times::default();
+    fn told(windows: &LatencyWindows) -> Vec<Value> {
+        let none = LatencyTotals::default();
         windows.told_times(windows.last.as_ref().map_or(&none, |(_, last)| last))
     }
 
-    fn counts(windows: &Windows) -> Vec<(u64, f64)> {
+    fn counts(windows: &LatencyWindows) -> Vec<(u64, f64)> {
         let told = told(windows);
         let of = |one: &Value| {
             let count = one["hit_microseconds"]["count"].as_u64();
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_window_has_what_came_in_its_seconds_and_nothing_else() {
-        let mut windows = Windows::default();
+        let mut windows = LatencyWindows::default();
         assert_eq!(counts(&windows), [(0, 0.0); 3]);
         let mut all = Vec::new();
         for second in 1..=1000 {
@@ -177,8 +177,8 @@ mod tests {
 
     #[test]
     fn what_came_since_the_last_second_ended_counts() {
-        let mut windows = Windows::default();
-        let count = |windows: &Windows, millis: &[u64]| {
+        let mut windows = LatencyWindows::default();
+        let count = |windows: &LatencyWindows, millis: &[u64]| {
             windows.told_times(&times(millis))[0]["hit_microseconds"]["count"].as_u64()
         };
         assert_eq!(count(&windows, &[3, 3]), Some(2));
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_a_long_second() {
-        let mut windows = Windows::default();
+        let mut windows = LatencyWindows::default();
         windows.note_times(Duration::from_secs(1), times(&[1]));
         windows.note_times(Duration::from_secs(200), times(&[1, 1]));
         assert_eq!(counts(&windows), [(1, 199.0), (2, 200.0), (2, 200.0)]);

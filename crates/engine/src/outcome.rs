@@ -48,7 +48,7 @@ impl Outcome {
             Self::Pass => "pass",
             Self::Error => "error",
             Self::Limited => "limited",
-            Self::Left => "left",
+            Self::Left => "aborted",
         }
     }
 }

@@ -1,14 +1,14 @@
-//! What would become of a request, and why, in plain words: for one that nobody has sent.
+//! Explains how a hypothetical request would be served, and why.
 //!
 //! What is said comes from the decisions that the serving path makes ([`microcache_policy::explain`] puts
 //! each of them into words). Of fields that carry secrets only the names are shown.
 
-pub(crate) mod asked;
-mod hosted;
+mod builtin_routes;
+mod phrases;
+mod report;
+pub(crate) mod request;
+mod steps;
 mod stored;
-mod told;
-mod way;
-mod words;
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use serde_json::Value;
 
 use crate::interface::Interface;
 use crate::problem::Problem;
-use asked::{Asked, Looked};
+use request::{ExplainQuery, ExplainRequest};
 
 /// Looks, and asks nobody.
 pub(crate) async fn look(
     State(interface): State<Arc<Interface>>,
-    asked: Result<Query<Looked>, QueryRejection>,
+    asked: Result<Query<ExplainQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Query(looked) = asked?;
     explain(&interface, &looked.into()).await
@@ -33,15 +33,15 @@ pub(crate) async fn look(
 /// The same with fields of the request, and with the origin asked if that is wanted.
 pub(crate) async fn ask(
     State(interface): State<Arc<Interface>>,
-    asked: Result<Json<Asked>, JsonRejection>,
+    asked: Result<Json<ExplainRequest>, JsonRejection>,
 ) -> Result<Json<Value>, Problem> {
     let Json(asked) = asked?;
     explain(&interface, &asked).await
 }
 
-async fn explain(interface: &Interface, asked: &Asked) -> Result<Json<Value>, Problem> {
+async fn explain(interface: &Interface, asked: &ExplainRequest) -> Result<Json<Value>, Problem> {
     let imagined = asked.imagined()?;
     let outlook = interface.handle.explain(&imagined, asked.fetch).await;
-    let outlook = outlook.map_err(|refused| asked::refused(&refused))?;
-    Ok(Json(told::told(&outlook)))
+    let outlook = outlook.map_err(|refused| request::refused(&refused))?;
+    Ok(Json(report::report(&outlook)))
 }

@@ -1,4 +1,4 @@
-//! What is stored, and why: on whose word, for how long, for whom.
+//! Explains stored variants: source and length of the lifetime, selecting fields.
 
 use microcache_engine::cache::variant_number;
 use microcache_engine::{Compressed, Explained, Variant, clock};
@@ -8,7 +8,7 @@ use microcache_policy::{
 };
 use serde_json::{Value, json};
 
-use super::words::{Step, listed, span, text};
+use super::phrases::{ExplanationStep, listed, span, text};
 use crate::entries::{variant_id, varies_on};
 
 /// A stored response, for programs.
@@ -25,7 +25,7 @@ pub(super) fn variant(one: &Variant, explained: &Explained) -> Value {
         "age_seconds": seconds(lifetime.age(now)),
         "fresh_for_seconds": seconds(lifetime.fresh_for()),
         "ttl_seconds": lifetime.ttl(now) as f64 / 1000.0,
-        "said_by": account.said_by.map(SaidBy::as_str),
+        "source": account.said_by.map(SaidBy::as_str),
         "stale_while_revalidate_seconds": seconds(lifetime.stale_while_revalidate()),
         "stale_if_error_seconds": seconds(lifetime.stale_if_error()),
         "varies_on": varies_on(&one.vary, &one.selection),
@@ -59,7 +59,7 @@ fn tags(one: &Variant, explained: &Explained, kind: TagKind) -> Vec<String> {
     all.unwrap_or_default()
 }
 
-/// What the fields of a stored response say of it, by the rules that hold now.
+/// Judges a stored response's fields by the current rules.
 fn account(one: &Variant, explained: &Explained) -> Account {
     let read = ResponseFacts::read(one.fields.fields(), &explained.rules);
     let received = one.lifetime.response_time();
@@ -71,8 +71,8 @@ fn account(one: &Variant, explained: &Explained) -> Account {
     Account::of(&facts, one.status, &read, times)
 }
 
-/// Why what the request selects is stored, and for how long.
-pub(super) fn steps(one: &Variant, explained: &Explained) -> Vec<Step> {
+/// Explains why the selected variant is stored, and for how long.
+pub(super) fn steps(one: &Variant, explained: &Explained) -> Vec<ExplanationStep> {
     let account = account(one, explained);
     let mut steps = vec![fresh(one, &account, explained.now), stale(one, &account)];
     if let Some(told) = otherwise(one, &account) {
@@ -82,17 +82,17 @@ pub(super) fn steps(one: &Variant, explained: &Explained) -> Vec<Step> {
     let names = tags(one, explained, TagKind::Tag);
     if !names.is_empty() {
         let what = format!("it is purged by {} too", listed(&names));
-        steps.push(Step::new(what, "the response names these tags"));
+        steps.push(ExplanationStep::new(what, "the response names these tags"));
     }
     steps
 }
 
-/// How long it is fresh, and on whose word.
-fn fresh(one: &Variant, account: &Account, now: Time) -> Step {
+/// Freshness lifetime and its source.
+fn fresh(one: &Variant, account: &Account, now: Time) -> ExplanationStep {
     let lifetime = &one.lifetime;
     let age = lifetime.age(now);
     if lifetime.must_be_validated() && account.must_validate {
-        return Step::new(
+        return ExplanationStep::new(
             "it is stored, and confirmed by the origin before every use",
             "the application says `no-cache`, and there is a validator to ask with",
         )
@@ -100,7 +100,7 @@ fn fresh(one: &Variant, account: &Account, now: Time) -> Step {
         .unless("have the application send `max-age` in the place of `no-cache`");
     }
     if lifetime.must_be_validated() {
-        return Step::new(
+        return ExplanationStep::new(
             "it is stored, and has to be confirmed by the origin before it is used again",
             "a POST or the like to this url has changed it since",
         )
@@ -117,17 +117,17 @@ fn fresh(one: &Variant, account: &Account, now: Time) -> Step {
     );
     match account.said_by {
         Some(by) if span_of == account.fresh_for => {
-            let mut step = Step::of(what, by.explanation());
+            let mut step = ExplanationStep::of(what, by.explanation());
             if account.is_targeted && !own {
-                step.because = format!(
+                step.reason = format!(
                     "{}, in a field for caches such as `CDN-Cache-Control`",
-                    step.because
+                    step.reason
                 );
                 step.rfc = Some("RFC 9213 §2.2");
             }
             step
         }
-        _ => Step::new(
+        _ => ExplanationStep::new(
             what,
             "it was made stale by a soft purge or a HEAD since, or the route had other rules when it was stored",
         ),
@@ -138,39 +138,38 @@ const fn is_the_routes(by: SaidBy) -> bool {
     matches!(by, SaidBy::ForcedTtl | SaidBy::StatusTtl | SaidBy::Ttl)
 }
 
-/// How long it may be used when it is not fresh any more.
-fn stale(one: &Variant, account: &Account) -> Step {
+/// Stale window for revalidation.
+fn stale(one: &Variant, account: &Account) -> ExplanationStep {
     let window = one.lifetime.stale_while_revalidate();
     if one.lifetime.must_be_validated() || window == 0 {
-        let step = Step::new("it is not served stale while it is refreshed", "");
+        let step = ExplanationStep::new("it is not served stale while it is refreshed", "");
         return match account.window_by {
-            _ if one.lifetime.must_be_validated() => Step {
-                because: "it has to be confirmed before it is used".to_owned(),
+            _ if one.lifetime.must_be_validated() => ExplanationStep {
+                reason: "it has to be confirmed before it is used".to_owned(),
                 ..step
             }
             .by("RFC 9111 §5.2.2.4"),
-            WindowBy::Forbidden => Step {
-                because: "`must-revalidate`, `proxy-revalidate` and `s-maxage` forbid it"
-                    .to_owned(),
+            WindowBy::Forbidden => ExplanationStep {
+                reason: "`must-revalidate`, `proxy-revalidate` and `s-maxage` forbid it".to_owned(),
                 ..step
             }
             .by("RFC 9111 §4.2.4")
             .unless("have the application send `max-age` only, where a stale page does no harm"),
-            WindowBy::Zero => Step {
-                because: "an explicit lifetime of zero says that it is not to be used unasked"
+            WindowBy::Zero => ExplanationStep {
+                reason: "an explicit lifetime of zero says that it is not to be used unasked"
                     .to_owned(),
                 ..step
             }
             .by("RFC 9111 §4.2.1")
             .unless("have the application send `stale-while-revalidate`, or another `max-age`"),
-            WindowBy::Response => Step {
-                because: "the application says `stale-while-revalidate=0`, or has it wrongly"
+            WindowBy::Response => ExplanationStep {
+                reason: "the application says `stale-while-revalidate=0`, or has it wrongly"
                     .to_owned(),
                 ..step
             }
             .by("RFC 5861 §3"),
-            WindowBy::Route => Step {
-                because: "the route's `stale_while_revalidate` is 0".to_owned(),
+            WindowBy::Route => ExplanationStep {
+                reason: "the route's `stale_while_revalidate` is 0".to_owned(),
                 ..step
             },
         };
@@ -181,14 +180,16 @@ fn stale(one: &Variant, account: &Account) -> Step {
     );
     match account.window_by {
         WindowBy::Response => {
-            Step::new(what, "the application says so in `stale-while-revalidate`").by("RFC 5861 §3")
+            ExplanationStep::new(what, "the application says so in `stale-while-revalidate`")
+                .by("RFC 5861 §3")
         }
-        _ => Step::new(what, "the route's `stale_while_revalidate` says so").by("RFC 9111 §4.2.4"),
+        _ => ExplanationStep::new(what, "the route's `stale_while_revalidate` says so")
+            .by("RFC 9111 §4.2.4"),
     }
 }
 
-/// What it is good for beyond that.
-fn otherwise(one: &Variant, account: &Account) -> Option<Step> {
+/// Stale window for origin errors.
+fn otherwise(one: &Variant, account: &Account) -> Option<ExplanationStep> {
     let if_error = one.lifetime.stale_if_error();
     if one.lifetime.must_be_validated() || if_error == 0 {
         return None;
@@ -202,11 +203,11 @@ fn otherwise(one: &Variant, account: &Account) -> Option<Step> {
     } else {
         "it has neither `ETag` nor `Last-Modified`, so that it is always sent again"
     };
-    Some(Step::new(what, validator).by("RFC 5861 §4"))
+    Some(ExplanationStep::new(what, validator).by("RFC 5861 §4"))
 }
 
 /// In which coding it is sent.
-pub(super) fn compression(compression: Result<Compressed, AsStored>) -> Step {
+pub(super) fn compression(compression: Result<Compressed, AsStored>) -> ExplanationStep {
     let Compressed {
         coding,
         before,
@@ -214,7 +215,7 @@ pub(super) fn compression(compression: Result<Compressed, AsStored>) -> Step {
     } = match compression {
         Ok(compressed) => compressed,
         Err(why) => {
-            return Step::of(
+            return ExplanationStep::of(
                 "it is sent as it is stored, not compressed",
                 why.explanation(),
             );
@@ -224,9 +225,10 @@ pub(super) fn compression(compression: Result<Compressed, AsStored>) -> Step {
     let what = format!("it is sent as `{name}`: {after} B in the place of {before} B");
     match coding {
         SentCoding::Plain(_) => {
-            Step::new(what, "the request accepts it, and it has been made").by("RFC 9110 §12.5.3")
+            ExplanationStep::new(what, "the request accepts it, and it has been made")
+                .by("RFC 9110 §12.5.3")
         }
-        SentCoding::Difference(_) => Step::new(
+        SentCoding::Difference(_) => ExplanationStep::new(
             what,
             "the client has a version of it, and what differs from that has been made",
         )
@@ -235,7 +237,7 @@ pub(super) fn compression(compression: Result<Compressed, AsStored>) -> Step {
 }
 
 /// For whom it is.
-fn varies(one: &Variant) -> Option<Step> {
+fn varies(one: &Variant) -> Option<ExplanationStep> {
     let told = vary::told(&one.vary, &one.selection);
     if told.is_empty() {
         return None;
@@ -248,6 +250,6 @@ fn varies(one: &Variant) -> Option<Step> {
     let says: Vec<_> = says.collect();
     let what = "it answers requests that say the same in the fields that it varies on";
     let because = format!("`Vary` of this url names them: {}", says.join(", "));
-    let step = Step::new(what, because).by("RFC 9111 §4.1");
+    let step = ExplanationStep::new(what, because).by("RFC 9111 §4.1");
     Some(step.unless("`ignore_vary` on the route leaves out fields that make no difference"))
 }

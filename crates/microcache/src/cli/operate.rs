@@ -181,14 +181,14 @@ pub(super) fn commands() -> [Command; 8] {
         "microcache purge [FLAGS] [URL...]",
         NAMED.iter().chain(&OF_VARIANTS),
         &[
-            ("--everything", "All there is"),
+            ("--all", "All there is"),
             ("--soft", "Stale from now on: served while it is refreshed"),
         ],
     );
     let purge = purge
         .arg(Arg::new("URL").num_args(0..))
         .args(NAMED.iter().chain(&OF_VARIANTS).map(repeated))
-        .arg(switch("everything"))
+        .arg(switch("all"))
         .arg(switch("soft"));
     let stats = command(
         "stats",
@@ -406,12 +406,12 @@ fn purge(matches: &ArgMatches) -> Result<Errand, Message> {
             body.insert(name.to_lowercase(), json!(named));
         }
     }
-    if matches.get_flag("everything") {
-        body.insert("everything".to_owned(), json!(true));
+    if matches.get_flag("all") {
+        body.insert("all".to_owned(), json!(true));
     }
     if body.is_empty() {
         return Err(wrong(
-            "purge what? Type urls, or --prefix, --glob, --host, --tag, --everything; `microcache purge --help` says more",
+            "purge what? Type urls, or --prefix, --glob, --host, --tag, --all; `microcache purge --help` says more",
         ));
     }
     for name in ["variant", "headers"] {

@@ -58,7 +58,7 @@ impl AccessLog {
         let answer = finished.answer;
         let facts = Facts {
             status: answer.map_or(CLIENT_LEFT, |answer| answer.status),
-            outcome: answer.map_or("left", |answer| answer.outcome.as_str()),
+            outcome: answer.map_or("aborted", |answer| answer.outcome.as_str()),
             route: finished.request.and_then(|request| self.route(&request)),
             first_byte_millis: answer.map(|answer| answer.at.since(finished.began)),
             total_millis: finished.ended.since(finished.began),

@@ -98,12 +98,12 @@ impl Client {
             400..500 => Err(Failed::Refused(format!(
                 "{} ({})",
                 word("detail"),
-                word("remedy")
+                word("hint")
             ))),
             _ => Err(Failed::Unreached(format!(
                 "{status}: {} ({})",
                 word("detail"),
-                word("remedy")
+                word("hint")
             ))),
         }
     }

@@ -29,7 +29,7 @@ pub(super) fn ends(told: &Value) -> ExitCode {
 /// The verdict, how it came to that, and what is stored.
 pub(super) fn text(told: &Value) -> String {
     let mut out = String::new();
-    wrapped(&mut out, "", word(told, "sentence"));
+    wrapped(&mut out, "", word(told, "summary"));
     let _ = writeln!(out, "Cache-Status: {}", word(told, "cache_status"));
     if let Some(status) = told["fetched"]["cache_status"].as_str() {
         let _ = writeln!(out, "when asked:   {status}");
@@ -42,11 +42,11 @@ pub(super) fn text(told: &Value) -> String {
         let line = format!(
             "{}. {}: {}{rfc}",
             number + 1,
-            word(step, "what"),
-            word(step, "because")
+            word(step, "message"),
+            word(step, "reason")
         );
         wrapped(&mut out, "   ", &line);
-        if let Some(remedy) = step["remedy"].as_str() {
+        if let Some(remedy) = step["hint"].as_str() {
             wrapped(&mut out, "      ", &format!("   to change it: {remedy}"));
         }
     }

@@ -25,7 +25,7 @@ pub(super) fn purges(answer: &Value, hits: &[Option<u64>]) -> String {
             }
             None => out.push('\n'),
         }
-        if let Some(why) = purge["not_written"].as_str() {
+        if let Some(why) = purge["persist_error"].as_str() {
             let _ = writeln!(out, "  it is in force here, but {why}");
         }
     }
@@ -70,7 +70,7 @@ pub(super) fn stats(told: &Value) -> String {
         row(&mut out, "route", &of_route(route));
     }
     row(&mut out, "memory", &of_memory(&told["memory"]));
-    if number(&told["compression"]["answers"]) > 0 {
+    if number(&told["compression"]["responses"]) > 0 {
         let parts = of_compression(&told["compression"]);
         row(&mut out, "compressed", &parts);
     }
@@ -183,7 +183,7 @@ fn of_origin(told: &Value) -> Vec<String> {
     let total = number(&told["requests"]["total"]);
     let asked = number(&told["origin"]["requests"]);
     let share = total.saturating_sub(asked) * 100 / total.max(1);
-    let fetches = number(&told["fetches"]["under_way"]);
+    let fetches = number(&told["fetches"]["in_progress"]);
     vec![
         format!("{asked} requests"),
         format!("{share} % fewer than clients made"),
@@ -217,9 +217,9 @@ fn of_push(push: &Value) -> Vec<String> {
     let troubles = [
         (&push["resets"], "had to begin anew"),
         (&push["gaps"], "told of a gap"),
-        (&push["turned_away"], "turned away"),
+        (&push["subscriptions_rejected"], "turned away"),
         (&changes["refused"], "changes refused"),
-        (&changes["unwritten"], "changes not written down"),
+        (&changes["write_failures"], "changes not written down"),
     ];
     let troubles = troubles.map(|(count, words)| (number(count), words));
     let troubles = troubles.iter().filter(|(count, _)| *count > 0);
@@ -236,7 +236,7 @@ fn of_compression(compression: &Value) -> Vec<String> {
         .map(|(coding, count)| format!("{} {coding}", number(count)))
         .collect();
     vec![
-        format!("{} answers", number(&compression["answers"])),
+        format!("{} answers", number(&compression["responses"])),
         sent.join(", "),
         format!("{} less", size(number(&compression["bytes_saved"]))),
         format!("{} wait", number(&compression["waiting"])),
@@ -266,7 +266,7 @@ fn of_certificate(certificate: &Value) -> Vec<String> {
             parts.push(format!("{words} {}", String::from_utf8_lossy(&at)));
         }
     }
-    parts.extend(certificate["trouble"].as_str().map(str::to_owned));
+    parts.extend(certificate["last_error"].as_str().map(str::to_owned));
     parts
 }
 
@@ -415,7 +415,7 @@ pub(super) fn reloaded(answer: &Value) -> String {
     for warning in list(&answer["warnings"]) {
         let word = |name: &str| warning[name].as_str().unwrap_or_default();
         // Writing to a string does not fail.
-        let _ = writeln!(out, "{}: warning: {}", word("place"), word("what"));
+        let _ = writeln!(out, "{}: warning: {}", word("location"), word("message"));
     }
     out
 }
@@ -451,7 +451,7 @@ mod tests {
     fn documents_and_subscribers_have_a_row_where_there_are_any() {
         let mut told = serde_json::json!({"push": {
             "subscribers": 3, "events": 12, "changes": {"made": 5, "refused": 0}, "documents": 4,
-            "bytes": 2048, "capacity_bytes": 67_108_864, "resets": 1, "gaps": 0, "turned_away": 2,
+            "bytes": 2048, "capacity_bytes": 67_108_864, "resets": 1, "gaps": 0, "subscriptions_rejected": 2,
         }});
         let row = "\n  push       3 subscribe, 12 events, 5 changes, 4 documents, 2.0 KiB of 64.0 MiB, \
                    1 had to begin anew, 2 turned away\n";

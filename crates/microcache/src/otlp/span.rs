@@ -49,7 +49,7 @@ pub(super) fn of_request(span: Span, finished: &Finished<'_>, config: &Config) -
             failed =
                 (answer.status >= 500).then(|| detail.map_or("error", |detail| detail.as_str()));
         }
-        None => attributes.push(text("microcache.outcome", "left")),
+        None => attributes.push(text("microcache.outcome", "aborted")),
     }
     let times = (nanos_of(finished.began), nanos_of(finished.ended));
     encoded(span, &name, SERVER, times, &attributes, failed)

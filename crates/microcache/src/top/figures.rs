@@ -187,7 +187,7 @@ pub(super) fn urls(told: &Value) -> Vec<Url> {
         .iter()
         .map(|url| Url {
             name: url["url"].as_str().unwrap_or_default().to_owned(),
-            is_cut: url["cut"] == true,
+            is_cut: url["truncated"] == true,
             amounts: ["requests", "bytes", "misses", "origin_microseconds"]
                 .map(|name| url[name].as_u64()),
         })

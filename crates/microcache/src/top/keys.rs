@@ -124,7 +124,7 @@ mod tests {
         let urls = json!({"by": "requests", "urls": [
             {"url": "http://a/one", "requests": 3},
             {"url": "http://a/Two", "requests": 2},
-            {"url": "http://a/three", "cut": true, "requests": 1},
+            {"url": "http://a/three", "truncated": true, "requests": 1},
         ]});
         screen.hear(News::Urls(Ok(urls)), Instant::now());
         screen

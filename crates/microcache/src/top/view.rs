@@ -154,7 +154,7 @@ fn of_origin(rates: &Rates, told: &Value) -> Line<'static> {
     let fetches = &told["fetches"];
     parts.push(Span::raw(format!(
         "{} fetches under way, {} wait for them",
-        number(&fetches["under_way"]),
+        number(&fetches["in_progress"]),
         number(&fetches["waiting"])
     )));
     line("origin", parts)
@@ -337,7 +337,7 @@ mod tests {
                     "hit_microseconds": {"p50": 38.0}, "wait_microseconds": {"p50": 190_000.0},
                 },
             ],
-            "fetches": {"under_way": 3, "waiting": 14},
+            "fetches": {"in_progress": 3, "waiting": 14},
             "memory": {"bytes": 134_217_728_u64, "capacity": 268_435_456_u64, "keys": 1812, "evicted": 0},
             "tiers": [{"name": "disk", "bytes": 1024, "hits": 5, "misses": 1, "degraded": ["read-only"]}],
             "upstreams": [{"name": "app", "queued": 2, "servers": [
@@ -356,7 +356,7 @@ mod tests {
         screen.hear(News::Stats(stats(3000, 12, false)), later);
         let urls = json!({"by": "requests", "urls": [
             {"url": "https://www.example.org/", "requests": 90_000, "bytes": 900_000_000, "misses": 30, "origin_microseconds": 4_000_000},
-            {"url": "https://www.example.org/news", "cut": true, "requests": 45_000},
+            {"url": "https://www.example.org/news", "truncated": true, "requests": 45_000},
         ]});
         screen.hear(News::Urls(Ok(urls)), later);
         (screen, later)

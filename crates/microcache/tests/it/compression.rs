@@ -214,7 +214,7 @@ fn what_the_origin_confirms_is_not_compressed_again() {
     assert_eq!(origin.seen("/")[1].field("if-none-match"), Some("\"a\""));
     // The thread that compresses counts its time when it has handed the body over.
     for name in [
-        "microcache_compressed_answers_total ",
+        "microcache_compressed_responses_total ",
         "microcache_compression_saved_bytes_total ",
         "microcache_compression_cpu_seconds_total ",
     ] {

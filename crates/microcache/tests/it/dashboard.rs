@@ -116,7 +116,7 @@ fn there_is_room_for_so_many_who_watch_and_the_others_are_told() {
     let refused = answer(admin, "/v1/stream", &[]);
     assert_eq!(refused.status, 503);
     let told: Value = serde_json::from_str(&refused.text()).expect("a problem");
-    assert!(told["remedy"].is_string(), "{told}");
+    assert!(told["hint"].is_string(), "{told}");
     // All else is answered meanwhile.
     assert_eq!(answer(admin, "/v1/stats", &[]).status, 200);
     drop(watching.pop());

@@ -127,7 +127,7 @@ fn every_request_of_the_load_generator_is_counted_once_and_as_it_saw_it() {
     // What was saved is what the origin did not see.
     let saved = stats["saved"]["fetches"].as_u64();
     assert_eq!(saved, Some(seen("hit") + seen("collapsed") + seen("stale")));
-    let whole = &routes[1]["origin"]["whole_microseconds"];
+    let whole = &routes[1]["origin"]["total_microseconds"];
     let estimate = whole["mean"].as_f64().expect("it was asked") / 1e6 * saved.unwrap_or(0) as f64;
     let told = stats["saved"]["origin_seconds"].as_f64().expect("a number");
     assert!(
@@ -149,10 +149,10 @@ fn a_client_that_leaves_before_the_answer_is_counted_too() {
     origin.wait_for("/slow", 1);
     client.reset();
     let stats = until(&operator, "/v1/stats", |stats| {
-        stats["requests"]["left"] == 1
+        stats["requests"]["aborted"] == 1
     });
     assert_eq!(stats["requests"]["total"], 1);
-    assert_eq!(stats["routes"][0]["requests"]["left"], 1);
+    assert_eq!(stats["routes"][0]["requests"]["aborted"], 1);
     gate.open();
 }
 
@@ -169,9 +169,9 @@ fn what_is_being_fetched_is_told_and_how_many_wait_for_it() {
     let mut clients: Vec<_> = (0..5).map(|_| proxy.ask("/slow")).collect();
     clients.push(proxy.ask("/other"));
     let stats = until(&operator, "/v1/stats", |stats| {
-        stats["fetches"]["waiting"] == 4 && stats["fetches"]["under_way"] == 2
+        stats["fetches"]["waiting"] == 4 && stats["fetches"]["in_progress"] == 2
     });
-    let most = &stats["fetches"]["most_wanted"];
+    let most = &stats["fetches"]["most_awaited"];
     assert_eq!(most[0]["url"], "http://example.com/slow");
     assert_eq!(
         (&most[0]["waiting"], &most[1]["waiting"]),
@@ -185,11 +185,11 @@ fn what_is_being_fetched_is_told_and_how_many_wait_for_it() {
         client.response().assert_is(200, "late");
     }
     let stats = until(&operator, "/v1/stats", |stats| {
-        stats["fetches"]["under_way"] == 0
+        stats["fetches"]["in_progress"] == 0
     });
     assert_eq!(stats["requests"]["collapsed"], 4);
     assert_eq!(stats["upstreams"][0]["servers"][0]["responses"]["2xx"], 2);
-    assert_eq!(stats["origin"]["whole_microseconds"]["count"], 2);
+    assert_eq!(stats["origin"]["total_microseconds"]["count"], 2);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn the_urls_of_which_there_is_most_are_told_by_each_measure() {
     let all = top["urls"].as_array().expect("a list");
     let cut = all
         .iter()
-        .find(|url| url["cut"] == true)
+        .find(|url| url["truncated"] == true)
         .expect("the long one");
     assert_eq!(cut["url"].as_str().map(str::len), Some(512));
     for wrong in ["by=size", "limit=0", "limit=101", "x=1"] {

@@ -227,7 +227,7 @@ fn two_tabs_have_one_connection() {
     site.origin.wait_for("/second", 1);
     wait_for_subscribers(admin, 1);
     site.change();
-    Operator::at(admin).purge(&json!({ "everything": true }));
+    Operator::at(admin).purge(&json!({ "all": true }));
     site.wait_for("/first=1---false");
     site.wait_for("/second=1---false");
     wait_for_subscribers(admin, 1);

@@ -249,7 +249,7 @@ fn every_request_has_its_line_once_and_outcomes_add_up_to_the_totals() {
         let outcome = line["outcome"].as_str().expect("an outcome").to_owned();
         *outcomes.entry(outcome).or_insert(0) += 1;
     }
-    assert_eq!(outcomes.get("left"), Some(&1));
+    assert_eq!(outcomes.get("aborted"), Some(&1));
     assert_eq!(outcomes, totals(&proxy));
     for outcome in [
         "hit",

@@ -169,7 +169,7 @@ fn a_page_names_its_entity_tag() {
             .contains("/untagged")
     );
     is_second.store(true, Ordering::SeqCst);
-    crate::operators::Operator::at(admin).purge(&serde_json::json!({"everything": true}));
+    crate::operators::Operator::at(admin).purge(&serde_json::json!({"all": true}));
     assert_eq!(watcher.event().1, "purge");
     assert_eq!(
         monitor(&proxy.get("/news/?a=1")),

@@ -131,7 +131,7 @@ fn what_a_purge_names_is_fetched_again_and_nothing_else() {
     check(&json!({"host": "example.org"}), [false; 4]);
     check(&json!({"tag": "first"}), [false; 4]);
     check(&json!({"tag": ["nobody", "page"]}), [true; 4]);
-    check(&json!({"everything": true}), [true; 4]);
+    check(&json!({"all": true}), [true; 4]);
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn nothing_is_done_for_a_web_page_of_somebody_elses() {
     let origin = counting();
     let (proxy, admin) = Proxy::operated(&origin, &[]);
     proxy.get("/").assert_is(200, "1");
-    let body = r#"{"everything": true}"#;
+    let body = r#"{"all": true}"#;
     for line in [
         "Origin: http://example.org",
         "Host: example.org",
@@ -318,7 +318,7 @@ fn with_a_secret_nothing_is_told_to_those_who_do_not_carry_it() {
         address: admin,
         token,
     };
-    let body = r#"{"everything": true}"#;
+    let body = r#"{"all": true}"#;
     for wrong in [
         None,
         Some("correct-horse-batter"),
@@ -354,7 +354,7 @@ fn with_a_secret_nothing_is_told_to_those_who_do_not_carry_it() {
     proxy.get("/").assert_hit();
     let operator = as_one_with(Some(secret));
     assert_eq!(operator.get("/v1/stats")["admin"]["refused"], 40);
-    operator.purge(&json!({"everything": true}));
+    operator.purge(&json!({"all": true}));
     proxy.get("/").assert_is(200, "2");
     std::fs::remove_file(&file).expect("removed");
 }
@@ -386,7 +386,7 @@ fn nobody_is_kept_out(operator: &Operator) {
             assert_eq!(operator.ask("GET", "/v1/health", None).status, 200);
             assert_eq!(operator.get("/v1/ready")["ready"], true);
             operator.get("/v1/stats");
-            operator.purge(&json!({"everything": true}));
+            operator.purge(&json!({"all": true}));
         }
         drop(besiegers);
     }
@@ -436,7 +436,7 @@ fn the_command_line_finds_address_and_secret_in_the_configuration() {
         "admin = \"{admin}\"\nadmin_token_file = \"{path}\"\nmemory = 7\n"
     ));
     let config = config.display().to_string();
-    let (code, said) = run(&["purge", "--everything", "--config", &config]);
+    let (code, said) = run(&["purge", "--all", "--config", &config]);
     assert_eq!((code, said.as_str()), (Some(0), ""));
     // The secret goes to the server that the configuration names, and to no other.
     let address = admin.to_string();
@@ -475,7 +475,7 @@ fn what_makes_no_sense_is_refused_with_the_field_and_the_remedy_and_changes_noth
     let many = vec!["x"; 257];
     let of_a_body = [
         (json!({"url": "/relative"}).to_string(), 400),
-        (json!({"everything": true, "url": "x"}).to_string(), 400),
+        (json!({"all": true, "url": "x"}).to_string(), 400),
         (json!({"tag": "x".repeat(1025)}).to_string(), 400),
         (json!({"tag": many}).to_string(), 400),
         (json!({"everthing": true}).to_string(), 400),
@@ -495,7 +495,7 @@ fn what_makes_no_sense_is_refused_with_the_field_and_the_remedy_and_changes_noth
         );
         let told: Value = serde_json::from_str(&told).expect("JSON");
         assert!(
-            told["remedy"]
+            told["hint"]
                 .as_str()
                 .is_some_and(|remedy| !remedy.is_empty()),
             "{told}"
@@ -655,7 +655,7 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     let is_apart = |path: &str| apart.contains(&path);
     for (path, methods) in paths.iter().filter(|(path, _)| !is_apart(path)) {
         for (method, operation) in methods.as_object().expect("methods") {
-            let all = json!({"url": url("/"), "prefix": url("/x"), "glob": url("/*x"), "host": "a", "tag": "b", "everything": true});
+            let all = json!({"url": url("/"), "prefix": url("/x"), "glob": url("/*x"), "host": "a", "tag": "b", "all": true});
             let page = json!({"url": url("/"), "method": "HEAD", "headers": ["Cookie: a=b"], "from": "::1", "fetch": true});
             let (target, body) = match path.as_str() {
                 "/v1/explain" => (format!("{path}?url={}&method=GET", url("/")), page),

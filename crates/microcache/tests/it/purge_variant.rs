@@ -113,7 +113,7 @@ fn a_variant_that_is_named_wrongly_is_refused_and_nothing_is_purged() {
             "variant",
         ),
         (
-            json!({"headers": ["X-Lang: de"], "everything": true}),
+            json!({"headers": ["X-Lang: de"], "all": true}),
             "headers",
         ),
         (json!({"url": URL, "headers": ["X-Lang"]}), "headers"),

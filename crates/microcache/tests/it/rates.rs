@@ -257,7 +257,7 @@ fn ten_thousand_addresses_free_nobody_and_shut_nobody_out() {
     assert!(proxy.resident() < before + (8 << 20));
     let metrics = ask(admin, "GET", "/metrics").text();
     let mut lines = metrics.lines();
-    let forgotten = lines.find_map(|line| line.strip_prefix("microcache_rates_forgotten_total "));
+    let forgotten = lines.find_map(|line| line.strip_prefix("microcache_rate_limit_evictions_total "));
     let forgotten: u64 = forgotten.expect("a sample").parse().expect("a count");
     assert!((8_000..10_000).contains(&forgotten), "{forgotten}");
 }

@@ -279,7 +279,7 @@ fn what_needs_a_restart_is_named_and_nothing_changes() {
     let mistakes = problem["mistakes"].as_array().expect("mistakes");
     let told: Vec<_> = mistakes
         .iter()
-        .filter_map(|one| one["what"].as_str())
+        .filter_map(|one| one["message"].as_str())
         .collect();
     for (told, name) in told
         .iter()
@@ -294,7 +294,7 @@ fn what_needs_a_restart_is_named_and_nothing_changes() {
         "{told:?}"
     );
     assert!(
-        mistakes[0]["remedy"]
+        mistakes[0]["hint"]
             .as_str()
             .expect("text")
             .contains("microcache upgrade")

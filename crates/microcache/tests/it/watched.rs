@@ -145,7 +145,7 @@ fn a_purge_by_any_name_shows_the_page_anew() {
         r#"{"url": "http://example.com/"}"#.to_owned(),
         r#"{"tag": "red"}"#.to_owned(),
         r#"{"prefix": "http://example.com/"}"#.to_owned(),
-        r#"{"everything": true}"#.to_owned(),
+        r#"{"all": true}"#.to_owned(),
         r#"{"tag": "red", "soft": true}"#.to_owned(),
     ]
     .into_iter()
@@ -205,7 +205,7 @@ fn where_it_says_so_only_what_visitors_ask_for_is_told() {
     let mut watcher = Watcher::of(&proxy, "/");
     proxy.get("/").assert_is(200, "one");
     let first = watcher.version("/");
-    purge(admin, r#"{"everything": true}"#);
+    purge(admin, r#"{"all": true}"#);
     watcher.expect("purge", "/");
     page.becomes("two");
     proxy.get("/").assert_is(200, "two");
@@ -341,7 +341,7 @@ fn content_is_told_with_the_event_to_whom_it_is_wanted_by() {
     }
     assert!(told.contains("<p>first"), "{told}");
     page.becomes("<p>second");
-    purge(admin, r#"{"everything": true}"#);
+    purge(admin, r#"{"all": true}"#);
     let told = (0..9)
         .map(|_| socket.text())
         .find(|it| it.contains("second"));

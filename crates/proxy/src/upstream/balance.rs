@@ -350,7 +350,7 @@ impl Turn {
 
     /// The server began an answer and did not finish it.
     pub(super) fn broke_off(&mut self, why: &BodyError) {
-        self.doubt("origin-broke-off", &format!("an answer broke off: {why}"));
+        self.doubt("origin-truncated", &format!("an answer broke off: {why}"));
     }
 
     /// Says what is wrong with the server.

@@ -293,7 +293,7 @@ fn a_name_that_fails_keeps_no_other_one_waiting_and_is_got_when_it_leads_here() 
         "{failing}"
     );
     assert!(
-        failing["trouble"]
+        failing["last_error"]
             .as_str()
             .expect("why")
             .contains("http-01")
@@ -303,7 +303,7 @@ fn a_name_that_fails_keeps_no_other_one_waiting_and_is_got_when_it_leads_here() 
         (&"valid".into(), &1.into())
     );
     assert!(
-        good["expires"].is_number() && good["trouble"].is_null(),
+        good["expires"].is_number() && good["last_error"].is_null(),
         "{good}"
     );
     let health = String::from_utf8_lossy(&ask("/v1/health").body).into_owned();

@@ -74,9 +74,9 @@ fn what_was_sent_is_counted_by_coding_and_logged() {
         compression["sent"],
         json!({"br": 1, "dcb": 0, "dcz": 0, "gzip": 1, "zstd": 0})
     );
-    assert_eq!(compression["answers"], 2);
+    assert_eq!(compression["responses"], 2);
     let metrics = metrics(admin);
-    let counted = "microcache_compressed_answers_by_coding_total{coding=\"gzip\"} 1\n";
+    let counted = "microcache_compressed_responses_by_coding_total{coding=\"gzip\"} 1\n";
     assert!(metrics.contains(counted), "{metrics}");
     for coding in ["br", "gzip"] {
         let logged = format!(" coding=\"{coding}\"");

@@ -211,7 +211,7 @@ impl Row<'_> {
         let looks = !matches!(verdict, "pass" | "own");
         assert_eq!(looks, told["key"].is_object(), "{name}: {told:#}");
         for step in told["steps"].as_array().expect("steps") {
-            for part in ["what", "because"] {
+            for part in ["message", "reason"] {
                 assert!(
                     step[part].as_str().is_some_and(|text| text.len() > 5),
                     "{name}: {step}"
@@ -222,7 +222,7 @@ impl Row<'_> {
         if cacheable == Some(false) {
             let remedied = told["steps"].as_array().expect("steps").iter();
             assert!(
-                remedied.filter(|step| step["remedy"].is_string()).count() > 0,
+                remedied.filter(|step| step["hint"].is_string()).count() > 0,
                 "{name}: {told:#}"
             );
         }

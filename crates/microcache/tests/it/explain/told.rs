@@ -39,12 +39,12 @@ fn it_is_said_on_whose_word_for_how_long_and_for_whom_a_response_is_stored() {
     let german = json!({"headers": ["Accept-Language: de"]});
     let told = explain(admin, target, &german);
     assert_eq!(told["verdict"], "hit");
-    let sentence = told["sentence"].as_str().expect("a sentence");
+    let sentence = told["summary"].as_str().expect("a sentence");
     assert!(
         sentence.starts_with("It is a hit (memory): fresh for another "),
         "{sentence}"
     );
-    let key = json!({"url": "http://example.com/page?b=1", "left_out": ["utm_source"], "parts": ["X-Country"]});
+    let key = json!({"url": "http://example.com/page?b=1", "ignored": ["utm_source"], "parts": ["X-Country"]});
     assert_eq!(told["key"], key);
     let one = &told["stored"][0];
     for (name, expected) in [
@@ -53,7 +53,7 @@ fn it_is_said_on_whose_word_for_how_long_and_for_whom_a_response_is_stored() {
         ("status", json!(200)),
         ("state", json!("fresh")),
         ("fresh_for_seconds", json!(600.0)),
-        ("said_by", json!("s-maxage")),
+        ("source", json!("s-maxage")),
         ("stale_while_revalidate_seconds", json!(0.0)),
         (
             "varies_on",
@@ -152,7 +152,7 @@ fn a_response_that_was_not_to_be_stored_is_explained_when_the_origin_is_asked() 
         (&told["cacheable"], &told["fetched"]["stored"]),
         (&json!(false), &json!(false))
     );
-    let sentence = told["sentence"].as_str().expect("a sentence");
+    let sentence = told["summary"].as_str().expect("a sentence");
     assert!(
         sentence.contains("not stored: the response sets a cookie"),
         "{sentence}"
@@ -205,14 +205,14 @@ fn an_origin_that_fails_is_told_of_with_the_copy_that_stands_in() {
         (&told["verdict"], &told["cacheable"]),
         (&json!("revalidate"), &json!(true))
     );
-    let sentence = told["sentence"].as_str().expect("a sentence");
+    let sentence = told["summary"].as_str().expect("a sentence");
     assert!(
         sentence.contains("The stored response is the answer: the origin answered with an error"),
         "{sentence}"
     );
     let told = explain(admin, "/gone", &json!({"fetch": true}));
     assert_eq!(told["cacheable"], false);
-    let sentence = told["sentence"].as_str().expect("a sentence");
+    let sentence = told["summary"].as_str().expect("a sentence");
     assert!(
         sentence.contains("there was no answer: the origin closed the connection"),
         "{sentence}"
@@ -322,7 +322,7 @@ fn what_is_no_request_is_refused_and_nothing_is_asked() {
         assert_eq!(response.status, 400, "{}", response.text());
         let told: Value = serde_json::from_str(&response.text()).expect("JSON");
         assert!(
-            told["remedy"].is_string()
+            told["hint"].is_string()
                 && told["detail"].as_str().is_some_and(|text| text.len() < 500),
             "{told}"
         );
@@ -350,7 +350,7 @@ fn a_request_that_would_wait_for_somebody_elses_is_told_so() {
     origin.wait_for("/slow", 1);
     let told = eventually("the second one waits", || {
         let told = explain(admin, "/slow", &json!({}));
-        let sentence = told["sentence"].as_str()?.to_owned();
+        let sentence = told["summary"].as_str()?.to_owned();
         sentence.contains("as one other does").then_some(told)
     });
     assert_eq!(told["verdict"], "collapsed");
@@ -384,7 +384,7 @@ fn a_document_is_a_hit_unless_its_request_passes() {
             &json!({"method": method, "headers": fields}),
         );
         assert_eq!(told["verdict"], verdict, "{told:#}");
-        let said = told["sentence"].as_str().expect("a sentence");
+        let said = told["summary"].as_str().expect("a sentence");
         assert!(said.contains(sentence), "{said}");
         let made = proxy.send(method, "/live/x", fields);
         let status = told["cache_status"].as_str().expect("a status");
@@ -492,7 +492,7 @@ fn what_has_no_application_behind_it_says_what_it_is() {
             let mut asked = asked.clone();
             asked["fetch"] = fetch.into();
             let told = explain(if has_secret { open } else { closed }, target, &asked);
-            let said = told["sentence"].as_str().expect("a sentence");
+            let said = told["summary"].as_str().expect("a sentence");
             assert!(said.contains(sentence), "{target}: {told:#}");
             assert!(said.ends_with("The application is not asked."), "{told:#}");
             assert!(steps(&told).contains(step), "{target}: {told:#}");

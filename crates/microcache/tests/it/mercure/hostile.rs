@@ -110,7 +110,7 @@ fn different_templates_are_bounded() {
         (
             &stats["subscribers"],
             &stats["topics"],
-            &stats["turned_away"]
+            &stats["subscriptions_rejected"]
         ),
         (&json!(17), &json!(1025), &json!(2000))
     );

@@ -240,12 +240,12 @@ fn what_cannot_be_written_is_refused_and_counted() {
     let metric = || {
         let metrics = Operator::at(hub.admin).ask("GET", "/metrics", None).text();
         let mut lines = metrics.lines();
-        let counted = lines.find_map(|it| it.strip_prefix("microcache_mercure_unwritten_total "));
+        let counted = lines.find_map(|it| it.strip_prefix("microcache_mercure_log_write_failures_total "));
         counted.expect("a metric").to_owned()
     };
     hub.published("topic=a&id=1");
     assert_eq!(
-        (metric().as_str(), &hub.stats()["unwritten"]),
+        (metric().as_str(), &hub.stats()["write_failures"]),
         ("0", &json!(0))
     );
     let mut events = hub.subscribe("topic=a", &[]);
@@ -257,7 +257,7 @@ fn what_cannot_be_written_is_refused_and_counted() {
     }
     hub.proxy.output_with("cannot be written to push_directory");
     assert_eq!(
-        (metric().as_str(), &hub.stats()["unwritten"]),
+        (metric().as_str(), &hub.stats()["write_failures"]),
         ("2", &json!(2))
     );
     assert_eq!(hub.stats()["refused"], 2);

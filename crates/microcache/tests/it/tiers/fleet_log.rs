@@ -95,7 +95,7 @@ fn until_in_step(nodes: &[&Node]) {
     for node in nodes {
         eventually("both copies are reached", || {
             let purges = purges(node);
-            (purges["untold"] == json!(0) && purges["trouble"].is_null()).then_some(())
+            (purges["unpublished"] == json!(0) && purges["last_error"].is_null()).then_some(())
         });
     }
     sleep(Duration::from_secs(1));
@@ -103,14 +103,14 @@ fn until_in_step(nodes: &[&Node]) {
 
 fn until_in_trouble(nodes: &[&Node]) {
     for node in nodes {
-        let is_told = || (!purges(node)["trouble"].is_null()).then_some(());
+        let is_told = || (!purges(node)["last_error"].is_null()).then_some(());
         eventually("the loss is noticed", is_told);
     }
 }
 
 fn purge_red(node: &Node) -> Option<String> {
     let answer = node.purge(&json!({"tag": "red"}));
-    let why = answer["purges"][0]["not_written"].as_str();
+    let why = answer["purges"][0]["persist_error"].as_str();
     why.map(str::to_owned)
 }
 

@@ -45,7 +45,7 @@ impl Node {
 
     fn is_told(&self) -> bool {
         let stats = self.ask("GET /v1/stats", "");
-        stats["purges"]["untold"] == json!(0)
+        stats["purges"]["unpublished"] == json!(0)
     }
 }
 
@@ -170,7 +170,7 @@ fn a_purge_while_the_tier_is_away_is_told_when_it_is_back() {
         }
         server.kill();
         let answer = nodes[0].purge(&json!({"tag": "red"}));
-        let why = answer["purges"][0]["not_written"].as_str().expect("why");
+        let why = answer["purges"][0]["persist_error"].as_str().expect("why");
         assert!(why.contains("other processes"), "{kind:?}: {why}");
         assert_eq!(body(&nodes[0], "/red"), "2", "{kind:?}");
         server.restart();
@@ -211,7 +211,7 @@ const A_DAY_AHEAD: &str = "EVAL \"local key = redis.call('KEYS', 'mcl1:*')[1] \
 
 /// Whether the log has a purge, by the answer to it.
 fn is_written(answer: &Value) -> bool {
-    answer["purges"][0]["id"].is_string() && answer["purges"][0]["not_written"].is_null()
+    answer["purges"][0]["id"].is_string() && answer["purges"][0]["persist_error"].is_null()
 }
 
 #[test]

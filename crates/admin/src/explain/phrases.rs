@@ -1,37 +1,37 @@
-//! How things are written: steps, spans of time, names.
+//! Formatting of steps, durations and names.
 
 use microcache_policy::{Explanation, Millis};
 use serde::Serialize;
 
 /// One thing that is so, and why.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Step {
-    pub(super) what: String,
-    pub(super) because: String,
+pub(super) struct ExplanationStep {
+    pub(super) message: String,
+    pub(super) reason: String,
     /// The section that it comes from.
     pub(super) rfc: Option<&'static str>,
-    /// What to change for it to be otherwise.
-    pub(super) remedy: Option<String>,
+    /// Suggested change.
+    pub(super) hint: Option<String>,
 }
 
-impl Step {
+impl ExplanationStep {
     /// A rule of this cache's own, with which all is well.
     pub(super) fn new(what: impl Into<String>, because: impl Into<String>) -> Self {
         Self {
-            what: what.into(),
-            because: because.into(),
+            message: what.into(),
+            reason: because.into(),
             rfc: None,
-            remedy: None,
+            hint: None,
         }
     }
 
-    /// What a decision says of itself.
+    /// Builds a step from a decision's own explanation.
     pub(super) fn of(what: impl Into<String>, told: Explanation) -> Self {
         Self {
-            what: what.into(),
-            because: told.because.to_owned(),
+            message: what.into(),
+            reason: told.because.to_owned(),
             rfc: told.rfc,
-            remedy: told.remedy.map(str::to_owned),
+            hint: told.remedy.map(str::to_owned),
         }
     }
 
@@ -44,7 +44,7 @@ impl Step {
 
     pub(super) fn unless(self, remedy: impl Into<String>) -> Self {
         Self {
-            remedy: Some(remedy.into()),
+            hint: Some(remedy.into()),
             ..self
         }
     }
@@ -75,7 +75,7 @@ pub(super) fn listed(names: &[String]) -> String {
     }
 }
 
-/// Bytes that somebody else wrote.
+/// Renders untrusted bytes.
 pub(super) fn text(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }

@@ -7,15 +7,18 @@ use microcache_policy::{
 use microcache_proxy::{Fetched, Outlook};
 use serde_json::{Value, json};
 
-use super::words::{Step, span, text};
-use super::{hosted, stored, way};
+use super::phrases::{ExplanationStep, span, text};
+use super::{builtin_routes, steps, stored};
 
 /// All there is to say, for programs and people.
-pub(super) fn told(outlook: &Outlook) -> Value {
+pub(super) fn report(outlook: &Outlook) -> Value {
     let explained = &outlook.explained;
-    let mut steps = way::steps(outlook);
+    let mut steps = steps::steps(outlook);
     let selected = explained.variants.iter().find(|one| one.is_selected);
-    let fetched = outlook.fetched.as_ref().map(|one| Answer::of(one, outlook));
+    let fetched = outlook
+        .fetched
+        .as_ref()
+        .map(|one| FetchReport::of(one, outlook));
     if let Some(answer) = &fetched {
         steps.push(answer.step());
     }
@@ -35,12 +38,12 @@ pub(super) fn told(outlook: &Outlook) -> Value {
     json!({
         "verdict": verdict(outlook),
         "cacheable": cacheable(outlook, fetched.as_ref()),
-        "sentence": sentence(outlook, fetched.as_ref()),
+        "summary": sentence(outlook, fetched.as_ref()),
         "cache_status": status_of(outlook),
         "request": request(outlook),
         "route": explained.route_name,
-        "key": has_key.then(|| way::key_of(&outlook.request, explained)),
-        "left_out": {
+        "key": has_key.then(|| steps::key_of(&outlook.request, explained)),
+        "omitted_fields": {
             "withheld": names(&explained.left_out.withheld),
             "dropped": names(&explained.left_out.dropped),
         },
@@ -76,8 +79,8 @@ fn verdict(outlook: &Outlook) -> &'static str {
     }
 }
 
-/// Whether it is, or would be, answered from the cache; `None` if the origin would have to be asked to know.
-fn cacheable(outlook: &Outlook, fetched: Option<&Answer<'_>>) -> Option<bool> {
+/// Returns true if the response comes, or would come, from the cache; `None` if only the origin could decide.
+fn cacheable(outlook: &Outlook, fetched: Option<&FetchReport<'_>>) -> Option<bool> {
     if let Some(answer) = fetched {
         return Some(answer.stored.is_ok());
     }
@@ -85,7 +88,7 @@ fn cacheable(outlook: &Outlook, fetched: Option<&Answer<'_>>) -> Option<bool> {
         return Some(false);
     }
     if let Some(place) = outlook.hosted {
-        return Some(hosted::is_at_hand(place, outlook));
+        return Some(builtin_routes::is_at_hand(place, outlook));
     }
     match outlook.explained.decision {
         // It was not to be stored a moment ago, or may not be given to this client.
@@ -107,8 +110,8 @@ fn is_open(outlook: &Outlook) -> bool {
     cacheable(outlook, None).is_none()
 }
 
-fn unknown() -> Step {
-    Step::new(
+fn unknown() -> ExplanationStep {
+    ExplanationStep::new(
         "whether the response will be stored is not known",
         "that is for the response to say, and the origin was not asked",
     )
@@ -117,10 +120,10 @@ fn unknown() -> Step {
 }
 
 /// The whole in a sentence.
-fn sentence(outlook: &Outlook, fetched: Option<&Answer<'_>>) -> String {
+fn sentence(outlook: &Outlook, fetched: Option<&FetchReport<'_>>) -> String {
     let explained = &outlook.explained;
     if let (Some(place), None) = (outlook.hosted, outlook.own) {
-        return hosted::sentence(place, outlook);
+        return builtin_routes::sentence(place, outlook);
     }
     let first = match (outlook.own, explained.decision) {
         (Some(own), _) => format!(
@@ -201,7 +204,7 @@ pub(super) fn others_wait(explained: &Explained) -> String {
     }
 }
 
-/// What `Cache-Status` would say.
+/// The `Cache-Status` value of the response.
 fn status_of(outlook: &Outlook) -> String {
     let own = outlook.own.map(|detail| CacheStatus {
         detail: Some(detail),
@@ -228,13 +231,13 @@ fn request(outlook: &Outlook) -> Value {
     })
 }
 
-/// What the origin has said, and what becomes of it.
-struct Answer<'a> {
+/// The origin's response and the decision about it.
+struct FetchReport<'a> {
     fetched: &'a Fetched,
-    /// What the origin itself has said; 304 if it confirmed what is stored.
+    /// Status of the origin's own response; 304 if it confirmed the stored one.
     status: u16,
     /// It lies in the cache, or would, if nothing lay there; or why not.
-    stored: Result<(), Step>,
+    stored: Result<(), ExplanationStep>,
     /// It was asked only for its answer: the request itself would get what is stored.
     is_aside: bool,
     /// It failed for this reason, and a stored response is the answer.
@@ -242,7 +245,7 @@ struct Answer<'a> {
     seconds: f64,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> FetchReport<'a> {
     fn of(fetched: &'a Fetched, outlook: &Outlook) -> Self {
         let explained = &outlook.explained;
         let answer = &fetched.answer;
@@ -277,26 +280,26 @@ impl<'a> Answer<'a> {
         }
     }
 
-    fn step(&self) -> Step {
+    fn step(&self) -> ExplanationStep {
         let status = self.status;
         if let Some(why) = self.stands_in {
             let what =
                 "the application was asked, and the stored response is the answer all the same";
-            return Step::of(what, why.explanation());
+            return ExplanationStep::of(what, why.explanation());
         }
         match &self.stored {
-            Ok(()) if self.is_aside => Step::new(
+            Ok(()) if self.is_aside => ExplanationStep::new(
                 format!("the application was asked all the same, and answered {status}: that would be stored"),
                 "nothing in it forbids that; as the request itself is answered from what is stored, it was thrown away",
             )
             .by("RFC 9111 §3"),
-            Ok(()) => Step::new(
+            Ok(()) => ExplanationStep::new(
                 format!("the application was asked, and answered {status}: that is stored"),
                 "nothing in it forbids that, and somebody says for how long it is fresh",
             )
             .by("RFC 9111 §3"),
-            Err(why) => Step {
-                what: format!("the application was asked, and answered {status}: {}", why.what),
+            Err(why) => ExplanationStep {
+                message: format!("the application was asked, and answered {status}: {}", why.message),
                 ..why.clone()
             },
         }
@@ -313,7 +316,9 @@ impl<'a> Answer<'a> {
                 format!("It was asked, and there was no answer: {}.", self.because())
             }
             Ok(()) if self.is_aside => {
-                format!("Asked now, the application answered {status}, which would be stored.")
+                format!(
+                    "ExplainRequest now, the application answered {status}, which would be stored."
+                )
             }
             Ok(()) => format!("It answered {status}, and that is stored."),
             Err(_) => format!(
@@ -324,7 +329,7 @@ impl<'a> Answer<'a> {
     }
 
     fn because(&self) -> &str {
-        self.stored.as_ref().err().map_or("", |why| &why.because)
+        self.stored.as_ref().err().map_or("", |why| &why.reason)
     }
 
     fn told(&self) -> Value {
@@ -339,24 +344,29 @@ impl<'a> Answer<'a> {
 
 const NOT_STORED: &str = "that is not stored";
 
-fn not_stored(why: Detail) -> Step {
-    Step::of(NOT_STORED, why.explanation())
+fn not_stored(why: Detail) -> ExplanationStep {
+    ExplanationStep::of(NOT_STORED, why.explanation())
 }
 
-/// What becomes of a response that is to be stored.
-fn kept(fetched: &Fetched, is_there: bool) -> Result<(), Step> {
+/// Explains a storable response.
+fn kept(fetched: &Fetched, is_there: bool) -> Result<(), ExplanationStep> {
     if is_there || !fetched.is_whole {
         return Ok(());
     }
-    Err(Step::new(
+    Err(ExplanationStep::new(
         NOT_STORED,
         "it turned out to be too large, or a purge or other responses have taken its place since",
     )
     .unless("raise `max_object` on the route, or `memory`"))
 }
 
-/// Why a response is not stored, or whether it would be.
-fn judged(fetched: &Fetched, outlook: &Outlook, status: u16, is_aside: bool) -> Result<(), Step> {
+/// Storage decision about a response, with the reason against it.
+fn judged(
+    fetched: &Fetched,
+    outlook: &Outlook,
+    status: u16,
+    is_aside: bool,
+) -> Result<(), ExplanationStep> {
     let (explained, answer) = (&outlook.explained, &fetched.answer);
     // Confirmed, and in the same breath not to be kept.
     if status == 304
@@ -377,10 +387,10 @@ fn judged(fetched: &Fetched, outlook: &Outlook, status: u16, is_aside: bool) -> 
     };
     let account = Account::of(&facts, status, &read, times);
     match (account.verdict, answer.cache_status.detail) {
-        (Storable::No(why), _) => Err(Step::of(NOT_STORED, why.explanation())),
+        (Storable::No(why), _) => Err(ExplanationStep::of(NOT_STORED, why.explanation())),
         (Storable::Yes(_), _) if is_aside => Ok(()),
         (Storable::Yes(_), Some(detail)) if detail != Detail::Credentials => Err(not_stored(detail)),
-        (Storable::Yes(_), _) => Err(Step::new(
+        (Storable::Yes(_), _) => Err(ExplanationStep::new(
             NOT_STORED,
             "the request asks for a part, or sets a condition, and went to the application as it is",
         )

@@ -6,8 +6,8 @@ use http::StatusCode;
 use microcache_proxy::{Imagined, Refused};
 use serde::Deserialize;
 
-use crate::named;
 use crate::problem::Problem;
+use crate::scopes;
 
 /// The most fields of one request.
 const MAX_HEADERS: usize = 100;
@@ -15,7 +15,7 @@ const MAX_HEADERS: usize = 100;
 /// A request to look at, as it is asked for without a body.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Looked {
+pub(crate) struct ExplainQuery {
     url: String,
     method: Option<String>,
     from: Option<String>,
@@ -24,7 +24,7 @@ pub(crate) struct Looked {
 /// The same with all that can be said of it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Asked {
+pub(crate) struct ExplainRequest {
     url: String,
     #[serde(default)]
     method: Option<String>,
@@ -39,9 +39,9 @@ pub(crate) struct Asked {
     pub(super) fetch: bool,
 }
 
-impl From<Looked> for Asked {
-    fn from(looked: Looked) -> Self {
-        let Looked { url, method, from } = looked;
+impl From<ExplainQuery> for ExplainRequest {
+    fn from(looked: ExplainQuery) -> Self {
+        let ExplainQuery { url, method, from } = looked;
         Self {
             url,
             method,
@@ -52,7 +52,7 @@ impl From<Looked> for Asked {
     }
 }
 
-impl Asked {
+impl ExplainRequest {
     /// A GET for a url with these fields.
     pub(crate) const fn of_fields(url: String, headers: Vec<String>) -> Self {
         Self {
@@ -66,19 +66,19 @@ impl Asked {
 
     /// The head of the request, as its client would send it.
     pub(crate) fn imagined(&self) -> Result<Imagined, Problem> {
-        self.imagined_at(&named::address(&self.url)?)
+        self.imagined_at(&scopes::address(&self.url)?)
     }
 
     /// The same of a client that comes by http, and of one that comes by https.
     pub(crate) fn imagined_by_both(&self) -> Result<[Imagined; 2], Problem> {
-        let mut url = named::address(&self.url)?;
+        let mut url = scopes::address(&self.url)?;
         url.is_secure = false;
         let plain = self.imagined_at(&url)?;
         url.is_secure = true;
         Ok([plain, self.imagined_at(&url)?])
     }
 
-    fn imagined_at(&self, url: &named::Address) -> Result<Imagined, Problem> {
+    fn imagined_at(&self, url: &scopes::TargetUrl) -> Result<Imagined, Problem> {
         let method = self.method()?;
         let mut lines = vec![format!("{method} {} HTTP/1.1", url.target)];
         let mut named = Vec::new();
@@ -122,7 +122,7 @@ impl Asked {
         let method = self.method.as_deref().unwrap_or("GET");
         let is_method = http::Method::from_bytes(method.as_bytes()).is_ok();
         is_method.then_some(method).ok_or_else(|| {
-            let what = format!("`{}` is no method", named::shown(method));
+            let what = format!("`{}` is no method", scopes::shown(method));
             Problem::of_field(
                 "method",
                 what,
@@ -134,7 +134,7 @@ impl Asked {
     fn address(&self) -> Result<Option<IpAddr>, Problem> {
         let read = |from: &String| {
             from.parse().map_err(|_| {
-                let what = format!("`{}` is no address", named::shown(from));
+                let what = format!("`{}` is no address", scopes::shown(from));
                 Problem::of_field(
                     "from",
                     what,
@@ -156,7 +156,7 @@ fn read_header(line: &str) -> Result<(&str, &str), Problem> {
         return refused("a header without a colon".to_owned());
     };
     if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-        return refused(format!("`{}` is no name of a header", named::shown(name)));
+        return refused(format!("`{}` is no name of a header", scopes::shown(name)));
     }
     if http::HeaderValue::from_str(value).is_err() {
         return refused(format!(
@@ -166,7 +166,7 @@ fn read_header(line: &str) -> Result<(&str, &str), Problem> {
     Ok((name, value.trim()))
 }
 
-/// What the server would not look at.
+/// A request that the parser refused.
 pub(crate) fn refused(refused: &Refused) -> Problem {
     let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::BAD_REQUEST);
     let what = format!(
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     fn head(asked: Value) -> Result<String, Problem> {
-        let asked: Asked = serde_json::from_value(asked).expect("a request");
+        let asked: ExplainRequest = serde_json::from_value(asked).expect("a request");
         asked
             .imagined()
             .map(|one| String::from_utf8(one.head).expect("text"))

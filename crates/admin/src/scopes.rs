@@ -1,4 +1,4 @@
-//! What operators name: urls, prefixes, hosts, tags.
+//! Parsers of the names in purges: URLs, prefixes, hosts, tags.
 
 use bytes::Bytes;
 use microcache_engine::cache::Scope;
@@ -16,8 +16,8 @@ pub(crate) fn url(
     Ok(scope_of_url(at.scheme, &at.host, &at.target))
 }
 
-/// Where a url leads, for a request to it.
-pub(crate) struct Address {
+/// Scheme, host and target of a URL.
+pub(crate) struct TargetUrl {
     pub(crate) is_secure: bool,
     pub(crate) host: String,
     /// Path and query.
@@ -25,10 +25,10 @@ pub(crate) struct Address {
 }
 
 /// Reads a url for a request to it.
-pub(crate) fn address(url: &str) -> Result<Address, Problem> {
+pub(crate) fn address(url: &str) -> Result<TargetUrl, Problem> {
     let at = read(url).map_err(of_field("url"))?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Address {
+    Ok(TargetUrl {
         is_secure: at.scheme == Scheme::Https,
         host: text(at.host),
         target: text(at.target),
@@ -92,7 +92,7 @@ fn of_field(field: &'static str) -> impl Fn((String, &'static str)) -> Problem {
     move |(what, remedy)| Problem::of_field(field, what, remedy)
 }
 
-/// Where a url leads.
+/// Parses a URL into scheme, host and target.
 #[derive(Debug, PartialEq, Eq)]
 struct Location {
     scheme: Scheme,
@@ -152,7 +152,7 @@ fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str
     start.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// What is repeated to whoever sent it: the beginning of it.
+/// Shortens a value for an error message.
 pub(crate) fn shown(text: &str) -> String {
     const LONGEST: usize = 100;
     match text.char_indices().nth(LONGEST) {

@@ -7,30 +7,30 @@ use microcache_policy::{
 use microcache_proxy::{Outlook, Rated, Read};
 use serde_json::{Value, json};
 
-use super::hosted;
-use super::told::others_wait;
-use super::words::{Step, listed, text};
+use super::builtin_routes;
+use super::phrases::{ExplanationStep, listed, text};
+use super::report::others_wait;
 use crate::entries::location;
 
 /// All steps until it is known where the answer comes from.
-pub(super) fn steps(outlook: &Outlook) -> Vec<Step> {
+pub(super) fn steps(outlook: &Outlook) -> Vec<ExplanationStep> {
     let Outlook {
         request, explained, ..
     } = outlook;
-    let mut steps = vec![Step::new(
+    let mut steps = vec![ExplanationStep::new(
         format!("it takes the route `{}`", explained.route_name),
         "that is the first route that takes its host, path and method",
     )];
     steps.extend(outlook.rated.as_ref().map(rated));
     if let Some(own) = outlook.own {
-        steps.push(Step::of(
+        steps.push(ExplanationStep::of(
             "it is answered here and goes no further",
             own.explanation(),
         ));
         return steps;
     }
     if let Some(place) = outlook.hosted {
-        steps.extend(hosted::steps(place, outlook));
+        steps.extend(builtin_routes::steps(place, outlook));
         return steps;
     }
     steps.push(asked_for(request, explained));
@@ -47,20 +47,20 @@ pub(super) fn steps(outlook: &Outlook) -> Vec<Step> {
     steps.extend(left_out(explained));
     if let Decision::Ask { joins: true, .. } = explained.decision {
         let others = others_wait(explained);
-        steps.push(Step::new(
+        steps.push(ExplanationStep::new(
             format!("it waits for a request to the origin that is under way{others}"),
             "one is enough for all who want the same",
         ));
     }
     if matches!(explained.decision, Decision::OnlyIfCached(_)) {
         let told = Detail::OnlyIfCached.explanation();
-        steps.push(Step::of("it is answered 504", told));
+        steps.push(ExplanationStep::of("it is answered 504", told));
     }
     steps
 }
 
 /// Fields of the request that the application does not see. None where it is sent whole.
-fn left_out(explained: &Explained) -> Option<Step> {
+fn left_out(explained: &Explained) -> Option<ExplanationStep> {
     let is_for_everyone = match explained.decision {
         Decision::Ask { detail, .. } => detail != Some(Detail::Withheld),
         Decision::Stored { .. } => true,
@@ -73,7 +73,7 @@ fn left_out(explained: &Explained) -> Option<Step> {
         |names: &[Vec<u8>]| listed(&names.iter().map(|name| text(name)).collect::<Vec<_>>());
     let LeftOut { withheld, dropped } = &explained.left_out;
     if !withheld.is_empty() {
-        let step = Step::new(
+        let step = ExplanationStep::new(
             format!("the application is asked without {}", names(withheld)),
             "the answer is for all clients, and the page may depend on a field that others do not send",
         );
@@ -82,15 +82,15 @@ fn left_out(explained: &Explained) -> Option<Step> {
         ));
     }
     (!dropped.is_empty()).then(|| {
-        Step::new(
+        ExplanationStep::new(
             format!("the application is asked without {}", names(dropped)),
             "the answer is for all clients, and these fields are about one",
         )
     })
 }
 
-/// What its route lets through.
-fn rated(rated: &Rated) -> Step {
+/// Rate limit of the route.
+fn rated(rated: &Rated) -> ExplanationStep {
     let Rated {
         quota, by, left, ..
     } = rated;
@@ -99,46 +99,51 @@ fn rated(rated: &Rated) -> Step {
     } else {
         "requests"
     };
-    Step::new(
+    ExplanationStep::new(
         format!("its route lets through {quota}, and {left} more of this one now"),
         format!("`rate` counts {of} by {by}"),
     )
 }
 
-/// Why it waits for nobody else's answer; and why the last one could not be shared, if that is remembered.
-fn by_itself(detail: Detail, remembered: Option<Detail>) -> Step {
+/// Explains why the request is not coalesced, and, if remembered, why the last response could not be shared.
+fn by_itself(detail: Detail, remembered: Option<Detail>) -> ExplanationStep {
     let told = detail.explanation();
-    let step = Step::of("it asks the origin by itself, and waits for nobody", told);
+    let step = ExplanationStep::of("it asks the origin by itself, and waits for nobody", told);
     let Some(why) = remembered else {
         return step;
     };
     let last = why.explanation();
-    Step {
-        because: format!("{}: {}", told.because, last.because),
+    ExplanationStep {
+        reason: format!("{}: {}", told.because, last.because),
         rfc: last.rfc,
-        remedy: last.remedy.or(told.remedy).map(str::to_owned),
+        hint: last.remedy.or(told.remedy).map(str::to_owned),
         ..step
     }
 }
 
-/// What the request is to a cache.
-fn asked_for(request: &Read, explained: &Explained) -> Step {
+/// Classifies the request: cacheable, pass, or personal.
+fn asked_for(request: &Read, explained: &Explained) -> ExplanationStep {
     const STRAIGHT: &str = "it goes straight to the application, and nothing of it is stored";
     if explained.passes {
-        return Step::new(STRAIGHT, "the route says `pass`")
+        return ExplanationStep::new(STRAIGHT, "the route says `pass`")
             .unless("take `pass` out of the route, or put a route before it that takes this url");
     }
     match explained.bypass {
         Some(Bypass::Condition) => {
-            return Step::new(STRAIGHT, "a `bypass` condition of the route holds for it")
-                .unless("change `bypass` on the route, or leave out of the request what it names");
+            return ExplanationStep::new(
+                STRAIGHT,
+                "a `bypass` condition of the route holds for it",
+            )
+            .unless("change `bypass` on the route, or leave out of the request what it names");
         }
-        Some(Bypass::Path) => return Step::of(STRAIGHT, Detail::AmbiguousPath.explanation()),
+        Some(Bypass::Path) => {
+            return ExplanationStep::of(STRAIGHT, Detail::AmbiguousPath.explanation());
+        }
         None => {}
     }
     match explained.facts.handling() {
-        Handling::Pass(why) => Step::of(STRAIGHT, why.explanation()),
-        Handling::Credentialed => Step::new(
+        Handling::Pass(why) => ExplanationStep::of(STRAIGHT, why.explanation()),
+        Handling::Credentialed => ExplanationStep::new(
             "only a response that says that it can be shared may answer it or be stored, and it waits for nobody",
             format!("it has {}", credentials(request, explained)),
         )
@@ -147,7 +152,7 @@ fn asked_for(request: &Read, explained: &Explained) -> Step {
             "have the application send `Cache-Control: public, max-age=60` if everybody gets the same; cookies that \
              it does not look at can be named in `ignore_cookies`, those that select the page in `key.cookies`",
         ),
-        Handling::Cache => Step::new(
+        Handling::Cache => ExplanationStep::new(
             "the cache may answer it",
             "it is a GET or HEAD without a body and without credentials that count",
         )
@@ -155,7 +160,7 @@ fn asked_for(request: &Read, explained: &Explained) -> Step {
     }
 }
 
-/// What makes it personal: names, and no values.
+/// Names, without values, of the fields that make the request personal.
 fn credentials(request: &Read, explained: &Explained) -> String {
     let mut all = Vec::new();
     if explained.facts.credentials().authorization {
@@ -182,8 +187,8 @@ fn credentials(request: &Read, explained: &Explained) -> String {
     all.join(", and ")
 }
 
-/// What it is looked up under.
-fn keyed(request: &Read, explained: &Explained) -> Step {
+/// The cache key.
+fn keyed(request: &Read, explained: &Explained) -> ExplanationStep {
     let told = key_of(request, explained);
     let names = |of: &str| -> Vec<String> {
         let all = told[of].as_array().into_iter().flatten();
@@ -191,7 +196,7 @@ fn keyed(request: &Read, explained: &Explained) -> Step {
             .collect()
     };
     let mut because = "scheme, host, path and query are the key".to_owned();
-    let (left_out, parts) = (names("left_out"), names("parts"));
+    let (left_out, parts) = (names("ignored"), names("parts"));
     if !parts.is_empty() {
         because = format!("{because}, and on this route {}", listed(&parts));
     }
@@ -202,10 +207,10 @@ fn keyed(request: &Read, explained: &Explained) -> Step {
         );
     }
     let url = told["url"].as_str().unwrap_or_default();
-    Step::new(format!("it is looked up as {url}"), because).by("RFC 9111 §2")
+    ExplanationStep::new(format!("it is looked up as {url}"), because).by("RFC 9111 §2")
 }
 
-/// What makes up the key. Of what is in it beside the url only names.
+/// Parts of the key besides the URL, by name only.
 pub(super) fn key_of(request: &Read, explained: &Explained) -> Value {
     let rules = &explained.rules;
     let left_out = key::left_out(&request.target, &rules.key).map(|parameter| {
@@ -224,7 +229,7 @@ pub(super) fn key_of(request: &Read, explained: &Explained) -> Value {
     parts.extend(believed.filter(|name| !rules.key.headers.contains(name)));
     json!({
         "url": location(&explained.key),
-        "left_out": left_out.collect::<Vec<_>>(),
+        "ignored": left_out.collect::<Vec<_>>(),
         "parts": parts,
     })
 }
@@ -236,32 +241,34 @@ fn believed<'a>(request: &'a Read, explained: &'a Explained) -> impl Iterator<It
     names.map(|name| String::from_utf8_lossy(name).to_lowercase())
 }
 
-/// What is found there, and what it is good for.
-fn looked_up(explained: &Explained) -> Step {
+/// Result of the lookup and its usability.
+fn looked_up(explained: &Explained) -> ExplanationStep {
     match explained.decision {
         Decision::Stored { reuse, tier, .. } => {
             let place = tier.map_or("memory", Detail::as_str);
             let told = tier.map_or_else(|| stored(explained, reuse), |_| reuse.explanation());
-            Step::of(
+            ExplanationStep::of(
                 format!("it is answered from what is stored ({place})"),
                 told,
             )
         }
         Decision::Ask {
             reuse: Some(reuse), ..
-        } => Step::of(
+        } => ExplanationStep::of(
             "a stored response is selected, and the origin is asked first",
             reuse.explanation(),
         ),
         Decision::Ask { forward, .. } | Decision::OnlyIfCached(forward) => {
             let forward = looked_for(explained, forward);
-            Step::of("no stored response can answer it", forward.explanation())
+            ExplanationStep::of("no stored response can answer it", forward.explanation())
         }
-        Decision::Pass(forward, _) => Step::of("nothing is looked up", forward.explanation()),
+        Decision::Pass(forward, _) => {
+            ExplanationStep::of("nothing is looked up", forward.explanation())
+        }
     }
 }
 
-/// What is stale beyond its window is used all the same while a refresh of it is under way.
+/// A stale response is used beyond its window while a refresh of it is under way.
 fn stored(explained: &Explained, reuse: Reuse) -> Explanation {
     let selected = explained.variants.iter().find(|one| one.is_selected);
     let own = selected

@@ -1,4 +1,4 @@
-//! What this server answers itself in the place of an application: documents that were put in, those who watch
+//! Explains requests that the server answers itself: documents, subscriptions to watched pages,
 //! them or pages, and the script that has pages update themselves.
 
 use http::Method;
@@ -7,9 +7,9 @@ use microcache_policy::Detail;
 use microcache_policy::key::split_query;
 use microcache_proxy::{Hosted, Outlook};
 
-use super::words::Step;
+use super::phrases::ExplanationStep;
 
-/// What a request is to what answers it.
+/// Classifies a request by the built-in origin that serves it.
 #[derive(Clone, Copy)]
 enum Meaning {
     /// It gets what there is, without a wait.
@@ -32,7 +32,7 @@ enum Meaning {
     NotAllowed,
 }
 
-/// Whether it is answered out of memory, as what is stored is.
+/// Returns true if the response comes from memory, like a hit.
 pub(super) fn is_at_hand(place: Hosted, outlook: &Outlook) -> bool {
     matches!(meaning(place, outlook), Meaning::Read)
 }
@@ -143,8 +143,8 @@ const fn publishing(place: Hosted) -> &'static str {
     }
 }
 
-/// Why it is so, after its route.
-pub(super) fn steps(place: Hosted, outlook: &Outlook) -> Vec<Step> {
+/// Steps of the explanation after the route.
+pub(super) fn steps(place: Hosted, outlook: &Outlook) -> Vec<ExplanationStep> {
     let mut steps = vec![what_it_is(place)];
     if matches!(place, Hosted::Hub | Hosted::Subscriptions) {
         return steps;
@@ -156,69 +156,69 @@ pub(super) fn steps(place: Hosted, outlook: &Outlook) -> Vec<Step> {
     steps
 }
 
-fn what_it_is(place: Hosted) -> Step {
+fn what_it_is(place: Hosted) -> ExplanationStep {
     match place {
-        Hosted::Documents { .. } => Step::new(
+        Hosted::Documents { .. } => ExplanationStep::new(
             "no application is asked: what is at such a path are documents that are put in",
             "`push` names what their paths begin with; neither the host nor the query counts, and purges touch nothing there",
         ),
-        Hosted::Watch => Step::new(
+        Hosted::Watch => ExplanationStep::new(
             "no application is asked: this path is for those who watch documents and pages",
             "it is there where `push` names documents, or `watch` of a route lets its pages be watched",
         ),
-        Hosted::Hub => Step::new(
+        Hosted::Hub => ExplanationStep::new(
             "no application is asked: this path is the Mercure hub's",
             "it is there where `mercure_publisher_key_file` names the key that tokens are checked with",
         ),
-        Hosted::Subscriptions => Step::new(
+        Hosted::Subscriptions => ExplanationStep::new(
             "no application is asked: under this path the Mercure hub tells who subscribes",
             "it is there where `mercure_subscriptions` is set",
         ),
-        Hosted::Script => Step::new(
+        Hosted::Script => ExplanationStep::new(
             "no application is asked: the script is a part of this program",
             "it is there where `push` names documents, or `watch` of a route lets its pages be watched",
         ),
     }
 }
 
-fn what_becomes(meaning: Meaning) -> Option<Step> {
+fn what_becomes(meaning: Meaning) -> Option<ExplanationStep> {
     let step = match meaning {
         Meaning::Read | Meaning::Preflight | Meaning::WhoSubscribes => return None,
-        Meaning::ReadPast(why) => Step::of(
+        Meaning::ReadPast(why) => ExplanationStep::of(
             "it gets the document as it is, past the cache",
             why.explanation(),
         ),
-        Meaning::Missing => Step::new(
+        Meaning::Missing => ExplanationStep::new(
             "it is answered 404",
             "nothing was put in there, or it has been deleted, or its time (`Push-TTL`) has passed",
         )
         .unless("put it in: PUT with the secret of `push_token_file`"),
-        Meaning::Private => Step::new(
+        Meaning::Private => ExplanationStep::new(
             "it is answered 401 or 403",
             "`push_private` names what may be read only with the secret of `push_token_file` or `push_reader_token_file`, or with a token that is \
              signed with the key of `push_reader_key_file`",
         )
         .unless("send one of them as `Authorization: Bearer`"),
-        Meaning::Stream => Step::new(
+        Meaning::Stream => ExplanationStep::new(
             "it goes on until the client leaves",
             "it accepts `text/event-stream`; `Last-Event-ID` says what it has seen, and it is told what has come since",
         )
         .unless("leave `text/event-stream` out of `Accept`, if no stream is wanted"),
-        Meaning::Socket => Step::new(
+        Meaning::Socket => ExplanationStep::new(
             "it goes on until one of the two ends it",
             "it asks for a WebSocket, by which urls can be added and left out while it is open",
         )
         .unless("leave `Upgrade` out, if no WebSocket is wanted"),
-        Meaning::LongPoll => Step::new(
+        Meaning::LongPoll => ExplanationStep::new(
             "it waits until there is something to tell, 25 s at most or as long as `wait` says",
             "it does not accept `text/event-stream`; `last_event_id` in the query says what it has seen",
         )
         .unless("send `Accept: text/event-stream` for a stream"),
-        Meaning::Publish => Step::new(
+        Meaning::Publish => ExplanationStep::new(
             "it is answered when it is written down, and told to all who watch then",
             "that is how changes outlive a crash",
         ),
-        Meaning::NotAllowed => Step::new(
+        Meaning::NotAllowed => ExplanationStep::new(
             "it is answered 405",
             "documents are read by GET and HEAD, and changed by PUT, PATCH, DELETE, and POST to `batch`; changes are watched by GET",
         ),
@@ -226,14 +226,14 @@ fn what_becomes(meaning: Meaning) -> Option<Step> {
     Some(step)
 }
 
-fn who_publishes(has_publishers: bool) -> Step {
+fn who_publishes(has_publishers: bool) -> ExplanationStep {
     if has_publishers {
-        Step::new(
+        ExplanationStep::new(
             "who has the secret may change it",
             "`push_token_file` names the file that it is in; it is sent as `Authorization: Bearer`",
         )
     } else {
-        Step::new("nobody may change it", "there is no `push_token_file`")
+        ExplanationStep::new("nobody may change it", "there is no `push_token_file`")
             .unless("name a file with a secret as `push_token_file`")
     }
 }
