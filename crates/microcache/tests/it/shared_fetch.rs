@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::operators::Operator;
+use crate::support::http2::Http2;
 use crate::support::{Gate, Origin, Proxy, Reply, eventually};
 
 const LONG: &str = "Cache-Control: max-age=100";
@@ -41,6 +42,109 @@ fn a_field_that_nobody_knows_decides_nothing_for_others() {
         let other = proxy.get("/");
         other.assert_is(200, "nothing");
         other.assert_hit();
+    }
+}
+
+/// Fields by which one client could decide what the others see, as HTTP/2 has them.
+const INVENTED: [&str; 8] = [
+    "surrogate-capability",
+    "x-react-router-spa-mode",
+    "x-react-router-prerender-data",
+    "x-http-path-override",
+    "cloudfront-forwarded-proto",
+    "sec-purpose",
+    "origin",
+    "x-request-id",
+];
+/// No id of a trace, and no value of another field.
+const EVIL: &str = "<evil>";
+
+#[test]
+fn by_http2_a_field_decides_nothing_for_others_either() {
+    for name in INVENTED {
+        for line in [LONG, "Cache-Control: max-age=0, stale-while-revalidate=100"] {
+            let origin = Origin::start();
+            let proxy = Proxy::start(&origin, &[]);
+            origin.on("/").answer(move |request| {
+                let value = request.field(name).unwrap_or("nothing").to_owned();
+                Reply::new(200).with(line).body(value)
+            });
+            let mut evil = Http2::connect(proxy.address());
+            // A miss, and then a hit or one that has it refreshed.
+            for _ in 0..2 {
+                let stream = evil.ask("GET", "/", &[(name, EVIL)]);
+                evil.answer(stream).assert_is(200, "nothing");
+            }
+            if line != LONG {
+                origin.wait_for("/", 2);
+                proxy.settle();
+            }
+            proxy.get("/").assert_is(200, "nothing");
+            Http2::connect(proxy.address())
+                .get("/")
+                .assert_is(200, "nothing");
+            let seen = origin.seen("/");
+            assert!(seen.iter().all(|it| it.field(name).is_none()), "{name}");
+        }
+    }
+}
+
+#[test]
+fn those_who_wait_for_a_fetch_get_nothing_of_the_field_of_its_first_client() {
+    for name in INVENTED {
+        let origin = Origin::start();
+        let proxy = Proxy::start(&origin, &[]);
+        let gate = Gate::default();
+        let behind = gate.clone();
+        origin.on("/").answer(move |request| {
+            let value = request.field(name).unwrap_or("nothing").to_owned();
+            Reply::new(200).with(LONG).body(value).after(&behind)
+        });
+        let mut first = Http2::connect(proxy.address());
+        let evil = first.ask("GET", "/", &[(name, EVIL)]);
+        origin.wait_for("/", 1);
+        let mut waiting = [
+            proxy.ask("/"),
+            proxy.ask_with("/", &[&format!("{name}: {EVIL}")]),
+        ];
+        let other = first.ask("GET", "/", &[]);
+        gate.open();
+        let answers = first.answers(&[evil, other]);
+        for answer in answers.values() {
+            answer.assert_is(200, "nothing");
+        }
+        for client in &mut waiting {
+            client.response().assert_is(200, "nothing");
+        }
+        assert_eq!(origin.count("/"), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_part_that_is_asked_for_by_http2_is_for_one_client() {
+    for name in [
+        "hx-request",
+        "turbo-frame",
+        "rsc",
+        "x-requested-with",
+        "datastar-request",
+    ] {
+        for line in [LONG, "Cache-Control: max-age=0, stale-while-revalidate=100"] {
+            let origin = Origin::start();
+            let proxy = Proxy::start(&origin, &[]);
+            origin.on("/").answer(move |request| {
+                let is_part = request.field(name).is_some();
+                let body = if is_part { "part" } else { "page" };
+                Reply::new(200).with(line).body(body)
+            });
+            let mut client = Http2::connect(proxy.address());
+            for _ in 0..3 {
+                let stream = client.ask("GET", "/", &[(name, "true")]);
+                client.answer(stream).assert_is(200, "part");
+                proxy.settle();
+                client.get("/").assert_is(200, "page");
+            }
+        }
     }
 }
 
