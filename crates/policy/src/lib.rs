@@ -81,7 +81,9 @@ pub use patterns::{FieldPatterns, Patterns};
 pub use precondition::{Precondition, not_modified_keeps, precondition};
 pub use range::{RangeVerdict, range};
 pub use request::{Credentials, Handling, PassReason, RequestFacts, is_event_stream, is_grpc};
-pub use request_fields::{LeftOut, SharedFate, SharedRequest, shared_fate, withheld_names};
+pub use request_fields::{
+    LeftOut, SharedFate, SharedRequest, is_common, shared_fate, withheld_names,
+};
 pub use response::ResponseFacts;
 pub use reuse::{Reuse, Why, in_use_until, is_origin_failure, is_refusal, on_error, reuse};
 pub use rules::{

@@ -86,7 +86,9 @@ const TABLE: [(SharedFate, &[&str]); 3] = [
 ];
 
 /// By these frameworks ask for a part of a page.
-const PARTS: [&str; 15] = [
+const PARTS: [&str; 18] = [
+    "datastar-request",
+    "fx-request",
     "hx-*",
     "next-action",
     "next-router-*",
@@ -95,6 +97,7 @@ const PARTS: [&str; 15] = [
     "turbo-frame",
     "turbolinks-referrer",
     "unpoly-*",
+    "x-alpine-*",
     "x-fragment",
     "x-inertia*",
     "x-livewire*",
@@ -135,7 +138,12 @@ pub fn shared_fate(name: &[u8], value: &[u8], rules: &Rules, known: &VaryNames) 
     if lower != b"cookie" && (is_named || is_chosen(&lower, rules)) {
         return SharedFate::Sent;
     }
-    let takes_it = |names: &[&str]| names.iter().any(|one| takes(one.as_bytes(), &lower));
+    listed_fate(&lower, value)
+}
+
+/// What the table says of a field, whose name is in lower case.
+fn listed_fate(lower: &[u8], value: &[u8]) -> SharedFate {
+    let takes_it = |names: &[&str]| names.iter().any(|one| takes(one.as_bytes(), lower));
     if takes_it(&TRACE_IDS) {
         return if is_trace_id(value) {
             SharedFate::Sent
@@ -145,6 +153,13 @@ pub fn shared_fate(name: &[u8], value: &[u8], rules: &Rules, known: &VaryNames) 
     }
     let found = TABLE.iter().find(|(_, names)| takes_it(names));
     found.map_or(SharedFate::Withheld, |(fate, _)| *fate)
+}
+
+/// Returns true for a field of which every client sends one, or by which no response differs: a response that does
+/// not name it in `Vary` may answer requests with other values. Identities are looked for by [`is_identity`].
+pub fn is_common(name: &[u8], value: &[u8]) -> bool {
+    !goes_with_fill(name, &Rules::default())
+        || listed_fate(&name.to_ascii_lowercase(), value) == SharedFate::Sent
 }
 
 /// Whether a field is sent because of what it is, or because the operator says so: it is written by the proxy
@@ -325,6 +340,31 @@ mod tests {
     }
 
     #[test]
+    fn few_fields_are_common() {
+        for name in [
+            "Accept-Language",
+            "user-agent",
+            "If-None-Match",
+            "Range",
+            "Traceparent",
+            "Cache-Control",
+        ] {
+            assert!(is_common(name.as_bytes(), b"x"), "{name}");
+        }
+        for name in [
+            "Cookie",
+            "X-Shop",
+            "HX-Request",
+            "Save-Data",
+            "X-Forwarded-For",
+            "Referer",
+        ] {
+            assert!(!is_common(name.as_bytes(), b"x"), "{name}");
+        }
+        assert!(!is_common(b"Traceparent", &[b'x'; 129]));
+    }
+
+    #[test]
     fn every_field_has_one_fate_on_a_fetch_for_everyone() {
         use SharedFate::{Dropped, Passes, Sent, Withheld};
         for (fate, names) in [
@@ -370,6 +410,9 @@ mod tests {
                     "X-Livewire",
                     "RSC",
                     "Next-Router-State-Tree",
+                    "Datastar-Request",
+                    "X-Alpine-Target",
+                    "FX-Request",
                 ],
             ),
             (
