@@ -9,6 +9,7 @@ use http::Method;
 use http::header::{HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use microcache_client::reqwest::Client;
 use microcache_client::{BuildError, Cache, CacheMode, CacheOptions, Error, Tier};
+use microcache_policy::{is_common, is_identity};
 use reqwest::{ClientBuilder, Response};
 use sha2::{Digest, Sha256};
 
@@ -23,33 +24,6 @@ const LARGEST: u64 = 8 << 20;
 const LONGEST: Duration = Duration::from_hours(2);
 /// A server that says nothing for so long is given up.
 const SILENCE: Duration = Duration::from_mins(1);
-
-/// Fields that say what is wanted, and those by which the cache tells requests apart anyway.
-const IMPERSONAL: [&str; 23] = [
-    "accept",
-    "accept-charset",
-    "accept-encoding",
-    "accept-language",
-    "authorization",
-    "cache-control",
-    "connection",
-    "expect",
-    "host",
-    "if-match",
-    "if-modified-since",
-    "if-none-match",
-    "if-range",
-    "if-unmodified-since",
-    "origin",
-    "pragma",
-    "prefer",
-    "range",
-    "referer",
-    "te",
-    "traceparent",
-    "tracestate",
-    "user-agent",
-];
 
 /// The cache, and the client that asks it.
 pub(super) struct Cached {
@@ -87,15 +61,19 @@ impl Cached {
         let request = request.headers(headers).build()?;
         let mut options = CacheOptions::default().with_mode(mode);
         options.ttl = fetch.max_age;
-        options.key = identity(&fetch.headers);
+        options.key = told_apart(&fetch.headers);
         self.client.execute_with(request, options).await
     }
 }
 
-/// What part of the key the fields of a request are: all those that may say who asks. Servers rarely name a cookie,
-/// or a token in a field of their own, in `Vary`. Only a hash of them goes where keys go.
-fn identity(headers: &HeaderMap) -> Option<Bytes> {
-    let tells = |(name, _): &(&HeaderName, _)| !IMPERSONAL.contains(&name.as_str());
+/// The part of the key that the fields of a request are: cookies, and all others that do not come with every request.
+/// Servers rarely name them in `Vary`. Fields that say who asks are part of each key in a private cache. Only a hash
+/// of them goes where keys go.
+fn told_apart(headers: &HeaderMap) -> Option<Bytes> {
+    let tells = |(name, value): &(&HeaderName, &HeaderValue)| {
+        let name = name.as_str().as_bytes();
+        !is_identity(name) && !is_common(name, value.as_bytes())
+    };
     let mut hash = Sha256::new();
     let mut is_told = false;
     for (name, value) in headers.iter().filter(tells) {
