@@ -1,8 +1,8 @@
 //! Field lines, as the engine has them and as `http` has them.
 
-use http::header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION};
+use http::header::COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use microcache_policy::{FieldBlock, FieldsBuf};
+use microcache_policy::{FieldBlock, FieldsBuf, is_identity};
 
 /// The field lines of a map, in its order.
 pub(crate) fn from_map(map: &HeaderMap) -> FieldsBuf {
@@ -34,9 +34,9 @@ pub(crate) fn to_map(block: &FieldBlock) -> HeaderMap {
 /// The same of a request: what identifies somebody is not written into logs, nor kept in compression's tables.
 pub(crate) fn to_request_map(block: &FieldBlock) -> HeaderMap {
     let mut map = to_map(block);
-    for name in [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE] {
-        if let http::header::Entry::Occupied(mut lines) = map.entry(name) {
-            lines.iter_mut().for_each(|value| value.set_sensitive(true));
+    for (name, value) in &mut map {
+        if name == COOKIE || is_identity(name.as_str().as_bytes()) {
+            value.set_sensitive(true);
         }
     }
     map

@@ -36,6 +36,8 @@
 //! built, and requests from another runtime that has none, or from no runtime at all, pass by the cache. A [`Cache`] is
 //! a handle: clones of it, and all their layers, share what is stored.
 
+#[cfg(feature = "reqwest")]
+mod added_headers;
 mod beside;
 mod body;
 mod builder;

@@ -58,6 +58,10 @@ impl Asked {
         let options = parts.extensions.get::<CacheOptions>();
         let options = options.cloned().unwrap_or_default();
         let mut fields = from_map(&parts.headers);
+        #[cfg(feature = "reqwest")]
+        if let Some(added) = parts.extensions.get::<crate::added_headers::AddedHeaders>() {
+            added.push_to(&mut fields, &parts.headers);
+        }
         push_key(&mut fields, &parts.uri, &parts.headers, &options);
         if let Some(words) = look_up_words(options.mode) {
             fields.push("Cache-Control", words);
@@ -94,17 +98,19 @@ impl Asked {
 
     /// Whether it wants a part, or the head alone.
     pub(crate) fn wants_less(&self) -> bool {
-        self.method == Method::HEAD || self.headers.contains_key(RANGE)
+        self.method == Method::HEAD || self.has(&RANGE)
     }
 
     /// What it asks the server, if that is to be asked: for everyone, or for itself alone. Nobody pays for the whole
     /// who wants a part of it, or nothing if it is what he has.
     pub(crate) fn question(&self, question: Question) -> Question {
-        let has_it = CONDITIONS
-            .iter()
-            .any(|name| self.headers.contains_key(name));
+        let has_it = CONDITIONS.iter().any(|name| self.has(name));
         let is_alone = self.wants_less() || has_it && !question.may_be_confirmed();
         if is_alone { question.alone() } else { question }
+    }
+
+    fn has(&self, name: &HeaderName) -> bool {
+        self.fields.fields().contains(name.as_str())
     }
 
     fn place(&self) -> Place<'_> {

@@ -3,10 +3,17 @@
 //! Redirections are followed in front of the cache and not behind it: each of them is a response of its own, with a
 //! time of its own. So what the [`ClientBuilder`] says of redirections does not count.
 //!
-//! **Whatever the [`ClientBuilder`] adds to requests is added behind the cache, which does not see it**: default headers
-//! and a cookie store. With credentials there, clients that are somebody else to the server would share responses, and
-//! they would be sent to where a redirection leads, another site too. Give them to
-//! [`Client::with_default_headers`], or to each request.
+//! Headers for all requests are best given to [`Client::with_default_headers`]. Default headers of the
+//! [`ClientBuilder`] count too: they select what is stored, credentials among them tell clients of one cache apart, and
+//! a shared cache stores no more with them than with the same headers of a request. But:
+//!
+//! - The value of a header that is marked as sensitive cannot be read. Such a client shares with its clones alone, and
+//!   finds nothing in a tier that it had stored there before the program was started.
+//! - With credentials there, a redirection to another site is not followed, because reqwest would send them there.
+//! - A cookie store counts as a cookie of this client in each request.
+//!
+//! **The cache does not see a client certificate (`identity`), an address, or a proxy of the [`ClientBuilder`].** If
+//! servers answer otherwise for them, have a [`Cache`] for each such client, or set [`CacheOptions::key`].
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,9 +33,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use http::header::{COOKIE, PROXY_AUTHORIZATION};
 use http::{Extensions, HeaderMap, Uri};
-use microcache_policy::is_identity;
 use reqwest::redirect::Policy as Redirects;
 use reqwest::{
     Body, ClientBuilder, IntoUrl, Method, RequestBuilder, Response, ResponseBuilderExt, Url,
@@ -38,6 +43,7 @@ use tower_http::follow_redirect::{FollowRedirect, RequestUri};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::added_headers::{AddedHeaders, is_credential};
 use crate::inner::call;
 use crate::{Cache, CacheBody, CacheOptions, CacheService, Error, ResponseFuture};
 
@@ -47,6 +53,7 @@ type HttpRequest = http::Request<Body>;
 #[derive(Clone, Debug)]
 pub struct Client {
     plain: reqwest::Client,
+    added_by_plain: AddedHeaders,
     default_headers: HeaderMap,
     cached: CacheService<Plain>,
 }
@@ -57,6 +64,7 @@ impl Client {
         let plain = client.redirect(Redirects::none()).build()?;
         let cached = cache.layer().layer(Plain(plain.clone()));
         Ok(Self {
+            added_by_plain: AddedHeaders::of(&plain),
             plain,
             default_headers: HeaderMap::new(),
             cached,
@@ -95,12 +103,17 @@ impl Client {
     ) -> Result<Response, Error> {
         let mut request = HttpRequest::try_from(request)?;
         request.extensions_mut().insert(options);
+        request.extensions_mut().insert(self.added_by_plain.clone());
         self.add_default_headers(request.headers_mut());
         let each = Each {
             service: self.cached.clone(),
             extensions: request.extensions().clone(),
         };
-        let redirected = FollowRedirect::with_policy(each, Following::default());
+        let following = Following {
+            stays: self.added_by_plain.have_credentials(),
+            ..Following::default()
+        };
+        let redirected = FollowRedirect::with_policy(each, following);
         let answer = call(redirected, request).await;
         let response = answer.map_err(|error| match error.downcast() {
             Ok(error) => *error,
@@ -195,21 +208,25 @@ impl Service<HttpRequest> for Each {
 #[derive(Clone, Default)]
 struct Following {
     limit: Limited,
+    /// No redirection to another site is followed.
+    stays: bool,
     has_left: bool,
 }
 
 impl Policy<Body, Error> for Following {
     fn redirect(&mut self, attempt: &Attempt<'_>) -> Result<Action, Error> {
         self.has_left |= !is_same_site(attempt.previous(), attempt.location());
+        if self.has_left && self.stays {
+            return Ok(Action::Stop);
+        }
         Policy::<Body, Error>::redirect(&mut self.limit, attempt)
     }
 
     fn on_request(&mut self, request: &mut HttpRequest) {
         if self.has_left {
             let names = request.headers().keys();
-            let credentials = names.filter(|name| is_identity(name.as_str().as_bytes()));
-            let credentials: Vec<_> = credentials.cloned().collect();
-            for name in credentials.into_iter().chain([COOKIE, PROXY_AUTHORIZATION]) {
+            let credentials: Vec<_> = names.filter(|name| is_credential(name)).cloned().collect();
+            for name in credentials {
                 request.headers_mut().remove(name);
             }
         }

@@ -56,7 +56,8 @@ async fn answer(
             .and_then(|value| value.to_str().ok());
         value.unwrap_or_default().to_owned()
     };
-    let (host, who) = (said("host"), said("authorization"));
+    let (host, language) = (said("host"), said("accept-language"));
+    let who = said("authorization") + &said("x-api-key");
     let body = request
         .into_body()
         .collect()
@@ -79,10 +80,14 @@ async fn answer(
         }
         "/on" => response.status(302).header("location", "/who"),
         "/again" => response.status(307).header("location", "/there"),
+        "/language" => response
+            .header("vary", "Accept-Language")
+            .header("cache-control", "max-age=60"),
         _ => response.header("cache-control", "max-age=60"),
     };
     let answer = match &path[..] {
         "/who" => who,
+        "/language" => language,
         _ => format!("{method} {path} {body}"),
     };
     seen.lock().unwrap().push((method, path, body));
@@ -235,4 +240,83 @@ async fn who_asks_is_known_to_the_cache_and_to_no_other_site() {
             assert_eq!(who(&one, path).await, "", "another site is told nothing");
         }
     }
+}
+
+/// A client of reqwest's that adds this header behind the cache.
+fn client_that_adds(
+    cache: &Cache,
+    name: &'static str,
+    value: &str,
+    hidden: bool,
+) -> cached::Client {
+    let mut value = http::HeaderValue::from_str(value).unwrap();
+    value.set_sensitive(hidden);
+    let headers = [(http::HeaderName::from_static(name), value)];
+    let builder = reqwest::Client::builder().default_headers(headers.into_iter().collect());
+    cached::Client::new(cache, builder).unwrap()
+}
+
+#[tokio::test]
+async fn default_headers_of_reqwest_count_as_those_of_a_request() {
+    let (address, asked) = serve().await;
+    let text = async |client: &cached::Client, path: &str| {
+        let response = client.get(format!("http://{address}{path}")).await.unwrap();
+        response.text().await.unwrap()
+    };
+    let private = Cache::private().build().await.unwrap();
+    for (name, hidden) in [
+        ("authorization", false),
+        ("x-api-key", false),
+        ("authorization", true),
+        ("x-api-key", true),
+    ] {
+        let [one, other] = ["1", "2"].map(|who| client_that_adds(&private, name, who, hidden));
+        let plain = cached::Client::new(&private, reqwest::Client::builder()).unwrap();
+        for _ in 0..2 {
+            assert_eq!(text(&one, "/who").await, "1", "{name}");
+            assert_eq!(text(&other, "/who").await, "2", "{name}");
+            assert_eq!(text(&one.clone(), "/who").await, "1", "{name}");
+            assert_eq!(text(&plain, "/who").await, "", "{name}");
+        }
+    }
+    // Of two that are shown, the fields are the same as those of a request: two each, and one without.
+    assert_eq!(paths(&asked).len(), 9);
+    let [one, other] =
+        ["de", "fr"].map(|value| client_that_adds(&private, "accept-language", value, false));
+    for _ in 0..2 {
+        assert_eq!(text(&one, "/language").await, "de");
+        assert_eq!(text(&other, "/language").await, "fr");
+    }
+    assert_eq!(paths(&asked).len(), 2);
+    let shared = Cache::shared().build().await.unwrap();
+    for hidden in [false, true] {
+        let one = client_that_adds(&shared, "x-api-key", "1", hidden);
+        let plain = cached::Client::new(&shared, reqwest::Client::builder()).unwrap();
+        assert_eq!(text(&one, "/who").await, "1");
+        assert_eq!(text(&plain, "/who").await, "");
+    }
+}
+
+#[tokio::test]
+async fn credentials_that_reqwest_adds_go_to_no_other_site() {
+    let (address, asked) = serve().await;
+    let cache = Cache::private().build().await.unwrap();
+    for hidden in [false, true] {
+        let client = client_that_adds(&cache, "x-api-key", "1", hidden);
+        for path in ["/away", "/far"] {
+            let url = format!("http://{address}{path}");
+            let response = client.get(url).await.unwrap();
+            assert_eq!(response.status(), 302);
+            assert_eq!(paths(&asked), [path], "it is not followed");
+        }
+        let response = client.get(format!("http://{address}/found")).await.unwrap();
+        assert_eq!(response.text().await.unwrap(), "GET /there ");
+        paths(&asked);
+    }
+    let harmless = client_that_adds(&cache, "accept-language", "de", false);
+    let response = harmless
+        .get(format!("http://{address}/away"))
+        .await
+        .unwrap();
+    assert_eq!(response.status(), 200);
 }
