@@ -14,6 +14,7 @@ const OUTCOMES: usize = Outcome::ALL.len();
 pub(crate) struct Counts {
     by_outcome: [AtomicU64; OUTCOMES],
     errors: AtomicU64,
+    stored: AtomicU64,
 }
 
 impl Counts {
@@ -24,6 +25,15 @@ impl Counts {
             None => &self.errors,
         };
         place.fetch_add(1, Ordering::Relaxed);
+        let is_fetched = |info: &&CacheInfo| {
+            matches!(
+                info.outcome,
+                Outcome::Miss | Outcome::Failure | Outcome::Bypass
+            )
+        };
+        if info.filter(is_fetched).is_some_and(|info| info.stored) {
+            self.stored.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -34,6 +44,8 @@ pub struct Stats {
     requests: [u64; OUTCOMES],
     /// Requests without a response.
     pub errors: u64,
+    /// Responses of servers that were going to be stored. Of large ones it is known at their end only whether they are.
+    pub stored: u64,
     /// Urls in memory.
     pub entries: u64,
     /// Bytes in memory, everything counted.
@@ -97,6 +109,7 @@ impl Cache {
         Stats {
             requests: counts.by_outcome.each_ref().map(count),
             errors: count(&counts.errors),
+            stored: count(&counts.stored),
             entries: memory.keys,
             bytes: memory.bytes,
             capacity: memory.capacity,

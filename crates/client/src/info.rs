@@ -17,6 +17,8 @@ pub struct CacheInfo {
     pub stored: bool,
     /// How old it is, if it was stored before.
     pub age: Option<Duration>,
+    /// How much longer what is stored is fresh: nothing if it is stale, or has to be confirmed before each use.
+    pub fresh_for: Option<Duration>,
     /// The tier behind memory where it was found: `disk`, `directory`, `memcached` or `redis`.
     pub tier: Option<&'static str>,
     /// A word on why the request was not simply a hit or a miss: those of `Cache-Status` (docs/caching-rules.md), and
@@ -82,6 +84,7 @@ impl CacheInfo {
             outcome: Outcome::Bypass,
             stored: false,
             age: None,
+            fresh_for: None,
             tier: None,
             why: None,
         }
@@ -126,6 +129,9 @@ impl CacheInfo {
             outcome,
             stored: response.cache_status.stored,
             age: response.age.map(Duration::from_secs),
+            fresh_for: status
+                .ttl
+                .map(|ttl| Duration::from_secs(ttl.try_into().unwrap_or(0))),
             tier,
             why,
         }

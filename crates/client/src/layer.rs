@@ -17,7 +17,7 @@ use crate::fields::from_map;
 use crate::future::ResponseFuture;
 use crate::info::CacheInfo;
 use crate::inner::{Inner, call};
-use crate::options::CacheMode;
+use crate::options::{CacheMode, CacheOptions};
 use crate::request::{Asked, Place};
 use crate::{BoxError, Error, response};
 
@@ -89,6 +89,10 @@ where
         if !has_body && Asked::is_for_the_cache(&parts) {
             return through(&self.shared, engine, &self.inner, Asked::new(parts));
         }
+        // Nothing is stored of such a request, and the server is not to be asked.
+        if parts.extensions.get().is_some_and(only_if_cached) {
+            return ResponseFuture::now(self.shared.tell_of_nothing());
+        }
         let passes = Passing {
             engine: Arc::clone(engine),
             shared: Arc::clone(&self.shared),
@@ -96,6 +100,10 @@ where
         };
         ResponseFuture::later(passes.pass(Request::from_parts(parts, body)))
     }
+}
+
+fn only_if_cached(options: &CacheOptions) -> bool {
+    options.mode == CacheMode::OnlyIfCached
 }
 
 /// A request that the cache may answer.
@@ -172,6 +180,13 @@ impl Shared {
             Err(failed) if failed.cause == Failure::OnlyIfCached => Ok(response::only_if_cached()),
             Err(failed) => Err(Error::from(failed)),
         };
+        self.note(&told);
+        told
+    }
+
+    /// The answer to a request for which the cache can have nothing, and that is not to be sent, counted.
+    fn tell_of_nothing<R>(&self) -> Result<Response<CacheBody<R>>, Error> {
+        let told = Ok(response::only_if_cached());
         self.note(&told);
         told
     }

@@ -29,8 +29,10 @@
 //! # }
 //! ```
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Extensions, HeaderMap, Uri};
@@ -61,8 +63,31 @@ pub struct Client {
 impl Client {
     /// A client as this builder makes it, in front of which is this cache.
     pub fn new(cache: &Cache, client: ClientBuilder) -> Result<Self, reqwest::Error> {
+        Self::build(cache, client, None)
+    }
+
+    /// The same, with a function that sees each request to a server and the head of each answer: those that the cache
+    /// answers by itself are not among them, and its questions whether a copy is still good are.
+    ///
+    /// It is called where the request is sent, and holds that up for as long as it takes.
+    pub fn with_observer(
+        cache: &Cache,
+        client: ClientBuilder,
+        observer: impl Fn(Exchange<'_>) + Send + Sync + 'static,
+    ) -> Result<Self, reqwest::Error> {
+        Self::build(cache, client, Some(Observer(Arc::new(observer))))
+    }
+
+    fn build(
+        cache: &Cache,
+        client: ClientBuilder,
+        observer: Option<Observer>,
+    ) -> Result<Self, reqwest::Error> {
         let plain = client.redirect(Redirects::none()).build()?;
-        let cached = cache.layer().layer(Plain(plain.clone()));
+        let cached = cache.layer().layer(Plain {
+            client: plain.clone(),
+            observer,
+        });
         Ok(Self {
             added_by_plain: AddedHeaders::of(&plain),
             plain,
@@ -159,9 +184,31 @@ fn with_url(response: http::Response<CacheBody<Body>>) -> Response {
     Response::from(response.map(|()| Body::wrap(body)))
 }
 
+/// One half of an exchange with a server.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Exchange<'a> {
+    /// A request that is about to be sent. Fields that the connection adds, such as `Host`, are not in it yet.
+    Request(&'a reqwest::Request),
+    /// The head of the answer to it, the body of which is still to come.
+    Response(&'a Response),
+}
+
+#[derive(Clone)]
+struct Observer(Arc<dyn Fn(Exchange<'_>) + Send + Sync>);
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
 /// reqwest without a cache, and without following anything.
 #[derive(Clone, Debug)]
-struct Plain(reqwest::Client);
+struct Plain {
+    client: reqwest::Client,
+    observer: Option<Observer>,
+}
 
 impl Service<HttpRequest> for Plain {
     type Response = http::Response<Body>;
@@ -173,10 +220,18 @@ impl Service<HttpRequest> for Plain {
     }
 
     fn call(&mut self, request: HttpRequest) -> Self::Future {
-        let client = self.0.clone();
+        let Self { client, observer } = self.clone();
         Box::pin(async move {
             let request = reqwest::Request::try_from(request)?;
-            client.execute(request).await.map(http::Response::from)
+            let observe = |exchange: Exchange<'_>| {
+                if let Some(Observer(observer)) = &observer {
+                    observer(exchange);
+                }
+            };
+            observe(Exchange::Request(&request));
+            let response = client.execute(request).await?;
+            observe(Exchange::Response(&response));
+            Ok(http::Response::from(response))
         })
     }
 }

@@ -23,7 +23,7 @@ use crate::lead::Fetch;
 use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
-use crate::respond::{Reusable, passed_on};
+use crate::respond::{Reusable, passed_on, usable_for};
 use crate::serve::{
     Alone, Clients, Engine, Look, Question, Refresh, Served, Together, Wanted, WhyAsked,
     answer_from,
@@ -374,10 +374,11 @@ impl Engine {
         hit: &Hit,
         question: &Together,
         incoming: &Incoming,
-        cache_status: CacheStatus,
+        mut cache_status: CacheStatus,
     ) -> Response {
         let WhyAsked { route, facts, .. } = question.why;
         let (request, now) = (incoming.as_request(), self.clock.now());
+        cache_status.ttl = Some(usable_for(&hit.lifetime, now));
         let outcome = Outcome::Revalidated;
         let hit = hit.clone();
         // Nobody has asked for more of it otherwise.

@@ -26,7 +26,7 @@ use crate::fill::{Fill, FillReader, Pushed, Unwanted};
 use crate::message::{Incoming, Response};
 use crate::origin::{OriginResponse, Times};
 use crate::outcome::Outcome;
-use crate::respond::Reusable;
+use crate::respond::{Reusable, usable_for};
 use crate::serve::{Clients, Engine, Route};
 
 /// So long a program waits for a tier that takes nothing of a large body, before it goes on without.
@@ -53,6 +53,7 @@ impl LeadersCopy {
     ) -> Response {
         cache_status.fwd_status = Some(self.filling.status);
         cache_status.stored = self.is_kept;
+        cache_status.ttl = Some(usable_for(&self.filling.lifetime, now));
         let reusable = Reusable::first(&self.filling, &self.fields, self.reader);
         let mut response = reusable.respond(request, facts, now, cache_status, Outcome::Miss);
         // It comes from the origin: its age is only worth a word if it was in another cache.

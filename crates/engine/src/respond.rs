@@ -185,6 +185,14 @@ fn with_content_range(stored: Fields<'_>, value: &str) -> FieldBlock {
     fields.into()
 }
 
+/// How many seconds a response that has just come may be used without asking its origin. One that has begun counts.
+pub(crate) fn usable_for(lifetime: &Lifetime, now: Time) -> i64 {
+    if lifetime.must_be_validated() {
+        return 0;
+    }
+    lifetime.ttl(now).saturating_add(999).div_euclid(1000)
+}
+
 /// The origin's answer, for this client alone.
 pub(crate) fn passed_on(
     origin: OriginResponse,

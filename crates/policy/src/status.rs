@@ -54,7 +54,7 @@ pub struct CacheStatus {
     pub fwd: Option<Forward>,
     /// The status of the origin's answer.
     pub fwd_status: Option<u16>,
-    /// Whole seconds of freshness left; negative when stale.
+    /// Whole seconds of freshness left; negative when stale. Not written for a response that has just been fetched.
     pub ttl: Option<i64>,
     /// The response was stored.
     pub stored: bool,
@@ -79,7 +79,7 @@ impl CacheStatus {
         if let Some(status) = self.fwd_status {
             write_number(out, "; fwd-status=", i64::from(status));
         }
-        if let Some(ttl) = self.ttl {
+        if let Some(ttl) = self.ttl.filter(|_| self.hit) {
             write_number(out, "; ttl=", ttl);
         }
         if self.stored {

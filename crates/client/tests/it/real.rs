@@ -320,3 +320,63 @@ async fn credentials_that_reqwest_adds_go_to_no_other_site() {
         .unwrap();
     assert_eq!(response.status(), 200);
 }
+
+#[tokio::test]
+async fn an_observer_sees_what_passes_between_client_and_servers() {
+    let (address, _) = serve().await;
+    let cache = Cache::private().build().await.unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&seen);
+    let client = cached::Client::with_observer(&cache, reqwest::Client::builder(), move |half| {
+        let note = match half {
+            cached::Exchange::Request(request) => {
+                format!("{} {}", request.method(), request.url().path())
+            }
+            cached::Exchange::Response(response) => response.status().as_str().to_owned(),
+            other => panic!("{other:?}"),
+        };
+        notes.lock().unwrap().push(note);
+    });
+    let client = client.unwrap();
+    for _ in 0..2 {
+        let url = format!("http://{address}/moved");
+        let text = client.get(url).await.unwrap().text().await.unwrap();
+        assert_eq!(text, "GET /there ");
+    }
+    // The second time both are stored.
+    let seen = seen.lock().unwrap().clone();
+    assert_eq!(seen, ["GET /moved", "301", "GET /there", "200"]);
+    assert_eq!(cache.stats().stored, 2);
+}
+
+#[tokio::test]
+async fn what_is_to_be_cached_only_is_never_sent() {
+    let (address, asked) = serve().await;
+    let cache = Cache::private().build().await.unwrap();
+    let client = cached::Client::new(&cache, reqwest::Client::builder()).unwrap();
+    let only = || CacheOptions::default().with_mode(CacheMode::OnlyIfCached);
+    for method in [Method::POST, Method::GET] {
+        let request = client.request(method, format!("http://{address}/page"));
+        let request = request.header("expect", "100-continue").build().unwrap();
+        let response = client.execute_with(request, only()).await.unwrap();
+        assert_eq!(response.status(), 504);
+        let info = response.extensions().get::<CacheInfo>().unwrap();
+        assert_eq!(info.outcome, Outcome::Module);
+    }
+    assert!(paths(&asked).is_empty());
+}
+
+#[tokio::test]
+async fn it_is_known_how_long_a_response_is_fresh() {
+    let (address, _) = serve().await;
+    let cache = Cache::private().build().await.unwrap();
+    let client = cached::Client::new(&cache, reqwest::Client::builder()).unwrap();
+    for outcome in [Outcome::Miss, Outcome::Hit] {
+        let response = client.get(format!("http://{address}/page")).await.unwrap();
+        let info = *response.extensions().get::<CacheInfo>().unwrap();
+        let fresh_for = info.fresh_for.expect("it is stored").as_secs();
+        assert_eq!(info.outcome, outcome);
+        assert!((58..=60).contains(&fresh_for), "{fresh_for}");
+        response.text().await.unwrap();
+    }
+}

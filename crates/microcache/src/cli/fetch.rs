@@ -1,12 +1,13 @@
 //! `microcache fetch`: what is on its command line.
 
+mod request;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use clap::{Arg, ArgMatches, Command, value_parser};
+use http::Method;
+use http::header::HeaderMap;
 use microcache_proxy::config::units;
 use reqwest::Url;
 
@@ -20,13 +21,20 @@ const LEAST_CACHE_SIZE: u64 = 1 << 20;
 #[derive(Debug, PartialEq)]
 pub(crate) struct Fetch {
     pub(crate) url: Url,
+    pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
+    /// The body of the request.
+    pub(crate) data: Option<Vec<u8>>,
     pub(crate) usage: Usage,
     /// How long the response is fresh, whatever its server says.
     pub(crate) max_age: Option<Duration>,
     pub(crate) shown: Shown,
     /// What the cache did is told.
     pub(crate) explain: bool,
+    /// The heads of requests and answers are shown.
+    pub(crate) verbose: bool,
+    /// Neither progress nor pauses are shown.
+    pub(crate) silent: bool,
     /// The body of an error is printed like any other.
     pub(crate) no_fail: bool,
     /// The file that gets the body.
@@ -35,7 +43,21 @@ pub(crate) struct Fetch {
     pub(crate) cache: Option<PathBuf>,
     pub(crate) cache_size: u64,
     pub(crate) timeout: Option<Duration>,
+    /// How often a request is sent again that failed for now.
+    pub(crate) retries: u32,
     pub(crate) cacert: Option<PathBuf>,
+    /// Every certificate is taken.
+    pub(crate) insecure: bool,
+    /// The proxy, where it is not the one of the environment.
+    pub(crate) proxy: Option<Proxy>,
+}
+
+/// The way to servers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Proxy {
+    /// None, whatever the environment says.
+    None,
+    At(Url),
 }
 
 /// How the cache is used.
@@ -54,12 +76,12 @@ const USAGES: [(&str, Usage, &str); 4] = [
     (
         "offline",
         Usage::Offline,
-        "Ask nobody: only what is stored, however stale its server allows it to be",
+        "Send nothing: only what is stored, however stale\nits server allows it to be",
     ),
     (
         "reload",
         Usage::Reload,
-        "Forget what is stored, fetch it anew, and store that",
+        "Forget what is stored, fetch it anew, store that",
     ),
     (
         "no-cache",
@@ -84,16 +106,11 @@ pub(crate) enum Shown {
 }
 
 /// Flags of `curl` that are taken and change nothing.
-const WITHOUT_EFFECT: [(&str, Option<char>, &str); 4] = [
+const WITHOUT_EFFECT: [(&str, Option<char>, &str); 3] = [
     (
         "location",
         Some('L'),
         "Follow redirections, as it is done anyway",
-    ),
-    (
-        "silent",
-        Some('s'),
-        "Print no progress, as it is done anyway",
     ),
     (
         "show-error",
@@ -103,49 +120,18 @@ const WITHOUT_EFFECT: [(&str, Option<char>, &str); 4] = [
     (
         "compressed",
         None,
-        "Taken and ignored: bodies are asked for without compression",
-    ),
-];
-
-/// Flags of `curl` that cannot be had, whether a value follows, and what to write in their place.
-const HINTS: [(&str, Option<char>, bool, &str); 5] = [
-    (
-        "insecure",
-        Some('k'),
-        false,
-        "every certificate is checked: name the authority of this one with --cacert FILE",
-    ),
-    (
-        "proxy",
-        Some('x'),
-        true,
-        "set the variable http_proxy or https_proxy",
-    ),
-    (
-        "data",
-        Some('d'),
-        true,
-        "only GET and HEAD are sent: what changes something is not for a cache",
-    ),
-    (
-        "verbose",
-        Some('v'),
-        false,
-        "write --explain for the cache's part, or -i for status and header",
-    ),
-    (
-        "retry",
-        None,
-        true,
-        "run it again: what has been stored meanwhile is not fetched again",
+        "Taken and ignored: bodies are asked for without\ncompression",
     ),
 ];
 
 const NOTES: &str = "\
-Commands that run at the same time, and later ones, share what is stored. Durations are 500ms, 10s, 2m, 1d; sizes
-64MiB, 1GB. Proxies are taken from the variables http_proxy, https_proxy and no_proxy.
-Exit codes: 0 done, 1 no answer or not all of it, 2 the command line is wrong, 3 --offline and nothing is stored,
-4 the server answered with an error (400 and above), 5 the output cannot be written, 129, 130 or 143 ended by a signal.
+Commands that run at the same time, and later ones, share what is stored.
+Durations are 500ms, 10s, 2m, 1d, or plain seconds; sizes 64MiB, 1GB. Proxies
+are those of the variables http_proxy, https_proxy and no_proxy, unless --proxy
+names one.
+Exit codes: 0 done, 1 no answer or not all of it, 2 the command line is wrong,
+3 --offline and nothing is stored, 4 the server answered with an error (400 and
+above), 5 the output cannot be written, 129, 130 or 143 ended by a signal.
 
   microcache fetch https://example.com/data.json
   microcache fetch --max-age 1h -o tools.tar.gz https://example.com/tools.tar.gz
@@ -160,7 +146,8 @@ pub(super) fn command() -> Command {
         .arg(Arg::new("URL").num_args(0..).hide(true))
         .args(output_flags())
         .args(cache_flags())
-        .args(request_flags())
+        .args(request::flags())
+        .args(way_flags())
         .args(flags_of_curl())
 }
 
@@ -168,43 +155,39 @@ fn output_flags() -> Vec<Arg> {
     vec![
         flag("output", Some('o'), "FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("Write the body to a file, which has its name once it is complete [standard output]"),
+            .help("Write the body to a file, which has its name once\nit is complete [standard output]"),
         switch("remote-name")
             .short('O')
             .conflicts_with("output")
-            .help("Write the body to a file that is named as the url's last part"),
+            .help("Write the body to a file that is named as the\nurl's last part"),
         switch("include")
             .short('i')
             .help("Print status and header before the body"),
         switch("head")
             .short('I')
-            .help("Ask for status and header only (HEAD), and print them"),
+            .conflicts_with("data")
+            .help("Ask for status and header only (HEAD), and print\nthem"),
         switch("explain").help("Say on standard error what the cache did, and why"),
+        switch("verbose")
+            .short('v')
+            .help("Print on standard error what is sent (>), what is\nanswered (<) and what the cache did (*)"),
+        switch("silent")
+            .short('s')
+            .help("Print no progress, and nothing of pauses; errors\nare printed"),
         switch("fail")
             .short('f')
             .conflicts_with("no-fail")
-            .help("Print no body and end with 4 if the answer is an error, as it is done anyway"),
-        switch("no-fail").help("Print the body of an error like any other, and end with 0"),
+            .help("Print no body and end with 4 if the answer is an\nerror, as it is done anyway"),
+        switch("no-fail")
+            .help("Print the body of an error like any other, and end\nwith 0"),
     ]
 }
 
-fn flags_of_curl() -> Vec<Arg> {
-    let with = |arg: Arg, short: Option<char>| match short {
-        Some(short) => arg.short(short),
-        None => arg,
-    };
-    let done = WITHOUT_EFFECT.map(|(name, short, help)| with(switch(name), short).help(help));
-    let hints = HINTS.map(|(name, short, has_value, hint)| {
-        let arg = if has_value {
-            flag(name, short, "VALUE").action(ArgAction::Append)
-        } else {
-            with(switch(name), short)
-        };
-        arg.help(format!("Not offered: {hint}")).hide(true)
-    });
-    let mut flags = Vec::from(done);
-    flags.extend(hints);
-    flags
+fn flags_of_curl() -> [Arg; 3] {
+    WITHOUT_EFFECT.map(|(name, short, help)| match short {
+        Some(short) => switch(name).short(short).help(help),
+        None => switch(name).help(help),
+    })
 }
 
 fn cache_flags() -> Vec<Arg> {
@@ -217,38 +200,36 @@ fn cache_flags() -> Vec<Arg> {
     flags.extend([
         flag("max-age", None, "DURATION")
             .value_parser(duration)
-            .help("How long what is fetched now is fresh, whatever its server says of that"),
+            .help("How long what is fetched now is fresh, whatever\nits server says of that [what it says]"),
         flag("cache", None, "DIR")
             .value_parser(value_parser!(PathBuf))
-            .help("The directory of the cache [$XDG_CACHE_HOME/microcache/fetch or ~/.cache/microcache/fetch]"),
+            .help("The directory of the cache [microcache/fetch in\n$XDG_CACHE_HOME or in ~/.cache]"),
         flag("cache-size", None, "SIZE")
             .value_parser(size)
-            .help("What it may take; what was used least recently goes first [1GiB]"),
+            .help("What it may take; what was used least recently\ngoes first [1GiB]"),
     ]);
     flags
 }
 
-fn request_flags() -> Vec<Arg> {
+/// How a server is reached, and believed.
+fn way_flags() -> Vec<Arg> {
     vec![
-        flag("header", Some('H'), "FIELD")
-            .action(ArgAction::Append)
-            .help("A field of the request, such as 'Accept: text/html'"),
-        flag("user-agent", Some('A'), "AGENT")
-            .help("The User-Agent of the request [microcache/VERSION]"),
-        flag("user", Some('u'), "USER:PASSWORD")
-            .help("Sign in by HTTP Basic; other users of the machine can see it while it runs"),
-        flag("request", Some('X'), "METHOD").help("GET or HEAD [GET]"),
         flag("timeout", Some('m'), "DURATION")
-            .visible_alias("max-time")
+            .alias("max-time")
             .value_parser(duration)
-            .help(
-                "How long all of it may take [as long as something comes at least once a minute]",
-            ),
+            .help("How long all of it may take, pauses included [as\nlong as something comes once a minute]; --max-time"),
+        flag("retry", None, "N")
+            .value_parser(value_parser!(u32))
+            .help("How often to try again after no answer, 408, 429,\n500, 502, 503, 504: after 1s, 2s, 4s, … 10m, or as\nthe server asks in Retry-After [0]"),
+        flag("proxy", Some('x'), "URL")
+            .help("Send requests by this HTTP proxy, such as\nhttp://proxy:3128; '' for none [the environment's]"),
         flag("cacert", None, "FILE")
             .value_parser(value_parser!(PathBuf))
-            .help(
-                "Believe certificates that an authority in this PEM file has signed [the system's]",
-            ),
+            .help("Believe certificates that an authority in this PEM\nfile has signed [the system's]"),
+        switch("insecure")
+            .short('k')
+            .conflicts_with("cacert")
+            .help("Believe every certificate: anyone on the way can\nanswer. What comes is stored for -k only"),
     ]
 }
 
@@ -265,51 +246,45 @@ pub(super) fn read(matches: &ArgMatches) -> Result<Fetch, Message> {
 }
 
 fn fetch(matches: &ArgMatches) -> Result<Fetch, String> {
-    refuse_what_is_not_offered(matches)?;
     let usage = USAGES.iter().find(|(name, ..)| matches.get_flag(name));
+    let usage = usage.map_or(Usage::Usual, |(_, usage, _)| *usage);
     let url = url(&texts(matches, "URL"))?;
     let output = if matches.get_flag("remote-name") {
         Some(remote_name(&url)?)
     } else {
         file(matches, "output")
     };
-    let is_head = match matches.get_one::<String>("request").map(String::as_str) {
-        None | Some("GET") => matches.get_flag("head"),
-        Some("HEAD") => true,
-        Some(other) => return Err(format!("--request {other}: only GET and HEAD are sent")),
-    };
+    let method = request::method(matches)?;
+    let is_read = matches!(method, Method::GET | Method::HEAD);
+    if usage == Usage::Offline && !(is_read && !request::has_data(matches)) {
+        let what = "only what GET and HEAD ask for without a body is stored";
+        return Err(format!("--offline: {what}"));
+    }
     Ok(Fetch {
         url,
-        headers: all_headers(matches)?,
-        usage: usage.map_or(Usage::Usual, |(_, usage, _)| *usage),
+        headers: request::headers(matches)?,
+        data: request::data(matches)?,
+        usage,
         max_age: matches.get_one("max-age").copied(),
-        shown: match (is_head, matches.get_flag("include")) {
+        shown: match (method == Method::HEAD, matches.get_flag("include")) {
             (true, _) => Shown::Head,
             (false, true) => Shown::HeadAndBody,
             (false, false) => Shown::Body,
         },
+        method,
         explain: matches.get_flag("explain"),
+        verbose: matches.get_flag("verbose"),
+        silent: matches.get_flag("silent"),
         no_fail: matches.get_flag("no-fail"),
         output,
         cache: file(matches, "cache"),
         cache_size: matches.get_one("cache-size").copied().unwrap_or(CACHE_SIZE),
         timeout: matches.get_one("timeout").copied(),
+        retries: matches.get_one("retry").copied().unwrap_or(0),
         cacert: file(matches, "cacert"),
+        insecure: matches.get_flag("insecure"),
+        proxy: request::proxy(matches)?,
     })
-}
-
-fn refuse_what_is_not_offered(matches: &ArgMatches) -> Result<(), String> {
-    let is_typed = |(name, _, has_value, _): &&(&str, _, bool, _)| {
-        if *has_value {
-            matches.get_one::<String>(name).is_some()
-        } else {
-            matches.get_flag(name)
-        }
-    };
-    match HINTS.iter().find(is_typed) {
-        Some((name, .., hint)) => Err(format!("--{name} is not offered: {hint}")),
-        None => Ok(()),
-    }
 }
 
 /// The name of the file that `-O` writes.
@@ -319,23 +294,6 @@ fn remote_name(url: &Url) -> Result<PathBuf, String> {
         Some(name) => Ok(name.into()),
         None => Err(format!("{url} names no file for -O: write -o FILE")),
     }
-}
-
-/// The fields of `-H`, `-A` and `-u`. A field that `-H` names counts before the flag for it.
-fn all_headers(matches: &ArgMatches) -> Result<HeaderMap, String> {
-    let mut headers = headers(&texts(matches, "header"))?;
-    let text = |name: &str| matches.get_one::<String>(name);
-    let credentials = text("user").map(|user| format!("Basic {}", BASE64_STANDARD.encode(user)));
-    for (name, value) in [
-        (USER_AGENT, text("user-agent").cloned()),
-        (AUTHORIZATION, credentials),
-    ] {
-        let Some(value) = value else { continue };
-        let unfit = |_| format!("the value for {name} has characters that no field may have");
-        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(unfit)?;
-        headers.entry(name.clone()).or_insert(value);
-    }
-    Ok(headers)
 }
 
 fn url(typed: &[String]) -> Result<Url, String> {
@@ -352,23 +310,6 @@ fn url(typed: &[String]) -> Result<Url, String> {
             "`{text}` is not fetched; write https://…, or http://…"
         )),
     }
-}
-
-fn headers(typed: &[String]) -> Result<HeaderMap, String> {
-    let mut headers = HeaderMap::new();
-    for line in typed {
-        let unfit = || {
-            format!(
-                "--header {line}: expected a name, a colon and a value, such as 'Accept: text/html'"
-            )
-        };
-        let (name, value) = line.split_once(':').ok_or_else(unfit)?;
-        let name: HeaderName = name.trim().parse().map_err(|_| unfit())?;
-        // Letters beyond ASCII are sent as they were typed.
-        let value = HeaderValue::from_bytes(value.trim().as_bytes()).map_err(|_| unfit())?;
-        headers.append(name, value);
-    }
-    Ok(headers)
 }
 
 fn duration(text: &str) -> Result<Duration, &'static str> {
@@ -423,9 +364,51 @@ mod tests {
         assert_eq!(usual.headers["user-agent"], "me");
         assert_eq!(usual.headers["authorization"], "Basic YTpi");
         assert_eq!(typed("fetch -X HEAD http://h").shown, Shown::Head);
+        assert_eq!(typed("fetch -I -X HEAD http://h").shown, Shown::Head);
         assert_eq!(typed("fetch -X GET http://h").shown, Shown::Body);
+        let posted = typed("fetch -d a=1 -d b=2 http://h");
+        assert_eq!(posted.method, Method::POST);
+        assert_eq!(posted.data.as_deref(), Some(&b"a=1&b=2"[..]));
+        let form = "application/x-www-form-urlencoded";
+        assert_eq!(posted.headers["content-type"], form);
+        let put = typed("fetch -X PUT -d {} -H content-type:application/json http://h");
+        assert_eq!(put.method, Method::PUT);
+        assert_eq!(put.headers["content-type"], "application/json");
+        let around = typed("fetch -v -k --retry 3 -x proxy:3128 https://h");
+        assert!(around.verbose && around.insecure);
+        assert_eq!(around.retries, 3);
+        let proxy = Url::parse("http://proxy:3128").expect("a url");
+        assert_eq!(around.proxy, Some(Proxy::At(proxy)));
+        assert_eq!(typed("fetch --proxy= http://h").proxy, Some(Proxy::None));
         let own = typed("fetch -A me -H User-Agent:you http://h");
         assert_eq!(own.headers["user-agent"], "you");
+    }
+
+    #[test]
+    fn the_help_fits_a_terminal() {
+        let help = command().render_help().to_string();
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+
+    /// What a value says may be secret, and may be meant for the terminal.
+    #[test]
+    fn values_that_are_refused_are_not_printed() {
+        for arguments in [
+            ["-H", "X-Token\r\nHost: hush"],
+            ["-H", "X-Token: hush\r\nHost: b"],
+            ["-A", "hush\r\nHost: b"],
+            ["-x", "http://user:hush@[/"],
+        ] {
+            let line = [&["fetch"], &arguments[..], &["http://a"]].concat();
+            let read = command().try_get_matches_from(line);
+            let read = read.map_err(|error| error.to_string());
+            let said = read.and_then(|matches| fetch(&matches));
+            let said = said.expect_err("it is refused");
+            assert!(!said.contains("hush"), "{arguments:?}: {said}");
+            assert!(!said.contains('\r'), "{arguments:?}: {said}");
+        }
     }
 
     #[test]
@@ -440,12 +423,18 @@ mod tests {
             ("fetch -H nothing http://a", "such as 'Accept: text/html'"),
             ("fetch --cache-size 1KiB http://a", "1MiB at least"),
             ("fetch --timeout 0s http://a", "such as 10s"),
-            ("fetch -k https://a", "--cacert FILE"),
-            ("fetch -x http://p http://a", "http_proxy"),
-            ("fetch -d x=1 http://a", "only GET and HEAD"),
-            ("fetch -v http://a", "--explain"),
-            ("fetch --retry 3 http://a", "run it again"),
-            ("fetch -X POST http://a", "only GET and HEAD"),
+            ("fetch -k --cacert f https://a", "cannot be used with"),
+            ("fetch -x socks5://p:1080 http://a", "HTTP proxies only"),
+            ("fetch -x http:// http://a", "such as http://proxy:3128"),
+            ("fetch --retry -1 http://a", "--retry"),
+            ("fetch -X CONNECT http://a", "cannot be sent"),
+            ("fetch -X G(ET http://a", "no method"),
+            ("fetch -I -X GET http://a", "exclude each other"),
+            ("fetch -I -d x=1 http://a", "cannot be used with"),
+            ("fetch --offline -d x=1 http://a", "GET and HEAD"),
+            ("fetch --offline -X DELETE http://a", "GET and HEAD"),
+            ("fetch -d @/does/not/exist http://a", "/does/not/exist"),
+            ("fetch -u me http://a", "USER:PASSWORD"),
             ("fetch -O http://a/", "-o FILE"),
         ] {
             let said = typed(line).expect_err(line);

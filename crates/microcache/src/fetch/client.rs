@@ -5,16 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Method;
-use http::header::{HeaderMap, HeaderName, HeaderValue, USER_AGENT};
-use microcache_client::reqwest::Client;
+use http::header::{ACCEPT, HeaderName, HeaderValue, USER_AGENT};
+use microcache_client::reqwest::{Client, Exchange};
 use microcache_client::{BuildError, Cache, CacheMode, CacheOptions, Error, Tier};
 use microcache_policy::{is_common, is_identity};
-use reqwest::{ClientBuilder, Response};
+use reqwest::{ClientBuilder, NoProxy, Proxy as HttpProxy, Response};
 use sha2::{Digest, Sha256};
 
-use super::{Ended, say, trust};
-use crate::cli::{Fetch, Usage};
+use super::{Ended, say, trust, verbose};
+use crate::cli::{Fetch, Proxy, Usage};
 
 /// What memory takes at most: the response, while it arrives and is written to the directory. Larger ones than
 /// [`LARGEST`] are written while they arrive.
@@ -34,19 +33,27 @@ pub(super) struct Cached {
 impl Cached {
     pub(super) async fn new(fetch: &Fetch) -> Result<Self, Ended> {
         let cache = cache(fetch).await?;
-        let tls = trust::config(fetch.cacert.as_deref()).map_err(Ended::Unusable)?;
+        let tls = trust::config(fetch).map_err(Ended::Unusable)?;
         let builder = ClientBuilder::new()
             .connect_timeout(SILENCE)
             .read_timeout(SILENCE)
             .tls_backend_preconfigured(tls);
-        let client = Client::new(&cache, builder);
+        let builder = through_proxy(builder, fetch.proxy.as_ref());
+        let client = builder.and_then(|builder| {
+            if fetch.verbose {
+                let show = |exchange: Exchange<'_>| verbose::show(&exchange);
+                Client::with_observer(&cache, builder, show)
+            } else {
+                Client::new(&cache, builder)
+            }
+        });
         let client = client.map_err(|error| Ended::Unusable(super::deepest(&error)))?;
         Ok(Self { cache, client })
     }
 
-    /// The response to a request of this method.
-    pub(super) async fn ask(&self, fetch: &Fetch, method: Method) -> Result<Response, Error> {
-        let mode = match fetch.usage {
+    /// The response to the request.
+    pub(super) async fn ask(&self, fetch: &Fetch, usage: Usage) -> Result<Response, Error> {
+        let mode = match usage {
             Usage::Usual => CacheMode::Default,
             Usage::Offline => CacheMode::OnlyIfCached,
             Usage::Reload => CacheMode::Reload,
@@ -55,33 +62,71 @@ impl Cached {
         };
         let agent = concat!("microcache/", env!("CARGO_PKG_VERSION"));
         let mut headers = fetch.headers.clone();
-        let entry = headers.entry(USER_AGENT);
-        entry.or_insert(HeaderValue::from_static(agent));
-        let request = self.client.request(method, fetch.url.clone());
-        let request = request.headers(headers).build()?;
+        for (name, value) in [(USER_AGENT, agent), (ACCEPT, "*/*")] {
+            let entry = headers.entry(name);
+            entry.or_insert(HeaderValue::from_static(value));
+        }
+        let request = self
+            .client
+            .request(fetch.method.clone(), fetch.url.clone())
+            .headers(headers);
+        let request = match &fetch.data {
+            Some(data) => request.body(data.clone()),
+            None => request,
+        };
         let mut options = CacheOptions::default().with_mode(mode);
         options.ttl = fetch.max_age;
-        options.key = told_apart(&fetch.headers);
-        self.client.execute_with(request, options).await
+        options.key = identity(fetch);
+        self.client.execute_with(request.build()?, options).await
     }
 }
 
-/// The part of the key that the fields of a request are: cookies, and all others that do not come with every request.
-/// Servers rarely name them in `Vary`. Fields that say who asks are part of each key in a private cache. Only a hash
-/// of them goes where keys go.
-fn told_apart(headers: &HeaderMap) -> Option<Bytes> {
+/// By the proxy of the command line, where there is one. `NO_PROXY` counts for that too, as it does for `curl`. Without
+/// one the builder takes those of the environment.
+fn through_proxy(
+    builder: ClientBuilder,
+    proxy: Option<&Proxy>,
+) -> Result<ClientBuilder, reqwest::Error> {
+    match proxy {
+        Some(Proxy::None) => Ok(builder.no_proxy()),
+        _ if is_all_direct() => Ok(builder.no_proxy()),
+        None => Ok(builder),
+        Some(Proxy::At(url)) => {
+            let proxy = HttpProxy::all(url.clone())?;
+            Ok(builder.proxy(proxy.no_proxy(NoProxy::from_env())))
+        }
+    }
+}
+
+/// Whether the environment excepts every host from proxies. The client takes `*` for names alone, and not for addresses.
+fn is_all_direct() -> bool {
+    let names = ["NO_PROXY", "no_proxy"];
+    let list = names.into_iter().find_map(|name| env::var(name).ok());
+    list.is_some_and(|list| list.split(',').any(|entry| entry.trim() == "*"))
+}
+
+/// The part of the key beside the URL: cookies, all other fields that do not come with every request, and `--insecure`.
+/// Servers rarely name them in `Vary`. Credentials are part of each key in a private cache. Only a hash of the fields
+/// becomes part of the key.
+fn identity(fetch: &Fetch) -> Option<Bytes> {
     let tells = |(name, value): &(&HeaderName, &HeaderValue)| {
         let name = name.as_str().as_bytes();
         !is_identity(name) && !is_common(name, value.as_bytes())
     };
     let mut hash = Sha256::new();
-    let mut is_told = false;
-    for (name, value) in headers.iter().filter(tells) {
+    let mut is_told = fetch.insecure;
+    let mut push = |part: &[u8]| {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    };
+    if fetch.insecure {
+        // No field has this name.
+        push(b"");
+    }
+    for (name, value) in fetch.headers.iter().filter(tells) {
         is_told = true;
-        for part in [name.as_str().as_bytes(), value.as_bytes()] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
+        push(name.as_str().as_bytes());
+        push(value.as_bytes());
     }
     is_told.then(|| Bytes::copy_from_slice(&hash.finalize()))
 }

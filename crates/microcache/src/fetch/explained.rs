@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use http::Method;
 use microcache_client::{CacheInfo, Outcome};
-use microcache_policy::Detail;
+use microcache_policy::{Detail, invalidates};
 use reqwest::Response;
 
 use super::told;
@@ -22,12 +23,17 @@ pub(super) fn line(
         Some(info) => format!("{}: {}", info.outcome.as_str(), what(fetch, info, status)),
     };
     let url = told(response.url());
+    let unchecked = if fetch.insecure && url.scheme() == "https" {
+        " (no certificate was checked)"
+    } else {
+        ""
+    };
     let elsewhere = if url == told(&fetch.url) {
         String::new()
     } else {
         format!(" (redirected to {url})")
     };
-    format!("{done}, in {}{elsewhere}", short(took))
+    format!("{done}, in {}{unchecked}{elsewhere}", short(took))
 }
 
 fn what(fetch: &Fetch, info: CacheInfo, status: u16) -> String {
@@ -43,31 +49,71 @@ fn what(fetch: &Fetch, info: CacheInfo, status: u16) -> String {
     };
     let reason = why(info);
     match info.outcome {
-        Outcome::Hit => format!("{age}{place}; the server was not asked"),
+        Outcome::Hit => {
+            let fresh = match info.fresh_for {
+                Some(left) if !left.is_zero() => format!(", fresh for {} more", short(left)),
+                _ => String::new(),
+            };
+            format!("{age}{place}{fresh}; the server was not asked")
+        }
         Outcome::Stale if fetch.usage == Usage::Offline => {
             format!("{age}{place} and no longer fresh; nobody was to be asked (--offline)")
         }
         Outcome::Stale => format!("{age}{place} and no longer fresh, but may be used{reason}"),
-        Outcome::Validated => "the server confirmed what is stored (304)".to_owned(),
+        Outcome::Validated => {
+            let fresh = match info.fresh_for {
+                Some(left) if !left.is_zero() => format!(", fresh for {}", short(left)),
+                _ => String::new(),
+            };
+            format!("the server confirmed what is stored (304){fresh}")
+        }
         Outcome::Miss | Outcome::Collapsed if fetch.shown == Shown::Head => {
             format!("the server answered {status}{reason}")
         }
         Outcome::Miss | Outcome::Collapsed => {
-            let kept = if info.stored {
-                "; it is stored"
+            format!("the server answered {status}{}{reason}", kept(info))
+        }
+        Outcome::Bypass if !matches!(fetch.method, Method::GET | Method::HEAD) => {
+            let method = &fetch.method;
+            let ended = if invalidates(method, status) {
+                ", and what is stored of the url is used no longer"
             } else {
-                "; it is not stored"
+                ""
             };
-            format!("the server answered {status}{kept}{reason}")
+            format!("the server answered {status}; the cache was not used ({method}){ended}")
         }
         Outcome::Bypass if fetch.usage == Usage::NoStore => {
             format!("the server answered {status}; the cache was not used (--no-store)")
         }
         Outcome::Bypass => format!("the server answered {status}; the cache was not used{reason}"),
         Outcome::Failure => {
-            format!("the server failed with {status}, and nothing stored may be used in its place")
+            let kept = if info.stored {
+                kept(info)
+            } else {
+                String::new()
+            };
+            format!(
+                "the server failed with {status}, and nothing stored may be used in its place{kept}"
+            )
         }
         _ => "nothing is stored".to_owned(),
+    }
+}
+
+/// Whether what came is stored.
+fn kept(info: CacheInfo) -> String {
+    if info.stored {
+        format!("; it is stored, {}", fresh(info))
+    } else {
+        "; it is not stored".to_owned()
+    }
+}
+
+/// How long it may be used without asking.
+fn fresh(info: CacheInfo) -> String {
+    match info.fresh_for {
+        Some(left) if !left.is_zero() => format!("fresh for {}", short(left)),
+        _ => "stale at once".to_owned(),
     }
 }
 
@@ -84,7 +130,7 @@ fn why(info: CacheInfo) -> String {
 }
 
 /// A span as people say it.
-fn short(span: Duration) -> String {
+pub(super) fn short(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
         0 => format!("{} ms", span.as_millis()),

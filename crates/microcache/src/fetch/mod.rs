@@ -4,23 +4,25 @@ mod client;
 mod draft;
 mod explained;
 mod output;
+mod progress;
+mod retry;
 mod signals;
+mod transfer;
 mod trust;
+mod verbose;
 
 use std::error::Error as StdError;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use http::header::{HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LOCATION, RANGE};
-use http::{Method, StatusCode};
-use microcache_client::{CacheInfo, Error, Outcome};
-use reqwest::{Response, Url};
+use microcache_client::{Error, Outcome};
+use reqwest::Url;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use self::client::Cached;
-use self::output::Output;
-use crate::cli::{Fetch, Shown};
+use self::transfer::transfer;
+use crate::cli::{Fetch, Proxy};
 use crate::{BAD_USAGE, tell};
 
 /// There is no answer, or not all of it.
@@ -36,12 +38,6 @@ const NO_OUTPUT: u8 = 5;
 const SETTLING: Duration = Duration::from_secs(10);
 /// How long a command that ends early waits for a file that is just being opened.
 const OPENING: Duration = Duration::from_millis(200);
-/// So much of an error's body is read, which is not printed, but may be stored.
-const LONGEST_ERROR: u64 = 1 << 20;
-
-/// The fields by which somebody says what he has.
-const CONDITIONS: [HeaderName; 2] = [IF_MODIFIED_SINCE, IF_NONE_MATCH];
-
 /// Why it is not done.
 enum Ended {
     /// The command line names something that cannot be used.
@@ -122,7 +118,8 @@ async fn work(fetch: &Fetch) -> Result<(), Ended> {
             .saturating_sub(began.elapsed())
     };
     let cached = Cached::new(fetch).await?;
-    let done = match timeout(left(), transfer(fetch, &cached)).await {
+    let mut is_stored = false;
+    let done = match timeout(left(), transfer(fetch, &cached, &mut is_stored)).await {
         Ok(done) => done,
         Err(_) => Err(Ended::NoAnswer(format!(
             "{} took longer than --timeout allows",
@@ -132,11 +129,11 @@ async fn work(fetch: &Fetch) -> Result<(), Ended> {
     // What was given up is not waited for: it ends with the process, and so does its claim.
     if matches!(done, Ok(_) | Err(Ended::HttpError(_))) {
         let is_settled = settle(&cached, left().min(SETTLING)).await;
-        if is_settled && fetch.explain && matches!(done, Ok(true)) {
+        if is_settled && is_stored && (fetch.explain || fetch.verbose) {
             tell_if_dropped(&cached);
         }
     }
-    done.map(drop)
+    done
 }
 
 /// Waits until what came is stored, and what was stale is renewed. Says whether it is.
@@ -156,107 +153,12 @@ async fn settle(cached: &Cached, most: Duration) -> bool {
 /// Says so if what was going to be stored is not: how long a body is may be known at its end only.
 fn tell_if_dropped(cached: &Cached) {
     let stats = cached.cache.stats();
-    let was_fetched = stats.requests(Outcome::Miss) > 0;
-    if was_fetched && stats.tiers.iter().all(|tier| tier.written == 0) {
+    // A redirection that was written is one of them.
+    if stats.tiers.iter().all(|tier| tier.written < stats.stored) {
         say(
             "it is not stored after all: no directory takes it, it is larger than a quarter of that (--cache-size), \
              or it came faster than it could be written",
         );
-    }
-}
-
-/// Says whether it has come, and was going to be stored.
-async fn transfer(fetch: &Fetch, cached: &Cached) -> Result<bool, Ended> {
-    let is_head = fetch.shown == Shown::Head;
-    let method = if is_head { Method::HEAD } else { Method::GET };
-    let began = Instant::now();
-    let answer = cached.ask(fetch, method).await;
-    let mut response = answer.map_err(|error| Ended::NoAnswer(unreached(fetch, &error)))?;
-    let took = began.elapsed();
-    let info = response.extensions().get::<CacheInfo>().copied();
-    if info.is_some_and(|info| info.outcome == Outcome::Module) {
-        return Err(not_stored(fetch));
-    }
-    if fetch.explain {
-        say(&explained::line(fetch, &response, info, took));
-    }
-    let status = response.status();
-    if !fetch.no_fail
-        && let Some(error) = error_of(&response)
-    {
-        drain(&mut response).await;
-        return Err(Ended::HttpError(format!(
-            "{error}; --no-fail prints what it says"
-        )));
-    }
-    if let Some(what) = unasked(fetch, status) {
-        let url = told(response.url());
-        return Err(Ended::NoAnswer(format!("{url} answered {what}")));
-    }
-    // What the one who asks has is what there is. It stays where it is.
-    if status == StatusCode::NOT_MODIFIED && fetch.shown == Shown::Body {
-        return Ok(false);
-    }
-    let mut output = Output::open(fetch.output.as_deref()).await?;
-    if fetch.shown != Shown::Body {
-        output.write(output::head(&response)).await?;
-    }
-    while let Some(piece) = next(fetch, &mut response).await? {
-        output.write(piece).await?;
-    }
-    output.finish().await?;
-    Ok(info.is_some_and(|info| info.stored))
-}
-
-/// The next piece of the body.
-async fn next(fetch: &Fetch, response: &mut Response) -> Result<Option<bytes::Bytes>, Ended> {
-    response.chunk().await.map_err(|error| {
-        let why = deepest(&error);
-        let url = told(&fetch.url);
-        Ended::NoAnswer(format!("the answer of {url} broke off: {why}"))
-    })
-}
-
-/// Reads what is not printed, so that it can be stored.
-async fn drain(response: &mut Response) {
-    let mut read = 0;
-    while let Ok(Some(piece)) = response.chunk().await {
-        read += piece.len() as u64;
-        if read > LONGEST_ERROR {
-            return;
-        }
-    }
-}
-
-/// What an answer says that is no good, if that is what it says.
-fn error_of(response: &Response) -> Option<String> {
-    let (url, status) = (told(response.url()), response.status());
-    if status.as_u16() >= 400 {
-        let reason = status.canonical_reason().unwrap_or("an error");
-        return Some(format!("{url} answered {} {reason}", status.as_u16()));
-    }
-    // The others lead nowhere.
-    let leads_on = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
-    let location = response.headers().get(LOCATION).filter(|_| leads_on)?;
-    Some(format!(
-        "{url} redirects to {location:?}, which is not followed: nothing is fetched from there, or there were twenty before it"
-    ))
-}
-
-/// What nobody has asked for, if that is what is answered.
-fn unasked(fetch: &Fetch, status: StatusCode) -> Option<&'static str> {
-    let says = |names: &[HeaderName]| names.iter().any(|name| fetch.headers.contains_key(name));
-    match status {
-        StatusCode::SWITCHING_PROTOCOLS => {
-            Some("101 Switching Protocols, and there is no other to speak")
-        }
-        StatusCode::NOT_MODIFIED if !says(&CONDITIONS) => {
-            Some("304 Not Modified, and nobody asked whether it was")
-        }
-        StatusCode::PARTIAL_CONTENT if !says(&[RANGE]) => {
-            Some("206 Partial Content, and nobody asked for a part")
-        }
-        _ => None,
     }
 }
 
@@ -278,10 +180,14 @@ fn unreached(fetch: &Fetch, error: &Error) -> String {
     } else {
         "; --offline gives what is stored of it, if there is something"
     };
+    let way = match &fetch.proxy {
+        Some(Proxy::At(proxy)) => format!(" by the proxy {}", told(proxy)),
+        _ => String::new(),
+    };
     if asked.is_some_and(reqwest::Error::is_timeout) {
-        return format!("no answer from {url} in time{remedy}");
+        return format!("no answer from {url}{way} in time{remedy}");
     }
-    format!("no answer from {url}: {why}{remedy}")
+    format!("no answer from {url}{way}: {why}{remedy}")
 }
 
 /// What the last of those says who were asked why.

@@ -28,11 +28,16 @@ pub(super) struct Output {
     pieces: mpsc::Sender<Bytes>,
     written: oneshot::Receiver<io::Result<()>>,
     draft: Option<Draft>,
+    has_begun: bool,
+}
+
+/// Whether this is a name of standard output.
+pub(super) fn is_printed(path: &Path) -> bool {
+    PRINTED.iter().any(|name| path == Path::new(name))
 }
 
 impl Output {
     pub(super) async fn open(path: Option<&Path>) -> Result<Self, Ended> {
-        let is_printed = |path: &Path| PRINTED.iter().any(|name| path == Path::new(name));
         let Some(path) = path.filter(|path| !is_printed(path)) else {
             let printed = Sink::Printed(io::stdout());
             return Ok(Self::to(printed, "standard output".to_owned(), None));
@@ -45,7 +50,14 @@ impl Output {
         Ok(Self::to(sink, name, draft))
     }
 
+    /// Whether nothing of it is where it cannot be taken back: in a pipe, which its reader sees closed too, or on a
+    /// terminal.
+    pub(super) const fn can_be_taken_back(&self) -> bool {
+        self.draft.is_some() || !self.has_begun
+    }
+
     pub(super) async fn write(&mut self, piece: Bytes) -> Result<(), Ended> {
+        self.has_begun = true;
         if self.pieces.send(piece).await.is_ok() {
             return Ok(());
         }
@@ -66,6 +78,7 @@ impl Output {
     }
 
     fn to(sink: Sink, name: String, draft: Option<Draft>) -> Self {
+        let has_begun = matches!(sink, Sink::Open(_));
         let (pieces, waiting) = mpsc::channel(WAITING);
         let (done, written) = oneshot::channel();
         // A thread of its own: whoever reads may take his time.
@@ -77,6 +90,7 @@ impl Output {
             pieces,
             written,
             draft,
+            has_begun,
         }
     }
 

@@ -3,13 +3,35 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::CertificateDer;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// By these authorities, or those of the system (or of `SSL_CERT_FILE` and `SSL_CERT_DIR`).
-pub(super) fn config(cacert: Option<&Path>) -> Result<ClientConfig, String> {
+use crate::cli::Fetch;
+
+/// As the command line has it.
+pub(super) fn config(fetch: &Fetch) -> Result<ClientConfig, String> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+    let builder = builder
+        .with_safe_default_protocol_versions()
+        .map_err(|why| format!("TLS cannot be spoken: {why}"))?;
+    let mut config = if fetch.insecure {
+        let anyone = Arc::new(Anyone(provider));
+        let builder = builder.dangerous().with_custom_certificate_verifier(anyone);
+        builder.with_no_client_auth()
+    } else {
+        let roots = roots(fetch.cacert.as_deref())?;
+        builder.with_root_certificates(roots).with_no_client_auth()
+    };
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// These authorities, or those of the system (or of `SSL_CERT_FILE` and `SSL_CERT_DIR`).
+fn roots(cacert: Option<&Path>) -> Result<RootCertStore, String> {
     let certificates = match cacert {
         Some(path) => CertificateDer::pem_file_iter(path)
             .and_then(Iterator::collect)
@@ -25,11 +47,46 @@ pub(super) fn config(cacert: Option<&Path>) -> Result<ClientConfig, String> {
         ));
     }
     // Without any, http is spoken all the same, and https says that nobody is believed.
-    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
-    let builder = builder
-        .with_safe_default_protocol_versions()
-        .map_err(|why| format!("TLS cannot be spoken: {why}"))?;
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
+    Ok(roots)
+}
+
+/// Takes every certificate (`--insecure`). The server still has to hold its key.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
 }

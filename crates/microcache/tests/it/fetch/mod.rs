@@ -1,8 +1,11 @@
 //! `microcache fetch`: what it prints, how it ends, and what its cache is good for.
 
 mod broken;
+mod curl;
+mod explain;
 mod large;
 pub(crate) mod place;
+mod progress;
 mod several;
 mod told;
 

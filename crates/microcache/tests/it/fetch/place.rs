@@ -51,7 +51,11 @@ impl Place {
             "XDG_CACHE_HOME",
             "http_proxy",
             "HTTP_PROXY",
+            "HTTPS_PROXY",
+            "https_proxy",
             "ALL_PROXY",
+            "all_proxy",
+            "NO_PROXY",
         ] {
             command.env_remove(name);
         }

@@ -1,0 +1,155 @@
+//! What is sent: method, fields and body, and by which proxy.
+
+use std::fs;
+use std::io::{self, Read};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use clap::{Arg, ArgAction, ArgMatches};
+use http::Method;
+use http::header::{
+    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, USER_AGENT,
+};
+use reqwest::Url;
+
+use super::{Proxy, flag};
+use crate::cli::texts;
+
+/// Of a body that nothing else is said of, as browsers send forms.
+const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
+
+pub(super) fn flags() -> Vec<Arg> {
+    vec![
+        flag("header", Some('H'), "FIELD")
+            .action(ArgAction::Append)
+            .help("A field of the request, such as\n'Accept: text/html'"),
+        flag("user-agent", Some('A'), "AGENT")
+            .help("The User-Agent of the request\n[microcache/VERSION]"),
+        flag("user", Some('u'), "USER:PASSWORD")
+            .help("Sign in by HTTP Basic; other users of the machine\ncan see it while it runs"),
+        flag("request", Some('X'), "METHOD")
+            .help("The method; the cache passes on all but GET and\nHEAD, and they end copies [GET, POST with --data]"),
+        flag("data", Some('d'), "DATA")
+            .action(ArgAction::Append)
+            .allow_hyphen_values(true)
+            .help("Send this body, of type\napplication/x-www-form-urlencoded unless --header\nsays another; @FILE for a file's content without\nline ends, @- for standard input's"),
+    ]
+}
+
+pub(super) fn has_data(matches: &ArgMatches) -> bool {
+    matches.contains_id("data")
+}
+
+pub(super) fn method(matches: &ArgMatches) -> Result<Method, String> {
+    let is_head = matches.get_flag("head");
+    let Some(name) = matches.get_one::<String>("request") else {
+        return Ok(match (is_head, has_data(matches)) {
+            (true, _) => Method::HEAD,
+            (false, true) => Method::POST,
+            (false, false) => Method::GET,
+        });
+    };
+    match Method::from_bytes(name.as_bytes()) {
+        Err(_) => Err(format!("--request {name:?} is no method")),
+        Ok(Method::CONNECT) => {
+            Err("--request CONNECT cannot be sent: nothing is tunnelled".to_owned())
+        }
+        Ok(Method::HEAD) if has_data(matches) => {
+            Err("--request HEAD has no body: leave --data out".to_owned())
+        }
+        Ok(method) if is_head && method != Method::HEAD => {
+            Err(format!("--head and --request {method} exclude each other"))
+        }
+        Ok(method) => Ok(method),
+    }
+}
+
+/// The body: what is given several times is one form.
+pub(super) fn data(matches: &ArgMatches) -> Result<Option<Vec<u8>>, String> {
+    let parts = texts(matches, "data");
+    let parts: Result<Vec<_>, _> = parts.iter().map(|part| content(part)).collect();
+    Ok(Some(parts?.join(&b'&')).filter(|_| has_data(matches)))
+}
+
+fn content(part: &str) -> Result<Vec<u8>, String> {
+    let Some(name) = part.strip_prefix('@') else {
+        return Ok(part.as_bytes().to_vec());
+    };
+    let read = if name == "-" {
+        let mut content = Vec::new();
+        io::stdin().read_to_end(&mut content).map(|_| content)
+    } else {
+        fs::read(name)
+    };
+    let mut content = read.map_err(|error| format!("--data @{name}: {error}"))?;
+    content.retain(|byte| !matches!(byte, b'\r' | b'\n'));
+    Ok(content)
+}
+
+/// The fields of `-H`, `-A`, `-u` and `-d`. A field that `-H` names counts before the flag for it.
+pub(super) fn headers(matches: &ArgMatches) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    for line in texts(matches, "header") {
+        let (name, value) = field(&line)?;
+        headers.append(name, value);
+    }
+    let text = |name: &str| matches.get_one::<String>(name);
+    if let Some(agent) = text("user-agent") {
+        let unfit = |_| "--user-agent has characters that no field may have";
+        let agent = HeaderValue::from_bytes(agent.as_bytes()).map_err(unfit)?;
+        headers.entry(USER_AGENT).or_insert(agent);
+    }
+    if let Some(user) = text("user") {
+        let credentials = basic(user)?;
+        headers.entry(AUTHORIZATION).or_insert(credentials);
+    }
+    if has_data(matches) {
+        headers.entry(CONTENT_TYPE).or_insert(FORM);
+    }
+    Ok(headers)
+}
+
+fn basic(user: &str) -> Result<HeaderValue, String> {
+    if !user.contains(':') {
+        return Err("--user: expected USER:PASSWORD; without a password write USER:".to_owned());
+    }
+    let credentials = format!("Basic {}", BASE64_STANDARD.encode(user));
+    let credentials = HeaderValue::from_str(&credentials);
+    credentials.map_err(|error: InvalidHeaderValue| format!("--user: {error}"))
+}
+
+fn field(line: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let example = "a name, a colon and a value, such as 'Accept: text/html'";
+    let Some((name, value)) = line.split_once(':') else {
+        return Err(format!("--header: expected {example}"));
+    };
+    let unfit = || format!("--header: expected {example}, and no other characters");
+    let name: HeaderName = name.trim().parse().map_err(|_| unfit())?;
+    // The value may be secret.
+    let unfit = |_| format!("--header '{name}: …' has characters that no field may have");
+    // Letters beyond ASCII are sent as they were typed.
+    let value = HeaderValue::from_bytes(value.trim().as_bytes()).map_err(unfit)?;
+    Ok((name, value))
+}
+
+/// A proxy's url, or its host and port; nothing is none. It may have a password, which no message repeats.
+pub(super) fn proxy(matches: &ArgMatches) -> Result<Option<Proxy>, String> {
+    let Some(text) = matches.get_one::<String>("proxy") else {
+        return Ok(None);
+    };
+    if text.is_empty() {
+        return Ok(Some(Proxy::None));
+    }
+    let with_scheme = if text.contains("://") {
+        text.to_owned()
+    } else {
+        format!("http://{text}")
+    };
+    match Url::parse(&with_scheme) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(Some(Proxy::At(url))),
+        Ok(_) => Err("--proxy: HTTP proxies only, such as http://proxy:3128".to_owned()),
+        Err(why) => Err(format!(
+            "--proxy: {why}; expected a url such as http://proxy:3128"
+        )),
+    }
+}

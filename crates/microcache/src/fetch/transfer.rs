@@ -1,0 +1,242 @@
+//! One url, asked for until there is an answer, and printed.
+
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use http::header::{HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LOCATION, RANGE};
+use microcache_client::{CacheInfo, Outcome};
+use reqwest::Response;
+use tokio::time::sleep;
+
+use super::client::Cached;
+use super::output::{self, Output};
+use super::progress::Progress;
+use super::retry::{Next, Retries};
+use super::{Ended, deepest, explained, not_stored, say, told, unreached, verbose};
+use crate::cli::{Fetch, Shown, Usage};
+use crate::tell;
+
+/// So much of an error's body is read, which is not printed, but may be stored.
+const LONGEST_ERROR: u64 = 1 << 20;
+
+/// The fields by which somebody says what he has.
+const CONDITIONS: [HeaderName; 2] = [IF_MODIFIED_SINCE, IF_NONE_MATCH];
+
+/// Asks and prints. `is_stored` says afterwards whether what came was going to be stored.
+pub(super) async fn transfer(
+    fetch: &Fetch,
+    cached: &Cached,
+    is_stored: &mut bool,
+) -> Result<(), Ended> {
+    let mut transfer = Transfer {
+        fetch,
+        cached,
+        usage: fetch.usage,
+        retries: Retries::of(fetch),
+        progress: Progress::begin(fetch),
+        is_stored,
+    };
+    loop {
+        match transfer.attempt().await? {
+            Attempt::Done => return Ok(()),
+            Attempt::Again(pause) => sleep(pause).await,
+        }
+        // What has just failed is not taken for an answer because it was stored.
+        if transfer.usage == Usage::Usual {
+            transfer.usage = Usage::NoCache;
+        }
+    }
+}
+
+struct Transfer<'a> {
+    fetch: &'a Fetch,
+    cached: &'a Cached,
+    usage: Usage,
+    retries: Retries,
+    progress: Progress,
+    is_stored: &'a mut bool,
+}
+
+enum Attempt {
+    Done,
+    /// After this pause.
+    Again(Duration),
+}
+
+impl Transfer<'_> {
+    async fn attempt(&mut self) -> Result<Attempt, Ended> {
+        let fetch = self.fetch;
+        let began = Instant::now();
+        let mut response = match self.cached.ask(fetch, self.usage).await {
+            Ok(response) => response,
+            Err(error) => {
+                let next = self.retries.after_error(&error);
+                return self.again(next, || unreached(fetch, &error), Ended::NoAnswer);
+            }
+        };
+        let took = began.elapsed();
+        let info = response.extensions().get::<CacheInfo>().copied();
+        *self.is_stored = info.is_some_and(|info| info.stored);
+        if info.is_some_and(|info| info.outcome == Outcome::Module) {
+            return Err(not_stored(fetch));
+        }
+        self.progress.aside(|| show(fetch, &response, info, took));
+        let status = response.status();
+        let is_new = info.is_none_or(|info| {
+            let outcome = info.outcome;
+            !matches!(outcome, Outcome::Hit | Outcome::Stale | Outcome::Validated)
+        });
+        if is_new && let Some(error) = error_of(&response) {
+            match self.retries.after_answer(status, response.headers()) {
+                Next::End => {}
+                Next::TooLong(_) if fetch.no_fail => {}
+                next => {
+                    drain(&mut response).await;
+                    return self.again(next, || error, Ended::HttpError);
+                }
+            }
+        }
+        if !fetch.no_fail
+            && let Some(error) = error_of(&response)
+        {
+            drain(&mut response).await;
+            let error = format!("{error}; --no-fail prints what it says");
+            return Err(Ended::HttpError(error));
+        }
+        if let Some(what) = unasked(fetch, status) {
+            let url = told(response.url());
+            return Err(Ended::NoAnswer(format!("{url} answered {what}")));
+        }
+        // What the one who asks has is what there is. It stays where it is.
+        if status == StatusCode::NOT_MODIFIED && fetch.shown == Shown::Body {
+            return Ok(Attempt::Done);
+        }
+        self.print(response).await
+    }
+
+    async fn print(&mut self, mut response: Response) -> Result<Attempt, Ended> {
+        let mut output = Output::open(self.fetch.output.as_deref()).await?;
+        if self.fetch.shown != Shown::Body {
+            output.write(output::head(&response)).await?;
+        }
+        self.progress.body(response.content_length());
+        loop {
+            match response.chunk().await {
+                Ok(Some(piece)) => {
+                    self.progress.add(piece.len());
+                    output.write(piece).await?;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    let next = if output.can_be_taken_back() {
+                        self.retries.after_break()
+                    } else {
+                        Next::End
+                    };
+                    let url = told(&self.fetch.url);
+                    let why = || format!("the answer of {url} broke off: {}", deepest(&error));
+                    return self.again(next, why, Ended::NoAnswer);
+                }
+            }
+        }
+        output.finish().await?;
+        Ok(Attempt::Done)
+    }
+
+    /// Says what went wrong and that it is tried again, or ends with that.
+    fn again(
+        &self,
+        next: Next,
+        why: impl FnOnce() -> String,
+        ended: impl FnOnce(String) -> Ended,
+    ) -> Result<Attempt, Ended> {
+        let why = why();
+        match next {
+            Next::Again { pause, left } => {
+                if !self.fetch.silent {
+                    let pause = explained::short(pause);
+                    let note =
+                        format!("{why}; it is tried again in {pause}, {left} more after that");
+                    self.progress.aside(|| say(&note));
+                }
+                self.progress.again();
+                Ok(Attempt::Again(pause))
+            }
+            Next::TooLong(pause) => {
+                let pause = explained::short(pause);
+                let bound = "longer than --timeout allows, or 10 minutes without that";
+                Err(ended(format!(
+                    "{why}; it asks for {pause} before the next try (Retry-After), {bound}"
+                )))
+            }
+            Next::End => Err(ended(why)),
+        }
+    }
+}
+
+/// What the cache did, and the head of what was stored, which no server has sent now.
+fn show(fetch: &Fetch, response: &Response, info: Option<CacheInfo>, took: Duration) {
+    if !fetch.explain && !fetch.verbose {
+        return;
+    }
+    let line = explained::line(fetch, response, info, took);
+    if !fetch.verbose {
+        say(&line);
+        return;
+    }
+    tell(&format!("* {line}\n"));
+    let is_sent_now = info.is_none_or(|info| {
+        let outcome = info.outcome;
+        matches!(outcome, Outcome::Miss | Outcome::Bypass | Outcome::Failure)
+    });
+    if !is_sent_now {
+        tell(&verbose::response_lines(response));
+    }
+}
+
+/// Reads what is not printed, so that it can be stored.
+async fn drain(response: &mut Response) {
+    let mut read = 0;
+    while let Ok(Some(piece)) = response.chunk().await {
+        read += piece.len() as u64;
+        if read > LONGEST_ERROR {
+            return;
+        }
+    }
+}
+
+/// What an answer says that is no good, if that is what it says.
+fn error_of(response: &Response) -> Option<String> {
+    let (url, status) = (told(response.url()), response.status());
+    if status.as_u16() >= 400 {
+        let reason = status.canonical_reason().unwrap_or("an error");
+        return Some(format!("{url} answered {} {reason}", status.as_u16()));
+    }
+    // The others lead nowhere.
+    let leads_on = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
+    let location = response.headers().get(LOCATION).filter(|_| leads_on)?;
+    // A password in it is told as little as one in the url.
+    let place = str::from_utf8(location.as_bytes()).ok();
+    let place = place.and_then(|place| response.url().join(place).ok());
+    let place = place.map_or_else(|| format!("{location:?}"), |place| told(&place).to_string());
+    Some(format!(
+        "{url} redirects to {place}, which is not followed: nothing is fetched from there, or there were twenty before it"
+    ))
+}
+
+/// What nobody has asked for, if that is what is answered.
+fn unasked(fetch: &Fetch, status: StatusCode) -> Option<&'static str> {
+    let says = |names: &[HeaderName]| names.iter().any(|name| fetch.headers.contains_key(name));
+    match status {
+        StatusCode::SWITCHING_PROTOCOLS => {
+            Some("101 Switching Protocols, and there is no other to speak")
+        }
+        StatusCode::NOT_MODIFIED if !says(&CONDITIONS) => {
+            Some("304 Not Modified, and nobody asked whether it was")
+        }
+        StatusCode::PARTIAL_CONTENT if !says(&[RANGE]) => {
+            Some("206 Partial Content, and nobody asked for a part")
+        }
+        _ => None,
+    }
+}
