@@ -426,7 +426,7 @@ mod tests {
             ("fetch -k --cacert f https://a", "cannot be used with"),
             ("fetch -x socks5://p:1080 http://a", "HTTP proxies only"),
             ("fetch -x http:// http://a", "such as http://proxy:3128"),
-            ("fetch --retry -1 http://a", "--retry"),
+            ("fetch --retry many http://a", "--retry"),
             ("fetch -X CONNECT http://a", "cannot be sent"),
             ("fetch -X G(ET http://a", "no method"),
             ("fetch -I -X GET http://a", "exclude each other"),

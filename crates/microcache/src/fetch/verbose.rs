@@ -39,7 +39,8 @@ fn request_lines(request: &Request) -> String {
         let _ = writeln!(lines, "> host: {authority}");
     }
     push_fields(&mut lines, '>', request.headers());
-    if let Some(body) = request.body().and_then(Body::as_bytes) {
+    let body = request.body().and_then(Body::as_bytes);
+    if let Some(body) = body.filter(|body| !body.is_empty()) {
         let _ = writeln!(lines, "> content-length: {}", body.len());
     }
     lines.push_str(">\n");
