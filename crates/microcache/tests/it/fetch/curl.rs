@@ -162,7 +162,6 @@ fn what_was_believed_without_a_certificate_is_given_to_nobody_else() {
         "--tls-listen",
         "127.0.0.1:0",
         "--pass",
-        "/*",
     ];
     let proxy = Proxy::start(&origin, &tls);
     let url = format!("https://localhost:{}/page", proxy.tls_address().port());
