@@ -116,7 +116,7 @@ fn what_does_not_go_by_is_not_tried_again() {
         .reply(Reply::new(503).with_all(&for_ever).body("no"));
     origin
         .on("/late")
-        .reply(Reply::new(429).with("Retry-After: 5").body("no"));
+        .reply(Reply::new(429).with("Retry-After: 1000").body("no"));
     origin.on("/breaks").reply(
         Reply::new(200)
             .with("Content-Length: 8")
@@ -130,7 +130,7 @@ fn what_does_not_go_by_is_not_tried_again() {
         (&[][..], "/none", 4, "", "answered 404"),
         (&[], "/years", 4, "", "it asks for 11574 days"),
         (&["--no-fail"], "/years", 0, "no", ""),
-        (&["-m", "3"], "/late", 4, "", "longer than --timeout allows"),
+        (&["-m", "100"], "/late", 4, "", "longer than --timeout allows"),
         // What is in a pipe cannot be taken back.
         (&[], "/breaks", 1, "the ", "broke off"),
         (&["-d", "a=1"], "/change", 1, "", "no answer"),
