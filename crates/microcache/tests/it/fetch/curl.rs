@@ -130,9 +130,13 @@ fn what_does_not_go_by_is_not_tried_again() {
         (&[][..], "/none", 4, "", "answered 404"),
         (&[], "/years", 4, "", "it asks for 11574 days"),
         (&["--no-fail"], "/years", 0, "no", ""),
-        (&["-m", "100"], "/late", 4, "", "longer than --timeout allows"),
-        // What is in a pipe cannot be taken back.
-        (&[], "/breaks", 1, "the ", "broke off"),
+        (
+            &["-m", "100"],
+            "/late",
+            4,
+            "",
+            "longer than --timeout allows",
+        ),
         (&["-d", "a=1"], "/change", 1, "", "no answer"),
     ] {
         let before = origin.count(target);
@@ -141,6 +145,12 @@ fn what_does_not_go_by_is_not_tried_again() {
         assert!(run.err.contains(says), "{target}: {}", run.err);
         assert_eq!(origin.count(target), before + 1, "{target}: {}", run.err);
     }
+    // What is in a pipe cannot be taken back.
+    let broken = place.run(&["--retry", "3", &url("/breaks")]);
+    assert_eq!(broken.code, 1, "{}", broken.err);
+    assert!(broken.err.contains("broke off"), "{}", broken.err);
+    assert!("the ".starts_with(&broken.out), "{}", broken.out);
+    assert_eq!(origin.count("/breaks"), 1);
 }
 
 #[test]
