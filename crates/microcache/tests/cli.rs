@@ -76,9 +76,9 @@ fn check_warns_of_what_gives_one_visitors_page_to_another() {
     assert!(out.contains("is fine"), "{out}");
     for place in [
         ":2:19: warning: everyone is a trusted proxy",
-        ":3:28: warning: `wordpress_*` ignores sessions too, such as `wordpress_logged_in_",
+        ":3:28: warning: `wordpress_*` ignores a cookie that says who a visitor is, such as `wordpress_",
         ":5:14: warning: \"store\" gives the cookie",
-        ":6:18: warning: `*` ignores sessions too",
+        ":6:18: warning: `*` ignores a cookie",
     ] {
         assert!(err.contains(place), "{place}: {err}");
     }

@@ -1,7 +1,7 @@
 //! The documents, held against what there is: paths, links, flags, commands, configurations, and
 //! what `Cache-Status` can say.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -11,38 +11,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use microcache_policy::Detail;
 
-const GUIDE: [&str; 27] = [
+/// The documents outside of `docs`.
+const BESIDE: [&str; 6] = [
     "README.md",
     "SECURITY.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
-    "docs/README.md",
-    "docs/getting-started.md",
-    "docs/install.md",
-    "docs/api.md",
-    "docs/explain.md",
-    "docs/caching-rules.md",
-    "docs/compression.md",
-    "docs/dashboard.md",
-    "docs/operations.md",
-    "docs/logs.md",
-    "docs/tiers.md",
-    "docs/tls.md",
-    "docs/acme.md",
-    "docs/files.md",
-    "docs/push.md",
-    "docs/security.md",
-    "docs/real-application.md",
-    "docs/bench.md",
-    "docs/origin.md",
-    "docs/demo.md",
-    "docs/fetch.md",
     "crates/client/README.md",
 ];
 
-/// All that is in these folders.
-const FOLDERS: [&str; 3] = ["docs/client", "docs/decisions", "docs/guides"];
+/// What `check` warns of in a configuration of a document, which says beside it where that is right.
+const WARNED_OF: [(&str, &str); 1] = [("docs/operations.md", "`*` ignores a cookie")];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -54,19 +34,23 @@ fn read(path: &str) -> String {
 
 /// Every document by path, with its text.
 fn documents() -> Vec<(String, String)> {
-    let names_in = |folder: &'static str| {
-        let entries = fs::read_dir(root().join(folder)).expect("there is such a folder");
-        entries.map(move |entry| {
-            let name = entry.expect("an entry").file_name();
-            format!("{folder}/{}", name.to_string_lossy())
-        })
-    };
-    GUIDE
-        .iter()
-        .map(|&path| path.to_owned())
-        .chain(FOLDERS.into_iter().flat_map(names_in))
-        .map(|path| (path.clone(), read(&path)))
-        .collect()
+    let mut paths: Vec<String> = BESIDE.map(str::to_owned).into();
+    add_documents("docs", &mut paths);
+    let texts = paths.into_iter().map(|path| (path.clone(), read(&path)));
+    texts.collect()
+}
+
+/// Those in a folder, and in the folders in it.
+fn add_documents(folder: &str, paths: &mut Vec<String>) {
+    for entry in fs::read_dir(root().join(folder)).expect("there is such a folder") {
+        let entry = entry.expect("an entry");
+        let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        if entry.path().is_dir() {
+            add_documents(&path, paths);
+        } else if Path::new(&path).extension().is_some_and(|end| end == "md") {
+            paths.push(path);
+        }
+    }
 }
 
 /// The text between `open` and `close`, wherever that stands.
@@ -169,19 +153,9 @@ fn every_flag_is_one() {
     let mut known: BTreeSet<String> = ["--config", "--sample", "--reference", "--version"]
         .map(str::to_owned)
         .into();
-    for job in [
-        &["--help"][..],
-        &["bench", "--help"],
-        &["origin", "--help"],
-        &["demo", "--help"],
-        &["fetch", "--help"],
-        &["purge", "--help"],
-        &["entries", "--help"],
-        &["explain", "--help"],
-    ] {
-        let help = String::from_utf8(microcache(job).stdout).expect("help is text");
-        let words = help.split_whitespace();
-        known.extend(words.filter(|w| w.starts_with("--")).map(str::to_owned));
+    known.extend(flags_of(&["--help"]));
+    for job in JOBS {
+        known.extend(flags_of(&[job, "--help"]));
     }
     known.insert("--help".to_owned());
     let mut seen = 0;
@@ -209,6 +183,69 @@ fn every_flag_is_one() {
     assert!(seen > 10, "{seen}");
 }
 
+/// What the program does beside serving.
+const JOBS: [&str; 16] = [
+    "bench",
+    "check",
+    "completions",
+    "config",
+    "demo",
+    "drain",
+    "entries",
+    "explain",
+    "fetch",
+    "man",
+    "origin",
+    "purge",
+    "reload",
+    "stats",
+    "top",
+    "upgrade",
+];
+
+/// The flags in this help.
+fn flags_of(arguments: &[&str]) -> BTreeSet<String> {
+    let help = String::from_utf8(microcache(arguments).stdout).expect("help is text");
+    let words = help.split(|c: char| c.is_whitespace() || matches!(c, ',' | '[' | '=' | '`'));
+    let flags = words.filter(|word| word.starts_with("--"));
+    flags.map(str::to_owned).collect()
+}
+
+/// A flag of one job is none of another.
+#[test]
+fn every_flag_is_one_of_its_job() {
+    let jobs: BTreeMap<&str, _> = JOBS
+        .iter()
+        .map(|&job| (job, flags_of(&[job, "--help"])))
+        .collect();
+    let serving = flags_of(&["--help"]);
+    let mut seen = 0;
+    for (path, text) in documents() {
+        for command in commands(&text) {
+            let mut words = command.split_whitespace().skip_while(|word| {
+                ![
+                    "microcache",
+                    "/usr/bin/microcache",
+                    "target/release/microcache",
+                ]
+                .contains(word)
+            });
+            words.next();
+            let words: Vec<&str> = words
+                .take_while(|word| !word.starts_with(['|', ';', '&', '>', '#']))
+                .collect();
+            let job = words.iter().find(|word| jobs.contains_key(*word));
+            let known = job.map_or(&serving, |job| &jobs[job]);
+            for word in words.iter().filter(|word| word.starts_with("--")) {
+                let flag = word.split(['=', '`', ',']).next().unwrap_or(word);
+                seen += 1;
+                assert!(known.contains(flag), "{path}: {flag} in `{command}`");
+            }
+        }
+    }
+    assert!(seen > 30, "{seen}");
+}
+
 #[test]
 fn every_target_of_make_is_one() {
     let makefile = read("Makefile");
@@ -231,12 +268,26 @@ fn every_target_of_make_is_one() {
 fn every_configuration_is_fine() {
     let mut seen = 0;
     for (path, text) in documents() {
-        for (number, code) in blocks(&text, "toml").into_iter().enumerate() {
+        for (number, code) in configurations(&text).into_iter().enumerate() {
             seen += 1;
-            check(code, &format!("{path}, block {number}"));
+            check(&code, &path, &format!("{path}, block {number}"));
         }
     }
-    assert!(seen > 1, "{seen}");
+    assert!(seen > 20, "{seen}");
+}
+
+/// The blocks of TOML, and the files that the shell's lines write.
+fn configurations(text: &str) -> Vec<String> {
+    let blocks = blocks(text, "toml").into_iter().map(str::to_owned);
+    let written = blocks_of_the_shell(text).filter_map(|script| {
+        let (_, rest) = script.split_once(".toml <<'END'\n")?;
+        Some(rest.split_once("\nEND\n")?.0.to_owned())
+    });
+    blocks.chain(written).collect()
+}
+
+fn blocks_of_the_shell(text: &str) -> impl Iterator<Item = &str> {
+    blocks(text, "sh").into_iter()
 }
 
 /// The lines under the name of a file in a `ConfigMap`, less their indent.
@@ -251,34 +302,91 @@ fn the_configuration_for_kubernetes_is_fine() {
         .map_while(|line| line.strip_prefix("    "))
         .collect();
     assert!(lines.len() > 5, "{lines:?}");
-    check(&lines.join("\n"), "docs/guides/kubernetes.md");
+    let place = "docs/guides/kubernetes.md";
+    check(&lines.join("\n"), place, place);
 }
 
-/// Has the program look at a configuration. The secret of operators is in another file than it says, which is there.
-fn check(configuration: &str, place: &str) {
-    static FILES: AtomicUsize = AtomicUsize::new(0);
-    let number = FILES.fetch_add(1, Ordering::Relaxed);
-    let name = format!("microcache-documents-{}-{number}", std::process::id());
-    let secret = std::env::temp_dir().join(&name);
-    let file = secret.with_extension("toml");
-    fs::write(&secret, "correct-horse-battery").expect("the secret is written");
-    fs::set_permissions(&secret, Permissions::from_mode(0o600)).expect("it is ours");
-    let named = format!("admin_token_file = \"{}\"", secret.display());
-    let lines = configuration.lines().map(|line| {
-        if line.starts_with("admin_token_file") {
-            &named
-        } else {
-            line
-        }
-    });
-    let text: Vec<_> = lines.collect();
-    fs::write(&file, text.join("\n")).expect("the file is written");
-    let output = microcache(&["check", file.to_str().expect("the path is UTF-8")]);
-    for file in [&file, &secret] {
-        fs::remove_file(file).expect("the file is removed");
+/// As it stands, and with each line that it proposes.
+#[test]
+fn the_configuration_of_the_package_is_fine() {
+    let place = "packaging/microcache.toml";
+    let text = read(place);
+    check(&text, place, place);
+    let proposed = |line: &&str| {
+        let named = line
+            .strip_prefix('#')
+            .and_then(|line| line.split_once(" = "));
+        named.is_some_and(|(name, _)| !name.contains(' '))
+    };
+    let lines: Vec<&str> = text.lines().filter(proposed).collect();
+    assert!(lines.len() > 2, "{lines:?}");
+    for line in lines {
+        check(&text.replace(line, &line[1..]), place, line);
     }
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+}
+
+/// Has the program look at a configuration, in a folder with the files that it names. It may not warn of anything that
+/// is not in [`WARNED_OF`]: what a document proposes takes no protection away from visitors.
+fn check(configuration: &str, document: &str, place: &str) {
+    static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+    let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+    let name = format!("microcache-documents-{}-{number}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    fs::create_dir_all(folder.join("site")).expect("a folder");
+    for secret in ["token", "mercure-key", "reader-key"] {
+        let file = folder.join(secret);
+        fs::write(&file, "correct-horse-battery-staple-correct").expect("it is written");
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("it is ours");
+    }
+    let here = format!("\"{}/", folder.display());
+    let text = ["\"/etc/microcache/", "\"/run/secrets/microcache/"]
+        .into_iter()
+        .fold(configuration.to_owned(), |text, at| text.replace(at, &here));
+    fs::write(folder.join("file.toml"), text).expect("the file is written");
+    let output = Command::new(env!("CARGO_BIN_EXE_microcache"))
+        .args(["check", "file.toml"])
+        .current_dir(&folder)
+        .output()
+        .expect("the binary runs");
+    fs::remove_dir_all(&folder).expect("the folder is removed");
+    let told = [output.stdout, output.stderr].concat();
+    let told = String::from_utf8_lossy(&told).into_owned();
     assert!(output.status.success(), "{place}: {told}");
+    let dangers = told.lines().filter(|line| line.contains("warning: "));
+    for danger in dangers {
+        let is_known = |(at, what): &(&str, &str)| *at == document && danger.contains(what);
+        assert!(WARNED_OF.iter().any(is_known), "{place}: {danger}");
+    }
+}
+
+/// What stands in the text as a line of a configuration names options that there are.
+#[test]
+fn every_line_of_a_configuration_names_an_option() {
+    let reference = read("docs/configuration.md");
+    let mut seen = 0;
+    for (path, text) in documents()
+        .into_iter()
+        .filter(|(path, _)| path.starts_with("docs/"))
+    {
+        for span in code_spans(&text) {
+            let Some((name, value)) = span.split_once(" = ") else {
+                continue;
+            };
+            let is_value =
+                value.starts_with(['"', '[', '{', 't', 'f']) || value.parse::<f64>().is_ok();
+            let is_name = name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            if !is_value || !is_name {
+                continue;
+            }
+            seen += 1;
+            let heading = format!("### `{name}`");
+            let is_known = reference.contains(&heading) || ["path", "tls"].contains(&name);
+            assert!(is_known, "{path}: `{span}` names no option");
+        }
+    }
+    assert!(seen > 30, "{seen}");
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub struct Rules {
     /// What becomes of a response with `Set-Cookie`.
     pub set_cookie: SetCookie,
     /// Cookies that do not make a request personal, beside those that never do
-    /// ([`IMPERSONAL_COOKIES`](crate::impersonal::IMPERSONAL_COOKIES)). They are still forwarded.
+    /// ([`IMPERSONAL_COOKIES`](crate::impersonal::IMPERSONAL_COOKIES)). Requests that pass carry them.
     pub cookies_ignored: CookiePatterns,
     /// What the origin sees of a request.
     pub request: RequestRules,

@@ -42,6 +42,7 @@ mod purge_variant;
 mod push;
 mod push_fleet;
 mod rates;
+mod recipes;
 mod refusals;
 mod reload;
 mod routes;

@@ -115,8 +115,8 @@ impl NotStorable {
             Self::NoStore => Explanation::of("`no-store` forbids to keep the response")
                 .by("RFC 9111 §5.2.2.5")
                 .unless(
-                    "have the application leave `no-store` out for this page; to keep it from browsers only, it can \
-                     add `CDN-Cache-Control: max-age=60`",
+                    "if everybody gets the same, have the application leave `no-store` out for this page; to keep it from \
+                     browsers only, it can add `CDN-Cache-Control: max-age=60`, which counts for visitors with cookies too",
                 ),
             Self::SetCookie => Explanation::of(
                 "the response sets a cookie, which everybody would get who gets the stored one",

@@ -1037,11 +1037,13 @@ fn what_is_dangerous_is_told_with_its_place() {
     let told = warnings("origin = \"http://a\"\nignore_cookies = [\"theme\", \"*\"]");
     assert_eq!(
         told.lines().next(),
-        Some("microcache.toml:2:28: warning: `*` ignores sessions too, such as `PHPSESSID`"),
+        Some(
+            "microcache.toml:2:28: warning: `*` ignores a cookie that says who a visitor is, such as `PHPSESSID`"
+        ),
         "{told}"
     );
     for harmless in [
-        "ignore_cookies = [\"theme\", \"_ga*\", \"consent_*\", \"comment_author_*\"]",
+        "ignore_cookies = [\"theme\", \"_ga*\", \"consent_*\", \"wordpress_test_cookie\"]",
         "remove_cookies = \"*\"",
         "set_cookie = \"strip\"",
         "trusted_proxies = [\"10.0.0.0/8\", \"::1\"]",
@@ -1059,6 +1061,9 @@ fn what_is_dangerous_is_told_with_its_place() {
         "ignore_cookies = \"sess*\"",
         "ignore_cookies = \"JSESSIONID\"",
         "ignore_cookies = \"w*\"",
+        "ignore_cookies = \"comment_author_*\"",
+        "ignore_cookies = \"wp-postpass_*\"",
+        "ignore_cookies = \"form_key\"",
         "set_cookie = \"store\"",
         "trusted_proxies = \"0.0.0.0/0\"",
         "trusted_proxies = \"::/0\"",

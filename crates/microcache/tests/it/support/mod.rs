@@ -26,7 +26,7 @@ pub(crate) use date::{asctime, http_date, rfc850_date};
 pub(crate) use events::Events;
 pub(crate) use gate::Gate;
 pub(crate) use left_out::left_out;
-pub(crate) use origin::{Origin, Seen};
+pub(crate) use origin::{ANY, Origin, Seen};
 pub(crate) use proxy::{Proxy, config_file, request, until_frozen};
 pub(crate) use reply::Reply;
 pub(crate) use tls::{CertificateFile, trusting};

@@ -13,6 +13,8 @@ use super::{Reply, eventually};
 
 /// As much of a request's body as is kept; the rest is only counted.
 const KEPT: usize = 1 << 20;
+/// Every target without an answer of its own.
+pub(crate) const ANY: &str = "*";
 
 /// An HTTP server in the test's own process.
 pub(crate) struct Origin {
@@ -242,9 +244,13 @@ impl Shared {
     }
 
     fn reply_to(&self, seen: &Seen) -> Reply {
-        if let Some(answer) = self.answers.lock().unwrap().get_mut(&seen.target) {
+        let mut answers = self.answers.lock().unwrap();
+        let named = answers.contains_key(&seen.target);
+        let target = if named { &seen.target } else { ANY };
+        if let Some(answer) = answers.get_mut(target) {
             return answer(seen);
         }
+        drop(answers);
         let mut scripts = self.scripts.lock().unwrap();
         match scripts.get_mut(&seen.target) {
             Some(replies) if replies.len() > 1 => replies.pop_front(),

@@ -104,7 +104,7 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
             unset: Unset::Is(r#"["CDN-Cache-Control"]"#),
             example: r#"["Microcache-Cache-Control", "CDN-Cache-Control"]"#,
             help: "Response fields that override Cache-Control here, most important first",
-            more: "See RFC 9213.",
+            more: "A lifetime in one of them says that everybody gets the same, visitors with cookies too. See RFC 9213.",
         },
         set: |r, v, m| r.route.rules.targeted = v.each(m, |item| item.parse(field_name)),
     },
@@ -138,7 +138,7 @@ pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
             unset: Unset::Is("[]"),
             example: r#"["theme", "consent_*"]"#,
             help: "Cookies that do not make a request personal, beside the well-known ones",
-            more: "A `*` at the end stands for any rest. These cookies are still forwarded, so a page must not depend on them.",
+            more: "A `*` at the end stands for any rest. The application does not see them on a fetch whose answer is shared, so a page must not depend on them.",
         },
         set: set_ignore_cookies,
     },
@@ -376,9 +376,11 @@ fn set_ignore_cookies(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mist
     let own = value.each(mistakes, |item| item.parse(name_pattern));
     for item in value.items() {
         if let Ok(pattern) = item.text()
-            && let Some(session) = session_taken_by(pattern)
+            && let Some(name) = personal_taken_by(pattern)
         {
-            let what = format!("`{pattern}` ignores sessions too, such as `{session}`");
+            let what = format!(
+                "`{pattern}` ignores a cookie that says who a visitor is, such as `{name}`"
+            );
             mistakes.warn(Mistake::new(&item.place, what).remedy(
                 "a page for one visitor may be given to all: name cookies that change no page, or add bypass = \"cookie:NAME\"",
             ));
@@ -400,49 +402,70 @@ fn set_forward_fields(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mist
     draft.route.rules.request.forwarded_fields = names.into_iter().collect();
 }
 
-/// What frameworks call the cookies that tell them who a visitor is.
-const SESSIONS: [&str; 35] = [
+/// Cookies by which well-known programs know who a visitor is: sessions, sign-ins, passwords of pages, baskets, and the
+/// name of whoever has left a comment.
+const PERSONAL: [&str; 55] = [
     "PHPSESSID",
     "JSESSIONID",
-    "ASP.NET_SessionId",
+    ".ASPXAUTH",
     ".AspNetCore.Cookies",
     ".AspNetCore.Session",
-    ".ASPXAUTH",
-    "CFID",
+    "ASP.NET_SessionId",
+    "AWSELBAuthSessionCookie-0",
     "CAKEPHP",
+    "CFID",
+    "CF_Authorization",
+    "KEYCLOAK_IDENTITY",
+    "OCSESSID",
+    "PrestaShop-0123456789abcdef",
     "SESS0123456789abcdef",
     "SSESS0123456789abcdef",
+    "X-Magento-Vary",
     "XSRF-TOKEN",
     "__Host-session",
     "__Secure-next-auth.session-token",
     "_app_key",
     "_app_session",
+    "_oauth2_proxy",
     "_session_id",
     "access_token",
     "auth_token",
+    "bb_sessionhash",
+    "be_typo_user",
     "ci_session",
+    "comment_author_0123456789abcdef",
+    "comment_author_email_0123456789abcdef",
+    "comment_author_url_0123456789abcdef",
     "connect.sid",
     "csrftoken",
+    "fe_typo_user",
+    "form_key",
     "frontend",
+    "ghost-members-ssr",
     "jwt",
     "laravel_session",
     "next-auth.session-token",
+    "phpbb3_abcde_sid",
     "rack.session",
     "remember_token",
     "session",
     "sessionid",
     "sid",
     "token",
+    "woocommerce_cart_hash",
+    "woocommerce_items_in_cart",
+    "wordpress_0123456789abcdef",
     "wordpress_logged_in_0123456789abcdef",
     "wordpress_sec_0123456789abcdef",
-    "woocommerce_cart_hash",
+    "wp-postpass_0123456789abcdef",
+    "wp-settings-1",
     "wp_woocommerce_session_0123456789abcdef",
 ];
 
-/// A session cookie that a pattern would take.
-fn session_taken_by(pattern: &str) -> Option<&'static str> {
+/// A cookie that says who a visitor is, and that a pattern would take.
+fn personal_taken_by(pattern: &str) -> Option<&'static str> {
     let takes = |name: &&str| takes(pattern.as_bytes(), name.as_bytes());
-    SESSIONS.into_iter().find(takes)
+    PERSONAL.into_iter().find(takes)
 }
 
 /// A field with tags, and what separates them there.

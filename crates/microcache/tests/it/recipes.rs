@@ -1,0 +1,243 @@
+//! Every configuration in the documents, attacked: no visitor is given what is another one's, and none decides what the
+//! others are given.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::{ANY, Origin, Proxy, Reply};
+
+/// A client that none of the documents trusts.
+const STRANGER: &str = "127.0.0.9";
+/// One that those trust that have a proxy in front on the same machine.
+const PROXY: &str = "127.0.0.1";
+
+/// Options that concern no visitor's pages, or need something that is not there.
+const LEFT_OUT: [&str; 29] = [
+    "listen",
+    "admin",
+    "admin_token_file",
+    "access_log",
+    "access_log_format",
+    "access_log_sample",
+    "log",
+    "log_level",
+    "disk",
+    "redis",
+    "memcached",
+    "health_check",
+    "drain_delay",
+    "origin_http2",
+    "push",
+    "push_token_file",
+    "push_directory",
+    "push_history",
+    "push_redis",
+    "mercure_publisher_key_file",
+    "mercure_subscriptions",
+    "root",
+    "precompressed",
+    "rate",
+    "burst",
+    "rate_by",
+    "rate_of",
+    "weight",
+    "reload_on_change",
+];
+
+/// Fields of a visitor that nobody else may see anything of. `@` is the secret.
+const PERSONAL: [&[&str]; 24] = [
+    &["Cookie: session=@"],
+    &["Cookie: PHPSESSID=@"],
+    &["Cookie: JSESSIONID=@"],
+    &["Cookie: wordpress_logged_in_1=@"],
+    &["Cookie: comment_author_1=@; comment_author_email_1=@"],
+    &["Cookie: wp-postpass_1=@"],
+    &["Cookie: woocommerce_items_in_cart=1; wp_woocommerce_session_1=@"],
+    &["Cookie: wordpress_test_cookie=@"],
+    &["Cookie: wordpress_test_cookie=1,session=@"],
+    &["Cookie: theme=@"],
+    &["Cookie: currency=@"],
+    &["Cookie: currency=EUR; session=@"],
+    &["Cookie: _ga=\"1; session=@\""],
+    &["Authorization: Bearer @"],
+    &["X-Api-Key: @"],
+    &["X-Shop-Token: @"],
+    &["X-Country: @"],
+    &["X-WP-Nonce: @", "Cookie: theme=@"],
+    &["X-Requested-With: XMLHttpRequest", "Cookie: theme=@"],
+    &["Range: bytes=0-9", "Cookie: session=@; theme=@"],
+    &["If-None-Match: \"x\"", "Cookie: session=@; theme=@"],
+    &["Cache-Control: no-cache", "Cookie: session=@; theme=@"],
+    &["Cache-Control: no-store", "Cookie: session=@; theme=@"],
+    &["X-Forwarded-User: @"],
+];
+
+/// Fields by which a visitor could decide what others see. `User-Agent`, `Accept-Language` and addresses are not here:
+/// docs/security.md says of them that they do.
+const POISON: [&str; 20] = [
+    "X-Forwarded-Host: @",
+    "X-Forwarded-Proto: @",
+    "X-Forwarded-Prefix: /@",
+    "X-Forwarded-Port: @",
+    "Forwarded: for=192.0.2.1;host=@;proto=@",
+    "X-Original-URL: /@",
+    "X-Rewrite-URL: /@",
+    "X-HTTP-Method-Override: @",
+    "X_Forwarded_Host: @",
+    "Referer: http://@/",
+    "Origin: http://@",
+    "Accept: text/html, application/x-@",
+    "Accept-Encoding: gzip, @",
+    "Surrogate-Capability: @",
+    "Via: 1.1 @",
+    "TE: @",
+    "X-Unknown: @",
+    "baggage: a=@",
+    "Cookie: _ga=@",
+    "Sec-CH-UA: @",
+];
+
+/// Parameters that some of the documents leave out of the key.
+const PARAMETERS: [&str; 6] = [
+    "utm_source=@",
+    "utm%5Fsource=@",
+    "fbclid=@",
+    "x=@",
+    "page=1;x=@",
+    "preview=@",
+];
+
+struct Recipe {
+    place: String,
+    text: String,
+    paths: Vec<String>,
+}
+
+#[test]
+fn no_configuration_in_the_documents_gives_a_visitor_what_is_anothers() {
+    let recipes = recipes();
+    assert!(recipes.len() > 15, "{}", recipes.len());
+    for recipe in recipes {
+        let origin = Origin::start();
+        let proxy = Proxy::with_config(&recipe.text.replace("ORIGIN", &origin.url()));
+        for lifetime in ["X-Says: nothing", "Cache-Control: max-age=100"] {
+            origin.on(ANY).answer(move |seen| {
+                let body = format!("{:?}", seen.head);
+                Reply::new(200).with(lifetime).body(body)
+            });
+            for path in &recipe.paths {
+                attack(&proxy, &recipe.place, &format!("{path}{}", lifetime.len()));
+            }
+        }
+    }
+}
+
+/// Asks as one client after the other, at urls of their own that begin like this.
+fn attack(proxy: &Proxy, place: &str, path: &str) {
+    for (source, from) in [STRANGER, PROXY].into_iter().enumerate() {
+        let fields = PERSONAL.iter().map(|lines| lines.to_vec());
+        let fields = fields.chain(POISON.iter().map(|&line| vec![line]));
+        for (number, lines) in fields.enumerate() {
+            let target = format!("{path}f{source}-{number}");
+            let mark = format!("MARK{source}{number}");
+            let lines: Vec<_> = lines.iter().map(|line| line.replace('@', &mark)).collect();
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            proxy.get_from(from, &target, &lines);
+            check(
+                proxy,
+                &target,
+                &mark,
+                &format!("{place}: {lines:?} from {from}"),
+            );
+        }
+        for (number, parameter) in PARAMETERS.into_iter().enumerate() {
+            let target = format!("{path}q{source}-{number}");
+            let mark = format!("MARK{source}{number}");
+            let sign = if target.contains('?') { '&' } else { '?' };
+            let asked = format!("{target}{sign}{}", parameter.replace('@', &mark));
+            proxy.get_from(from, &asked, &[]);
+            check(
+                proxy,
+                &target,
+                &mark,
+                &format!("{place}: {asked} from {from}"),
+            );
+        }
+    }
+}
+
+/// What another visitor is given there has nothing of it.
+fn check(proxy: &Proxy, target: &str, mark: &str, what: &str) {
+    let other = proxy.get_from("127.0.0.5", target, &[]);
+    assert_eq!(other.status, 200, "{what}: {}", other.text());
+    assert!(!other.text().contains(mark), "{what}: {}", other.text());
+}
+
+/// All that are about pages of an application.
+fn recipes() -> Vec<Recipe> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = vec![root.join("README.md")];
+    for folder in ["docs", "docs/guides"] {
+        let entries = fs::read_dir(root.join(folder)).expect("there is such a folder");
+        files.extend(entries.map(|entry| entry.expect("an entry").path()));
+    }
+    files.sort();
+    let texts = files
+        .iter()
+        .filter(|file| file.extension().is_some_and(|end| end == "md"));
+    texts.flat_map(|file| of_document(file)).collect()
+}
+
+fn of_document(file: &PathBuf) -> Vec<Recipe> {
+    let text = fs::read_to_string(file).expect("a document");
+    let blocks = text.split("```").skip(1).step_by(2);
+    let configurations = blocks.filter_map(|block| block.strip_prefix("toml\n"));
+    let all = configurations.enumerate().map(|(number, text)| Recipe {
+        place: format!("{}, block {number}", file.display()),
+        text: runnable(text),
+        paths: paths(text),
+    });
+    all.collect()
+}
+
+/// The same configuration before an origin of ours.
+fn runnable(text: &str) -> String {
+    let is_kept = |line: &&str| {
+        let name = line.split('=').next().unwrap_or_default().trim();
+        !LEFT_OUT.contains(&name) && !line.trim().starts_with("{ url =")
+    };
+    let kept: Vec<String> = text.lines().filter(is_kept).map(before_ours).collect();
+    let kept = kept.join("\n");
+    if kept.contains("ORIGIN") {
+        kept
+    } else {
+        format!("origin = \"ORIGIN\"\n{kept}")
+    }
+}
+
+fn before_ours(line: &str) -> String {
+    let mut parts = line.split('"');
+    let mut all = vec![parts.next().unwrap_or_default()];
+    all.extend(parts.map(|part| {
+        if part.starts_with("http://") {
+            "ORIGIN"
+        } else {
+            part
+        }
+    }));
+    all.join("\"")
+}
+
+/// What urls of each route begin with, and of none.
+fn paths(text: &str) -> Vec<String> {
+    let mut paths = vec!["/p".to_owned()];
+    for line in text.lines().filter(|line| line.starts_with("match")) {
+        let quoted = line.split('"').skip(1).step_by(2);
+        let taken = quoted.filter(|part| part.starts_with('/'));
+        paths.extend(taken.map(|path| match path.strip_suffix('*') {
+            Some(beginning) => beginning.to_owned(),
+            None => format!("{path}?n="),
+        }));
+    }
+    paths
+}
