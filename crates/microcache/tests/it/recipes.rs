@@ -72,9 +72,9 @@ const PERSONAL: [&[&str]; 24] = [
     &["X-Forwarded-User: @"],
 ];
 
-/// Fields by which a visitor could decide what others see. `User-Agent`, `Accept-Language` and addresses are not here:
-/// docs/security.md says of them that they do.
-const POISON: [&str; 20] = [
+/// Fields by which a visitor could decide what others see. What docs/caching-rules.md says is
+/// sent for everyone (`User-Agent`, `Accept-Language`, `Via`, addresses) is not here.
+const POISON: [&str; 19] = [
     "X-Forwarded-Host: @",
     "X-Forwarded-Proto: @",
     "X-Forwarded-Prefix: /@",
@@ -89,7 +89,6 @@ const POISON: [&str; 20] = [
     "Accept: text/html, application/x-@",
     "Accept-Encoding: gzip, @",
     "Surrogate-Capability: @",
-    "Via: 1.1 @",
     "TE: @",
     "X-Unknown: @",
     "baggage: a=@",
