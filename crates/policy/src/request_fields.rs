@@ -14,11 +14,12 @@ use crate::accept::AcceptClass;
 use crate::cookies;
 use crate::fields::{Fields, FieldsBuf};
 use crate::identity::is_identity;
+use crate::network::address;
 use crate::origin_view::{OriginView, goes_with_fill};
 use crate::patterns::takes;
 use crate::rules::Rules;
 use crate::syntax::is_token;
-use crate::trust::{Fate, fate, is_rewritten, only_from_trusted_peers};
+use crate::trust::{Fate, fate, is_address, is_rewritten, only_from_trusted_peers};
 use crate::vary::{self, VaryNames};
 
 /// What becomes of a field of a request on a fetch for everyone.
@@ -172,6 +173,24 @@ fn is_chosen(name: &[u8], rules: &Rules) -> bool {
         || rules.request.forwarded_fields.matches(name)
 }
 
+/// Returns true for a field with a client's address that selects nothing: it is in no key and in no known `Vary`.
+fn is_unkeyed_address(name: &[u8], rules: &Rules, known: &VaryNames) -> bool {
+    is_address(name)
+        && !rules.key.has_header(name)
+        && !rules.request.forwarded_fields.matches(name)
+        && !known
+            .iter()
+            .any(|one| one.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// Returns true for a list of addresses. A trusted proxy may pass on any text that its client sent in such a field, and
+/// an application may show it: a shared fetch sends the addresses of the list alone.
+fn holds_addresses(value: &[u8]) -> bool {
+    value
+        .split(|&byte| byte == b',')
+        .all(|one| address(one).is_some())
+}
+
 /// The names of what a fetch for everyone would withhold of a request, one to a line; empty if there is nothing.
 pub fn withheld_names(request: &OriginView<'_>, known: &VaryNames) -> Vec<u8> {
     names_of(request, known, |fate| {
@@ -277,9 +296,21 @@ impl SharedRequest {
             || is_chosen(b"accept", rules)
             || known.iter().any(|name| name == "accept")
             || rules.request.removed_fields.matches(b"accept");
+        let mut addresses = FieldsBuf::default();
         fields.extend_if(outgoing, |name, value| {
             match shared_fate(name, value, rules, known) {
                 _ if is_sent(name) => return true,
+                SharedFate::Sent
+                    if is_unkeyed_address(name, rules, known) && !holds_addresses(value) =>
+                {
+                    let members = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+                    let kept: Vec<_> = members.filter(|one| address(one).is_some()).collect();
+                    if !kept.is_empty() {
+                        addresses.push(name, kept.join(&b", "[..]));
+                    }
+                    shared.left_out.push(lower(name));
+                    return false;
+                }
                 SharedFate::Sent if name.eq_ignore_ascii_case(b"accept") => return sends_accept,
                 SharedFate::Sent => return true,
                 SharedFate::Dropped if !goes_with_fill(name, rules) => {}
@@ -291,6 +322,7 @@ impl SharedRequest {
             }
             false
         });
+        fields.extend_if(addresses.fields(), |_, _| true);
         if !sends_accept {
             let value = AcceptClass::of(outgoing).asked_as(outgoing);
             shared.rewrites_accept = outgoing.get("accept") != Some(&value[..]);
@@ -490,5 +522,32 @@ mod tests {
         assert!(shared.lacks(&names("Accept")));
         let all = SharedRequest::of(request.fields(), &rules, &names("Accept"));
         assert_eq!(all.fields.fields().get("accept"), None);
+    }
+
+    #[test]
+    fn of_fields_with_addresses_the_addresses_are_sent() {
+        let sent = |lines: &str, rules: &Rules| {
+            let request = fields(&format!("Accept: */*\n{lines}"));
+            let mut shared = SharedRequest::of(request.fields(), rules, &VaryNames::NONE).fields;
+            shared.remove("Accept");
+            shared
+        };
+        let rules = Rules::default();
+        for (from, to) in [
+            (
+                "X-Forwarded-For: 1.2.3.4, ::1",
+                "X-Forwarded-For: 1.2.3.4, ::1",
+            ),
+            ("X-Forwarded-For: <b>, 1.2.3.4", "X-Forwarded-For: 1.2.3.4"),
+            ("X-Real-IP: \"[::1]:80\"", "X-Real-IP: \"[::1]:80\""),
+            ("X-Real-IP: anna", ""),
+            ("CF-Connecting-IP: ", ""),
+        ] {
+            assert_eq!(sent(from, &rules), fields(to), "{from}");
+        }
+        let mut keyed = Rules::default();
+        keyed.key.headers.push("X-Real-IP".to_owned());
+        let line = "X-Real-IP: anna";
+        assert_eq!(sent(line, &keyed), fields(line));
     }
 }

@@ -152,8 +152,8 @@ const EXTENDED_BEGINNINGS: [&str; 11] = [
     "ssl-",
 ];
 
-/// Fields that say where a client is. Any byte that is no letter or digit may stand for a hyphen.
-fn is_address(name: &[u8]) -> bool {
+/// Returns true for fields with the client's address. Any byte that is no letter or digit may stand for a hyphen.
+pub(crate) fn is_address(name: &[u8]) -> bool {
     const ADDRESSES: [&str; 18] = [
         "cf-connecting-ip",
         "cf-connecting-ipv6",
